@@ -1,0 +1,44 @@
+//! The ciphers of IPsec, run over many packets at once.
+//!
+//! This crate knows keys and byte ranges, never packets. A caller builds one [`Key`] per security association,
+//! describes each packet as a job and hands over many jobs in one call, so that a kernel may keep several
+//! packets in flight where one packet's chain (CBC, HMAC) would leave the processor idle.
+//!
+//! ```text
+//!   seal    input[0] ++ input[1] ++ input[2]  ──►  output = ciphertext ++ ICV
+//!   open    text     = ciphertext ++ ICV      ──►  text   = plaintext  ++ (ICV)      in place, verdict per job
+//!   sign    input[0] ++ input[1] ++ input[2]  ──►  icv                               integrity alone, for AH
+//! ```
+//!
+//! What an ICV covers, in this order: AEAD ciphers take [`aad`](SealJob::aad) as their additional data and
+//! `salt ++ iv` as nonce; a cipher with a separate integrity algorithm is encrypt-then-MAC over
+//! `aad ++ iv ++ ciphertext ++ aad_tail` (RFC 4303 3.3.2.2; the tail is the high half of an extended sequence
+//! number, RFC 4303 2.2.1).
+
+mod algorithm;
+mod job;
+mod key;
+
+pub use algorithm::{Cipher, Integrity};
+pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict};
+pub use key::{Key, KeyError};
+
+/// Encrypts and authenticates every job, in any order; all of them succeed.
+///
+/// Jobs may use different keys; runs of one key are fastest.
+///
+/// # Panics
+/// If a job's output is not exactly as long as its inputs and its key's ICV together, or the inputs are not a
+/// whole number of cipher blocks, or the IV has not the key's [`Key::iv_len`]: these are errors of the caller,
+/// never of the network.
+pub fn seal(jobs: &mut [SealJob<'_>]) { todo!() }
+
+/// Authenticates every job and decrypts those that are genuine; the outcome is each job's `verdict`.
+///
+/// A job whose text is shorter than the ICV, or whose ciphertext is not a whole number of blocks, is
+/// [`Verdict::BadIcv`]: the bytes come from the network and are nobody's error here. The text of a job that was
+/// not genuine is unspecified and must not be used.
+pub fn open(jobs: &mut [OpenJob<'_>]) { todo!() }
+
+/// Computes the ICV of every job (AH, RFC 4302 3.3.3), truncated to [`Key::icv_len`].
+pub fn sign(jobs: &mut [SignJob<'_>]) { todo!() }
