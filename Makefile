@@ -1,0 +1,38 @@
+# Everything works from a bare checkout on Debian 12: each target first installs what it misses
+# (as root) or prints the one command that does. CONTRIBUTING.md says what each tier proves.
+
+# A toolchain that rustup put there a minute ago is not yet on the path of this shell.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help demo build check test interop lint fresh fuzz clean
+
+help:
+	@echo 'make demo     build, measure a tunnel between two gateways, show the table (demo-out/)'
+	@echo 'make check    formatting, clippy, unit tests: the quick half'
+	@echo 'make test     every test: cargo, scapy, tshark, two gateways end to end'
+	@echo 'make interop  the Linux kernel in QEMU as our peer, with its matrix'
+	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
+	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
+	@echo 'make fuzz     the fuzz targets for a minute each (needs a nightly toolchain)'
+
+demo: build
+	@exec "$$(tests/setup --target-dir)/release/esplanade" lab run demo
+
+build:
+	@tests/setup demo
+	cargo build --release --locked --workspace --bins
+
+check test interop lint:
+	@tests/setup $@
+	@exec tests/run $@
+
+fresh:
+	@tests/setup fresh
+	@exec tests/fresh.sh
+
+fuzz:
+	@exec fuzz/run
+
+clean:
+	cargo clean
+	rm -rf .cache demo-out

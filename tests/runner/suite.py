@@ -1,0 +1,144 @@
+"""One suite: a command, its time limit and the way its tests are counted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+LOGS = ".cache/logs"
+TAIL = 120
+
+CARGO_SUM = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+CARGO_FAILED = re.compile(r"^test (.+) \.\.\. FAILED$")
+LINE = re.compile(r"^(ok|not ok|not here) ([^:]+?)(?:: (.*))?$")
+
+
+@dataclass
+class Suite:
+    tier: str
+    name: str
+    command: str
+    counts: str
+    limit: int
+    needs: str = ""
+
+    def argv(self):
+        shell = ["bash", "-c", self.command]
+        if self.needs == "network" and os.geteuid() != 0:
+            return ["tests/runner/rootless", *shell]
+        return shell
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    failures: list = field(default_factory=list)
+
+    def fail(self, name):
+        self.failed += 1
+        self.failures.append(name)
+
+
+def run_suite(suite, absences):
+    """Runs the suite, shows its lines (cargo's only if it failed) and returns its tally."""
+    print(f"==== {suite.tier}: {suite.name}", flush=True)
+    started = time.monotonic()
+    lines, status = execute(suite)
+    tally = COUNTERS[suite.counts](suite, lines, status, absences)
+    if status == "timeout":
+        tally.fail(f"stopped after {suite.limit} s")
+    if tally.passed + tally.failed == 0:
+        tally.fail("ran no test at all")
+    if tally.failed and suite.counts != "lines":
+        print("".join(lines[-TAIL:]), end="")
+    seconds = time.monotonic() - started
+    print(f"     {suite.name}: {tally.passed} passed, {tally.failed} failed in {seconds:.0f} s", flush=True)
+    return tally
+
+
+def execute(suite):
+    """All output lines and the exit status, or "timeout"; the output also goes to a log file."""
+    os.makedirs(LOGS, exist_ok=True)
+    process = subprocess.Popen(suite.argv(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
+    expired = threading.Event()
+    timer = threading.Timer(suite.limit, lambda: (expired.set(), stop(process)))
+    timer.start()
+    try:
+        lines = list(follow(suite, process.stdout))
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        timer.cancel()
+        stop(process)
+        process.wait()
+    return lines, "timeout" if expired.is_set() else process.returncode
+
+
+def follow(suite, stream):
+    with open(f"{LOGS}/{suite.tier}-{suite.name}.log", "w") as log:
+        for line in stream:
+            log.write(line)
+            if suite.counts == "lines":
+                sys.stdout.write(line)
+                sys.stdout.flush()
+            yield line
+
+
+def stop(process):
+    """Ends what the suite left running. It leads a group of its own, whose number cannot have been
+    given away: the leader is reaped only afterwards."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def count_exit(suite, _lines, status, _absences):
+    tally = Tally()
+    if status == 0:
+        tally.passed = 1
+    elif status != "timeout":
+        tally.fail(f"{suite.command}: exit status {status}")
+    return tally
+
+
+def count_cargo(suite, lines, status, _absences):
+    tally = Tally()
+    for line in lines:
+        if found := CARGO_SUM.match(line):
+            passed, failed, ignored = map(int, found.groups())
+            tally.passed += passed
+            tally.failed += failed + ignored
+            if ignored:
+                tally.failures.append(f"{ignored} tests are ignored")
+        elif found := CARGO_FAILED.match(line):
+            tally.failures.append(found[1])
+    if status not in (0, "timeout") and not tally.failed:
+        tally.fail(f"{suite.command}: exit status {status}")
+    return tally
+
+
+def count_lines(suite, lines, status, absences):
+    tally = Tally()
+    for line in lines:
+        if not (found := LINE.match(line.rstrip("\n"))):
+            continue
+        verdict, name, detail = found.groups()
+        if verdict == "ok":
+            tally.passed += 1
+        elif verdict == "not ok":
+            tally.fail(f"{name}: {detail or 'no reason given'}")
+        elif wrong := absences.excuses(name, detail):
+            tally.fail(f"{name}: {wrong}")
+    if status not in (0, "timeout") and not tally.failed:
+        tally.fail(f"{suite.command}: exit status {status}")
+    return tally
+
+
+COUNTERS = {"exit": count_exit, "cargo": count_cargo, "lines": count_lines}
