@@ -1,1 +1,14 @@
-//! placeholder
+//! How packets move fast and stay in order: devices, batches, lanes and workers.
+//!
+//! ```text
+//!   plaintext side                                                                     protected side
+//!   TUN device ──► Trains ──► prepare ──► transform ──► commit ──► Parcels ──► UDP or raw socket     outbound.rs
+//!   TUN device ◄── Trains ◄── commit  ◄── transform ◄── prepare ◄── Arrivals ◄── UDP or raw socket   inbound.rs
+//!                            (in order)  (any thread)  (in order)
+//! ```
+//!
+//! `outbound` and `inbound` are mirror images; [`io`] has the ends; `pipeline` keeps order while many threads
+//! transform; [`train`] is a super-packet and its segments.
+
+pub mod io;
+pub mod train;

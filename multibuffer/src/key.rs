@@ -31,23 +31,37 @@ impl Key {
         integrity: Integrity,
         integrity_key: &[u8],
         icv_len: usize,
-    ) -> Result<Self, KeyError> { todo!() }
+    ) -> Result<Self, KeyError> {
+        todo!()
+    }
 
     /// Bytes of explicit IV in each packet.
-    pub fn iv_len(&self) -> usize { todo!() }
+    pub fn iv_len(&self) -> usize {
+        todo!()
+    }
 
     /// Plaintext is padded to a multiple of this many bytes (1 for stream modes).
-    pub fn block_len(&self) -> usize { todo!() }
+    pub fn block_len(&self) -> usize {
+        todo!()
+    }
 
     /// Bytes of ICV behind the ciphertext.
-    pub fn icv_len(&self) -> usize { usize::from(self.icv_len) }
+    pub fn icv_len(&self) -> usize {
+        usize::from(self.icv_len)
+    }
 
     /// Whether the explicit IV must be a never-repeating counter rather than unpredictable.
-    pub fn iv_is_counter(&self) -> bool { todo!() }
+    pub fn iv_is_counter(&self) -> bool {
+        todo!()
+    }
 
     /// The cipher.
-    pub fn cipher(&self) -> Cipher { self.cipher }
+    pub fn cipher(&self) -> Cipher {
+        self.cipher
+    }
 
     /// The integrity algorithm.
-    pub fn integrity(&self) -> Integrity { self.integrity }
+    pub fn integrity(&self) -> Integrity {
+        self.integrity
+    }
 }

@@ -31,14 +31,20 @@ pub use key::{Key, KeyError};
 /// If a job's output is not exactly as long as its inputs and its key's ICV together, or the inputs are not a
 /// whole number of cipher blocks, or the IV has not the key's [`Key::iv_len`]: these are errors of the caller,
 /// never of the network.
-pub fn seal(jobs: &mut [SealJob<'_>]) { todo!() }
+pub fn seal(jobs: &mut [SealJob<'_>]) {
+    todo!()
+}
 
 /// Authenticates every job and decrypts those that are genuine; the outcome is each job's `verdict`.
 ///
 /// A job whose text is shorter than the ICV, or whose ciphertext is not a whole number of blocks, is
 /// [`Verdict::BadIcv`]: the bytes come from the network and are nobody's error here. The text of a job that was
 /// not genuine is unspecified and must not be used.
-pub fn open(jobs: &mut [OpenJob<'_>]) { todo!() }
+pub fn open(jobs: &mut [OpenJob<'_>]) {
+    todo!()
+}
 
 /// Computes the ICV of every job (AH, RFC 4302 3.3.3), truncated to [`Key::icv_len`].
-pub fn sign(jobs: &mut [SignJob<'_>]) { todo!() }
+pub fn sign(jobs: &mut [SignJob<'_>]) {
+    todo!()
+}

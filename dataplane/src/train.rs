@@ -1,0 +1,38 @@
+//! A train: one IP packet, or one super-packet that stands for many segments of a flow (TSO, USO), as a TUN device
+//! with a virtio header hands them over.
+
+/// What still has to be done to a packet before it is fit for a wire: the meaning of a virtio network header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Offload {
+    /// How the packet is to be cut into segments, if at all.
+    pub segmentation: Segmentation,
+    /// Where the transport checksum is still to be computed, if anywhere.
+    pub checksum: Option<ChecksumSpot>,
+}
+
+/// How a super-packet is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Segmentation {
+    /// It is a single packet.
+    #[default]
+    None,
+    /// TCP segments of `size` payload bytes, the last may be shorter.
+    Tcp {
+        /// Payload bytes of each segment.
+        size: u16,
+    },
+    /// UDP datagrams of `size` payload bytes, the last may be shorter.
+    Udp {
+        /// Payload bytes of each datagram.
+        size: u16,
+    },
+}
+
+/// Where a checksum starts and where it is written, as offsets from the IP header (start) and from there (field).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChecksumSpot {
+    /// First byte that is summed; the field already holds the pseudo-header's sum.
+    pub start: u16,
+    /// Offset of the field from `start`.
+    pub offset: u16,
+}

@@ -1,0 +1,160 @@
+//! What one can tell a plane: the language between those who configure (setkey, IKE) and those who enforce (our own
+//! data plane, the kernel's, a recorder).
+//!
+//! Keys that do not fit cannot get here: a [`SaConfig`] holds a [`Suite`](crate::suite::Suite), which is proof.
+
+use crate::policy::{Direction, Policy, Selector};
+use crate::sa::{Protocol, SaConfig, SaId, Spi};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// One thing to do, or to tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// A new association; one with the same id is an error.
+    AddSa(Arc<SaConfig>),
+    /// A new configuration for an association that exists; its state stays.
+    UpdateSa(Arc<SaConfig>),
+    /// Take this association away.
+    DeleteSa {
+        /// Which.
+        id: SaId,
+        /// Its source address, which setkey names too.
+        source: IpAddr,
+    },
+    /// Take away every association between two addresses.
+    DeleteAllSas {
+        /// Outer source.
+        source: IpAddr,
+        /// Outer destination.
+        destination: IpAddr,
+        /// ESP or AH.
+        protocol: Protocol,
+    },
+    /// Tell about one association.
+    GetSa {
+        /// Which.
+        id: SaId,
+        /// Its source address.
+        source: IpAddr,
+    },
+    /// Reserve an SPI for an association to come (PF_KEY's GETSPI).
+    GetSpi {
+        /// Outer source.
+        source: IpAddr,
+        /// Outer destination, ours.
+        destination: IpAddr,
+        /// ESP or AH.
+        protocol: Protocol,
+        /// Smallest and largest acceptable value; `None` lets the plane choose.
+        range: Option<(Spi, Spi)>,
+    },
+    /// Take away all associations, or all of one protocol.
+    FlushSas(Option<Protocol>),
+    /// Tell about all associations, or all of one protocol.
+    DumpSas(Option<Protocol>),
+    /// A new policy; one with the same selector and direction is an error.
+    AddPolicy(Arc<Policy>),
+    /// A policy, new or instead of the one with the same selector and direction.
+    UpdatePolicy(Arc<Policy>),
+    /// Take this policy away.
+    DeletePolicy {
+        /// Which traffic.
+        selector: Selector,
+        /// Which way.
+        direction: Direction,
+    },
+    /// Tell about one policy.
+    GetPolicy {
+        /// Which traffic.
+        selector: Selector,
+        /// Which way.
+        direction: Direction,
+    },
+    /// Take away all policies.
+    FlushPolicies,
+    /// Tell about all policies.
+    DumpPolicies,
+}
+
+impl Command {
+    /// Whether it only tells and changes nothing.
+    pub fn is_question(&self) -> bool {
+        matches!(
+            self,
+            Self::GetSa { .. } | Self::DumpSas(_) | Self::GetPolicy { .. } | Self::DumpPolicies
+        )
+    }
+}
+
+/// What a plane says to one [`Command`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The associations asked for.
+    Sas(Vec<SaReport>),
+    /// The policies asked for.
+    Policies(Vec<PolicyReport>),
+    /// The SPI reserved.
+    Spi(Spi),
+}
+
+/// One association as `setkey -D` and `status` show it. Times are seconds since the Unix epoch, 0 for never.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaReport {
+    /// Its configuration.
+    pub config: Arc<SaConfig>,
+    /// The highest sequence number sent or received so far.
+    pub sequence: u64,
+    /// When it was added.
+    pub created: u64,
+    /// When it was first used.
+    pub first_used: u64,
+    /// When it was last used.
+    pub last_used: u64,
+    /// Bytes carried, as lifetimes count them.
+    pub bytes: u64,
+    /// Packets carried.
+    pub packets: u64,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Drops charged to this association, by [`Dropped::index`](crate::Dropped::index); those that are not 0.
+    pub drops: Vec<(crate::Dropped, u64)>,
+}
+
+/// Where an association is in its life (PF_KEY's states).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// An SPI is reserved, no keys yet.
+    Larval,
+    /// In use.
+    #[default]
+    Mature,
+    /// Past a soft limit.
+    Dying,
+    /// Past a hard limit; carries nothing.
+    Dead,
+}
+
+/// One policy as `setkey -DP` and `status` show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyReport {
+    /// The entry.
+    pub policy: Arc<Policy>,
+    /// Its number.
+    pub id: u32,
+    /// When it was added, in seconds since the Unix epoch.
+    pub created: u64,
+    /// When it last decided about a packet, 0 for never.
+    pub last_used: u64,
+}
+
+/// Why a plane refused. Nothing was changed: a list of commands is obeyed as a whole or not at all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Which command of the list, from 0.
+    pub index: usize,
+    /// Why, and what to do about it.
+    pub reason: String,
+}

@@ -1,0 +1,189 @@
+//! Every reason why a packet goes no further: the error, the counter's name and its documentation in one place.
+
+/// Why a packet was dropped.
+///
+/// RFC 4301 4.4.2.1 and RFC 4303 ask for an audit event for most of these; a gateway counts them by reason and
+/// security association, never logs them one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Dropped {
+    /// Shorter than its own headers say, or headers that contradict each other.
+    Malformed,
+    /// IPv6 extension headers that loop, overrun the packet or are too many.
+    BadExtensionChain,
+    /// An IP version, protocol or link type that cannot be carried here.
+    Unsupported,
+    /// No security association has this destination, protocol and SPI (RFC 4303 3.4.2).
+    NoSa,
+    /// The packet came by UDP but the association does not use encapsulation, or the reverse.
+    WrongEncapsulation,
+    /// Inside the window but seen before (RFC 4303 3.4.3).
+    Replayed,
+    /// Left of the replay window (RFC 4303 3.4.3).
+    TooOld,
+    /// A sequence number of zero, which no sender uses (RFC 4303 2.2).
+    ZeroSequence,
+    /// The integrity check value is wrong (RFC 4303 3.4.4).
+    BadIcv,
+    /// Authentic, but its padding or next header cannot be right.
+    BadPadding,
+    /// Authentic, but what is inside is not the IP packet that it claims to be.
+    BadInner,
+    /// A dummy packet: next header 59 (RFC 4303 2.6). Discarded by design.
+    Dummy,
+    /// Policy demands protection but the packet came in clear, or through another association (RFC 4301 5.2).
+    PolicyMismatch,
+    /// No policy knows this traffic (RFC 4301 5.1, 5.2).
+    NoPolicy,
+    /// A policy says discard.
+    PolicyDiscard,
+    /// Policy demands protection and no association exists yet (RFC 4301 5.1).
+    Acquire,
+    /// A hard lifetime of the association is over (RFC 4301 4.4.2.1).
+    LifetimeOver,
+    /// The sequence number counter is exhausted (RFC 4303 3.3.3).
+    SequenceOver,
+    /// Too large for the path and must not be fragmented; its sender was told (RFC 4301 8.2).
+    TooBig,
+    /// A fragment that the policy's ports cannot be applied to (RFC 4301 7).
+    Fragment,
+    /// The hop limit ran out.
+    HopLimit,
+    /// The device or socket refused the packet.
+    SendFailed,
+    /// A queue or buffer was full.
+    NoBuffer,
+}
+
+impl Dropped {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 23] = [
+        Self::Malformed,
+        Self::BadExtensionChain,
+        Self::Unsupported,
+        Self::NoSa,
+        Self::WrongEncapsulation,
+        Self::Replayed,
+        Self::TooOld,
+        Self::ZeroSequence,
+        Self::BadIcv,
+        Self::BadPadding,
+        Self::BadInner,
+        Self::Dummy,
+        Self::PolicyMismatch,
+        Self::NoPolicy,
+        Self::PolicyDiscard,
+        Self::Acquire,
+        Self::LifetimeOver,
+        Self::SequenceOver,
+        Self::TooBig,
+        Self::Fragment,
+        Self::HopLimit,
+        Self::SendFailed,
+        Self::NoBuffer,
+    ];
+
+    /// Its place in [`Dropped::ALL`] and in every array of counters.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The counter's name, for machines and people: `bad-icv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::BadExtensionChain => "bad-extension-chain",
+            Self::Unsupported => "unsupported",
+            Self::NoSa => "no-sa",
+            Self::WrongEncapsulation => "wrong-encapsulation",
+            Self::Replayed => "replayed",
+            Self::TooOld => "too-old",
+            Self::ZeroSequence => "zero-sequence",
+            Self::BadIcv => "bad-icv",
+            Self::BadPadding => "bad-padding",
+            Self::BadInner => "bad-inner",
+            Self::Dummy => "dummy",
+            Self::PolicyMismatch => "policy-mismatch",
+            Self::NoPolicy => "no-policy",
+            Self::PolicyDiscard => "policy-discard",
+            Self::Acquire => "acquire",
+            Self::LifetimeOver => "lifetime-over",
+            Self::SequenceOver => "sequence-over",
+            Self::TooBig => "too-big",
+            Self::Fragment => "fragment",
+            Self::HopLimit => "hop-limit",
+            Self::SendFailed => "send-failed",
+            Self::NoBuffer => "no-buffer",
+        }
+    }
+
+    /// What it means and what to look at, in one sentence.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "the packet is shorter than its headers say; look at the sender or the path"
+            }
+            Self::BadExtensionChain => {
+                "the IPv6 extension headers loop or overrun; look at the sender"
+            }
+            Self::Unsupported => "not an IP packet that can be carried here",
+            Self::NoSa => {
+                "the peer uses an SPI that is not configured here; compare `setkey -D` on both sides"
+            }
+            Self::WrongEncapsulation => {
+                "one side uses UDP encapsulation and the other does not; compare `esp` and `esp-udp`"
+            }
+            Self::Replayed => "seen before: a duplicate on the path, or somebody replays",
+            Self::TooOld => {
+                "older than the replay window: the path reorders by more than the window, or somebody replays"
+            }
+            Self::ZeroSequence => "sequence number zero: the sender is broken, or has wrapped",
+            Self::BadIcv => "the keys or algorithms differ between the sides, or somebody tampers",
+            Self::BadPadding => {
+                "authentic but wrongly padded: encryption keys or algorithms differ between the sides"
+            }
+            Self::BadInner => "authentic, but no IP packet is inside",
+            Self::Dummy => "a dummy packet of traffic-flow confidentiality; nothing is wrong",
+            Self::PolicyMismatch => {
+                "policy wants this traffic protected by another association; compare `setkey -DP` on both sides"
+            }
+            Self::NoPolicy => "no policy knows this traffic; see `setkey -DP`",
+            Self::PolicyDiscard => "a policy says discard",
+            Self::Acquire => "policy wants protection and no association fits; add one",
+            Self::LifetimeOver => "the association's hard lifetime is over; add a new one",
+            Self::SequenceOver => {
+                "the sequence numbers of the association are used up; add a new one"
+            }
+            Self::TooBig => "larger than the path and not to be fragmented; the sender was told",
+            Self::Fragment => "a later fragment carries no ports and the policy needs them",
+            Self::HopLimit => "the hop limit ran out: a routing loop?",
+            Self::SendFailed => "the system refused the packet; look at routes and devices",
+            Self::NoBuffer => "a queue was full: the machine is slower than the traffic",
+        }
+    }
+}
+
+impl std::fmt::Display for Dropped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::error::Error for Dropped {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_stands_at_its_index_and_has_a_name_of_its_own() {
+        let mut names: Vec<_> = Dropped::ALL.iter().map(|reason| reason.name()).collect();
+        for (index, reason) in Dropped::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), index);
+            assert!(!reason.advice().is_empty());
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Dropped::ALL.len());
+    }
+}

@@ -1,0 +1,1 @@
+//! The setkey language: text to commands and back.

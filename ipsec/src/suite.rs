@@ -1,0 +1,246 @@
+//! An encryption and an integrity algorithm with keys that fit them.
+
+use crate::algorithm::{Encryption, Integrity};
+use multibuffer::{Cipher, Integrity as Mac, Key};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Key bytes: zeroed when dropped, never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes over `bytes`.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The key itself; whoever asks is responsible for where it goes.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} secret bytes>", self.0.len())
+    }
+}
+
+/// An encryption and an integrity algorithm with keys that fit them, proven by [`Suite::new`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Suite {
+    encryption: Option<(Encryption, Secret)>,
+    integrity: Option<(Integrity, Secret)>,
+    icv_len: usize,
+}
+
+/// Why algorithms and keys do not make a suite.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SuiteError {
+    /// The encryption key has a length that the algorithm does not know.
+    EncryptionKeyLength {
+        /// The algorithm.
+        algorithm: Encryption,
+        /// Bytes given.
+        given: usize,
+    },
+    /// The integrity key has not the one length of the algorithm.
+    IntegrityKeyLength {
+        /// The algorithm.
+        algorithm: Integrity,
+        /// Bytes given.
+        given: usize,
+    },
+    /// An AEAD algorithm authenticates by itself and takes no integrity algorithm beside it.
+    AeadWithIntegrity(Encryption),
+    /// Neither encryption nor integrity.
+    Nothing,
+    /// The wanted ICV length is not one the algorithm has.
+    IcvLength(usize),
+}
+
+impl Suite {
+    /// Joins algorithms and keys if they fit. `icv_len` overrides the ICV's length on the wire (older Linux peers
+    /// truncate HMAC-SHA-256 to 12 bytes instead of RFC 4868's 16).
+    pub fn new(
+        encryption: Option<(Encryption, Secret)>,
+        integrity: Option<(Integrity, Secret)>,
+        icv_len: Option<usize>,
+    ) -> Result<Self, SuiteError> {
+        if let Some((algorithm, key)) = &encryption {
+            let given = key.expose().len();
+            if !algorithm.key_lens.contains(&given) {
+                return Err(SuiteError::EncryptionKeyLength {
+                    algorithm: *algorithm,
+                    given,
+                });
+            }
+            if algorithm.icv_len > 0 && integrity.is_some() {
+                return Err(SuiteError::AeadWithIntegrity(*algorithm));
+            }
+        }
+        if let Some((algorithm, key)) = &integrity {
+            let given = key.expose().len();
+            if algorithm.key_len != given {
+                return Err(SuiteError::IntegrityKeyLength {
+                    algorithm: *algorithm,
+                    given,
+                });
+            }
+        }
+        let icv_len = Self::fitting_icv_len(&encryption, &integrity, icv_len)?;
+        Ok(Self {
+            encryption,
+            integrity,
+            icv_len,
+        })
+    }
+
+    fn fitting_icv_len(
+        encryption: &Option<(Encryption, Secret)>,
+        integrity: &Option<(Integrity, Secret)>,
+        wanted: Option<usize>,
+    ) -> Result<usize, SuiteError> {
+        match (encryption, integrity, wanted) {
+            (None, None, _) => Err(SuiteError::Nothing),
+            (_, Some((row, _)), Some(len)) if (8..=row.output_len).contains(&len) => Ok(len),
+            (Some((row, _)), None, Some(len)) if len == row.icv_len => Ok(len),
+            (_, _, Some(len)) => Err(SuiteError::IcvLength(len)),
+            (_, Some((row, _)), None) => Ok(row.icv_len),
+            (Some((row, _)), None, None) => Ok(row.icv_len),
+        }
+    }
+
+    /// The encryption algorithm and its key, salt included; absent for AH.
+    pub fn encryption(&self) -> Option<(Encryption, &Secret)> {
+        self.encryption
+            .as_ref()
+            .map(|(algorithm, key)| (*algorithm, key))
+    }
+
+    /// The integrity algorithm and its key; absent for AEAD algorithms and for encryption alone.
+    pub fn integrity(&self) -> Option<(Integrity, &Secret)> {
+        self.integrity
+            .as_ref()
+            .map(|(algorithm, key)| (*algorithm, key))
+    }
+
+    /// Bytes of ICV on the wire.
+    pub fn icv_len(&self) -> usize {
+        self.icv_len
+    }
+
+    /// Bytes of explicit IV on the wire.
+    pub fn iv_len(&self) -> usize {
+        self.encryption.as_ref().map_or(0, |(row, _)| row.iv_len)
+    }
+
+    /// What ESP pads to: the cipher's block, but at least 4 bytes (RFC 4303 2.4).
+    pub fn align(&self) -> usize {
+        self.encryption
+            .as_ref()
+            .map_or(4, |(row, _)| row.block_len.max(4))
+    }
+
+    /// Whether anything is authenticated at all.
+    pub fn is_authenticated(&self) -> bool {
+        self.icv_len > 0
+    }
+
+    /// The expanded key for the cipher kernels.
+    pub fn expand(&self) -> Key {
+        let (cipher, cipher_key) = match &self.encryption {
+            Some((row, key)) => (row.cipher, key.expose()),
+            None => (Cipher::Null, &[][..]),
+        };
+        let (mac, mac_key) = match &self.integrity {
+            Some((row, key)) => (row.mac, key.expose()),
+            None => (Mac::None, &[][..]),
+        };
+        // INVARIANT: `new` has checked every length against the table, and a test expands every row.
+        Key::new(cipher, cipher_key, mac, mac_key, self.icv_len)
+            .expect("the table's lengths fit the kernels")
+    }
+
+    /// One plain sentence for each weakness of the suite.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some((row, _)) = &self.encryption {
+            warnings.extend(
+                row.weakness
+                    .map(|why| format!("{} is weak: {why}", row.name)),
+            );
+        }
+        if let Some((row, _)) = &self.integrity {
+            warnings.extend(
+                row.weakness
+                    .map(|why| format!("{} is weak: {why}", row.name)),
+            );
+        }
+        if !self.is_authenticated() {
+            warnings.push(
+                "without an integrity algorithm anybody on the path can change the traffic unseen; add `-A`"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+impl fmt::Display for SuiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EncryptionKeyLength { algorithm, given } => {
+                write!(
+                    f,
+                    "{} takes a key of {}, not {given}",
+                    algorithm.name,
+                    lengths(algorithm.key_lens)
+                )?;
+                if algorithm.salt_len > 0 {
+                    write!(f, " (the last {} are the salt)", algorithm.salt_len)?;
+                }
+                Ok(())
+            }
+            Self::IntegrityKeyLength { algorithm, given } => {
+                write!(
+                    f,
+                    "{} takes a key of {}, not {given}",
+                    algorithm.name,
+                    lengths(&[algorithm.key_len])
+                )
+            }
+            Self::AeadWithIntegrity(row) => {
+                write!(
+                    f,
+                    "{} authenticates by itself; leave out the integrity algorithm",
+                    row.name
+                )
+            }
+            Self::Nothing => {
+                f.write_str("neither an encryption nor an integrity algorithm is given")
+            }
+            Self::IcvLength(len) => {
+                write!(f, "an ICV of {len} bytes does not exist for this algorithm")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SuiteError {}
+
+/// "16, 24 or 32 bytes"; long runs as "5 to 56 bytes".
+fn lengths(lens: &[usize]) -> String {
+    match lens {
+        [] => "no bytes".to_owned(),
+        [one] => format!("{one} bytes"),
+        [first, .., last] if last - first + 1 == lens.len() && lens.len() > 3 => {
+            format!("{first} to {last} bytes")
+        }
+        [firsts @ .., last] => {
+            let firsts: Vec<_> = firsts.iter().map(usize::to_string).collect();
+            format!("{} or {last} bytes", firsts.join(", "))
+        }
+    }
+}
