@@ -3,7 +3,7 @@
 //! Four traits, two for each side. One file in `io/` is one backend; wrappers (`tap` writes a capture, `faulty` loses,
 //! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
-use crate::train::Offload;
+use crate::train::{Offload, Takes};
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -11,10 +11,52 @@ use std::time::Duration;
 
 /// Room for what one call of a source reads: reused, never grown while packets flow.
 pub struct Intake<Note> {
-    /// The bytes of all items, each in a range of its own.
+    /// All the room there is, at full length from the start; items lie in ranges of it.
     pub bytes: Vec<u8>,
-    /// Where each item lies, and what the source noted about it.
+    /// Where each item lies, and what the source noted about it: ascending, never overlapping, at most as many as the
+    /// vector's capacity.
     pub items: Vec<(Range<usize>, Note)>,
+}
+
+impl<Note> Intake<Note> {
+    /// Room for `bytes` bytes in at most `items` items.
+    pub fn with_room(bytes: usize, items: usize) -> Self {
+        Self {
+            bytes: vec![0; bytes],
+            items: Vec::with_capacity(items),
+        }
+    }
+
+    /// Forgets all items: the room is whole again.
+    pub fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    /// How many items may still be added.
+    pub fn places(&self) -> usize {
+        self.items.capacity() - self.items.len()
+    }
+
+    /// Where the bytes behind the last item start.
+    pub fn used(&self) -> usize {
+        self.items.last().map_or(0, |(range, _)| range.end)
+    }
+
+    /// The bytes behind the last item, for the next one.
+    pub fn free(&mut self) -> &mut [u8] {
+        let used = self.used();
+        &mut self.bytes[used..]
+    }
+
+    /// Adds the item whose `len` bytes were written to the start of [`Intake::free`].
+    ///
+    /// # Panics
+    /// If there is no such room: an error of the source, never of the network.
+    pub fn push(&mut self, len: usize, note: Note) {
+        let start = self.used();
+        assert!(self.places() > 0 && len <= self.bytes.len() - start);
+        self.items.push((start..start + len, note));
+    }
 }
 
 /// What a protected-side source notes about one receive: equal datagrams end to end, as UDP GRO delivers them.
@@ -81,8 +123,9 @@ pub trait PlaintextSink: Send {
     /// Hands over all of them, in order.
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent>;
 
-    /// Whether trains of this kind may be given to it; otherwise single packets with finished checksums.
-    fn takes_trains(&self) -> bool;
+    /// Which trains may be given to it; of all else it gets single packets with finished checksums. Fixed from the
+    /// start: asked once.
+    fn takes_trains(&self) -> Takes;
 }
 
 /// Where protected packets come from: UDP and raw sockets, memory, a capture.

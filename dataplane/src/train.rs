@@ -28,6 +28,17 @@ pub enum Segmentation {
     },
 }
 
+/// Which kinds of train a sink takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Takes {
+    /// TCP over IPv4.
+    pub tcp_v4: bool,
+    /// TCP over IPv6.
+    pub tcp_v6: bool,
+    /// UDP over either.
+    pub udp: bool,
+}
+
 /// Where a checksum starts and where it is written, as offsets from the IP header (start) and from there (field).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChecksumSpot {
