@@ -36,6 +36,16 @@ pub enum Cipher {
     Cast128Cbc,
 }
 
+impl Cipher {
+    /// Whether the cipher authenticates too, so that no integrity algorithm may stand beside it.
+    pub fn is_aead(self) -> bool {
+        matches!(
+            self,
+            Self::AesGcm { .. } | Self::AesGmac | Self::AesCcm { .. } | Self::ChaCha20Poly1305
+        )
+    }
+}
+
 /// An integrity algorithm. How many bytes of its output travel is given to [`Key::new`](crate::Key::new).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Integrity {
@@ -57,4 +67,18 @@ pub enum Integrity {
     AesXcbc,
     /// AES-CMAC (RFC 4494).
     AesCmac,
+}
+
+impl Integrity {
+    /// Bytes of output before truncation.
+    pub(crate) fn output_len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::HmacMd5 | Self::AesXcbc | Self::AesCmac => 16,
+            Self::HmacSha1 | Self::HmacRipemd160 => 20,
+            Self::HmacSha256 => 32,
+            Self::HmacSha384 => 48,
+            Self::HmacSha512 => 64,
+        }
+    }
 }

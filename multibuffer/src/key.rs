@@ -1,12 +1,36 @@
 //! An expanded key: cipher and integrity of one security association, ready to use.
 
-use crate::{Cipher, Integrity};
+use std::{error::Error, fmt};
+
+use crate::{
+    Cipher, Integrity,
+    aead::{Ccm, FULL_ICV, Gmac, Sealing},
+    cbc::CipherKey,
+    kernels::aws_lc::AeadAlgorithm,
+    mac::MacKey,
+};
+
+/// The shortest ICV that is worth the name (RFC 4106, 4309: 8 bytes; HMACs in IPsec have 12 and more).
+const MIN_ICV: usize = 8;
 
 /// The expanded keys of one security association. Shared by all threads, zeroed when dropped, never printed.
 pub struct Key {
     cipher: Cipher,
     integrity: Integrity,
     icv_len: u8,
+    pub(crate) transform: Transform,
+}
+
+/// What protects a packet: one algorithm that does both, or encrypt-then-MAC.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "keys live behind a pointer already, and a second one would be followed for every packet"
+)]
+pub(crate) enum Transform {
+    Sealing(Sealing),
+    Ccm(Ccm),
+    Gmac(Gmac),
+    EncryptThenMac { cipher: CipherKey, mac: MacKey },
 }
 
 /// Why key bytes do not make a [`Key`]. Says nothing of the bytes themselves.
@@ -18,9 +42,28 @@ pub enum KeyError {
     IntegrityKeyLength(usize),
     /// An AEAD cipher was combined with an integrity algorithm.
     AeadWithIntegrity,
-    /// The ICV is longer than the algorithm's output, or shorter than 8 bytes.
+    /// The ICV is longer than the algorithm's output, or shorter than 8 bytes; without integrity it must be 0, and
+    /// an AEAD's is the one that the cipher names.
     IcvLength(usize),
 }
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CipherKeyLength(len) => write!(f, "the cipher takes no key of {len} bytes"),
+            Self::IntegrityKeyLength(len) => {
+                write!(f, "the integrity algorithm takes no key of {len} bytes")
+            }
+            Self::AeadWithIntegrity => write!(
+                f,
+                "the cipher authenticates by itself and takes no other algorithm for it"
+            ),
+            Self::IcvLength(len) => write!(f, "the algorithm gives no ICV of {len} bytes"),
+        }
+    }
+}
+
+impl Error for KeyError {}
 
 impl Key {
     /// Expands the keys. `cipher_key` includes the trailing salt or nonce of counter modes. `icv_len` is the
@@ -32,17 +75,43 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
-        todo!()
+        if cipher.is_aead() && integrity != Integrity::None {
+            return Err(KeyError::AeadWithIntegrity);
+        }
+        if !icv_fits(cipher, integrity, icv_len) {
+            return Err(KeyError::IcvLength(icv_len));
+        }
+        let mac = MacKey::new(integrity, integrity_key)
+            .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
+        let transform = Transform::new(cipher, cipher_key, mac, icv_len)
+            .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
+        Ok(Self {
+            cipher,
+            integrity,
+            icv_len: icv_len as u8,
+            transform,
+        })
     }
 
     /// Bytes of explicit IV in each packet.
     pub fn iv_len(&self) -> usize {
-        todo!()
+        match self.cipher {
+            Cipher::Null => 0,
+            Cipher::AesCbc | Cipher::CamelliaCbc => 16,
+            Cipher::DesCbc | Cipher::TripleDesCbc | Cipher::BlowfishCbc | Cipher::Cast128Cbc => 8,
+            Cipher::AesCtr | Cipher::AesGcm { .. } | Cipher::AesGmac => 8,
+            Cipher::AesCcm { .. } | Cipher::ChaCha20Poly1305 => 8,
+        }
     }
 
     /// Plaintext is padded to a multiple of this many bytes (1 for stream modes).
     pub fn block_len(&self) -> usize {
-        todo!()
+        match self.cipher {
+            Cipher::AesCbc | Cipher::CamelliaCbc => 16,
+            Cipher::DesCbc | Cipher::TripleDesCbc | Cipher::BlowfishCbc | Cipher::Cast128Cbc => 8,
+            Cipher::Null | Cipher::AesCtr | Cipher::AesGcm { .. } | Cipher::AesGmac => 1,
+            Cipher::AesCcm { .. } | Cipher::ChaCha20Poly1305 => 1,
+        }
     }
 
     /// Bytes of ICV behind the ciphertext.
@@ -52,7 +121,7 @@ impl Key {
 
     /// Whether the explicit IV must be a never-repeating counter rather than unpredictable.
     pub fn iv_is_counter(&self) -> bool {
-        todo!()
+        self.cipher == Cipher::AesCtr || self.cipher.is_aead()
     }
 
     /// The cipher.
@@ -63,5 +132,42 @@ impl Key {
     /// The integrity algorithm.
     pub fn integrity(&self) -> Integrity {
         self.integrity
+    }
+}
+
+impl Transform {
+    /// `None` if the cipher takes no key of this length.
+    fn new(cipher: Cipher, key: &[u8], mac: MacKey, icv_len: usize) -> Option<Self> {
+        let cipher = match cipher {
+            Cipher::AesGcm { .. } => {
+                return Sealing::new(AeadAlgorithm::AesGcm, key, icv_len).map(Self::Sealing);
+            }
+            Cipher::ChaCha20Poly1305 => {
+                return Sealing::new(AeadAlgorithm::ChaCha20Poly1305, key, icv_len)
+                    .map(Self::Sealing);
+            }
+            Cipher::AesCcm { .. } => return Ccm::new(key, icv_len).map(Self::Ccm),
+            Cipher::AesGmac => return Gmac::new(key).map(Self::Gmac),
+            Cipher::Null => CipherKey::null(key)?,
+            Cipher::DesCbc => CipherKey::des(key)?,
+            Cipher::TripleDesCbc => CipherKey::triple_des(key)?,
+            Cipher::AesCbc => CipherKey::aes_cbc(key)?,
+            Cipher::AesCtr => CipherKey::aes_ctr(key)?,
+            Cipher::CamelliaCbc => CipherKey::camellia(key)?,
+            Cipher::BlowfishCbc => CipherKey::blowfish(key)?,
+            Cipher::Cast128Cbc => CipherKey::cast128(key)?,
+        };
+        Some(Self::EncryptThenMac { cipher, mac })
+    }
+}
+
+fn icv_fits(cipher: Cipher, integrity: Integrity, icv_len: usize) -> bool {
+    match cipher {
+        Cipher::AesGcm { icv_len: named } | Cipher::AesCcm { icv_len: named } => {
+            matches!(icv_len, 8 | 12 | 16) && icv_len == usize::from(named)
+        }
+        Cipher::ChaCha20Poly1305 | Cipher::AesGmac => icv_len == FULL_ICV,
+        _ if integrity == Integrity::None => icv_len == 0,
+        _ => (MIN_ICV..=integrity.output_len()).contains(&icv_len),
     }
 }

@@ -15,9 +15,16 @@
 //! `aad ++ iv ++ ciphertext ++ aad_tail` (RFC 4303 3.3.2.2; the tail is the high half of an extended sequence
 //! number, RFC 4303 2.2.1).
 
+mod aead;
 mod algorithm;
+mod batch;
+mod cbc;
+mod hmac;
 mod job;
+mod kernels;
 mod key;
+mod mac;
+mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
 pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict};
@@ -29,22 +36,26 @@ pub use key::{Key, KeyError};
 ///
 /// # Panics
 /// If a job's output is not exactly as long as its inputs and its key's ICV together, or the inputs are not a
-/// whole number of cipher blocks, or the IV has not the key's [`Key::iv_len`]: these are errors of the caller,
-/// never of the network.
+/// whole number of cipher blocks, or the IV has not the key's [`Key::iv_len`], or an AEAD key is given an
+/// `aad_tail`: these are errors of the caller, never of the network.
 pub fn seal(jobs: &mut [SealJob<'_>]) {
-    todo!()
+    batch::seal(jobs);
 }
 
 /// Authenticates every job and decrypts those that are genuine; the outcome is each job's `verdict`.
 ///
-/// A job whose text is shorter than the ICV, or whose ciphertext is not a whole number of blocks, is
-/// [`Verdict::BadIcv`]: the bytes come from the network and are nobody's error here. The text of a job that was
-/// not genuine is unspecified and must not be used.
+/// A job whose text is shorter than the ICV, whose ciphertext is not a whole number of blocks, or whose IV or
+/// `aad_tail` does not fit the key, is [`Verdict::BadIcv`]: the bytes come from the network and are nobody's error
+/// here. The text of a job that was not genuine is unspecified and must not be used.
 pub fn open(jobs: &mut [OpenJob<'_>]) {
-    todo!()
+    batch::open(jobs);
 }
 
 /// Computes the ICV of every job (AH, RFC 4302 3.3.3), truncated to [`Key::icv_len`].
+///
+/// # Panics
+/// If a job's `icv` is not exactly [`Key::icv_len`] bytes, or the key cannot sign: it has neither an integrity
+/// algorithm nor GMAC, or GMAC was not given its IV.
 pub fn sign(jobs: &mut [SignJob<'_>]) {
-    todo!()
+    batch::sign(jobs);
 }

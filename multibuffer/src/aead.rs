@@ -1,0 +1,106 @@
+//! Ciphers that authenticate as well: AES-GCM, ChaCha20-Poly1305, AES-CCM, and GMAC, which only authenticates.
+//!
+//! All of them take `salt ++ iv` as nonce. The explicit IV is whatever the caller passes: with implicit IVs
+//! (RFC 8750) it never stood in the packet.
+
+mod ccm;
+
+use std::cell::RefCell;
+
+use subtle::ConstantTimeEq;
+
+use crate::{
+    Iv,
+    kernels::aws_lc::{Aead, AeadAlgorithm},
+};
+
+pub(crate) use ccm::Ccm;
+
+/// Bytes of ICV of GMAC and ChaCha20-Poly1305, which have no shorter forms in IPsec.
+pub(crate) const FULL_ICV: usize = 16;
+
+const SALT: usize = 4;
+
+/// AES-GCM (RFC 4106) or ChaCha20-Poly1305 (RFC 7634).
+pub(crate) struct Sealing {
+    aead: Aead,
+    salt: [u8; SALT],
+}
+
+impl Sealing {
+    /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length.
+    pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize) -> Option<Self> {
+        let (key, salt) = key.split_last_chunk()?;
+        Some(Self {
+            aead: Aead::new(algorithm, key, icv_len)?,
+            salt: *salt,
+        })
+    }
+
+    /// Encrypts `text` in place and writes its ICV.
+    pub(crate) fn seal(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &mut [u8]) {
+        self.aead.seal(&nonce(&self.salt, iv), aad, text, icv);
+    }
+
+    /// Decrypts `text` in place; says whether the ICV was right.
+    #[must_use]
+    pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
+        self.aead.open(&nonce(&self.salt, iv), aad, text, icv)
+    }
+}
+
+/// AES-GMAC (RFC 4543): GCM of an empty plaintext.
+pub(crate) struct Gmac {
+    aead: Aead,
+    salt: [u8; SALT],
+}
+
+impl Gmac {
+    /// Expands a key that ends in the salt; `None` if AES takes none of this length.
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        let (key, salt) = key.split_last_chunk()?;
+        Some(Self {
+            aead: Aead::new(AeadAlgorithm::AesGcm, key, FULL_ICV)?,
+            salt: *salt,
+        })
+    }
+
+    /// Writes the ICV over `parts` in order.
+    pub(crate) fn sign(&self, iv: &Iv, parts: [&[u8]; 3], icv: &mut [u8]) {
+        let nonce = nonce(&self.salt, iv);
+        joined(parts, |message| {
+            self.aead.seal(&nonce, message, &mut [], icv)
+        });
+    }
+
+    /// Whether `icv` is right for `parts` in order.
+    #[must_use]
+    pub(crate) fn verify(&self, iv: &Iv, parts: [&[u8]; 3], icv: &[u8]) -> bool {
+        let mut expected = [0; FULL_ICV];
+        self.sign(iv, parts, &mut expected);
+        expected.ct_eq(icv).into()
+    }
+}
+
+fn nonce(salt: &[u8; SALT], iv: &Iv) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[..SALT].copy_from_slice(salt);
+    nonce[SALT..].copy_from_slice(iv.as_bytes());
+    nonce
+}
+
+/// Runs `then` on `parts` as one range. The library takes associated data in one piece only, so several are copied
+/// together into a buffer that each thread keeps.
+fn joined(parts: [&[u8]; 3], then: impl FnOnce(&[u8])) {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    /// As large as a datagram can be with its headers; a buffer this large is never grown again.
+    const ROOM: usize = 1 << 17;
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.clear();
+        buffer.reserve(ROOM);
+        parts.iter().for_each(|part| buffer.extend_from_slice(part));
+        then(buffer);
+    });
+}

@@ -1,0 +1,143 @@
+//! Ciphers that only encrypt: block ciphers in CBC mode, and AES in counter mode.
+
+use blowfish::Blowfish;
+use camellia::{Camellia128, Camellia192, Camellia256};
+use cast5::Cast5;
+use cast5::cipher::KeyInit;
+
+use crate::kernels::{
+    aws_lc::{AesKey, DesKey, TripleDesKey},
+    scalar,
+};
+
+/// AES in CBC mode (RFC 3602): a schedule for each direction.
+pub(crate) struct AesCbc {
+    encrypting: AesKey,
+    decrypting: AesKey,
+}
+
+/// AES in counter mode (RFC 3686).
+pub(crate) struct AesCtr {
+    aes: AesKey,
+    nonce: [u8; 4],
+}
+
+/// Camellia with each of its key lengths.
+pub(crate) enum Camellia {
+    Bits128(Camellia128),
+    Bits192(Camellia192),
+    Bits256(Camellia256),
+}
+
+/// An expanded key of a cipher that gives no integrity.
+pub(crate) enum CipherKey {
+    Null,
+    Des(DesKey),
+    TripleDes(TripleDesKey),
+    AesCbc(AesCbc),
+    AesCtr(AesCtr),
+    Camellia(Camellia),
+    Blowfish(Box<Blowfish>),
+    Cast128(Cast5),
+}
+
+impl CipherKey {
+    pub(crate) fn null(key: &[u8]) -> Option<Self> {
+        key.is_empty().then_some(Self::Null)
+    }
+
+    pub(crate) fn des(key: &[u8]) -> Option<Self> {
+        Some(Self::Des(DesKey::new(key.try_into().ok()?)))
+    }
+
+    pub(crate) fn triple_des(key: &[u8]) -> Option<Self> {
+        Some(Self::TripleDes(TripleDesKey::new(key.try_into().ok()?)))
+    }
+
+    pub(crate) fn aes_cbc(key: &[u8]) -> Option<Self> {
+        let (encrypting, decrypting) = (AesKey::encrypting(key)?, AesKey::decrypting(key)?);
+        Some(Self::AesCbc(AesCbc {
+            encrypting,
+            decrypting,
+        }))
+    }
+
+    pub(crate) fn aes_ctr(key: &[u8]) -> Option<Self> {
+        let (key, nonce) = key.split_last_chunk()?;
+        Some(Self::AesCtr(AesCtr {
+            aes: AesKey::encrypting(key)?,
+            nonce: *nonce,
+        }))
+    }
+
+    pub(crate) fn camellia(key: &[u8]) -> Option<Self> {
+        let key = match key.len() {
+            16 => Camellia::Bits128(Camellia128::new_from_slice(key).ok()?),
+            24 => Camellia::Bits192(Camellia192::new_from_slice(key).ok()?),
+            _ => Camellia::Bits256(Camellia256::new_from_slice(key).ok()?),
+        };
+        Some(Self::Camellia(key))
+    }
+
+    /// RFC 2451 2.2: 40 to 448 bits.
+    pub(crate) fn blowfish(key: &[u8]) -> Option<Self> {
+        let key = Some(key).filter(|key| (5..=56).contains(&key.len()))?;
+        Some(Self::Blowfish(Box::new(
+            Blowfish::new_from_slice(key).ok()?,
+        )))
+    }
+
+    /// RFC 2144 2.5: 40 to 128 bits; up to 80 bits run twelve rounds instead of sixteen.
+    pub(crate) fn cast128(key: &[u8]) -> Option<Self> {
+        let key = Some(key).filter(|key| (5..=16).contains(&key.len()))?;
+        Some(Self::Cast128(Cast5::new_from_slice(key).ok()?))
+    }
+
+    /// Encrypts `text`, whole blocks, in place. The IV has the cipher's length.
+    pub(crate) fn encrypt(&self, iv: &[u8], text: &mut [u8]) {
+        match self {
+            Self::Null => {}
+            Self::Des(key) => key.cbc_encrypt(block(iv), text),
+            Self::TripleDes(key) => key.cbc_encrypt(block(iv), text),
+            Self::AesCbc(key) => key.encrypting.cbc(block(iv), text),
+            Self::AesCtr(key) => key.apply(block(iv), text),
+            Self::Camellia(Camellia::Bits128(key)) => scalar::cbc_encrypt(key, iv, text),
+            Self::Camellia(Camellia::Bits192(key)) => scalar::cbc_encrypt(key, iv, text),
+            Self::Camellia(Camellia::Bits256(key)) => scalar::cbc_encrypt(key, iv, text),
+            Self::Blowfish(key) => scalar::cbc_encrypt(&**key, iv, text),
+            Self::Cast128(key) => scalar::cbc_encrypt(key, iv, text),
+        }
+    }
+
+    /// Decrypts `text`, whole blocks, in place. The IV has the cipher's length.
+    pub(crate) fn decrypt(&self, iv: &[u8], text: &mut [u8]) {
+        match self {
+            Self::Null => {}
+            Self::Des(key) => key.cbc_decrypt(block(iv), text),
+            Self::TripleDes(key) => key.cbc_decrypt(block(iv), text),
+            Self::AesCbc(key) => key.decrypting.cbc(block(iv), text),
+            Self::AesCtr(key) => key.apply(block(iv), text),
+            Self::Camellia(Camellia::Bits128(key)) => scalar::cbc_decrypt(key, iv, text),
+            Self::Camellia(Camellia::Bits192(key)) => scalar::cbc_decrypt(key, iv, text),
+            Self::Camellia(Camellia::Bits256(key)) => scalar::cbc_decrypt(key, iv, text),
+            Self::Blowfish(key) => scalar::cbc_decrypt(&**key, iv, text),
+            Self::Cast128(key) => scalar::cbc_decrypt(key, iv, text),
+        }
+    }
+}
+
+impl AesCtr {
+    /// RFC 3686 4: the counter block is nonce, IV and a 32-bit counter that begins at one.
+    fn apply(&self, iv: &[u8; 8], text: &mut [u8]) {
+        let mut counter = [0; 16];
+        counter[..4].copy_from_slice(&self.nonce);
+        counter[4..12].copy_from_slice(iv);
+        counter[15] = 1;
+        self.aes.ctr(&counter, text);
+    }
+}
+
+fn block<const N: usize>(iv: &[u8]) -> &[u8; N] {
+    iv.try_into()
+        .expect("the IV's length was checked against the key's")
+}

@@ -1,0 +1,70 @@
+//! The integrity algorithms behind one type.
+
+use subtle::ConstantTimeEq;
+
+use crate::{
+    Integrity,
+    hmac::HmacKey,
+    kernels::aws_lc::{Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
+    xcbc::CbcMacKey,
+};
+
+/// The longest key that an HMAC takes here; a longer one is more likely a mistake than a secret.
+const MAX_HMAC_KEY: usize = 1024;
+
+/// An expanded key of an integrity algorithm.
+pub(crate) enum MacKey {
+    None,
+    HmacMd5(HmacKey<Md5>),
+    HmacSha1(HmacKey<Sha1>),
+    HmacRipemd160(HmacKey<Ripemd160>),
+    HmacSha256(HmacKey<Sha256>),
+    HmacSha384(HmacKey<Sha384>),
+    HmacSha512(HmacKey<Sha512>),
+    CbcMac(CbcMacKey),
+}
+
+impl MacKey {
+    /// Expands `key`; `None` if the algorithm takes none of this length.
+    pub(crate) fn new(integrity: Integrity, key: &[u8]) -> Option<Self> {
+        match integrity {
+            Integrity::None => key.is_empty().then_some(Self::None),
+            Integrity::AesXcbc => CbcMacKey::xcbc(key).map(Self::CbcMac),
+            Integrity::AesCmac => CbcMacKey::cmac(key).map(Self::CbcMac),
+            _ if key.is_empty() || key.len() > MAX_HMAC_KEY => None,
+            Integrity::HmacMd5 => Some(Self::HmacMd5(HmacKey::new(key))),
+            Integrity::HmacSha1 => Some(Self::HmacSha1(HmacKey::new(key))),
+            Integrity::HmacRipemd160 => Some(Self::HmacRipemd160(HmacKey::new(key))),
+            Integrity::HmacSha256 => Some(Self::HmacSha256(HmacKey::new(key))),
+            Integrity::HmacSha384 => Some(Self::HmacSha384(HmacKey::new(key))),
+            Integrity::HmacSha512 => Some(Self::HmacSha512(HmacKey::new(key))),
+        }
+    }
+
+    /// Writes the MAC over `message` in order, truncated to the length of `icv`.
+    pub(crate) fn sign(&self, message: &[&[u8]], icv: &mut [u8]) {
+        match self {
+            Self::None => {}
+            Self::HmacMd5(key) => truncate(&key.sign(message), icv),
+            Self::HmacSha1(key) => truncate(&key.sign(message), icv),
+            Self::HmacRipemd160(key) => truncate(&key.sign(message), icv),
+            Self::HmacSha256(key) => truncate(&key.sign(message), icv),
+            Self::HmacSha384(key) => truncate(&key.sign(message), icv),
+            Self::HmacSha512(key) => truncate(&key.sign(message), icv),
+            Self::CbcMac(key) => truncate(&key.sign(message), icv),
+        }
+    }
+
+    /// Whether `icv` is right for `message`, compared in constant time.
+    #[must_use]
+    pub(crate) fn verify(&self, message: &[&[u8]], icv: &[u8]) -> bool {
+        let mut expected = [0; 64];
+        let expected = &mut expected[..icv.len()];
+        self.sign(message, expected);
+        (*expected).ct_eq(icv).into()
+    }
+}
+
+fn truncate(mac: &[u8], icv: &mut [u8]) {
+    icv.copy_from_slice(&mac[..icv.len()]);
+}
