@@ -12,24 +12,30 @@
 //! A packet here runs from its SPI to its ICV; outer IP and UDP headers belong to [`crate::tunnel`].
 
 use crate::Dropped;
-use crate::sa::{Sa, SaConfig, SequenceNumber};
-use multibuffer::{Iv, OpenJob, SealJob};
+use crate::sa::{Mode, Sa, SaConfig, SequenceNumber};
+use multibuffer::{Iv, OpenJob, SealJob, Verdict};
 use std::ops::Range;
 
 /// Bytes of SPI and sequence number.
 pub const HEADER_LEN: usize = 8;
 
+/// Pad length and next header, behind the padding (RFC 4303 2.5, 2.6).
+const TRAILER_LEN: usize = 2;
+
 /// Everything of a packet to be sealed but its plaintext: made in order, used on any thread. Holds no reference, so
 /// that it can wait in a slot.
 #[derive(Clone, Debug)]
 pub struct Stamp {
-    _private: (),
+    authenticated: Authenticated,
+    iv: Iv,
+    trailer: Trailer,
+    packet_len: usize,
 }
 
 impl Stamp {
     /// Fixes header, padding and trailer of the packet that carries `plaintext_len` bytes of `next_header`.
-    /// `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve); `iv` is the fresh random (CBC)
-    /// or counter value, [`Sa::iv_for`] makes it.
+    /// `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve); `iv` comes from
+    /// [`Sa::iv_for`].
     pub fn new(
         sa: &Sa,
         sequence: SequenceNumber,
@@ -37,12 +43,20 @@ impl Stamp {
         next_header: u8,
         plaintext_len: usize,
     ) -> Self {
-        todo!()
+        let config = &sa.config;
+        let trailer = Trailer::new(config, plaintext_len, next_header);
+        let overhead = HEADER_LEN + config.suite.iv_len() + config.suite.icv_len();
+        Self {
+            authenticated: Authenticated::new(config, sequence),
+            iv,
+            packet_len: overhead + plaintext_len + trailer.as_bytes().len(),
+            trailer,
+        }
     }
 
     /// Bytes from SPI to ICV.
     pub fn packet_len(&self) -> usize {
-        todo!()
+        self.packet_len
     }
 
     /// Writes SPI, sequence number and IV to the start of `out`, which is exactly [`Stamp::packet_len`] bytes, and
@@ -54,46 +68,278 @@ impl Stamp {
         payload: &'a [u8],
         out: &'a mut [u8],
     ) -> SealJob<'a> {
-        todo!()
+        let (header, rest) = out.split_at_mut(HEADER_LEN);
+        header.copy_from_slice(&self.authenticated.header());
+        let (iv, output) = rest.split_at_mut(sa.config.suite.iv_len());
+        // RFC 8750: an implicit IV enters the nonce and does not travel.
+        iv.copy_from_slice(&self.iv.as_bytes()[..iv.len()]);
+        SealJob {
+            key: &sa.key,
+            aad: self.authenticated.aad(),
+            aad_tail: self.authenticated.tail(),
+            iv: self.iv,
+            input: [head, payload, self.trailer.as_bytes()],
+            output,
+        }
     }
 }
 
 /// Bytes from SPI to ICV of a packet that carries `plaintext_len` bytes: what a tunnel costs, padding counted.
 pub fn sealed_len(config: &SaConfig, plaintext_len: usize) -> usize {
-    todo!()
+    let suite = &config.suite;
+    let trailer = Trailer::padding(config, plaintext_len) + TRAILER_LEN;
+    HEADER_LEN + suite.iv_len() + plaintext_len + trailer + suite.icv_len()
 }
 
 /// The largest plaintext whose sealed packet is at most `packet_len` bytes, or 0 if none is.
 pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
-    todo!()
+    let suite = &config.suite;
+    let overhead = HEADER_LEN + suite.iv_len() + suite.icv_len();
+    let padded = packet_len.saturating_sub(overhead) / suite.align() * suite.align();
+    padded.saturating_sub(TRAILER_LEN)
 }
 
 /// A packet that came in, looked at but not yet believed.
 #[derive(Clone, Debug)]
 pub struct Received {
-    _private: (),
+    authenticated: Authenticated,
+    sequence: SequenceNumber,
+    iv: Iv,
 }
 
 impl Received {
     /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and looks at the replay window without
     /// moving it: cheap floods end here.
     pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
-        todo!()
+        let suite = &sa.config.suite;
+        let text_at = HEADER_LEN + suite.iv_len();
+        let text_len = packet
+            .len()
+            .checked_sub(text_at + suite.icv_len())
+            .ok_or(Dropped::Malformed)?;
+        if text_len < TRAILER_LEN || text_len % suite.align() != 0 {
+            return Err(Dropped::Malformed);
+        }
+        let low = packet
+            .get(4..HEADER_LEN)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or(Dropped::Malformed)?;
+        let sequence = sa.state.look(&sa.config, u32::from_be_bytes(low))?;
+        let iv = match sa.config.has_implicit_iv() {
+            true => implicit_iv(sequence),
+            false => Iv::new(packet.get(HEADER_LEN..text_at).ok_or(Dropped::Malformed)?),
+        };
+        Ok(Self {
+            authenticated: Authenticated::new(&sa.config, sequence),
+            sequence,
+            iv,
+        })
     }
 
     /// The full sequence number, a guess until the ICV has proved it.
     pub fn sequence(&self) -> SequenceNumber {
-        todo!()
+        self.sequence
     }
 
     /// The job that opens `packet` (the same bytes as in [`Received::look`]) in place.
     pub fn job<'a>(&'a self, sa: &'a Sa, packet: &'a mut [u8]) -> OpenJob<'a> {
-        todo!()
+        let text_at = (HEADER_LEN + sa.config.suite.iv_len()).min(packet.len());
+        OpenJob {
+            key: &sa.key,
+            aad: self.authenticated.aad(),
+            aad_tail: self.authenticated.tail(),
+            iv: self.iv,
+            text: packet.split_at_mut(text_at).1,
+            verdict: Verdict::Pending,
+        }
     }
 
     /// After the job was genuine: where in `packet` the plaintext lies, without padding, and its next header.
-    /// RFC 4303 2.4: padding bytes that are not 1, 2, 3, … are refused.
+    /// RFC 4303 2.4: the padding must be 1, 2, 3, …, as every sender without other instructions makes it.
     pub fn strip(&self, sa: &Sa, packet: &[u8]) -> Result<(Range<usize>, u8), Dropped> {
-        todo!()
+        let suite = &sa.config.suite;
+        let start = HEADER_LEN + suite.iv_len();
+        let end = packet
+            .len()
+            .checked_sub(suite.icv_len())
+            .ok_or(Dropped::BadPadding)?;
+        let text = packet.get(start..end).ok_or(Dropped::BadPadding)?;
+        let [padded @ .., pad_len, next_header] = text else {
+            return Err(Dropped::BadPadding);
+        };
+        let plain_len = padded
+            .len()
+            .checked_sub(usize::from(*pad_len))
+            .ok_or(Dropped::BadPadding)?;
+        let padding = padded.get(plain_len..).unwrap_or_default();
+        if !padding
+            .iter()
+            .zip(1u8..)
+            .all(|(byte, expected)| *byte == expected)
+        {
+            return Err(Dropped::BadPadding);
+        }
+        Ok((start..start + plain_len, *next_header))
     }
 }
+
+impl Sa {
+    /// The IV for the packet of this sequence number. `random` fills its argument with unpredictable bytes; CBC suites
+    /// draw from it for every packet (RFC 3602 3), counter suites never do.
+    pub fn iv_for(&self, sequence: SequenceNumber, random: &mut dyn FnMut(&mut [u8])) -> Iv {
+        if self.config.has_implicit_iv() {
+            return implicit_iv(sequence);
+        }
+        if self.key.iv_is_counter() {
+            return Iv::new(&self.state.counter_iv(sequence).to_be_bytes());
+        }
+        let mut bytes = [0; 16];
+        let fresh = &mut bytes[..self.config.suite.iv_len()];
+        random(fresh);
+        Iv::new(fresh)
+    }
+}
+
+/// RFC 8750 4: the whole extended number, or 32 zero bits and the short one.
+fn implicit_iv(sequence: SequenceNumber) -> Iv {
+    Iv::new(&sequence.0.to_be_bytes())
+}
+
+/// SPI and sequence number in each shape in which they are authenticated.
+#[derive(Clone, Debug)]
+struct Authenticated {
+    /// SPI, high half, low half.
+    words: [u8; 12],
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// SPI, low half: as it travels.
+    Plain,
+    /// SPI, high half, low half before the text (AEAD, RFC 4106 5).
+    HighInside,
+    /// SPI, low half before the text, high half behind it (RFC 4303 2.2.1).
+    HighBehind,
+}
+
+impl Authenticated {
+    fn new(config: &SaConfig, sequence: SequenceNumber) -> Self {
+        let is_aead = config
+            .suite
+            .encryption()
+            .is_some_and(|(row, _)| row.icv_len > 0);
+        let shape = match (config.esn, is_aead) {
+            (false, _) => Shape::Plain,
+            (true, true) => Shape::HighInside,
+            (true, false) => Shape::HighBehind,
+        };
+        let (spi, high, low) = (config.id.spi.get(), sequence.high(), sequence.low());
+        let mut words = [0; 12];
+        // The high half stands where `aad` and `tail` can both be slices.
+        let order = match shape {
+            Shape::HighInside => [spi, high, low],
+            Shape::Plain | Shape::HighBehind => [spi, low, high],
+        };
+        for (slot, word) in words.chunks_exact_mut(4).zip(order) {
+            slot.copy_from_slice(&word.to_be_bytes());
+        }
+        Self { words, shape }
+    }
+
+    /// SPI and low half, as they travel.
+    fn header(&self) -> [u8; HEADER_LEN] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.words;
+        match self.shape {
+            Shape::HighInside => [a, b, c, d, i, j, k, l],
+            Shape::Plain | Shape::HighBehind => [a, b, c, d, e, f, g, h],
+        }
+    }
+
+    fn aad(&self) -> &[u8] {
+        match self.shape {
+            Shape::HighInside => &self.words,
+            Shape::Plain | Shape::HighBehind => &self.words[..8],
+        }
+    }
+
+    fn tail(&self) -> &[u8] {
+        match self.shape {
+            Shape::HighBehind => &self.words[8..],
+            Shape::Plain | Shape::HighInside => &[],
+        }
+    }
+}
+
+/// Padding, pad length and next header.
+#[derive(Clone, Debug)]
+enum Trailer {
+    /// Without traffic-flow confidentiality: at most 15 bytes of padding.
+    Short { bytes: [u8; 18], len: u8 },
+    /// With it: zeros before the padding (RFC 4303 2.7). Rare enough for the heap.
+    Long(Box<[u8]>),
+}
+
+impl Trailer {
+    fn new(config: &SaConfig, plaintext_len: usize, next_header: u8) -> Self {
+        let padding = Self::padding(config, plaintext_len);
+        let alignment = Self::alignment(
+            config,
+            plaintext_len + Self::confidentiality(config, plaintext_len),
+        );
+        if padding > alignment {
+            let mut bytes = vec![0; padding + TRAILER_LEN].into_boxed_slice();
+            Self::fill(&mut bytes[padding - alignment..], next_header);
+            return Self::Long(bytes);
+        }
+        let mut bytes = [0; 18];
+        let len = padding + TRAILER_LEN;
+        Self::fill(&mut bytes[..len], next_header);
+        Self::Short {
+            bytes,
+            len: len as u8,
+        }
+    }
+
+    /// 1, 2, 3, …, pad length, next header (RFC 4303 2.4).
+    fn fill(bytes: &mut [u8], next_header: u8) {
+        let pad_len = bytes.len() - TRAILER_LEN;
+        for (byte, value) in bytes.iter_mut().zip(1u8..) {
+            *byte = value;
+        }
+        bytes[pad_len] = pad_len as u8;
+        bytes[pad_len + 1] = next_header;
+    }
+
+    /// Bytes between the plaintext and the pad length, zeros of confidentiality included.
+    fn padding(config: &SaConfig, plaintext_len: usize) -> usize {
+        let zeros = Self::confidentiality(config, plaintext_len);
+        zeros + Self::alignment(config, plaintext_len + zeros)
+    }
+
+    /// Bytes of padding that make the text a whole number of blocks.
+    fn alignment(config: &SaConfig, text_len: usize) -> usize {
+        let align = config.suite.align();
+        (text_len + TRAILER_LEN).next_multiple_of(align) - text_len - TRAILER_LEN
+    }
+
+    /// Zeros that hide the length. RFC 4303 2.7: only where the plaintext says its own length, so never in transport
+    /// mode.
+    fn confidentiality(config: &SaConfig, plaintext_len: usize) -> usize {
+        if config.mode == Mode::Transport {
+            0
+        } else {
+            usize::from(config.tfc).saturating_sub(plaintext_len)
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { bytes, len } => &bytes[..usize::from(*len)],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

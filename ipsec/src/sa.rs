@@ -11,7 +11,7 @@ pub mod lifetime;
 pub mod replay;
 mod state;
 
-pub use state::SaState;
+pub use state::{LifeEvent, SaState, Tally};
 
 use crate::suite::Suite;
 use lifetime::Lifetimes;
@@ -181,7 +181,43 @@ pub struct Sa {
     pub state: Arc<SaState>,
 }
 
+impl Sa {
+    /// A new association, added at `now`; `counter_start` is random (see [`SaState::new`]).
+    pub fn new(config: SaConfig, now: u64, counter_start: u64) -> Self {
+        let state = Arc::new(SaState::new(&config, now, counter_start));
+        Self::with_state(Arc::new(config), state)
+    }
+
+    /// The association of `config` that goes on from `state`.
+    pub fn with_state(config: Arc<SaConfig>, state: Arc<SaState>) -> Self {
+        Self {
+            key: Arc::new(config.suite.expand()),
+            config,
+            state,
+        }
+    }
+}
+
 impl SaConfig {
+    /// An association with nothing but the necessary: any mode, native, no replay check, no lifetimes.
+    pub fn new(id: SaId, source: IpAddr, suite: Suite) -> Self {
+        Self {
+            id,
+            source,
+            mode: Mode::default(),
+            suite,
+            reqid: Reqid::default(),
+            replay_window: 0,
+            esn: false,
+            encapsulation: None,
+            lifetimes: Lifetimes::default(),
+            df: DontFragment::default(),
+            dscp: Dscp::default(),
+            ecn: true,
+            tfc: 0,
+        }
+    }
+
     /// Whether its explicit IV is empty because the sequence number is the IV (RFC 8750).
     pub fn has_implicit_iv(&self) -> bool {
         self.suite

@@ -1,13 +1,22 @@
-//! What an association remembers: sequence numbers, replay window, lifetimes and counters. Shared by every snapshot
-//! that holds the association, hence atomics; the order of sequence numbers is kept by having one lane per direction.
+//! What an association remembers: sequence numbers, replay window, lifetimes and counters.
+//!
+//! It is shared by every snapshot that holds the association. One short lock guards it, taken once per train outbound
+//! and never held while a cipher runs; an association belongs to one lane for each direction, so nobody waits for it.
 
 use crate::Dropped;
-use crate::sa::lifetime::Lifetimes;
+use crate::command::Phase;
+use crate::sa::lifetime::Limits;
+use crate::sa::replay::Window;
 use crate::sa::{SaConfig, SequenceNumber};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The living half of an association.
 pub struct SaState {
-    _private: (),
+    ledger: Mutex<Ledger>,
+    created: u64,
+    counter_start: u64,
+    drops: [AtomicU64; Dropped::ALL.len()],
 }
 
 /// Something an administrator or key manager should hear of.
@@ -21,14 +30,74 @@ pub enum LifeEvent {
     SequenceOver,
 }
 
-impl SaState {
-    /// A new incarnation. `counter_start` is random (design: counter IVs start at random for every incarnation).
-    pub fn new(config: &SaConfig, now: u64, counter_start: u64) -> Self {
-        todo!()
+/// The numbers an association shows, read at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// The highest sequence number sent or received so far.
+    pub sequence: u64,
+    /// Seconds since the Unix epoch, as are the next two; 0 for never.
+    pub created: u64,
+    /// When it was first used.
+    pub first_used: u64,
+    /// When it was last used.
+    pub last_used: u64,
+    /// Bytes carried, as lifetimes count them.
+    pub bytes: u64,
+    /// Packets carried.
+    pub packets: u64,
+    /// Where it is in its life.
+    pub phase: Phase,
+}
+
+struct Ledger {
+    sent: u64,
+    window: Window,
+    bytes: u64,
+    packets: u64,
+    first_used: u64,
+    last_used: u64,
+    soft: Told,
+    hard: Told,
+    sequence_over: Told,
+}
+
+/// Whether something happened, and whether it was told already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    No,
+    Due,
+    Done,
+}
+
+impl Told {
+    fn raise(&mut self) {
+        if *self == Self::No {
+            *self = Self::Due;
+        }
     }
 
-    /// Outbound, prepare: takes `packets` consecutive sequence numbers and `bytes` of lifetime, or as many packets as
-    /// still fit. Returns the first number and how many were granted (≥ 1). A hard limit is never overshot.
+    fn take(&mut self) -> bool {
+        let due = *self == Self::Due;
+        if due {
+            *self = Self::Done;
+        }
+        due
+    }
+}
+
+impl SaState {
+    /// A new incarnation. `counter_start` is random, so that two incarnations of one key do not share counter IVs.
+    pub fn new(config: &SaConfig, now: u64, counter_start: u64) -> Self {
+        Self {
+            ledger: Mutex::new(Ledger::new(config.replay_window)),
+            created: now,
+            counter_start,
+            drops: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Outbound, prepare: takes up to `packets` consecutive sequence numbers, and `bytes_each` of lifetime for each.
+    /// Returns the first number and how many were granted (at least 1). A hard limit is never overshot.
     pub fn reserve(
         &self,
         config: &SaConfig,
@@ -36,17 +105,32 @@ impl SaState {
         bytes_each: u64,
         now: u64,
     ) -> Result<(SequenceNumber, u32), Dropped> {
-        todo!()
+        let mut ledger = self.lock();
+        ledger.check_age(config, self.created, now)?;
+        let granted = ledger.grant(config, packets, bytes_each)?;
+        let first = SequenceNumber(ledger.sent + 1);
+        ledger.sent += u64::from(granted);
+        ledger.count(config, granted.into(), bytes_each, now);
+        Ok((first, granted))
     }
 
     /// The explicit counter IV that belongs to a sequence number: never the same twice in one incarnation.
     pub fn counter_iv(&self, sequence: SequenceNumber) -> u64 {
-        todo!()
+        self.counter_start.wrapping_add(sequence.0)
     }
 
-    /// Inbound, prepare: whether the window would take it (and what an extended number's high half must be).
+    /// Inbound, prepare: the full sequence number, if the window would take it. Nothing moves.
     pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
-        todo!()
+        let ledger = self.lock();
+        let sequence = match config.esn {
+            true => ledger.window.extend(low).ok_or(Dropped::TooOld)?,
+            false => SequenceNumber(low.into()),
+        };
+        if sequence.0 == 0 && config.replay_window > 0 {
+            return Err(Dropped::ZeroSequence);
+        }
+        ledger.window.check(sequence)?;
+        Ok(sequence)
     }
 
     /// Inbound, commit, after the ICV was right: checks again, moves the window, counts lifetimes.
@@ -57,16 +141,179 @@ impl SaState {
         bytes: u64,
         now: u64,
     ) -> Result<(), Dropped> {
-        todo!()
+        let mut ledger = self.lock();
+        ledger.check_age(config, self.created, now)?;
+        ledger.window.check(sequence)?;
+        ledger.grant_lifetime(config, 1, bytes)?;
+        ledger.window.admit(sequence)?;
+        ledger.count(config, 1, bytes, now);
+        Ok(())
     }
 
     /// Counts a drop charged to this association.
     pub fn count_drop(&self, reason: Dropped) {
-        todo!()
+        self.drops[reason.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Limits passed since the last call, each reported once. `now` also ages the association.
+    /// The drops charged to this association, those that are not 0.
+    pub fn drops(&self) -> Vec<(Dropped, u64)> {
+        let count =
+            |reason: &Dropped| (*reason, self.drops[reason.index()].load(Ordering::Relaxed));
+        Dropped::ALL
+            .iter()
+            .map(count)
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// Limits passed since the last call, each told once. `now` also ages the association.
     pub fn take_events(&self, config: &SaConfig, now: u64) -> Vec<LifeEvent> {
-        todo!()
+        let mut ledger = self.lock();
+        let _ = ledger.check_age(config, self.created, now);
+        let due = [
+            (ledger.soft.take(), LifeEvent::Soft),
+            (ledger.hard.take(), LifeEvent::Hard),
+            (ledger.sequence_over.take(), LifeEvent::SequenceOver),
+        ];
+        due.into_iter()
+            .filter(|(due, _)| *due)
+            .map(|(_, event)| event)
+            .collect()
+    }
+
+    /// Follows an update of the configuration.
+    pub fn reconfigure(&self, config: &SaConfig) {
+        self.lock().window.resize(config.replay_window);
+    }
+
+    /// All numbers at one moment.
+    pub fn tally(&self) -> Tally {
+        let ledger = self.lock();
+        Tally {
+            sequence: ledger.sent.max(ledger.window.top()),
+            created: self.created,
+            first_used: ledger.first_used,
+            last_used: ledger.last_used,
+            bytes: ledger.bytes,
+            packets: ledger.packets,
+            phase: ledger.phase(),
+        }
+    }
+
+    /// Whether a hard limit has ended it.
+    pub fn is_dead(&self) -> bool {
+        self.lock().phase() == Phase::Dead
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // Nothing below can panic half-way through a change, so a poisoned ledger is still whole.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Ledger {
+    fn new(replay_window: u32) -> Self {
+        Self {
+            sent: 0,
+            window: Window::new(replay_window),
+            bytes: 0,
+            packets: 0,
+            first_used: 0,
+            last_used: 0,
+            soft: Told::No,
+            hard: Told::No,
+            sequence_over: Told::No,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match (self.hard, self.sequence_over, self.soft) {
+            (Told::No, Told::No, Told::No) => Phase::Mature,
+            (Told::No, Told::No, _) => Phase::Dying,
+            _ => Phase::Dead,
+        }
+    }
+
+    /// How many of `packets` may still be sent: all limits of lifetime, and the sequence numbers (RFC 4303 3.3.3).
+    fn grant(&mut self, config: &SaConfig, packets: u32, bytes_each: u64) -> Result<u32, Dropped> {
+        let last = if config.esn {
+            u64::MAX
+        } else {
+            u32::MAX.into()
+        };
+        let numbers = last - self.sent;
+        if numbers == 0 {
+            self.sequence_over.raise();
+            return Err(Dropped::SequenceOver);
+        }
+        let granted = self.grant_lifetime(config, packets, bytes_each)?;
+        Ok(granted.min(u32::try_from(numbers).unwrap_or(u32::MAX)))
+    }
+
+    fn grant_lifetime(
+        &mut self,
+        config: &SaConfig,
+        packets: u32,
+        bytes_each: u64,
+    ) -> Result<u32, Dropped> {
+        let Limits {
+            bytes,
+            packets: limit,
+            ..
+        } = config.lifetimes.hard;
+        let mut granted = u64::from(packets);
+        if bytes > 0 {
+            granted = granted.min(bytes.saturating_sub(self.bytes) / bytes_each.max(1));
+        }
+        if limit > 0 {
+            granted = granted.min(limit.saturating_sub(self.packets));
+        }
+        if granted == 0 || self.hard != Told::No {
+            self.hard.raise();
+            return Err(Dropped::LifetimeOver);
+        }
+        Ok(granted as u32)
+    }
+
+    fn count(&mut self, config: &SaConfig, packets: u64, bytes_each: u64, now: u64) {
+        self.packets += packets;
+        self.bytes += packets * bytes_each;
+        self.last_used = now;
+        if self.first_used == 0 {
+            self.first_used = now;
+        }
+        let Limits { bytes, packets, .. } = config.lifetimes.soft;
+        if reached(self.bytes, bytes) || reached(self.packets, packets) {
+            self.soft.raise();
+        }
+    }
+
+    fn check_age(&mut self, config: &SaConfig, created: u64, now: u64) -> Result<(), Dropped> {
+        let age = now.saturating_sub(created);
+        let in_use = if self.first_used == 0 {
+            0
+        } else {
+            now.saturating_sub(self.first_used)
+        };
+        let (soft, hard) = (&config.lifetimes.soft, &config.lifetimes.hard);
+        if reached(age, soft.age) || reached(in_use, soft.first_use) {
+            self.soft.raise();
+        }
+        if reached(age, hard.age) || reached(in_use, hard.first_use) {
+            self.hard.raise();
+        }
+        if self.hard == Told::No {
+            Ok(())
+        } else {
+            Err(Dropped::LifetimeOver)
+        }
+    }
+}
+
+/// Whether a limit is set and reached.
+fn reached(value: u64, limit: u64) -> bool {
+    limit > 0 && value >= limit
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use super::*;
+use crate::algorithm::Encryption;
+use crate::sa::lifetime::Lifetimes;
+use crate::sa::{Protocol, SaId, Spi};
+use crate::suite::{Secret, Suite};
+use std::net::{IpAddr, Ipv4Addr};
+
+fn config(soft: Limits, hard: Limits) -> SaConfig {
+    let encryption = (
+        Encryption::named("aes-gcm-16").unwrap(),
+        Secret::new(vec![1; 20]),
+    );
+    let id = SaId {
+        destination: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        protocol: Protocol::Esp,
+        spi: Spi::new(256).unwrap(),
+    };
+    let suite = Suite::new(Some(encryption), None, None).unwrap();
+    SaConfig {
+        lifetimes: Lifetimes { soft, hard },
+        replay_window: 64,
+        ..SaConfig::new(id, IpAddr::V4(Ipv4Addr::LOCALHOST), suite)
+    }
+}
+
+#[test]
+fn a_train_takes_consecutive_numbers() {
+    let config = config(Limits::default(), Limits::default());
+    let state = SaState::new(&config, 100, 0);
+    assert_eq!(
+        state.reserve(&config, 44, 1400, 101),
+        Ok((SequenceNumber(1), 44))
+    );
+    assert_eq!(
+        state.reserve(&config, 1, 60, 102),
+        Ok((SequenceNumber(45), 1))
+    );
+    let tally = state.tally();
+    assert_eq!(
+        (tally.sequence, tally.packets, tally.bytes),
+        (45, 45, 44 * 1400 + 60)
+    );
+    assert_eq!(
+        (tally.created, tally.first_used, tally.last_used),
+        (100, 101, 102)
+    );
+    assert_eq!(tally.phase, Phase::Mature);
+}
+
+#[test]
+fn a_hard_limit_of_packets_is_reached_exactly_and_told_once() {
+    let limits = Limits {
+        packets: 10,
+        ..Limits::default()
+    };
+    let config = config(
+        Limits {
+            packets: 6,
+            ..Limits::default()
+        },
+        limits,
+    );
+    let state = SaState::new(&config, 0, 0);
+    assert_eq!(
+        state.reserve(&config, 5, 100, 1),
+        Ok((SequenceNumber(1), 5))
+    );
+    assert_eq!(state.take_events(&config, 1), []);
+    assert_eq!(
+        state.reserve(&config, 8, 100, 1),
+        Ok((SequenceNumber(6), 5)),
+        "no more than are left"
+    );
+    assert_eq!(state.take_events(&config, 1), [LifeEvent::Soft]);
+    assert_eq!(
+        state.reserve(&config, 1, 100, 1),
+        Err(Dropped::LifetimeOver)
+    );
+    assert_eq!(state.take_events(&config, 1), [LifeEvent::Hard]);
+    assert_eq!(state.take_events(&config, 1), []);
+    assert!(state.is_dead());
+}
+
+#[test]
+fn a_hard_limit_of_bytes_is_never_overshot_in_either_direction() {
+    let config = config(
+        Limits::default(),
+        Limits {
+            bytes: 1000,
+            ..Limits::default()
+        },
+    );
+    let out = SaState::new(&config, 0, 0);
+    assert_eq!(out.reserve(&config, 10, 300, 1), Ok((SequenceNumber(1), 3)));
+    assert_eq!(out.reserve(&config, 1, 300, 1), Err(Dropped::LifetimeOver));
+    let inbound = SaState::new(&config, 0, 0);
+    for number in 1..=3 {
+        assert_eq!(
+            inbound.admit(&config, SequenceNumber(number), 300, 1),
+            Ok(())
+        );
+    }
+    assert_eq!(
+        inbound.admit(&config, SequenceNumber(4), 300, 1),
+        Err(Dropped::LifetimeOver)
+    );
+    assert_eq!(inbound.tally().bytes, 900);
+}
+
+#[test]
+fn age_and_first_use_end_an_association_even_if_nothing_moves() {
+    let soft = Limits {
+        age: 50,
+        ..Limits::default()
+    };
+    let aged = config(
+        soft,
+        Limits {
+            age: 60,
+            ..Limits::default()
+        },
+    );
+    let state = SaState::new(&aged, 1000, 0);
+    assert_eq!(state.take_events(&aged, 1049), []);
+    assert_eq!(state.take_events(&aged, 1050), [LifeEvent::Soft]);
+    assert_eq!(state.take_events(&aged, 1060), [LifeEvent::Hard]);
+    let used = config(
+        Limits::default(),
+        Limits {
+            first_use: 10,
+            ..Limits::default()
+        },
+    );
+    let state = SaState::new(&used, 0, 0);
+    assert_eq!(state.reserve(&used, 1, 1, 5000), Ok((SequenceNumber(1), 1)));
+    assert_eq!(state.reserve(&used, 1, 1, 5009), Ok((SequenceNumber(2), 1)));
+    assert_eq!(state.reserve(&used, 1, 1, 5010), Err(Dropped::LifetimeOver));
+}
+
+#[test]
+fn sequence_numbers_end_before_they_repeat() {
+    let short = config(Limits::default(), Limits::default());
+    let state = SaState::new(&short, 0, 0);
+    state.lock().sent = u64::from(u32::MAX) - 2;
+    assert_eq!(
+        state.reserve(&short, 44, 1, 1),
+        Ok((SequenceNumber(0xffff_fffe), 2))
+    );
+    assert_eq!(state.reserve(&short, 1, 1, 1), Err(Dropped::SequenceOver));
+    assert_eq!(state.take_events(&short, 1), [LifeEvent::SequenceOver]);
+    let extended = SaConfig { esn: true, ..short };
+    let state = SaState::new(&extended, 0, 0);
+    state.lock().sent = u64::from(u32::MAX) - 2;
+    assert_eq!(
+        state.reserve(&extended, 44, 1, 1),
+        Ok((SequenceNumber(0xffff_fffe), 44))
+    );
+    state.lock().sent = u64::MAX - 1;
+    assert_eq!(
+        state.reserve(&extended, 2, 1, 1),
+        Ok((SequenceNumber(u64::MAX), 1))
+    );
+    assert_eq!(
+        state.reserve(&extended, 1, 1, 1),
+        Err(Dropped::SequenceOver)
+    );
+}
+
+#[test]
+fn a_look_moves_nothing_and_zero_is_no_number() {
+    let config = config(Limits::default(), Limits::default());
+    let state = SaState::new(&config, 0, 0);
+    assert_eq!(state.look(&config, 0), Err(Dropped::ZeroSequence));
+    assert_eq!(state.look(&config, 500), Ok(SequenceNumber(500)));
+    assert_eq!(
+        state.look(&config, 1),
+        Ok(SequenceNumber(1)),
+        "the look at 500 moved nothing"
+    );
+    state.admit(&config, SequenceNumber(500), 1, 1).unwrap();
+    assert_eq!(state.look(&config, 500), Err(Dropped::Replayed));
+    assert_eq!(state.look(&config, 436), Err(Dropped::TooOld));
+    assert_eq!(
+        state.admit(&config, SequenceNumber(500), 1, 1),
+        Err(Dropped::Replayed),
+        "checked again"
+    );
+    assert_eq!(state.tally().packets, 1);
+}
+
+#[test]
+fn drops_are_kept_by_reason() {
+    let config = config(Limits::default(), Limits::default());
+    let state = SaState::new(&config, 0, 0);
+    state.count_drop(Dropped::BadIcv);
+    state.count_drop(Dropped::BadIcv);
+    assert_eq!(state.drops(), [(Dropped::BadIcv, 2)]);
+}
