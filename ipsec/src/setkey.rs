@@ -1,1 +1,26 @@
-//! The setkey language: text to commands and back.
+//! The `setkey` language of ipsec-tools: from text to commands, and back to text.
+//!
+//! ```text
+//!   text ──lexer──► tokens ──grammar──► File ──lower──► commands + warnings
+//!                                        │
+//!   text ◄──────────print────────────────┘          parse(print(file)) == file
+//! ```
+//!
+//! Nothing here resolves a name, reads a clock or opens a file: what the language needs from outside is an argument.
+//! A text with several mistakes yields several [`Problem`]s in one pass, each with its place, its cause and advice.
+//! Keys are never part of a message: an excerpt of the text shows them as asterisks.
+
+pub mod ast;
+mod fuzzing;
+mod grammar;
+mod lexer;
+mod print;
+mod problem;
+mod protocol;
+mod spelling;
+
+#[doc(hidden)]
+pub use fuzzing::check_any_text;
+pub use grammar::{Parsed, parse};
+pub use print::print;
+pub use problem::{Fault, Problem, Span, Warning};

@@ -1,0 +1,481 @@
+//! What a text says, with the place of everything that can be wrong about it.
+//!
+//! The tree keeps what was written (a name stays a name, a quoted key stays quoted) and leaves judgement to the
+//! lowering. Equality ignores places, so that a text and its canonical print compare equal. Keys are [`Secret`]s:
+//! zeroed when dropped, never printed by `Debug`.
+
+use std::net::IpAddr;
+
+use super::Span;
+use crate::suite::Secret;
+
+/// Something with the place where it was written. Places do not take part in comparisons.
+#[derive(Clone, Copy, Debug)]
+pub struct At<T> {
+    /// The thing.
+    pub node: T,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl<T> At<T> {
+    /// `node`, written at `span`.
+    pub fn new(node: T, span: Span) -> Self {
+        Self { node, span }
+    }
+
+    /// Another thing at the same place.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At::new(change(self.node), self.span)
+    }
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+impl<T: Eq> Eq for At<T> {}
+
+/// A whole text.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct File {
+    /// Its statements in order.
+    pub statements: Vec<At<Statement>>,
+}
+
+/// One statement, up to its `;`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Statement {
+    /// `add`: a new security association.
+    Add(Box<SaEntry>),
+    /// `update`: an existing security association gets this configuration.
+    Update(Box<SaEntry>),
+    /// `getspi`: reserve an SPI.
+    GetSpi(Box<SaName>),
+    /// `get`: show one security association.
+    Get(Box<SaName>),
+    /// `delete`: remove one security association.
+    Delete(Box<SaName>),
+    /// `deleteall`: remove all security associations between two addresses.
+    DeleteAll(Box<SaGroup>),
+    /// `flush`: remove all security associations, or those of one protocol.
+    Flush(Option<At<Protocol>>),
+    /// `dump`: show all security associations, or those of one protocol.
+    Dump(Option<At<Protocol>>),
+    /// `spdadd`: a new policy.
+    SpdAdd(Box<PolicyEntry>),
+    /// `spdupdate`: a policy replaces the one with its selector and direction.
+    SpdUpdate(Box<PolicyEntry>),
+    /// `spddelete`: remove one policy.
+    SpdDelete(Box<PolicyEntry>),
+    /// `spdget`: show one policy.
+    SpdGet(Box<PolicyEntry>),
+    /// `spdflush`: remove all policies.
+    SpdFlush,
+    /// `spddump`: show all policies.
+    SpdDump,
+    /// `exit`, `quit` or `bye`: what follows is not read.
+    Exit,
+}
+
+/// `-4`, `-6`, `-n`: how host names are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lookup {
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// No names at all.
+    pub numeric: bool,
+}
+
+/// A family of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of `address`.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+}
+
+/// An address or a name that stands for one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Host {
+    /// A numeric address.
+    Address(IpAddr),
+    /// An address that only means something on one link, as `fe80::1%eth0`.
+    Scoped(IpAddr, String),
+    /// A name.
+    Name(String),
+}
+
+/// What stands in the square brackets behind an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Port {
+    /// `[any]`, as if there were no brackets.
+    Any,
+    /// A number.
+    Number(u16),
+    /// The name of a service.
+    Service(String),
+}
+
+/// An address with an optional port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// The address.
+    pub host: At<Host>,
+    /// The port, where one is written.
+    pub port: Option<At<Port>>,
+}
+
+/// The protocol of a security association.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// ESP.
+    Esp,
+    /// ESP as it was before 1998 (RFC 1827).
+    EspOld,
+    /// ESP in UDP (RFC 3948), with the original address of a peer behind NAT where one is given.
+    EspUdp(Option<At<Host>>),
+    /// AH.
+    Ah,
+    /// AH as it was before 1998 (RFC 1826).
+    AhOld,
+    /// IP payload compression.
+    IpComp,
+    /// TCP segments signed with MD5 (RFC 2385).
+    Tcp,
+}
+
+/// What names one security association, with what may be said about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaName {
+    /// How names are looked up.
+    pub lookup: Lookup,
+    /// The sender.
+    pub source: Endpoint,
+    /// The receiver.
+    pub destination: Endpoint,
+    /// The protocol.
+    pub protocol: At<Protocol>,
+    /// The security parameter index.
+    pub spi: At<u32>,
+    /// `-m` and the other options before the algorithms.
+    pub extensions: Extensions,
+}
+
+/// A security association with its algorithms.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaEntry {
+    /// Everything but the algorithms.
+    pub name: SaName,
+    /// `-E`.
+    pub encryption: Option<At<Algorithm>>,
+    /// `-A`.
+    pub integrity: Option<At<Algorithm>>,
+    /// `-C`.
+    pub compression: Option<At<Compression>>,
+}
+
+/// All security associations of one protocol between two addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaGroup {
+    /// How names are looked up.
+    pub lookup: Lookup,
+    /// The sender.
+    pub source: Endpoint,
+    /// The receiver.
+    pub destination: Endpoint,
+    /// The protocol.
+    pub protocol: At<Protocol>,
+}
+
+/// The options of a security association.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Extensions {
+    /// `-m`.
+    pub mode: Option<At<Mode>>,
+    /// `-r`: the replay window.
+    pub replay: Option<At<u64>>,
+    /// `-u`: the identifier that policies of level `unique:N` ask for.
+    pub reqid: Option<At<u64>>,
+    /// `-f` with the content of the padding.
+    pub padding: Option<At<Padding>>,
+    /// `-f nocyclic-seq`.
+    pub nocyclic: Option<At<()>>,
+    /// `-lh`: seconds until the association dies.
+    pub hard_seconds: Option<At<u64>>,
+    /// `-ls`: seconds until it should be replaced.
+    pub soft_seconds: Option<At<u64>>,
+    /// `-bh`: bytes until the association dies.
+    pub hard_bytes: Option<At<u64>>,
+    /// `-bs`: bytes until it should be replaced.
+    pub soft_bytes: Option<At<u64>>,
+    /// `-ctx`: a security label.
+    pub label: Option<At<Label>>,
+    /// `-o`: what ipsec-tools has no word for.
+    pub options: Vec<At<NamedOption>>,
+}
+
+/// What `-m` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Between the two addresses.
+    Transport,
+    /// For whole packets of others.
+    Tunnel,
+    /// Either.
+    Any,
+}
+
+/// What ESP padding is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Padding {
+    /// Zeroes.
+    Zero,
+    /// Anything.
+    Random,
+    /// 1, 2, 3 …, the only one that RFC 4303 knows.
+    Sequential,
+}
+
+/// A label of a Linux security module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The domain of interpretation.
+    pub domain: u64,
+    /// Which module made it.
+    pub algorithm: u64,
+    /// The label.
+    pub text: String,
+}
+
+/// `-o name=value`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedOption {
+    /// What stands before the equals sign.
+    pub name: String,
+    /// What stands behind it.
+    pub value: Option<String>,
+}
+
+/// An algorithm and its key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Algorithm {
+    /// The name as written.
+    pub name: At<String>,
+    /// The key, where one is written.
+    pub key: Option<At<Key>>,
+}
+
+/// A key as written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// Digits behind `0x`. An odd number of digits means a zero in front.
+    Hexadecimal(Secret),
+    /// Characters in double quotes, each its own byte.
+    Quoted(Secret),
+}
+
+impl Key {
+    /// The key itself.
+    pub fn secret(&self) -> &Secret {
+        match self {
+            Key::Hexadecimal(secret) | Key::Quoted(secret) => secret,
+        }
+    }
+}
+
+/// A compression algorithm.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compression {
+    /// The name as written.
+    pub name: At<String>,
+    /// `-R`: the SPI is the index on the wire.
+    pub raw: bool,
+}
+
+/// A policy, or the name of one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyEntry {
+    /// How names are looked up.
+    pub lookup: Lookup,
+    /// Which packets.
+    pub selector: Selector,
+    /// `-ctx`.
+    pub label: Option<At<Label>>,
+    /// `-o`.
+    pub options: Vec<At<NamedOption>>,
+    /// `-P`.
+    pub policy: Policy,
+}
+
+/// Which packets a policy is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selector {
+    /// Packets by address, protocol and port.
+    Ranges(Box<Ranges>),
+    /// Packets that a packet filter tagged.
+    Tagged(At<String>),
+}
+
+/// Packets by address, protocol and port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ranges {
+    /// The senders.
+    pub source: Range,
+    /// The receivers.
+    pub destination: Range,
+    /// The protocol above IP.
+    pub upper: At<Upper>,
+}
+
+/// `address/prefix[port]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The address.
+    pub host: At<Host>,
+    /// How many of its bits count; all if absent.
+    pub prefix: Option<At<u8>>,
+    /// The port, where one is written.
+    pub port: Option<At<Port>>,
+}
+
+/// A protocol above IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Upper {
+    /// Every one.
+    Any,
+    /// One by number.
+    Protocol(u8),
+    /// ICMP for either family or the mobility header (the number says which), by type and code.
+    Message {
+        /// The protocol.
+        protocol: u8,
+        /// The type.
+        kind: u8,
+        /// The code, where one is written.
+        code: Option<u8>,
+    },
+    /// GRE with one key.
+    Gre(u32),
+}
+
+/// What follows `-P`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// For packets in which direction.
+    pub direction: At<Direction>,
+    /// The place among other policies.
+    pub priority: Option<At<Priority>>,
+    /// What is done; only where a policy is merely named is nothing written.
+    pub action: Option<At<Action>>,
+    /// How packets are protected, the first template first.
+    pub templates: Vec<At<Template>>,
+}
+
+/// A direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// To this host, and by default through it.
+    In,
+    /// From or through this host outwards.
+    Out,
+    /// Through this host, coming in.
+    Forward,
+}
+
+/// Where a policy stands: the higher, the earlier it is consulted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Priority {
+    /// `low`, `def` or `high`; none means `def`.
+    pub base: Option<PriorityBase>,
+    /// Added to the base.
+    pub offset: i64,
+}
+
+/// A named place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PriorityBase {
+    /// −2³⁰.
+    Low,
+    /// 0.
+    Default,
+    /// 2³⁰.
+    High,
+}
+
+/// What is done with packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Drop them.
+    Discard,
+    /// Leave them alone.
+    None,
+    /// Protect them.
+    Ipsec,
+    /// Do what the policy database says; a word for sockets.
+    Entrust,
+    /// Leave them alone whatever the policy database says; a word for sockets.
+    Bypass,
+}
+
+/// `protocol/mode/source-destination/level`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Template {
+    /// `esp`, `ah` or `ipcomp`.
+    pub protocol: At<TemplateProtocol>,
+    /// `transport` or `tunnel`.
+    pub mode: At<Mode>,
+    /// The ends of the security association, where written.
+    pub ends: Option<At<Ends>>,
+    /// How badly it is wanted.
+    pub level: At<Level>,
+}
+
+/// The protocol of a template.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TemplateProtocol {
+    /// ESP.
+    Esp,
+    /// AH.
+    Ah,
+    /// IP payload compression.
+    IpComp,
+}
+
+/// The ends of a template's security association.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ends {
+    /// Two addresses, near and far, with ports for ESP in UDP.
+    Between(Box<[Endpoint; 2]>),
+    /// `me-any`.
+    MeAny,
+    /// `any-me`.
+    AnyMe,
+}
+
+/// How badly a template's protection is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// As the system has it.
+    Default,
+    /// If there is an association, else in clear.
+    Use,
+    /// Nothing passes without.
+    Require,
+    /// As `Require`, with an association of this policy's own, named by its identifier where one is given.
+    Unique(Option<u32>),
+}

@@ -1,0 +1,197 @@
+//! What is wrong with a text, where, whose fault it is and what to do about it.
+
+use std::fmt::Write;
+
+use super::lexer;
+
+/// A range of bytes in the text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// The byte behind the last.
+    pub end: usize,
+}
+
+impl Span {
+    /// The bytes from `start` up to, not including, `end`.
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
+    }
+
+    /// From the start of this span to the end of `last`.
+    pub fn to(self, last: Span) -> Self {
+        Self::new(self.start, last.end.max(self.start))
+    }
+
+    /// Line and column of the start in `text`, both counted from 1, the column in characters.
+    pub fn line_and_column(self, text: &[u8]) -> (usize, usize) {
+        let before = &text[..self.start.min(text.len())];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        let line_start = before.iter().rposition(|&byte| byte == b'\n');
+        let on_line = &before[line_start.map_or(0, |newline| newline + 1)..];
+        (line, 1 + String::from_utf8_lossy(on_line).chars().count())
+    }
+}
+
+/// Whose fault a [`Problem`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The text is wrong.
+    Text,
+    /// The text is right, but Esplanade does not do what it asks for.
+    Unsupported,
+    /// The text is right, but this machine could not look up a name in it.
+    Lookup,
+}
+
+impl Fault {
+    fn label(self) -> &'static str {
+        match self {
+            Fault::Text => "error",
+            Fault::Unsupported => "not supported",
+            Fault::Lookup => "lookup failed",
+        }
+    }
+}
+
+/// Why a text, or one statement of it, cannot be carried out. It never quotes a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Where it is.
+    pub span: Span,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+}
+
+impl Problem {
+    /// A mistake in the text.
+    pub fn new(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            span,
+            fault: Fault::Text,
+            message: message.into(),
+            advice: None,
+        }
+    }
+
+    /// Something that is right but not done here.
+    pub fn unsupported(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            fault: Fault::Unsupported,
+            ..Self::new(span, message)
+        }
+    }
+
+    /// A name that could not be looked up.
+    pub fn lookup(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            fault: Fault::Lookup,
+            ..Self::new(span, message)
+        }
+    }
+
+    /// The same with advice.
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// The problem as a user reads it: place, cause, the line with a caret, advice.
+    ///
+    /// `name` is what the text is called, `text` the whole of it. Keys on the line are shown as asterisks.
+    pub fn render(&self, name: &str, text: &[u8]) -> String {
+        let mut out = excerpt(name, text, self.span, self.fault.label(), &self.message);
+        if let Some(advice) = &self.advice {
+            let _ = writeln!(out, "  = help: {advice}");
+        }
+        out
+    }
+}
+
+/// Something that is carried out although it may not be what was wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// Where it is.
+    pub span: Span,
+    /// One plain sentence.
+    pub message: String,
+}
+
+impl Warning {
+    /// A warning about `span`.
+    pub fn new(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            span,
+            message: message.into(),
+        }
+    }
+
+    /// The warning as a user reads it, as [`Problem::render`].
+    pub fn render(&self, name: &str, text: &[u8]) -> String {
+        excerpt(name, text, self.span, "warning", &self.message)
+    }
+}
+
+/// The first line of a message and the line of the text it is about, underlined.
+fn excerpt(name: &str, text: &[u8], span: Span, label: &str, message: &str) -> String {
+    let (line, column) = span.line_and_column(text);
+    let (shown, underline) = underlined_line(text, span);
+    let number = line.to_string();
+    let margin = " ".repeat(number.len());
+    format!(
+        "{name}:{line}:{column}: {label}: {message}\n{margin} |\n{number} | {shown}\n{margin} | {underline}\n"
+    )
+}
+
+/// The line on which `span` starts, made safe for a terminal, and the carets that belong under it.
+fn underlined_line(text: &[u8], span: Span) -> (String, String) {
+    let start = span.start.min(text.len());
+    let newline_before = text[..start].iter().rposition(|&byte| byte == b'\n');
+    let line_start = newline_before.map_or(0, |newline| newline + 1);
+    let newline_after = text[start..].iter().position(|&byte| byte == b'\n');
+    let line_end = newline_after.map_or(text.len(), |newline| start + newline);
+
+    let masked = masked(text, line_start, line_end);
+    let show = |from: usize, to: usize| printable(&masked[from - line_start..to - line_start]);
+    let before = show(line_start, start);
+    let marked = show(start, span.end.clamp(start, line_end));
+    let after = show(start + (span.end.clamp(start, line_end) - start), line_end);
+    let underline = format!(
+        "{}{}",
+        " ".repeat(before.chars().count()),
+        "^".repeat(marked.chars().count().max(1))
+    );
+    let shown = format!("{before}{marked}{after}");
+    (shown.trim_end().to_owned(), underline)
+}
+
+/// Bytes `start..end` of `text` with every byte of a key replaced by an asterisk.
+fn masked(text: &[u8], start: usize, end: usize) -> Vec<u8> {
+    let mut line = text[start..end].to_vec();
+    for secret in lexer::secrets(text) {
+        let (from, to) = (secret.start.max(start), secret.end.min(end));
+        if from < to {
+            line[from - start..to - start].fill(b'*');
+        }
+    }
+    line
+}
+
+/// `bytes` for a terminal: tabs become blanks, other control characters question marks.
+fn printable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for character in String::from_utf8_lossy(bytes).chars() {
+        match character {
+            '\t' => out.push_str("    "),
+            '\r' => out.push(' '),
+            control if control.is_control() => out.push('?'),
+            other => out.push(other),
+        }
+    }
+    out
+}
