@@ -49,6 +49,9 @@ pub enum Dropped {
     Fragment,
     /// The hop limit ran out.
     HopLimit,
+    /// The path marked congestion on a packet whose transport does not know ECN: it must hear of it by loss
+    /// (RFC 6040 4.2).
+    Congested,
     /// The device or socket refused the packet.
     SendFailed,
     /// A queue or buffer was full.
@@ -57,7 +60,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -79,6 +82,7 @@ impl Dropped {
         Self::TooBig,
         Self::Fragment,
         Self::HopLimit,
+        Self::Congested,
         Self::SendFailed,
         Self::NoBuffer,
     ];
@@ -112,6 +116,7 @@ impl Dropped {
             Self::TooBig => "too-big",
             Self::Fragment => "fragment",
             Self::HopLimit => "hop-limit",
+            Self::Congested => "congested",
             Self::SendFailed => "send-failed",
             Self::NoBuffer => "no-buffer",
         }
@@ -157,6 +162,9 @@ impl Dropped {
             Self::TooBig => "larger than the path and not to be fragmented; the sender was told",
             Self::Fragment => "a later fragment carries no ports and the policy needs them",
             Self::HopLimit => "the hop limit ran out: a routing loop?",
+            Self::Congested => {
+                "the path is congested and this transport does not know ECN; the loss tells it"
+            }
             Self::SendFailed => "the system refused the packet; look at routes and devices",
             Self::NoBuffer => "a queue was full: the machine is slower than the traffic",
         }

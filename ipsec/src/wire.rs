@@ -1,1 +1,25 @@
-//! The headers, bytes and meaning: a checked view (`new_checked`) to read, `emit` to write, one vocabulary for each.
+//! The headers, bytes and meaning, in one vocabulary for all of them.
+//!
+//! ```text
+//!   bytes ──► View::new_checked ──► accessors      every length was proven there, so that no accessor can panic
+//!   meaning ──► Fields::emit    ──► bytes          lengths and checksums are computed, never passed in
+//! ```
+//!
+//! A view borrows the bytes it read and ends where its own length field says: link padding behind a packet is never
+//! seen. Only here are network bytes addressed by position; everybody else asks a view.
+
+pub mod ah;
+pub mod checksum;
+pub mod esp;
+pub mod icmp;
+pub mod ip;
+pub mod tcp;
+pub mod udp;
+
+#[doc(hidden)]
+pub mod fuzz_body;
+
+/// Two bytes in network order.
+fn be16(high: u8, low: u8) -> u16 {
+    u16::from_be_bytes([high, low])
+}
