@@ -1,91 +1,119 @@
-//! The SAD and the SPD: one writer obeys commands, many readers hold an immutable [`Snapshot`].
+//! The SAD and the SPD (RFC 4301 4.4): one writer obeys commands, many readers hold an immutable [`Snapshot`].
+//!
+//! ```text
+//!   commands ──► Database::apply ──► a draft, all or nothing ──► Snapshot (Arc) ──► readers, one per batch
+//!                                      │
+//!                                      └─ associations keep their state (Arc) from snapshot to snapshot
+//! ```
+//!
+//! Everything a packet needs is looked up when a snapshot is made: which associations a policy leads to, and where
+//! to find a policy among many (`index`).
 
-use crate::Dropped;
+mod draft;
+mod index;
+mod resolve;
+mod snapshot;
+
+pub use snapshot::{Decision, SaIndex, Snapshot};
+
 use crate::command::{Answer, Command, Refused};
-use crate::packet::Outline;
-use crate::policy::{Direction, Policy};
-use crate::sa::{Sa, SaId};
+use crate::policy::Policy;
+use crate::sa::{LifeEvent, Sa, SaId};
+use draft::Draft;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The one writer's view.
 #[derive(Default)]
 pub struct Database {
+    draft: Draft,
     snapshot: Arc<Snapshot>,
 }
 
-/// Both databases at one moment, with everything a packet needs looked up beforehand.
-#[derive(Default)]
-pub struct Snapshot {
-    _private: (),
-}
-
-/// An association's place in one snapshot. Never valid in another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SaIndex(pub u32);
-
-/// What outbound policy says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision<'a> {
-    /// Pass in clear.
-    Bypass,
-    /// Drop, and why.
-    Drop(Dropped),
-    /// Protect by these, the first applied innermost.
-    Protect(&'a [SaIndex]),
-    /// A policy wants protection and no association exists: tell whoever can make one.
-    Acquire {
-        /// Number of the policy.
-        policy: u32,
-    },
+/// One policy and what is known of its use.
+pub(crate) struct SpdEntry {
+    policy: Arc<Policy>,
+    id: u32,
+    created: u64,
+    /// Set by readers without a clock; [`Database::tick`] turns it into a time.
+    used: AtomicBool,
+    last_used: AtomicU64,
 }
 
 impl Database {
     /// Obeys all commands or none. `now` is in seconds since the Unix epoch, `random` yields fresh random bits (SPIs
-    /// for `GetSpi`, start of IV counters).
+    /// for `GetSpi`, the start of IV counters).
     pub fn apply(
         &mut self,
         commands: &[Command],
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Vec<Answer>, Refused> {
-        todo!()
+        if commands.iter().all(Command::is_question) {
+            return self.draft.clone().obey_all(commands, now, random);
+        }
+        let mut draft = self.draft.clone();
+        let answers = draft.obey_all(commands, now, random)?;
+        draft.settle();
+        self.draft = draft;
+        self.publish();
+        Ok(answers)
     }
 
     /// The present state, to be published to the readers.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot)
     }
+
+    /// Once a second: ages associations, takes dead ones out, and tells what happened to which. The snapshot is a new
+    /// one if any died.
+    pub fn tick(&mut self, now: u64) -> Vec<(SaId, LifeEvent)> {
+        let mut events = Vec::new();
+        for sa in self.draft.sas() {
+            events.extend(
+                sa.state
+                    .take_events(&sa.config, now)
+                    .into_iter()
+                    .map(|event| (sa.config.id, event)),
+            );
+        }
+        for entry in self.draft.policies() {
+            if entry.used.swap(false, Ordering::Relaxed) {
+                entry.last_used.store(now, Ordering::Relaxed);
+            }
+        }
+        let expired = self.draft.forget_larval(now);
+        if expired || events.iter().any(|(_, event)| *event != LifeEvent::Soft) {
+            self.draft.bury_dead();
+            self.publish();
+        } else if !events.is_empty() {
+            // A dying association gives way to a younger one.
+            self.publish();
+        }
+        events
+    }
+
+    fn publish(&mut self) {
+        self.snapshot = Arc::new(Snapshot::new(
+            self.draft.sas().cloned().collect(),
+            self.draft.policies().cloned(),
+        ));
+    }
 }
 
-impl Snapshot {
-    /// The association for an arriving packet.
-    pub fn find(&self, id: &SaId) -> Option<SaIndex> {
-        todo!()
-    }
-
-    /// The association at a place found in this snapshot.
-    pub fn sa(&self, index: SaIndex) -> &Sa {
-        todo!()
-    }
-
-    /// All associations.
-    pub fn sas(&self) -> impl Iterator<Item = &Sa> {
-        std::iter::empty()
-    }
-
-    /// All policies of one direction in the order in which they are asked, with their numbers.
-    pub fn policies(&self, direction: Direction) -> impl Iterator<Item = (u32, &Arc<Policy>)> {
-        std::iter::empty()
-    }
-
-    /// Outbound policy for a packet about to leave.
-    pub fn outbound(&self, packet: &Outline) -> Decision<'_> {
-        todo!()
-    }
-
-    /// Inbound policy (`in`, or `fwd` for a packet to be forwarded): whether a packet that came through `path`
-    /// (outermost first; empty if it came in clear) may pass (RFC 4301 5.2).
-    pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
-        todo!()
+impl SpdEntry {
+    fn mark_used(&self) {
+        // A load first: readers on many cores then share the line instead of fighting for it.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
     }
 }
+
+/// Whether `sa` is still fit to carry something.
+fn is_alive(sa: &Sa) -> bool {
+    !sa.state.is_dead()
+}
+
+#[cfg(test)]
+mod tests;

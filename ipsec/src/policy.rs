@@ -23,6 +23,31 @@ pub struct Prefix {
     pub len: u8,
 }
 
+impl Prefix {
+    /// Whether `address` lies in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv6() == address.is_ipv6()
+            && network(self.address, self.len) == network(address, self.len)
+    }
+
+    /// Whether it is a single address.
+    pub fn is_host(&self) -> bool {
+        self.len == if self.address.is_ipv6() { 128 } else { 32 }
+    }
+}
+
+/// The network part of an address as a number: the same for all addresses of a prefix of this length.
+pub(crate) fn network(address: IpAddr, len: u8) -> u128 {
+    let (bits, width) = match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    let host = u32::from(width - len.min(width));
+    bits.checked_shr(host)
+        .and_then(|network| network.checked_shl(host))
+        .unwrap_or(0)
+}
+
 /// The upper layer that a selector asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Upper {

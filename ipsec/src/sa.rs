@@ -25,6 +25,10 @@ use std::sync::Arc;
 pub struct Spi(u32);
 
 impl Spi {
+    /// SPI 0, which never travels but stands in one of the packets printed in a draft.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self(0);
+
     /// The SPI of this value, unless it is 0. setkey accepts 1–255 with a warning, as its users know it.
     pub fn new(value: u32) -> Option<Self> {
         (value != 0).then_some(Self(value))

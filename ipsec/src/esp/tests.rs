@@ -19,7 +19,7 @@ fn config(suite: Suite, spi: u32) -> SaConfig {
     let id = SaId {
         destination,
         protocol: Protocol::Esp,
-        spi: Spi::new(spi).unwrap(),
+        spi: Spi::new(spi).unwrap_or(Spi::NONE),
     };
     SaConfig {
         replay_window: 64,
@@ -289,7 +289,7 @@ fn a_genuine_packet_with_lying_padding_is_dropped() {
         "not 1, 2"
     );
     assert_eq!(
-        open(&sa, &forge(&[9, 9, 9, 9, 1, 2, 2, 59], 5)),
+        open(&sa, &forge(&[9, 9, 9, 9, 1, 1, 59], 5)),
         Err(Dropped::Malformed),
         "not aligned"
     );

@@ -1,0 +1,322 @@
+//! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
+
+use super::{SpdEntry, is_alive};
+use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
+use crate::policy::{Direction, Policy, Selector};
+use crate::sa::{Protocol, Sa, SaConfig, SaId, Spi};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How long a reserved SPI waits for its keys, in seconds (KAME's and Linux's default).
+const LARVAL_SECONDS: u64 = 30;
+
+/// Associations and policies in the order in which they were added.
+#[derive(Clone, Default)]
+pub(super) struct Draft {
+    sas: Vec<Arc<Sa>>,
+    places: HashMap<SaId, usize>,
+    larval: Vec<(SaId, u64)>,
+    policies: Vec<Arc<SpdEntry>>,
+    known: HashSet<(Selector, Direction)>,
+    last_policy: u32,
+    updated: Vec<Arc<Sa>>,
+}
+
+type Outcome = Result<Answer, String>;
+
+impl Draft {
+    pub(super) fn sas(&self) -> impl Iterator<Item = &Arc<Sa>> {
+        self.sas.iter()
+    }
+
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Arc<SpdEntry>> {
+        self.policies.iter()
+    }
+
+    pub(super) fn obey_all(
+        &mut self,
+        commands: &[Command],
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Vec<Answer>, Refused> {
+        let mut obey = |(index, command)| {
+            self.obey(command, now, random)
+                .map_err(|reason| Refused { index, reason })
+        };
+        commands.iter().enumerate().map(&mut obey).collect()
+    }
+
+    fn obey(&mut self, command: &Command, now: u64, random: &mut dyn FnMut() -> u64) -> Outcome {
+        match command {
+            Command::AddSa(config) => self.add_sa(config, now, random),
+            Command::UpdateSa(config) => self.update_sa(config, now, random),
+            Command::DeleteSa { id, source } => self.delete_sa(id, *source),
+            Command::DeleteAllSas {
+                source,
+                destination,
+                protocol,
+            } => {
+                self.retain_sas(|config| {
+                    (config.source, config.id.destination, config.id.protocol)
+                        != (*source, *destination, *protocol)
+                });
+                Ok(Answer::Done)
+            }
+            Command::GetSa { id, source } => self
+                .find(id, *source)
+                .map(|place| Answer::Sas(vec![report(&self.sas[place])])),
+            Command::GetSpi {
+                destination,
+                protocol,
+                range,
+                ..
+            } => self.get_spi(*destination, *protocol, *range, now, random),
+            Command::FlushSas(protocol) => {
+                self.retain_sas(|config| {
+                    protocol.is_some_and(|protocol| protocol != config.id.protocol)
+                });
+                Ok(Answer::Done)
+            }
+            Command::DumpSas(protocol) => {
+                let wanted = |sa: &&Arc<Sa>| {
+                    protocol.is_none_or(|protocol| protocol == sa.config.id.protocol)
+                };
+                Ok(Answer::Sas(
+                    self.sas
+                        .iter()
+                        .filter(wanted)
+                        .map(|sa| report(sa))
+                        .collect(),
+                ))
+            }
+            Command::AddPolicy(policy) => self.add_policy(policy, now),
+            Command::UpdatePolicy(policy) => {
+                self.remove_policy(&policy.selector, policy.direction);
+                self.add_policy(policy, now)
+            }
+            Command::DeletePolicy {
+                selector,
+                direction,
+            } => match self.remove_policy(selector, *direction) {
+                true => Ok(Answer::Done),
+                false => Err(no_policy()),
+            },
+            Command::GetPolicy {
+                selector,
+                direction,
+            } => {
+                let entry = self
+                    .policies
+                    .iter()
+                    .find(|entry| entry.is(selector, *direction));
+                entry
+                    .map(|entry| Answer::Policies(vec![entry.report()]))
+                    .ok_or_else(no_policy)
+            }
+            Command::FlushPolicies => {
+                self.policies.clear();
+                self.known.clear();
+                Ok(Answer::Done)
+            }
+            Command::DumpPolicies => Ok(Answer::Policies(
+                self.policies.iter().map(|entry| entry.report()).collect(),
+            )),
+        }
+    }
+
+    fn add_sa(
+        &mut self,
+        config: &Arc<SaConfig>,
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Outcome {
+        if self.places.contains_key(&config.id) {
+            return Err(format!(
+                "there is already {}; delete it first, or use `update` to change it and keep its counters",
+                describe(&config.id)
+            ));
+        }
+        self.larval.retain(|(id, _)| *id != config.id);
+        self.places.insert(config.id, self.sas.len());
+        self.sas
+            .push(Arc::new(Sa::new((**config).clone(), now, random())));
+        Ok(Answer::Done)
+    }
+
+    fn update_sa(
+        &mut self,
+        config: &Arc<SaConfig>,
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Outcome {
+        if self.larval.iter().any(|(id, _)| *id == config.id) {
+            return self.add_sa(config, now, random);
+        }
+        let place = self.find(&config.id, config.source)?;
+        let state = Arc::clone(&self.sas[place].state);
+        let updated = Arc::new(Sa::with_state(Arc::clone(config), state));
+        self.updated.push(Arc::clone(&updated));
+        self.sas[place] = updated;
+        Ok(Answer::Done)
+    }
+
+    fn delete_sa(&mut self, id: &SaId, source: IpAddr) -> Outcome {
+        let larval = self.larval.len();
+        self.larval.retain(|(larva, _)| larva != id);
+        if self.larval.len() < larval {
+            return Ok(Answer::Done);
+        }
+        self.find(id, source)?;
+        self.retain_sas(|config| config.id != *id);
+        Ok(Answer::Done)
+    }
+
+    fn find(&self, id: &SaId, source: IpAddr) -> Result<usize, String> {
+        let place = self
+            .places
+            .get(id)
+            .copied()
+            .filter(|place| self.sas[*place].config.source == source);
+        place.ok_or_else(|| {
+            format!(
+                "there is no {} from {source}; `setkey -D` lists what there is",
+                describe(id)
+            )
+        })
+    }
+
+    fn get_spi(
+        &mut self,
+        destination: IpAddr,
+        protocol: Protocol,
+        range: Option<(Spi, Spi)>,
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Outcome {
+        let (low, high) = range.map_or((0x100, 0x0fff_ffff), |(low, high)| (low.get(), high.get()));
+        let width = u64::from(high.saturating_sub(low)) + 1;
+        let first = random() % width;
+        // A random start and then one after the other: finds a free one if there is one.
+        let candidates = (0..width.min(1 << 20)).map(|step| low + ((first + step) % width) as u32);
+        let id = candidates
+            .filter_map(Spi::new)
+            .map(|spi| SaId {
+                destination,
+                protocol,
+                spi,
+            })
+            .find(|id| {
+                !self.places.contains_key(id) && !self.larval.iter().any(|(larva, _)| larva == id)
+            })
+            .ok_or("every SPI of that range is in use")?;
+        self.larval.push((id, now + LARVAL_SECONDS));
+        Ok(Answer::Spi(id.spi))
+    }
+
+    fn retain_sas(&mut self, keep: impl Fn(&SaConfig) -> bool) {
+        self.sas.retain(|sa| keep(&sa.config));
+        self.places = self
+            .sas
+            .iter()
+            .enumerate()
+            .map(|(place, sa)| (sa.config.id, place))
+            .collect();
+    }
+
+    /// Once nothing can be refused any more: lets shared state follow updated configurations.
+    pub(super) fn settle(&mut self) {
+        for sa in self.updated.drain(..) {
+            sa.state.reconfigure(&sa.config);
+        }
+    }
+
+    /// Takes out associations whose hard limit is over.
+    pub(super) fn bury_dead(&mut self) {
+        self.sas.retain(|sa| is_alive(sa));
+        self.places = self
+            .sas
+            .iter()
+            .enumerate()
+            .map(|(place, sa)| (sa.config.id, place))
+            .collect();
+    }
+
+    /// Takes back reserved SPIs that were never keyed; whether there were any.
+    pub(super) fn forget_larval(&mut self, now: u64) -> bool {
+        let before = self.larval.len();
+        self.larval.retain(|(_, until)| *until > now);
+        self.larval.len() < before
+    }
+
+    fn add_policy(&mut self, policy: &Arc<Policy>, now: u64) -> Outcome {
+        if !self.known.insert((policy.selector, policy.direction)) {
+            return Err("there is already a policy for this traffic in this direction; delete it first, or use `spdupdate`"
+                .to_owned());
+        }
+        self.last_policy += 1;
+        self.policies.push(Arc::new(SpdEntry {
+            policy: Arc::clone(policy),
+            id: self.last_policy,
+            created: now,
+            used: AtomicBool::new(false),
+            last_used: AtomicU64::new(0),
+        }));
+        Ok(Answer::Done)
+    }
+
+    fn remove_policy(&mut self, selector: &Selector, direction: Direction) -> bool {
+        let was_there = self.known.remove(&(*selector, direction));
+        if was_there {
+            self.policies.retain(|entry| !entry.is(selector, direction));
+        }
+        was_there
+    }
+}
+
+impl SpdEntry {
+    fn is(&self, selector: &Selector, direction: Direction) -> bool {
+        self.policy.selector == *selector && self.policy.direction == direction
+    }
+
+    fn report(&self) -> PolicyReport {
+        PolicyReport {
+            policy: Arc::clone(&self.policy),
+            id: self.id,
+            created: self.created,
+            last_used: self.last_used.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn report(sa: &Sa) -> SaReport {
+    let tally = sa.state.tally();
+    SaReport {
+        config: Arc::clone(&sa.config),
+        sequence: tally.sequence,
+        created: tally.created,
+        first_used: tally.first_used,
+        last_used: tally.last_used,
+        bytes: tally.bytes,
+        packets: tally.packets,
+        phase: tally.phase,
+        drops: sa.state.drops(),
+    }
+}
+
+fn describe(id: &SaId) -> String {
+    let protocol = match id.protocol {
+        Protocol::Esp => "ESP",
+        Protocol::Ah => "AH",
+    };
+    format!(
+        "an {protocol} association to {} with SPI {}",
+        id.destination, id.spi
+    )
+}
+
+fn no_policy() -> String {
+    "there is no policy for this traffic in this direction; `setkey -DP` lists what there is"
+        .to_owned()
+}

@@ -1,0 +1,150 @@
+//! Which associations a policy's templates lead to: decided once for each snapshot, not once for each packet.
+
+use super::{SaIndex, is_alive};
+use crate::command::Phase;
+use crate::policy::{Action, Level, Policy, Template};
+use crate::sa::{Mode, Protocol, Reqid, Sa};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What outbound traffic of one policy meets.
+pub(super) enum Route {
+    /// Discard, bypass or entrust: nothing to resolve.
+    None,
+    /// The same associations for every packet; `None` if one is missing.
+    Fixed(Option<Box<[SaIndex]>>),
+    /// Transport mode between whichever hosts the packet names.
+    ByHosts(HashMap<(IpAddr, IpAddr), Box<[SaIndex]>>),
+}
+
+/// Associations by the addresses and protocol they work between.
+pub(super) struct Resolver<'a> {
+    sas: &'a [Arc<Sa>],
+    between: HashMap<(IpAddr, IpAddr, Protocol), Vec<SaIndex>>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(sas: &'a [Arc<Sa>]) -> Self {
+        let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
+        for (place, sa) in sas.iter().enumerate() {
+            let key = (
+                sa.config.source,
+                sa.config.id.destination,
+                sa.config.id.protocol,
+            );
+            between.entry(key).or_default().push(SaIndex(place as u32));
+        }
+        Self { sas, between }
+    }
+
+    pub(super) fn route(&self, policy: &Policy) -> Route {
+        let Action::Protect(templates) = &policy.action else {
+            return Route::None;
+        };
+        let starts_fixed = templates
+            .first()
+            .is_none_or(|template| template.endpoints.is_some());
+        let selector = &policy.selector;
+        if starts_fixed {
+            // Never used as addresses: the first template replaces them.
+            return Route::Fixed(self.resolve(
+                templates,
+                selector.source.address,
+                selector.destination.address,
+            ));
+        }
+        let pairs = match (selector.source.is_host(), selector.destination.is_host()) {
+            (true, true) => vec![(selector.source.address, selector.destination.address)],
+            _ => self.pairs_within(policy),
+        };
+        let resolved = pairs.into_iter().filter_map(|(source, destination)| {
+            Some((
+                (source, destination),
+                self.resolve(templates, source, destination)?,
+            ))
+        });
+        Route::ByHosts(resolved.collect())
+    }
+
+    fn pairs_within(&self, policy: &Policy) -> Vec<(IpAddr, IpAddr)> {
+        let within = |(source, destination, _): &&(IpAddr, IpAddr, Protocol)| {
+            policy.selector.source.contains(*source)
+                && policy.selector.destination.contains(*destination)
+        };
+        self.between
+            .keys()
+            .filter(within)
+            .map(|(source, destination, _)| (*source, *destination))
+            .collect()
+    }
+
+    /// The associations for a packet between two hosts, innermost first; `None` if a demanded one is missing.
+    fn resolve(
+        &self,
+        templates: &[Template],
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Option<Box<[SaIndex]>> {
+        let mut hosts = (source, destination);
+        let mut path = Vec::with_capacity(templates.len());
+        for template in templates {
+            let ends = template.endpoints.unwrap_or(hosts);
+            match self.best(template, ends) {
+                Some(index) => {
+                    path.push(index);
+                    hosts = ends;
+                }
+                None if template.level == Level::Use => {}
+                None => return None,
+            }
+        }
+        Some(path.into())
+    }
+
+    /// The youngest association that fits, one that is not about to end if possible: as the kernel chooses.
+    fn best(
+        &self,
+        template: &Template,
+        (source, destination): (IpAddr, IpAddr),
+    ) -> Option<SaIndex> {
+        let candidates = self
+            .between
+            .get(&(source, destination, template.protocol))?;
+        let fitting = |index: &&SaIndex| {
+            let sa = &self.sas[index.0 as usize];
+            // As in the kernel: a template without a number leads to associations without a number.
+            is_alive(sa)
+                && mode_fits(sa, template.mode)
+                && sa.config.reqid == wanted_reqid(template)
+        };
+        let is_fresh =
+            |index: &SaIndex| self.sas[index.0 as usize].state.tally().phase == Phase::Mature;
+        candidates
+            .iter()
+            .filter(fitting)
+            .max_by_key(|index| (is_fresh(index), index.0))
+            .copied()
+    }
+}
+
+/// Whether an association that a packet came through satisfies a template (RFC 4301 5.2).
+pub(super) fn satisfies(sa: &Sa, template: &Template) -> bool {
+    let wanted = wanted_reqid(template);
+    let ends = (sa.config.source, sa.config.id.destination);
+    sa.config.id.protocol == template.protocol
+        && mode_fits(sa, template.mode)
+        && (wanted == Reqid(0) || sa.config.reqid == wanted)
+        && template.endpoints.is_none_or(|wanted| wanted == ends)
+}
+
+fn mode_fits(sa: &Sa, mode: Mode) -> bool {
+    sa.config.mode == mode || sa.config.mode == Mode::Any
+}
+
+fn wanted_reqid(template: &Template) -> Reqid {
+    match template.level {
+        Level::Unique(Some(reqid)) => reqid,
+        Level::Unique(None) | Level::Default | Level::Use | Level::Require => Reqid(0),
+    }
+}
