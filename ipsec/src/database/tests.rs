@@ -191,7 +191,7 @@ fn an_update_keeps_the_state_and_a_new_association_does_not() {
     };
     obey(&mut database, &[delete.clone(), add(tunnel(0x1001))]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(1));
-    obey(&mut database, &[delete.clone()]).unwrap();
+    obey(&mut database, std::slice::from_ref(&delete)).unwrap();
     assert!(
         obey(&mut database, &[delete])
             .unwrap_err()
@@ -210,10 +210,10 @@ fn a_reserved_spi_is_free_and_waits_for_its_keys() {
         protocol: Protocol::Esp,
         range,
     };
-    let answer = obey(&mut database, &[get_spi.clone()]).unwrap();
+    let answer = obey(&mut database, std::slice::from_ref(&get_spi)).unwrap();
     assert_eq!(answer, [Answer::Spi(Spi::new(0x1002).unwrap())]);
     assert!(
-        obey(&mut database, &[get_spi.clone()])
+        obey(&mut database, std::slice::from_ref(&get_spi))
             .unwrap_err()
             .reason
             .contains("in use")
