@@ -1,0 +1,1 @@
+"""Hosts in network namespaces, the wire between them, and the gateway on one of them."""

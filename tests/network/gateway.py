@@ -1,0 +1,110 @@
+"""Our gateway on a host, driven only by what its users have: the command line and JSON."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+READY_LIMIT = 20
+
+
+class GatewayError(Exception):
+    """The gateway did not do what it was asked; the text holds its own words."""
+
+
+def program(name="esplanade"):
+    """The program under test: $ESPLANADE_BIN if set, otherwise what cargo built for tests."""
+    folder = os.environ.get("ESPLANADE_BIN") or os.path.join(target_dir(), "debug")
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        raise GatewayError(f"{path} is not there; run: cargo build --workspace --bins")
+    return path
+
+
+def target_dir():
+    here = os.path.dirname(os.path.abspath(__file__))
+    return subprocess.run([os.path.join(here, "..", "setup"), "--target-dir"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
+class Gateway:
+    """`esplanade run` on a host, from start to stop."""
+
+    def __init__(self, host, setkey, options=()):
+        self.host = host
+        self.folder = tempfile.mkdtemp(prefix="esplanade-test-")
+        self.control = f"{self.folder}/control.sock"
+        self.setkey = f"{self.folder}/gateway.setkey"
+        self.log = f"{self.folder}/log"
+        with open(self.setkey, "w") as file:
+            file.write(setkey)
+        with open(self.log, "w") as log:
+            self.process = host.start([program(), "run", "--setkey", self.setkey, "--control", self.control, *options],
+                                      stdout=log, stderr=subprocess.STDOUT)
+
+    def ready(self):
+        """Waits until the control socket answers."""
+        deadline = time.monotonic() + READY_LIMIT
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise GatewayError(f"exit status {self.process.returncode} at start:\n{self.words()}")
+            if os.path.exists(self.control) and self.attempt("status", "--json")[0] == 0:
+                return self
+            time.sleep(0.05)
+        raise GatewayError(f"the control socket did not answer within {READY_LIMIT} s:\n{self.words()}")
+
+    def attempt(self, *arguments):
+        """Exit status and output of `esplanade ARGUMENTS --control ...` on the same host."""
+        argv = self.host.argv([program(), *arguments, "--control", self.control])
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout + done.stderr
+
+    def ask(self, *arguments):
+        status, output = self.attempt(*arguments)
+        if status != 0:
+            raise GatewayError(f"esplanade {' '.join(arguments)}: exit status {status}:\n{output}")
+        return output
+
+    def setkey_text(self, text):
+        """Changes associations and policies of the running gateway."""
+        argv = self.host.argv([program("setkey"), "-c"])
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "ESPLANADE_CONTROL": self.control})
+        if done.returncode != 0:
+            raise GatewayError(f"setkey -c: exit status {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def status(self):
+        return json.loads(self.ask("status", "--json"))
+
+    def drops(self, reason):
+        """How many packets were dropped for a reason, by its name."""
+        return total(json.loads(self.ask("drops", "--json")), reason)
+
+    def stop(self, how=signal.SIGTERM):
+        """Ends the gateway and gives its exit status."""
+        if self.process.poll() is None:
+            # `ip netns exec` becomes the program itself, so the signal reaches it.
+            self.process.send_signal(how)
+        try:
+            return self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise GatewayError(f"still running 10 s after signal {how}:\n{self.words()}") from None
+
+    def words(self):
+        with open(self.log) as file:
+            return file.read()[-4000:]
+
+
+def total(tree, name):
+    """The sum of all numbers that stand under a name, or beside it as its count, in a JSON tree."""
+    if isinstance(tree, list):
+        return sum(total(item, name) for item in tree)
+    if not isinstance(tree, dict):
+        return 0
+    if tree.get("reason") == name:
+        return tree.get("packets", tree.get("count", 0))
+    return sum(value if key == name and isinstance(value, int) else total(value, name) for key, value in tree.items())
