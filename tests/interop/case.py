@@ -19,6 +19,7 @@ class Case:
     encap: str
     esn: bool
     words: dict
+    secret: str = ""
 
     @property
     def name(self):
@@ -37,7 +38,7 @@ class Case:
         return self.words[language].format(**keys)
 
     def key(self, sender, purpose, length):
-        return "0x" + self.bytes_of(sender, purpose, length).hex()
+        return "0x" + self.bytes_of(sender, purpose, self.secret, length).hex()
 
     def bytes_of(self, *what):
         *words, length = what

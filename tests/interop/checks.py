@@ -7,21 +7,21 @@ from network.wire import ESP, UDP, Esp, Packet
 
 from sides import FILE_SIZE, target
 
-SMALL = [(56, 3), (1000, 3)]
-# Near the path's limit and beyond it: the first packets may only teach the sender the path MTU.
-LARGE = [(1420, 4), (3000, 4)]
+# Bytes, how many, and how many must come back: near the path's limit and beyond it the first one
+# or two may be lost, which is how their sender learns the path MTU.
+PINGS = [(56, 3, 3), (1000, 3, 3), (1420, 4, 2), (3000, 4, 2)]
 
 
 def pings(case, near, far):
     """Every small ping returns; large ones return once the path MTU is known."""
-    for size, count in SMALL + LARGE:
-        fragment = "-M dont" if size > 1472 else ""
-        _, output = near.attempt(f"ping -c {count} -i 0.05 -W 3 {fragment} -s {size} {target(case, far.ends)}", 30)
-        found = re.search(r"(\d+) received", output)
-        received = int(found[1]) if found else 0
-        if received < (count if size <= 1000 else count - 2):
-            return f"{received} of {count} pings of {size} bytes came back\n{output}"
-    return None
+    script = "\n".join(f"ping -q -c {count} -i 0.05 -W 3 {'-M dont' if size > 1472 else ''} "
+                       f"-s {size} {target(case, far.ends)}" for size, count, _ in PINGS)
+    _, output = near.attempt(script, 120)
+    received = [int(number) for number in re.findall(r"(\d+) received", output)]
+    due = [least for _, _, least in PINGS]
+    if len(received) == len(due) and all(got >= least for got, least in zip(received, due)):
+        return None
+    return f"{received} pings came back where at least {due} were due\n{output}"
 
 
 def transfer(case, near, far):

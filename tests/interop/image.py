@@ -41,7 +41,7 @@ def image():
 
 def fingerprint(package):
     sources = [package.encode()]
-    for path in ["image.py", "init", "encapsulate.c"]:
+    for path in ["image.py", "init", "listen", "encapsulate.c"]:
         with open(os.path.join(HERE, path), "rb") as file:
             sources.append(file.read())
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
@@ -77,7 +77,8 @@ def build(package, place):
 
 
 def fill(root, kernel):
-    install(os.path.join(HERE, "init"), f"{root}/init")
+    for script in ["init", "listen"]:
+        install(os.path.join(HERE, script), f"{root}/{script}")
     install(BUSYBOX, f"{root}/bin/busybox")
     for name in PROGRAMS:
         path = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
