@@ -10,10 +10,12 @@
 //! to find a policy among many (`index`).
 
 mod draft;
+mod explain;
 mod index;
 mod resolve;
 mod snapshot;
 
+pub use explain::{Explanation, Finding, Outcome};
 pub use snapshot::{Decision, SaIndex, Snapshot};
 
 use crate::command::{Answer, Command, Refused};

@@ -174,6 +174,18 @@ impl Snapshot {
         path.peek().is_none()
     }
 
+    /// The first policy of a direction that fits a packet, with its number.
+    pub(super) fn matching(
+        &self,
+        direction: Direction,
+        packet: &Outline,
+    ) -> Option<(u32, Arc<Policy>)> {
+        let spd = self.spd(direction);
+        let (rank, _) = spd.index.find(packet)?;
+        let (entry, _) = &spd.entries[rank as usize];
+        Some((entry.id, Arc::clone(&entry.policy)))
+    }
+
     fn spd(&self, direction: Direction) -> &Spd {
         match direction {
             Direction::Out => &self.out,
