@@ -28,7 +28,7 @@ def transfer(case, near, far):
     """A file fetched over TCP from the far side is the file that lies there."""
     fetch = (f"exec 3<>/dev/tcp/{target(case, far.ends)}/80; printf 'GET /file HTTP/1.0\\r\\n\\r\\n' >&3; "
              f"tail -c {FILE_SIZE} <&3")
-    status, got = near.attempt(f'set -o pipefail; timeout 20 bash -c "{fetch}" | sha256sum', 60)
+    status, got = near.attempt(f'set -o pipefail; timeout 15 bash -c "{fetch}" | sha256sum', 60)
     if status != 0:
         return f"exit status {status} (124 means that it took too long): {got}"
     _, there = far.attempt(f"sha256sum < {far.data}/file")

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import threading
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
+PREFIX = "esp"
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -17,10 +19,12 @@ class Failed(Exception):
 
 
 class Network:
-    """All hosts of one test. Used as a context manager, it leaves nothing behind."""
+    """All hosts of one test. Used as a context manager, it leaves nothing behind; what an earlier one
+    could not remove, because it was killed, goes at the next start."""
 
     def __init__(self, purpose):
-        self.prefix = f"esp-{purpose}-{os.getpid()}"
+        sweep()
+        self.prefix = f"{PREFIX}-{purpose}-{os.getpid()}"
         self.hosts = []
 
     def host(self, name):
@@ -42,6 +46,15 @@ class Network:
     def __exit__(self, *_):
         for host in self.hosts:
             host.remove()
+
+
+def sweep():
+    """Removes the hosts of tests whose process is gone."""
+    for line in run(["ip", "netns", "list"]).splitlines():
+        name = line.split()[0]
+        found = re.fullmatch(rf"{PREFIX}-[a-z]+-(\d+)-\w+", name)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            subprocess.run(["ip", "netns", "del", name], check=False)
 
 
 class Host:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 LOGS = ".cache/logs"
 TAIL = 120
+GRACE = 10
 
 CARGO_SUM = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 CARGO_FAILED = re.compile(r"^test (.+) \.\.\. FAILED$")
@@ -75,6 +76,7 @@ def execute(suite):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     finally:
         timer.cancel()
+        timer.join()
         stop(process)
         process.wait()
     return lines, "timeout" if expired.is_set() else process.returncode
@@ -91,12 +93,23 @@ def follow(suite, stream):
 
 
 def stop(process):
-    """Ends what the suite left running. It leads a group of its own, whose number cannot have been
-    given away: the leader is reaped only afterwards."""
+    """Ends what the suite left running, first by asking so that it can clean up. It leads a group of
+    its own, whose number cannot have been given away: the leader is reaped only afterwards."""
+    if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        wait_for_end(process, GRACE)
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def wait_for_end(process, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            return
+        time.sleep(0.05)
 
 
 def count_exit(suite, _lines, status, _absences):
