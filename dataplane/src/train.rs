@@ -1,5 +1,17 @@
 //! A train: one IP packet, or one super-packet that stands for many segments of a flow (TSO, USO), as a TUN device
 //! with a virtio header hands them over.
+//!
+//! ```text
+//!   super-packet + Offload ──► cut::Cut ──► packets for the wire        the payload stays where it lies
+//!   packets from the wire  ──► merge::Merger ──► super-packet + Offload  only what cutting would undo exactly
+//! ```
+
+pub mod cut;
+mod fields;
+pub mod merge;
+
+#[cfg(test)]
+mod tests;
 
 /// What still has to be done to a packet before it is fit for a wire: the meaning of a virtio network header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
