@@ -11,4 +11,5 @@
 //! transform; [`train`] is a super-packet and its segments.
 
 pub mod io;
+pub mod pipeline;
 pub mod train;

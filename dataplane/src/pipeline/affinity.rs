@@ -1,0 +1,61 @@
+//! On which processors a thread runs.
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+
+/// Binds the calling thread to `cpus`; an empty list leaves it where the system likes.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(CALLER, &set)?)
+}
+
+/// The processors that the calling thread may run on, ascending.
+pub fn allowed() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(CALLER)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect())
+}
+
+/// A thread on the wrong processor is slow, not wrong: says so and goes on.
+pub(crate) fn pin_or_warn(cpus: &[usize]) {
+    if let Err(error) = pin(cpus) {
+        eprintln!(
+            "esplanade: cannot run on CPUs {cpus:?}: {error}; running where the system likes"
+        );
+    }
+}
+
+const CALLER: Option<Pid> = None;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_runs_where_it_was_bound_and_nowhere_else() {
+        let last = *allowed().unwrap().last().unwrap();
+        std::thread::spawn(move || {
+            pin(&[last]).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_processor_that_does_not_exist_is_an_error() {
+        assert!(pin(&[CpuSet::MAX_CPU - 1]).is_err());
+        assert!(pin(&[usize::MAX]).is_err());
+    }
+}

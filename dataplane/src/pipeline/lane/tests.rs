@@ -1,0 +1,100 @@
+use super::super::worker::{Idle, Team};
+use super::*;
+use std::time::{Duration, Instant};
+
+/// A batch whose transform takes as long as it was told.
+struct Job {
+    number: u64,
+    spins: u32,
+}
+
+impl Transform for Job {
+    fn transform(&mut self) {
+        for _ in 0..self.spins {
+            std::hint::spin_loop();
+        }
+        if self.spins.is_multiple_of(7) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<u64>>>);
+
+impl Commit<Job> for Seen {
+    fn commit(&mut self, batch: Box<Job>) {
+        self.0.lock().unwrap().push(batch.number);
+    }
+}
+
+fn team(producer: &Producer<Job, Seen>, workers: usize, bell: &Arc<Event>, idle: Idle) -> Team {
+    let lane: Arc<dyn Serve> = producer.lane().clone();
+    Team::start(workers, &[], idle, vec![lane], Arc::clone(bell)).unwrap()
+}
+
+/// Publishes `count` jobs of pseudo-random lengths and returns the order in which they came out.
+fn order_of(count: u64, slots: usize, workers: usize, idle: Idle) -> Vec<u64> {
+    let bell = Arc::new(Event::default());
+    let seen = Seen::default();
+    let mut producer = Producer::new(slots, seen.clone(), Arc::clone(&bell));
+    let team = team(&producer, workers, &bell, idle);
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    for number in 0..count {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let spins = (random % 2000) as u32;
+        producer.publish(Box::new(Job { number, spins }));
+        if random.is_multiple_of(5) {
+            producer.work();
+        }
+    }
+    producer.drain();
+    drop(team);
+    seen.0.lock().unwrap().clone()
+}
+
+#[test]
+fn batches_leave_in_the_order_in_which_they_entered_whatever_each_takes() {
+    for (slots, workers) in [(1, 1), (2, 3), (8, 2), (16, 4)] {
+        for idle in [Idle::Sleep, Idle::default()] {
+            let order = order_of(3000, slots, workers, idle);
+            assert!(
+                order.iter().copied().eq(0..3000),
+                "{slots} slots, {workers} workers"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_workers_the_producer_does_it_all() {
+    assert!(order_of(500, 4, 0, Idle::Sleep).into_iter().eq(0..500));
+}
+
+#[test]
+fn a_backlog_is_worked_off_by_workers_alone() {
+    let bell = Arc::new(Event::default());
+    let seen = Seen::default();
+    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
+    let team = team(&producer, 2, &bell, Idle::Sleep);
+    for number in 0..8 {
+        producer.publish(Box::new(Job { number, spins: 100 }));
+    }
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while producer.in_flight() > 0 && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(team);
+    assert!(seen.0.lock().unwrap().iter().copied().eq(0..8));
+}
+
+#[test]
+fn workers_that_never_had_anything_to_do_still_stop() {
+    let bell = Arc::new(Event::default());
+    let producer = Producer::new(2, Seen::default(), Arc::clone(&bell));
+    for idle in [Idle::Sleep, Idle::default(), Idle::Busy] {
+        drop(team(&producer, 2, &bell, idle));
+    }
+}
