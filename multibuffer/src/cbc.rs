@@ -5,8 +5,10 @@ use camellia::{Camellia128, Camellia192, Camellia256};
 use cast5::Cast5;
 use cast5::cipher::KeyInit;
 
+use crate::Iv;
 use crate::kernels::{
     aws_lc::{AesKey, DesKey, TripleDesKey},
+    lanes::{self, LaneKeys},
     scalar,
 };
 
@@ -14,6 +16,8 @@ use crate::kernels::{
 pub(crate) struct AesCbc {
     encrypting: AesKey,
     decrypting: AesKey,
+    /// For encrypting many packets at once, where the processor can.
+    lanes: Option<LaneKeys>,
 }
 
 /// AES in counter mode (RFC 3686).
@@ -34,11 +38,35 @@ pub(crate) enum CipherKey {
     Null,
     Des(DesKey),
     TripleDes(TripleDesKey),
-    AesCbc(AesCbc),
+    AesCbc(Box<AesCbc>),
     AesCtr(AesCtr),
     Camellia(Camellia),
     Blowfish(Box<Blowfish>),
     Cast128(Cast5),
+}
+
+/// A text to encrypt in place.
+pub(crate) struct Text<'a> {
+    pub(crate) key: &'a CipherKey,
+    pub(crate) iv: Iv,
+    pub(crate) text: &'a mut [u8],
+}
+
+impl<'a> Text<'a> {
+    fn into_lane(self) -> lanes::CbcJob<'a> {
+        let CipherKey::AesCbc(key) = self.key else {
+            unreachable!("all texts have one cipher")
+        };
+        let keys = key
+            .lanes
+            .as_ref()
+            .expect("all keys were expanded on this processor");
+        lanes::CbcJob {
+            keys,
+            iv: *block(self.iv.as_bytes()),
+            text: self.text,
+        }
+    }
 }
 
 impl CipherKey {
@@ -56,10 +84,12 @@ impl CipherKey {
 
     pub(crate) fn aes_cbc(key: &[u8]) -> Option<Self> {
         let (encrypting, decrypting) = (AesKey::encrypting(key)?, AesKey::decrypting(key)?);
-        Some(Self::AesCbc(AesCbc {
+        let lanes = LaneKeys::new(key);
+        Some(Self::AesCbc(Box::new(AesCbc {
             encrypting,
             decrypting,
-        }))
+            lanes,
+        })))
     }
 
     pub(crate) fn aes_ctr(key: &[u8]) -> Option<Self> {
@@ -107,6 +137,21 @@ impl CipherKey {
             Self::Blowfish(key) => scalar::cbc_encrypt(&**key, iv, text),
             Self::Cast128(key) => scalar::cbc_encrypt(key, iv, text),
         }
+    }
+
+    /// Encrypts many texts; every key is of the same cipher and length as this one.
+    pub(crate) fn encrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
+        match self {
+            Self::AesCbc(key) if let Some(keys) = &key.lanes => {
+                lanes::cbc_encrypt(keys.rounds(), texts.map(Text::into_lane));
+            }
+            _ => texts.for_each(|text| text.key.encrypt(text.iv.as_bytes(), text.text)),
+        }
+    }
+
+    /// Decrypts many texts; every key is of the same cipher and length as this one.
+    pub(crate) fn decrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
+        texts.for_each(|text| text.key.decrypt(text.iv.as_bytes(), text.text));
     }
 
     /// Decrypts `text`, whole blocks, in place. The IV has the cipher's length.

@@ -1,7 +1,17 @@
 //! What computes: libraries behind safe functions, and our own kernels.
 //!
 //! Nothing outside this folder contains `unsafe`. A kernel knows expanded keys, blocks and chaining values; what a
-//! packet's bytes mean (which are associated data, where the ICV stands) is its caller's business.
+//! packet's bytes mean (which are associated data, where the ICV stands) is its caller's business. Which kernels run
+//! is decided by [`crate::detect`].
 
 pub(crate) mod aws_lc;
 pub(crate) mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+mod aesni;
+#[cfg(target_arch = "x86_64")]
+mod cbc_lanes;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
+
+pub(crate) mod lanes;

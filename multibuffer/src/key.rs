@@ -1,6 +1,6 @@
 //! An expanded key: cipher and integrity of one security association, ready to use.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, ptr};
 
 use crate::{
     Cipher, Integrity,
@@ -16,6 +16,7 @@ const MIN_ICV: usize = 8;
 /// The expanded keys of one security association. Shared by all threads, zeroed when dropped, never printed.
 pub struct Key {
     cipher: Cipher,
+    cipher_key_len: u8,
     integrity: Integrity,
     icv_len: u8,
     pub(crate) transform: Transform,
@@ -87,6 +88,7 @@ impl Key {
             .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
         Ok(Self {
             cipher,
+            cipher_key_len: cipher_key.len() as u8,
             integrity,
             icv_len: icv_len as u8,
             transform,
@@ -122,6 +124,12 @@ impl Key {
     /// Whether the explicit IV must be a never-repeating counter rather than unpredictable.
     pub fn iv_is_counter(&self) -> bool {
         self.cipher == Cipher::AesCtr || self.cipher.is_aead()
+    }
+
+    /// Whether both can go through one kernel side by side: the same algorithms with the same length of key.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let suite = |key: &Self| (key.cipher, key.cipher_key_len, key.integrity);
+        ptr::eq(self, other) || suite(self) == suite(other)
     }
 
     /// The cipher.

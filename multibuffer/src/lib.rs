@@ -19,6 +19,7 @@ mod aead;
 mod algorithm;
 mod batch;
 mod cbc;
+mod detect;
 mod hmac;
 mod job;
 mod kernels;

@@ -1,7 +1,5 @@
 //! The integrity algorithms behind one type.
 
-use subtle::ConstantTimeEq;
-
 use crate::{
     Integrity,
     hmac::HmacKey,
@@ -55,14 +53,19 @@ impl MacKey {
         }
     }
 
-    /// Whether `icv` is right for `message`, compared in constant time.
-    #[must_use]
-    pub(crate) fn verify(&self, message: &[&[u8]], icv: &[u8]) -> bool {
-        let mut expected = [0; 64];
-        let expected = &mut expected[..icv.len()];
-        self.sign(message, expected);
-        (*expected).ct_eq(icv).into()
+    /// Signs every job; all keys are of the same algorithm as this one.
+    pub(crate) fn sign_all<'a>(&self, jobs: impl Iterator<Item = MacJob<'a>>) {
+        jobs.for_each(|job| job.key.sign(&job.message, job.icv));
     }
+}
+
+/// A message to sign.
+pub(crate) struct MacJob<'a> {
+    pub(crate) key: &'a MacKey,
+    /// The parts of the message in order.
+    pub(crate) message: [&'a [u8]; 4],
+    /// Receives the MAC, truncated to its length.
+    pub(crate) icv: &'a mut [u8],
 }
 
 fn truncate(mac: &[u8], icv: &mut [u8]) {

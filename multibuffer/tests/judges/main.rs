@@ -6,6 +6,7 @@
 mod contract;
 mod harness;
 mod known_answers;
+mod levels;
 mod oracle;
 mod oracles;
 mod wycheproof;

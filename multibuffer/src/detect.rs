@@ -1,0 +1,102 @@
+//! Which of our own kernels this processor runs.
+//!
+//! Asked once per process. Where the answer is no, or the processor is of another family, the libraries compute.
+//! [`WITHOUT`] switches features off, so that every path can be tested on one machine, and a suspected kernel can
+//! be taken out of service without a new build.
+
+use std::sync::OnceLock;
+
+/// The environment variable that names features to do without, with commas between: `aesni`, `vaes`, `avx2`, `sha`,
+/// `avx512`, or `all`.
+const WITHOUT: &str = "MULTIBUFFER_WITHOUT";
+
+/// What the kernels may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Features {
+    /// AES instructions on one block.
+    pub(crate) aesni: bool,
+    /// AES instructions on two blocks.
+    pub(crate) vaes: bool,
+    /// Vectors of 256 bits.
+    pub(crate) avx2: bool,
+    /// SHA-1 and SHA-256 instructions.
+    pub(crate) sha: bool,
+    /// Vectors of 512 bits with three-input logic and rotation.
+    pub(crate) avx512: bool,
+}
+
+/// The features of this processor, less those that [`WITHOUT`] names.
+pub(crate) fn features() -> Features {
+    static FEATURES: OnceLock<Features> = OnceLock::new();
+    *FEATURES.get_or_init(|| {
+        let names = std::env::var(WITHOUT).unwrap_or_default();
+        detected().without(&names)
+    })
+}
+
+impl Features {
+    fn without(self, names: &str) -> Self {
+        let keep = |name| {
+            !names
+                .split(',')
+                .any(|off| matches!(off.trim(), "all") || off.trim() == name)
+        };
+        Self {
+            aesni: self.aesni && keep("aesni"),
+            vaes: self.vaes && keep("vaes"),
+            avx2: self.avx2 && keep("avx2"),
+            sha: self.sha && keep("sha"),
+            avx512: self.avx512 && keep("avx512"),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detected() -> Features {
+    let aesni = is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse4.1");
+    let avx2 = is_x86_feature_detected!("avx2");
+    Features {
+        aesni,
+        vaes: aesni && avx2 && is_x86_feature_detected!("vaes"),
+        avx2,
+        sha: is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
+        avx512: avx2 && is_x86_feature_detected!("avx512f"),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detected() -> Features {
+    Features::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERYTHING: Features = Features {
+        aesni: true,
+        vaes: true,
+        avx2: true,
+        sha: true,
+        avx512: true,
+    };
+
+    #[test]
+    fn named_features_are_switched_off_and_no_others() {
+        assert_eq!(EVERYTHING.without(""), EVERYTHING);
+        assert_eq!(
+            EVERYTHING.without("sha, vaes"),
+            Features {
+                sha: false,
+                vaes: false,
+                ..EVERYTHING
+            }
+        );
+        assert_eq!(EVERYTHING.without("all"), Features::default());
+    }
+
+    #[test]
+    fn a_feature_that_is_missing_is_not_switched_on() {
+        assert_eq!(Features::default().without("sha"), Features::default());
+    }
+}

@@ -1,0 +1,107 @@
+//! AES-CBC encryption of many packets at once: which packet stands in which lane.
+//!
+//! Within a packet each block waits for the one before it, so one packet alone leaves the AES unit idle for most of
+//! the time. Sixteen packets side by side fill it. Lanes differ in length and key: the shortest decides how far all
+//! go, then its lane takes the next packet.
+//!
+//! ```text
+//!   lane 0  ████████▌▌▌▌▌▌▌▌▌▌▌▌▌▌▌▌    ▌ = next packet in the same lane
+//!   lane 1  ██████████████▌▌▌▌▌▌▌
+//!   lane 2  ███████████████████████
+//! ```
+
+use super::aesni::{MAX_ROUND_KEYS, RoundKeys};
+
+/// One packet to encrypt in place.
+pub(crate) struct CbcJob<'a> {
+    pub(crate) keys: &'a RoundKeys,
+    pub(crate) iv: [u8; 16],
+    /// Whole blocks.
+    pub(crate) text: &'a mut [u8],
+}
+
+/// What `N` lanes need for a stretch of blocks.
+///
+/// INVARIANT: each `text` pointer is to at least as many writable blocks as the stretch is long.
+#[repr(C, align(64))]
+pub(super) struct Flight<const N: usize> {
+    /// The round keys of the lanes, side by side: a mixture of keys costs no more than one key.
+    pub(super) keys: [[[u8; 16]; N]; MAX_ROUND_KEYS],
+    /// The previous ciphertext block, or the IV.
+    pub(super) chain: [[u8; 16]; N],
+    pub(super) text: [*mut u8; N],
+}
+
+/// Where lanes without a packet write.
+const PARKED_BLOCKS: usize = 32;
+
+/// Encrypts all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further and
+/// leaves the `text` pointers alone.
+pub(super) fn encrypt<'a, const N: usize>(
+    rounds: usize,
+    jobs: impl Iterator<Item = CbcJob<'a>>,
+    run: impl Fn(&mut Flight<N>, usize),
+) {
+    let mut jobs = jobs.filter(|job| !job.text.is_empty());
+    let mut parking = [0_u8; 16 * PARKED_BLOCKS];
+    let parking = parking.as_mut_ptr();
+    let mut flight = Flight::<N> {
+        keys: [[[0; 16]; N]; MAX_ROUND_KEYS],
+        chain: [[0; 16]; N],
+        text: [parking; N],
+    };
+    let mut loaded: [Option<&RoundKeys>; N] = [None; N];
+    // Blocks left in each lane's packet; 0 is a parked lane.
+    let mut left = [0; N];
+    loop {
+        for lane in 0..N {
+            if left[lane] > 0 {
+                continue;
+            }
+            let Some(job) = jobs.next() else {
+                flight.text[lane] = parking;
+                continue;
+            };
+            assert!(job.text.len().is_multiple_of(16) && job.keys.rounds() == rounds);
+            flight.chain[lane] = job.iv;
+            flight.text[lane] = job.text.as_mut_ptr();
+            left[lane] = job.text.len() / 16;
+            load(&mut flight, lane, &mut loaded[lane], job.keys);
+        }
+        let Some(shortest) = left.iter().copied().filter(|&blocks| blocks > 0).min() else {
+            return;
+        };
+        let parked = left.contains(&0);
+        let stretch = if parked {
+            shortest.min(PARKED_BLOCKS)
+        } else {
+            shortest
+        };
+        run(&mut flight, stretch);
+        for (left, text) in left
+            .iter_mut()
+            .zip(&mut flight.text)
+            .filter(|(left, _)| **left > 0)
+        {
+            *left -= stretch;
+            // The pointer stays inside the packet, or stands at its end and is replaced before it is used.
+            *text = text.wrapping_add(16 * stretch);
+        }
+    }
+}
+
+/// Puts a packet's round keys into its lane, unless they are still there from the packet before.
+fn load<'a, const N: usize>(
+    flight: &mut Flight<N>,
+    lane: usize,
+    loaded: &mut Option<&'a RoundKeys>,
+    keys: &'a RoundKeys,
+) {
+    if loaded.is_some_and(|loaded| std::ptr::eq(loaded, keys)) {
+        return;
+    }
+    *loaded = Some(keys);
+    for (row, key) in flight.keys.iter_mut().zip(keys.as_blocks()) {
+        row[lane] = *key;
+    }
+}
