@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""scapy as an independent ESP: what we seal it opens, and what it seals we open.
+
+    tests/scapy/run [--packets N] [--seed N] [--self] [WORD...]    only lines that have every WORD
+
+One line for every suite, shape and key length: `packets N mismatches 0 tampered-rejected N`. Any of
+the Ns being 0 fails. Keys, addresses inside, lengths and contents come from the seed. `--self` puts
+scapy on both ends, which shows that the comparison itself is right.
+"""
+
+import argparse
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
+
+from network import pcap  # noqa: E402
+from network.gateway import program  # noqa: E402
+from scapy.error import Scapy_Exception  # noqa: E402
+from scapy.layers.inet import ICMP, IP, TCP, UDP  # noqa: E402
+from scapy.layers.inet6 import IPv6  # noqa: E402
+from scapy.layers.ipsec import ESP, IPSecIntegrityError, SecurityAssociation  # noqa: E402
+from scapy.packet import Raw  # noqa: E402
+
+OUTER = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")}
+NETS = {4: ("10.1.0.0/24", "10.2.0.0/24"), 6: ("fd00:1::/64", "fd00:2::/64")}
+INNER = {4: ("10.1.0.{}", "10.2.0.{}"), 6: ("fd00:1::{:x}", "fd00:2::{:x}")}
+LENGTHS = [0, 1, 2, 3, 4, 15, 16, 17, 1300, 1400, 4000]
+ESP_HEADER = 8
+
+
+@dataclass
+class Suite:
+    """One combination of algorithms and key length, in both languages."""
+    name: str
+    setkey: str
+    scapy: dict
+
+
+@dataclass
+class Shape:
+    """Mode, families and encapsulation."""
+    name: str
+    mode: str
+    outer: int
+    inner: int
+    udp: bool = False
+    esn: bool = False
+
+
+class Pair:
+    """Two associations, one each way, and their policies: ours seals on `out` and opens on `in`."""
+
+    def __init__(self, suite, shape, dice):
+        self.suite, self.shape, self.dice = suite, shape, dice
+        self.keys = {way: {kind: dice.randbytes(n) for kind, n in suite.scapy["lengths"].items()}
+                     for way in ("out", "in")}
+        self.spis = {way: dice.randrange(256, 1 << 32) for way in ("out", "in")}
+
+    def ends(self, way):
+        first, second = OUTER[self.shape.outer]
+        return (first, second) if way == "out" else (second, first)
+
+    def selectors(self, way):
+        """The two sides of a policy: the networks inside, or the hosts themselves."""
+        first, second = NETS[self.shape.inner] if self.shape.mode == "tunnel" else OUTER[self.shape.outer]
+        return (first, second) if way == "out" else (second, first)
+
+    def setkey(self):
+        return "\n".join([self.add("out"), self.add("in"), self.policy("out"), self.policy("in")]) + "\n"
+
+    def add(self, way):
+        keys = {kind: "0x" + key.hex() for kind, key in self.keys[way].items()}
+        source, destination = self.ends(way)
+        return (f"add {source} {destination} {'esp-udp' if self.shape.udp else 'esp'} {self.spis[way]:#x} "
+                f"-m {self.shape.mode} -r 64 {'-o esn=yes ' if self.shape.esn else ''}"
+                f"{self.suite.setkey.format(**keys)};")
+
+    def policy(self, way):
+        hops = "-".join(self.ends(way)) if self.shape.mode == "tunnel" else ""
+        source, destination = self.selectors(way)
+        return f"spdadd {source} {destination} any -P {way} ipsec esp/{self.shape.mode}/{hops}/require;"
+
+    def association(self, way):
+        """The same association as scapy has it."""
+        keys = self.keys[way]
+        source, destination = self.ends(way)
+        header = {4: IP, 6: IPv6}[self.shape.outer](src=source, dst=destination)
+        return SecurityAssociation(
+            ESP, spi=self.spis[way], esn_en=self.shape.esn, esn=0,
+            crypt_algo=self.suite.scapy["cipher"], crypt_key=keys["E"] or None,
+            auth_algo=self.suite.scapy["integrity"], auth_key=keys.get("A"),
+            tunnel_header=header if self.shape.mode == "tunnel" else None,
+            nat_t_header=UDP(sport=4500, dport=4500) if self.shape.udp else None)
+
+    def packets(self, way, count):
+        return [self.packet(way, LENGTHS[n] if n < len(LENGTHS) else self.dice.randrange(1401)) for n in range(count)]
+
+    def packet(self, way, length):
+        dice, family = self.dice, self.shape.inner
+        if self.shape.mode == "tunnel":
+            names = INNER[family] if way == "out" else INNER[family][::-1]
+            source, destination = (name.format(dice.randrange(1, 255)) for name in names)
+        else:
+            source, destination = self.ends(way)
+        header = (IP(src=source, dst=destination, id=dice.randrange(1 << 16), ttl=64, tos=dice.choice([0, 0xB8]))
+                  if family == 4 else IPv6(src=source, dst=destination, hlim=64, fl=0))
+        ports = {"sport": dice.randrange(1024, 65536), "dport": dice.randrange(1, 1024)}
+        above = [UDP(**ports), TCP(**ports, seq=dice.randrange(1 << 32))] + ([ICMP()] if family == 4 else [])
+        return bytes(header / dice.choice(above) / Raw(dice.randbytes(length)))
+
+
+class Ours:
+    """The engine over captures: what users have as `esplanade capture`."""
+
+    def __init__(self, pair):
+        self.pair = pair
+        self.folder = tempfile.TemporaryDirectory(prefix="esplanade-scapy-")
+        self.setkey = f"{self.folder.name}/sa.setkey"
+        with open(self.setkey, "w") as file:
+            file.write(pair.setkey())
+
+    def seal(self, packets):
+        return self.capture("seal", packets, complete=True)
+
+    def open(self, packets, complete):
+        return self.capture("open", packets, complete)
+
+    def capture(self, verb, packets, complete):
+        source, target = (f"{self.folder.name}/{verb}-{name}.pcap" for name in ("in", "out"))
+        pcap.write(source, packets)
+        if os.path.exists(target):
+            os.remove(target)
+        done = subprocess.run([program(), "capture", verb, "--sa", self.setkey, source, target],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        if complete != (done.returncode == 0):
+            raise Disagreement(f"capture {verb}: exit status {done.returncode}: {done.stdout}{done.stderr}")
+        return pcap.read(target)[1] if os.path.exists(target) else []
+
+
+class Scapy:
+    """scapy in our place."""
+
+    def __init__(self, pair):
+        self.pair = pair
+
+    def seal(self, packets):
+        return seal_with_scapy(self.pair, "out", packets)
+
+    def open(self, packets, complete):
+        opened = [open_with_scapy(self.pair, "in", packet) for packet in packets]
+        return [packet for packet in opened if packet is not None]
+
+
+class Disagreement(Exception):
+    """We and scapy see it differently."""
+
+
+def seal_with_scapy(pair, way, packets):
+    association = pair.association(way)
+    kind = {4: IP, 6: IPv6}[pair.shape.inner]
+    return [bytes(association.encrypt(kind(packet), seq_num=number)) for number, packet in enumerate(packets, 1)]
+
+
+def open_with_scapy(pair, way, packet):
+    """The plaintext, or None where scapy refuses the packet."""
+    kind = {4: IP, 6: IPv6}[pair.shape.outer]
+    try:
+        return bytes(pair.association(way).decrypt(kind(packet)))
+    except (IPSecIntegrityError, Scapy_Exception, IndexError, ValueError, TypeError):
+        return None
+
+
+def without_hops(packet):
+    """The packet as it must arrive: a gateway may have counted it as one hop."""
+    packet = bytearray(packet)
+    if packet[0] >> 4 == 4:
+        packet[8] = 0
+        packet[10:12] = bytes(2)
+    else:
+        packet[7] = 0
+    return bytes(packet)
+
+
+def mismatches(expected, got):
+    wrong = sum(without_hops(a) != without_hops(b or bytes(40)) for a, b in zip(expected, got))
+    return wrong + abs(len(expected) - len(got))
+
+
+def tampered(pair, packet):
+    """One bit turned anywhere behind the sequence number; the outer headers stay right."""
+    header = {4: 20, 6: 40}[pair.shape.outer] + (8 if pair.shape.udp else 0)
+    packet = bytearray(packet)
+    packet[pair.dice.randrange(header + ESP_HEADER, len(packet))] ^= 1 << pair.dice.randrange(8)
+    return bytes(packet)
+
+
+def judge(suite, shape, arguments):
+    """Both directions of one line; gives packets compared, mismatches and tampered packets refused."""
+    pair = Pair(suite, shape, random.Random(f"{arguments.seed}/{suite.name}/{shape.name}"))
+    us = Scapy(pair) if arguments.self else Ours(pair)
+    plain = pair.packets("out", arguments.packets)
+    sealed = us.seal(plain)
+    if len(sealed) != len(plain):
+        raise Disagreement(f"{len(sealed)} packets sealed of {len(plain)}")
+    wrong = mismatches(plain, [open_with_scapy(pair, "out", packet) for packet in sealed])
+    plain = pair.packets("in", arguments.packets)
+    sealed = seal_with_scapy(pair, "in", plain)
+    wrong += mismatches(plain, us.open(sealed, complete=True))
+    forged = [tampered(pair, packet) for packet in sealed]
+    passed = us.open(forged, complete=False)
+    return 2 * len(plain), wrong + len(passed), len(forged) - len(passed)
+
+
+def load():
+    with open(os.path.join(HERE, "suites.toml"), "rb") as file:
+        table = tomllib.load(file)
+    shapes = [Shape(name=name, **row) for name, row in table["shapes"].items()]
+    return list(suites(table)), shapes
+
+
+def suites(table):
+    every, default = table["pairs"]["every"], table["pairs"]["default"]
+    for name, cipher in table["cipher"].items():
+        macs = [None] if cipher.get("aead") else list(table["integrity"]) if name == every else [default]
+        for mac in macs:
+            for length in cipher["keys"]:
+                yield suite(name, cipher, length, mac, table["integrity"].get(mac))
+
+
+def suite(name, cipher, length, mac, row):
+    bits = f"-{8 * length}" if len(cipher["keys"]) > 1 else ""
+    setkey, lengths = f"-E {cipher['setkey']}" + (" {E}" if length else ""), {"E": length}
+    if row:
+        setkey, lengths = f"{setkey} -A {row['setkey']} {{A}}", {"E": length, "A": row["key"]}
+    scapy = {"cipher": cipher["scapy"], "integrity": row and row["scapy"], "lengths": lengths}
+    return Suite(name + bits + (f"+{mac}" if mac else ""), setkey, scapy)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--packets", type=int, default=24)
+    parser.add_argument("--seed", default="esplanade")
+    parser.add_argument("--self", action="store_true")
+    parser.add_argument("words", nargs="*")
+    arguments = parser.parse_args()
+    rows, shapes = load()
+    print(f"seed {arguments.seed}, {arguments.packets} packets each way")
+    lines = [(row, shape) for row in rows for shape in shapes
+             if all(word in f"{row.name} {shape.name}" for word in arguments.words)]
+    outcomes = [line(row, shape, arguments) for row, shape in lines]
+    return 0 if outcomes and all(outcomes) else 1
+
+
+def line(row, shape, arguments):
+    name = f"scapy {row.name} {shape.name}"
+    try:
+        packets, wrong, refused = judge(row, shape, arguments)
+    except (Disagreement, struct.error, subprocess.TimeoutExpired) as error:
+        print(f"not ok {name}: {' '.join(str(error).split())}", flush=True)
+        return False
+    counts = f"packets {packets} mismatches {wrong} tampered-rejected {refused}"
+    good = packets > 0 and wrong == 0 and refused == arguments.packets > 0
+    print(f"{'ok' if good else 'not ok'} {name}: {counts}", flush=True)
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(main())
