@@ -1,1 +1,314 @@
-fn main() {}
+//! The program `esplanade-lab`, reached as `esplanade lab …`: the command line, and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Parser, Subcommand};
+
+use lab::capture::{Album, CAPTURE, PROFILE};
+use lab::contender::Contender;
+use lab::experiment::{Experiment, Summary};
+use lab::host::program;
+use lab::load::{Iperf3, Load};
+use lab::outdir::{self, OutDir, README, RECORDS, TABLE};
+use lab::progress::Progress;
+use lab::record::{self, Journal, Outcome, Provenance};
+use lab::spec::Spec;
+use lab::stop::{INTERRUPTED_EXIT, Stop};
+use lab::testbed::{Namespaces, Testbed, isolate};
+use lab::{doctor, meter, report, study};
+
+/// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
+#[derive(Parser)]
+#[command(
+    name = "esplanade lab",
+    bin_name = "esplanade lab",
+    version,
+    after_help = "Example: esplanade lab run demo --out demo-out"
+)]
+struct Line {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Subcommand)]
+enum Act {
+    /// List the studies and their contenders
+    List,
+    /// Run a study, or an experiment of your own
+    #[command(
+        after_help = "Example: esplanade lab run demo --rounds 5 --duration 10 --out results/monday"
+    )]
+    Run(Run),
+    /// Print the table of a finished run from its records
+    #[command(after_help = "Example: esplanade lab report demo-out")]
+    Report {
+        /// The folder of the run
+        dir: PathBuf,
+    },
+    /// Say what this machine can and cannot measure, and how to mend it
+    Doctor,
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// A study's name (see `list`) or a TOML file
+    study: String,
+    /// Folder for the results; an earlier result there is moved aside [default: STUDY-out]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seconds of load in each trial
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    duration: Option<u32>,
+    /// How often each contender is measured
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Seed of the order of trials, to repeat a run exactly
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Measure only contenders whose id contains this word; may be given several times
+    #[arg(long, value_name = "WORD")]
+    only: Vec<String>,
+    /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
+    #[arg(long, value_name = "FILE")]
+    esplanade: Option<PathBuf>,
+}
+
+/// Exit code when some trial failed although its contender was there.
+const SOME_FAILED: u8 = 3;
+/// Packets of the protected wire kept for a packet analyser.
+const ALBUM: usize = 2000;
+
+fn main() -> ExitCode {
+    let done = match Line::parse().act {
+        Act::List => list(),
+        Act::Run(run) => run.go(),
+        Act::Report { dir } => print_report(&dir),
+        Act::Doctor => examine(),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!(
+            "{}",
+            if why.starts_with("error: ") {
+                why
+            } else {
+                format!("error: {why}")
+            }
+        );
+        ExitCode::FAILURE
+    })
+}
+
+fn list() -> Result<ExitCode, String> {
+    for study in &study::STUDIES {
+        let spec = Spec::read(study.text, study.name).map_err(|error| error.to_string())?;
+        println!("{}: {}", spec.study, spec.title);
+        println!(
+            "    {} rounds of {} s",
+            spec.rounds,
+            spec.duration.as_secs()
+        );
+        for entry in &spec.contenders {
+            println!("    {}", entry.id);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_report(dir: &Path) -> Result<ExitCode, String> {
+    let (records, torn) = record::read_all(&dir.join(RECORDS))?;
+    print!("{}", report::text(&records));
+    if let Some(note) = torn {
+        eprintln!("note: {note}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine() -> Result<ExitCode, String> {
+    let (text, can_run) = doctor::text(&doctor::examine());
+    print!("{text}");
+    Ok(if can_run {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+impl Run {
+    fn go(self) -> Result<ExitCode, String> {
+        let spec = self.spec()?;
+        let out = self
+            .out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("{}-out", spec.study)));
+        let esplanade = self.esplanade()?;
+        isolate::enter()?;
+        let out = outdir::prepare(&out)?;
+        if let Some(moved) = &out.moved {
+            eprintln!("the earlier result is now {}", moved.display());
+        }
+        let contenders = spec
+            .contenders(esplanade)
+            .map_err(|fault| fault.to_string())?;
+        let summary = measure(&spec, &contenders, &out, self.repeat(&spec))?;
+        conclude(&summary, &out)
+    }
+
+    fn spec(&self) -> Result<Spec, String> {
+        let text = match study::find(&self.study) {
+            Some(study) => study.text.to_owned(),
+            None => self.own_spec()?,
+        };
+        let mut spec = Spec::read(&text, &self.study).map_err(|error| error.to_string())?;
+        spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
+        spec.duration = self
+            .duration
+            .map_or(spec.duration, |seconds| Duration::from_secs(seconds.into()));
+        spec.seed = Some(self.seed.or(spec.seed).unwrap_or_else(drawn_seed));
+        if !self.only.is_empty() {
+            spec.contenders
+                .retain(|entry| self.only.iter().any(|word| entry.id.contains(word)));
+        }
+        match spec.contenders.is_empty() {
+            true => Err(format!(
+                "no contender's id contains {}: see `esplanade lab list`",
+                self.only.join(" or ")
+            )),
+            false => Ok(spec),
+        }
+    }
+
+    fn own_spec(&self) -> Result<String, String> {
+        let names: Vec<&str> = study::STUDIES.iter().map(|study| study.name).collect();
+        if !self.study.ends_with(".toml") {
+            return Err(format!(
+                "there is no study `{}`. Known: {}; or name a TOML file",
+                self.study,
+                names.join(", ")
+            ));
+        }
+        fs::read_to_string(&self.study)
+            .map_err(|error| format!("cannot read {}: {error}", self.study))
+    }
+
+    /// Looked for before the lab moves into its namespaces: a path may lead through what is hidden there.
+    fn esplanade(&self) -> Result<Option<PathBuf>, String> {
+        if let Some(path) = &self.esplanade {
+            let found = path.canonicalize();
+            return found
+                .map(Some)
+                .map_err(|error| format!("--esplanade {}: {error}", path.display()));
+        }
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|own| Some(own.parent()?.join("esplanade")));
+        Ok(beside
+            .filter(|path| path.is_file())
+            .or_else(|| program("esplanade")))
+    }
+
+    fn repeat(&self, spec: &Spec) -> String {
+        let only: String = self
+            .only
+            .iter()
+            .map(|word| format!(" --only {word}"))
+            .collect();
+        let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
+        format!(
+            "esplanade lab run {} --rounds {} --duration {seconds} --seed {seed}{only}",
+            self.study, spec.rounds
+        )
+    }
+}
+
+/// Any number will do, as long as it is recorded; short enough to type again.
+fn drawn_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |since| u64::from(since.subsec_nanos()) ^ since.as_secs()) % 1_000_000
+}
+
+fn measure(
+    spec: &Spec,
+    contenders: &[Box<dyn Contender>],
+    out: &OutDir,
+    repeat: String,
+) -> Result<Summary, String> {
+    let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut testbed = Namespaces::new(&out.path, spec.mtu, stop);
+    let cannot = |what: &str| {
+        let what = out.path.join(what).display().to_string();
+        move |error: std::io::Error| format!("cannot write {what}: {error}")
+    };
+    let mut journal = Journal::create(&out.path.join(RECORDS)).map_err(cannot(RECORDS))?;
+    let mut album = Album::create(&out.path, ALBUM, contenders.len()).map_err(cannot(CAPTURE))?;
+    fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
+    let load = Iperf3::new(spec.warm_up_megabytes);
+    let provenance = Provenance {
+        command: repeat,
+        testbed: testbed.describe(),
+        ..Provenance::of_this_machine()
+    };
+    let experiment = Experiment {
+        study: spec.study.clone(),
+        title: spec.title.clone(),
+        reference: spec.reference.clone(),
+        rounds: spec.rounds,
+        seed: spec.seed.unwrap_or_default(),
+        duration: spec.duration,
+        contenders,
+        testbed: &mut testbed,
+        load: &load as &dyn Load,
+        meters: &mut meter::usual(),
+        album: Some(&mut album),
+        provenance,
+        stop,
+    };
+    let summary = experiment.run(&mut journal, &mut Progress::default());
+    summary.map_err(|fault| fault.to_string())
+}
+
+fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
+    let table = report::text(&summary.records);
+    println!("{table}");
+    let kept = fs::write(out.path.join(TABLE), &table);
+    eprintln!(
+        "kept in {}: {} records",
+        out.path.display(),
+        summary.records.len()
+    );
+    if let Some(why) = &summary.not_kept {
+        return Err(format!(
+            "not all records are on the disk: {why}. The table above is complete"
+        ));
+    }
+    kept.map_err(|error| format!("cannot write {TABLE}: {error}. The records are complete"))?;
+    if summary.interrupted {
+        eprintln!("interrupted: everything up to then is kept");
+        return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
+    }
+    let failed = |record: &lab::record::Record| matches!(record.outcome, Outcome::Failed { .. });
+    Ok(match summary.records.iter().any(failed) {
+        true => ExitCode::from(SOME_FAILED),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn readme(repeat: &str) -> String {
+    format!(
+        "{TABLE}        the table
+{RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
+config/          the files each contender was started with
+{CAPTURE}     up to {ALBUM} packets of the protected wire
+{PROFILE}/       a Wireshark profile with the keys that open them
+
+Look into the protected packets:
+    WIRESHARK_CONFIG_DIR={PROFILE} wireshark {CAPTURE}
+    WIRESHARK_CONFIG_DIR={PROFILE} tshark -r {CAPTURE} -T fields -e esp.spi -e esp.icv_good -e _ws.col.Info
+
+Run it again:
+    {repeat}
+"
+    )
+}

@@ -1,0 +1,133 @@
+//! Frames seen on an interface, and the small album of them that goes with the results: a pcap of the protected wire and
+//! a Wireshark profile with the keys that open it. The keys are made for one run in namespaces that are gone by then;
+//! publishing them is the point.
+
+mod pcap;
+mod segments;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::fault::Fault;
+
+pub use segments::as_sent;
+
+/// A frame as the kernel showed it. With offloads that may be one that no wire would carry: see [`as_sent`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// When, since 1970.
+    pub at: Duration,
+    /// From the Ethernet header on.
+    pub bytes: Vec<u8>,
+    /// Set where the frame stands for several: UDP payload bytes per real packet.
+    pub udp_segment: Option<u16>,
+    /// Set where the checksum was left to the hardware: where the sum begins, and where it goes from there.
+    pub checksum: Option<(u16, u16)>,
+}
+
+/// What a packet analyser must know to read one direction of a tunnel.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EspKey {
+    /// Outer source address.
+    pub source: String,
+    /// Outer destination address.
+    pub destination: String,
+    /// Security parameter index.
+    pub spi: u32,
+    /// The analyser's name of the cipher.
+    pub cipher: &'static str,
+    /// Key in hexadecimal, without `0x`; with the salt for counter modes.
+    pub cipher_key: String,
+    /// The analyser's name of the integrity algorithm.
+    pub hash: &'static str,
+    /// Key in hexadecimal.
+    pub hash_key: String,
+}
+
+impl EspKey {
+    /// The line of Wireshark's `esp_sa` table.
+    fn table_line(&self) -> String {
+        let hex = |key: &str| {
+            if key.is_empty() {
+                String::new()
+            } else {
+                format!("0x{key}")
+            }
+        };
+        format!(
+            "\"IPv4\",\"{}\",\"{}\",\"0x{:08x}\",\"{}\",\"{}\",\"{}\",\"{}\"\n",
+            self.source,
+            self.destination,
+            self.spi,
+            self.cipher,
+            hex(&self.cipher_key),
+            self.hash,
+            hex(&self.hash_key),
+        )
+    }
+}
+
+/// Packets of the protected wire, at most so many in all and so many of each contender.
+pub struct Album {
+    pcap: pcap::Writer<File>,
+    keys: PathBuf,
+    limit: usize,
+    share: usize,
+    taken: BTreeMap<String, usize>,
+}
+
+/// Name of the capture among the results.
+pub const CAPTURE: &str = "capture.pcap";
+/// Name of the Wireshark profile among the results.
+pub const PROFILE: &str = "wireshark";
+
+const PREFERENCES: &str =
+    "# Lets Wireshark decrypt ESP with the keys in esp_sa, and check its ICVs.
+esp.enable_encryption_decode: TRUE
+esp.enable_authentication_check: TRUE
+";
+
+impl Album {
+    /// Begins an album in `folder` of at most `limit` packets, shared fairly by `contenders`.
+    pub fn create(folder: &Path, limit: usize, contenders: usize) -> io::Result<Album> {
+        let profile = folder.join(PROFILE);
+        fs::create_dir_all(&profile)?;
+        fs::write(profile.join("preferences"), PREFERENCES)?;
+        Ok(Album {
+            pcap: pcap::Writer::begin(File::create_new(folder.join(CAPTURE))?)?,
+            keys: profile.join("esp_sa"),
+            limit,
+            share: limit / contenders.max(1),
+            taken: BTreeMap::new(),
+        })
+    }
+
+    /// Whether nothing of this contender is in it yet.
+    pub fn wants(&self, contender: &str) -> bool {
+        !self.taken.contains_key(contender)
+    }
+
+    /// Adds the first frames as a wire would carry them, and the keys that open them.
+    pub fn add(&mut self, contender: &str, frames: &[Frame], keys: &[EspKey]) -> Result<(), Fault> {
+        let room = self.limit.saturating_sub(self.taken.values().sum());
+        let sent: Vec<Frame> = frames
+            .iter()
+            .flat_map(as_sent)
+            .take(self.share.min(room))
+            .collect();
+        self.taken.insert(contender.into(), sent.len());
+        self.store(&sent, keys).map_err(|error| {
+            Fault::failed(format!("cannot keep the packets of {contender}: {error}"))
+        })
+    }
+
+    fn store(&mut self, frames: &[Frame], keys: &[EspKey]) -> io::Result<()> {
+        frames.iter().try_for_each(|frame| self.pcap.add(frame))?;
+        let mut table = File::options().append(true).create(true).open(&self.keys)?;
+        let lines: String = keys.iter().map(EspKey::table_line).collect();
+        table.write_all(lines.as_bytes())
+    }
+}

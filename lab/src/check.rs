@@ -1,0 +1,280 @@
+//! Is the tunnel right? Asked before every load: both ends must reach each other with small and large packets, and a
+//! *canary* (a string sent in clear, once from each side, by UDP) must be seen once on the client's side, once on a plain
+//! wire, and never on a protected one. The positive controls make the negative finding worth something.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Protection;
+use crate::fault::Fault;
+use crate::host::{Command, Host, Tap};
+use crate::testbed::{Bed, LAN, WAN};
+
+/// What the check saw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Evidence {
+    /// Packet sizes that went from client to server and whose answer came back.
+    pub client_reaches: Vec<u32>,
+    /// Packet sizes that went from server to client and whose answer came back.
+    pub server_reaches: Vec<u32>,
+    /// The strings sent, and where they were seen.
+    pub canaries: Vec<Canary>,
+    /// Frames on the wire between the gateways while the canaries flew.
+    pub wire_frames: usize,
+}
+
+/// One string on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Canary {
+    /// The side that sent it.
+    pub from: String,
+    /// Whether it arrived unchanged at the other.
+    pub delivered: bool,
+    /// Frames that held it on the client's side.
+    pub client_side: usize,
+    /// Frames that held it between the gateways.
+    pub wire: usize,
+}
+
+/// Sizes tried, in bytes of ICMP payload: one that fits anywhere and one that, wrapped, fills the wire.
+const SIZES: [u32; 2] = [56, 1372];
+
+/// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
+pub fn look(bed: &Bed, token: &str) -> Result<Evidence, Fault> {
+    let mut evidence = Evidence {
+        client_reaches: reached(&*bed.client, bed.addresses.server)?,
+        server_reaches: reached(&*bed.server, bed.addresses.client)?,
+        ..Evidence::default()
+    };
+    if !evidence.client_reaches.is_empty() && !evidence.server_reaches.is_empty() {
+        fly(bed, token, &mut evidence)?;
+    }
+    Ok(evidence)
+}
+
+fn reached(from: &dyn Host, to: Ipv4Addr) -> Result<Vec<u32>, Fault> {
+    let mut sizes = Vec::new();
+    for size in SIZES {
+        if answers(from, to, size)? {
+            sizes.push(size);
+        }
+    }
+    Ok(sizes)
+}
+
+/// The first packets of a path may be lost to address resolution or path MTU discovery: three are tried.
+fn answers(from: &dyn Host, to: Ipv4Addr, size: u32) -> Result<bool, Fault> {
+    let ping = Command::line(&format!("ping -n -q -c 1 -W 1 -s {size} {to}"));
+    for _ in 0..3 {
+        let finished = from.run(&ping, Duration::from_secs(3))?;
+        match finished.code {
+            0 => return Ok(true),
+            1 => continue,
+            code => {
+                let why = finished.complaint();
+                return Err(Fault::failed(format!("`{ping}` ended with {code}: {why}")));
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn fly(bed: &Bed, token: &str, evidence: &mut Evidence) -> Result<(), Fault> {
+    let mut client_side = bed.client.tap(LAN)?;
+    let mut wire = bed.left.tap(WAN)?;
+    let mut flight = Flight {
+        client_side: &mut *client_side,
+        wire: &mut *wire,
+        token,
+        evidence,
+    };
+    let (client, server) = (bed.addresses.client, bed.addresses.server);
+    flight.fly(&*bed.client, client, &*bed.server, server)?;
+    flight.fly(&*bed.server, server, &*bed.client, client)
+}
+
+struct Flight<'a> {
+    client_side: &'a mut dyn Tap,
+    wire: &'a mut dyn Tap,
+    token: &'a str,
+    evidence: &'a mut Evidence,
+}
+
+impl Flight<'_> {
+    fn fly(
+        &mut self,
+        from: &dyn Host,
+        source: Ipv4Addr,
+        to: &dyn Host,
+        target: Ipv4Addr,
+    ) -> Result<(), Fault> {
+        let text = format!("ESPLANADE CANARY {} {}", from.name(), self.token);
+        let there = SocketAddr::from((target, PORT));
+        let receiver = to.datagrams(there)?;
+        from.datagrams(SocketAddr::from((source, PORT)))?
+            .send(there, text.as_bytes())?;
+        let delivered = receiver.receive(Duration::from_secs(2))?;
+        let (client_side, _) = sightings(self.client_side, &text)?;
+        let (wire, frames) = sightings(self.wire, &text)?;
+        self.evidence.wire_frames += frames;
+        self.evidence.canaries.push(Canary {
+            from: from.name().into(),
+            delivered: delivered.as_deref() == Some(text.as_bytes()),
+            client_side,
+            wire,
+        });
+        Ok(())
+    }
+}
+
+/// Port of the canary: one of the dynamic range, both ends.
+const PORT: u16 = 54_321;
+
+/// How many frames hold the text, and how many there were.
+fn sightings(tap: &mut dyn Tap, text: &str) -> Result<(usize, usize), Fault> {
+    let frames = tap.frames()?;
+    let holds = |bytes: &[u8]| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
+    let seen = frames.iter().filter(|frame| holds(&frame.bytes)).count();
+    Ok((seen, frames.len()))
+}
+
+impl Evidence {
+    /// Whether this is what the contender promised. The error names what is wrong.
+    pub fn verdict(&self, promised: Protection) -> Result<(), String> {
+        self.both_ways()?;
+        self.canaries
+            .iter()
+            .try_for_each(|canary| canary.verdict(promised))?;
+        match self.wire_frames {
+            0 => {
+                Err("nothing passed the wire between the gateways: packets take another way".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn both_ways(&self) -> Result<(), String> {
+        match (self.client_reaches.len(), self.server_reaches.len()) {
+            (0, 0) => Err("no packet passes, in either direction".into()),
+            (0, _) => Err(
+                "one-way: the server reaches the client, the client does not reach the server"
+                    .into(),
+            ),
+            (_, 0) => Err(
+                "one-way: the client reaches the server, the server does not reach the client"
+                    .into(),
+            ),
+            (there, back) if there < SIZES.len() || back < SIZES.len() => Err(format!(
+                "large packets do not pass (client to server: {:?}, server to client: {:?} bytes of ICMP payload)",
+                self.client_reaches, self.server_reaches
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Canary {
+    fn verdict(&self, promised: Protection) -> Result<(), String> {
+        let from = &self.from;
+        if !self.delivered {
+            return Err(format!(
+                "the canary from the {from} did not arrive unchanged"
+            ));
+        }
+        if self.client_side != 1 {
+            let seen = self.client_side;
+            return Err(format!(
+                "the canary from the {from} was seen {seen} times on the client's side, not once: the capture proves nothing"
+            ));
+        }
+        match (promised, self.wire) {
+            (Protection::Secret, 0) | (Protection::Clear, 1) | (Protection::Readable, _) => Ok(()),
+            (Protection::Secret, seen) => Err(format!(
+                "plaintext on the wire: the canary from the {from} was readable in {seen} frames between the gateways"
+            )),
+            (Protection::Clear, seen) => Err(format!(
+                "the canary from the {from} was seen {seen} times on the plain wire, not once: the capture proves nothing"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right() -> Evidence {
+        let canary = |from: &str| Canary {
+            from: from.into(),
+            delivered: true,
+            client_side: 1,
+            wire: 0,
+        };
+        Evidence {
+            client_reaches: SIZES.to_vec(),
+            server_reaches: SIZES.to_vec(),
+            canaries: vec![canary("client"), canary("server")],
+            wire_frames: 2,
+        }
+    }
+
+    #[test]
+    fn a_right_tunnel_passes() {
+        assert_eq!(right().verdict(Protection::Secret), Ok(()));
+    }
+
+    #[test]
+    fn plaintext_on_the_wire_is_named() {
+        let mut leaking = right();
+        leaking.canaries[1].wire = 1;
+        let why = leaking.verdict(Protection::Secret).unwrap_err();
+        assert!(
+            why.starts_with("plaintext on the wire: the canary from the server"),
+            "{why}"
+        );
+        assert_eq!(leaking.verdict(Protection::Readable), Ok(()));
+    }
+
+    #[test]
+    fn a_one_way_tunnel_is_named() {
+        let mut deaf = right();
+        deaf.server_reaches.clear();
+        let why = deaf.verdict(Protection::Secret).unwrap_err();
+        assert!(
+            why.starts_with("one-way: the client reaches the server"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_tunnel_for_small_packets_only_is_named() {
+        let mut narrow = right();
+        narrow.client_reaches.truncate(1);
+        let why = narrow.verdict(Protection::Secret).unwrap_err();
+        assert!(why.starts_with("large packets do not pass"), "{why}");
+    }
+
+    #[test]
+    fn a_way_around_the_wire_is_named() {
+        let mut around = right();
+        around.wire_frames = 0;
+        let why = around.verdict(Protection::Secret).unwrap_err();
+        assert!(why.contains("another way"), "{why}");
+    }
+
+    #[test]
+    fn a_blind_capture_is_no_proof() {
+        let mut blind = right();
+        blind.canaries[0].client_side = 0;
+        assert!(blind.verdict(Protection::Secret).is_err());
+        let mut plain = right();
+        plain.canaries[0].wire = 0;
+        assert!(plain.verdict(Protection::Clear).is_err());
+    }
+}

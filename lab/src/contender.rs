@@ -1,0 +1,116 @@
+//! A contender builds a tunnel, or nothing, between the two gateways of a testbed. One file each; an absent one says why
+//! and how to get it, and the experiment goes on without it.
+
+mod esplanade;
+mod libipsec;
+mod plain;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::capture::EspKey;
+use crate::fault::Fault;
+use crate::testbed::Bed;
+
+pub use esplanade::Esplanade;
+pub use libipsec::KernelLibipsec;
+pub use plain::Plain;
+
+/// One way to carry packets from the client's network to the server's.
+pub trait Contender {
+    /// A name fit for files and records, as `esplanade-aes-128-gcm`.
+    fn id(&self) -> &str;
+
+    /// The name a reader sees, as `Esplanade, AES-128-GCM`.
+    fn label(&self) -> &str;
+
+    /// What distinguishes it from its neighbours, as `suite = aes-128-gcm`.
+    fn factors(&self) -> BTreeMap<String, String>;
+
+    /// What it promises for the wire between the gateways; the check holds it to that.
+    fn protection(&self) -> Protection;
+
+    /// Whether it can come up on this testbed at all.
+    fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+
+    /// Brings it up. When this returns, packets may flow.
+    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault>;
+}
+
+/// A contender that is up. Dropping it takes its processes away.
+pub trait Tunnel {
+    /// The processes that carry packets, for the meters. Empty where the kernel does the work.
+    fn gateways(&self) -> Vec<Gateway>;
+
+    /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count.
+    fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault>;
+
+    /// The keys with which a packet analyser can read the wire, where the lab knows them.
+    fn keys(&self) -> Vec<EspKey>;
+
+    /// Takes it down in an orderly way.
+    fn down(&mut self, bed: &Bed) -> Result<(), Fault>;
+}
+
+/// A process that carries packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Which of the two.
+    pub side: Side,
+    /// Its process id there.
+    pub pid: u32,
+}
+
+/// The two ends of the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// The client's gateway.
+    Left,
+    /// The server's gateway.
+    Right,
+}
+
+impl Side {
+    /// Both, left first.
+    pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
+
+    /// The name of the host it is on.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Left => "left",
+            Side::Right => "right",
+        }
+    }
+}
+
+/// What a contender promises for the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Plain packets: what is sent can be read on the wire. The positive control of the canary.
+    Clear,
+    /// Encapsulated but readable: a tunnel without encryption.
+    Readable,
+    /// Nothing of what is sent may be readable on the wire.
+    Secret,
+}
+
+/// Why a contender or a tool is not here, and how to get it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absence {
+    /// What is missing.
+    pub why: String,
+    /// The command or step that mends it.
+    pub remedy: String,
+}
+
+impl Absence {
+    /// Both sentences.
+    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Absence {
+        Absence {
+            why: why.into(),
+            remedy: remedy.into(),
+        }
+    }
+}

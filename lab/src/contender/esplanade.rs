@@ -1,0 +1,266 @@
+//! Our own gateway, driven like anybody's: two setkey files with fresh keys, two `esplanade run`, and its command line to
+//! ask whether it is ready and what it dropped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use crate::capture::EspKey;
+use crate::fault::Fault;
+use crate::host::{Command, Process};
+use crate::suite::Suite;
+use crate::testbed::Bed;
+
+mod keyfile;
+
+use keyfile::Keys;
+
+/// Starting is a matter of milliseconds; a busy machine gets more.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For one question on the control socket.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Esplanade with one suite.
+pub struct Esplanade {
+    program: Option<PathBuf>,
+    suite: &'static Suite,
+    workers: Option<u32>,
+    keys: Keys,
+    id: String,
+    label: String,
+}
+
+impl Esplanade {
+    /// `program` is where `esplanade` is, if it was found. `order` keeps the SPIs of several apart in one capture.
+    pub fn new(
+        program: Option<PathBuf>,
+        suite: &'static Suite,
+        workers: Option<u32>,
+        order: usize,
+    ) -> Result<Esplanade, Fault> {
+        let (suffix, note) = match workers {
+            Some(count) => (format!("-workers-{count}"), format!(", {count} workers")),
+            None => (String::new(), String::new()),
+        };
+        Ok(Esplanade {
+            program,
+            suite,
+            workers,
+            keys: Keys::fresh(suite, 0x1000 + 0x100 * order as u32)?,
+            id: format!("esplanade-{}{suffix}", suite.name),
+            label: format!("Esplanade, {}{note}", suite.label),
+        })
+    }
+}
+
+impl Contender for Esplanade {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        let mut factors = BTreeMap::from([
+            ("suite".into(), self.suite.name.into()),
+            ("encapsulation".into(), "udp".into()),
+        ]);
+        if let Some(count) = self.workers {
+            factors.insert("workers".into(), count.to_string());
+        }
+        factors
+    }
+
+    fn protection(&self) -> Protection {
+        if self.suite.hides() {
+            Protection::Secret
+        } else {
+            Protection::Readable
+        }
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        match &self.program {
+            Some(_) => Ok(()),
+            None => Err(Absence::new(
+                "the program `esplanade` was not found beside esplanade-lab or in PATH",
+                "build it: cargo build --release",
+            )),
+        }
+    }
+
+    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+        let left = self.start(Side::Left, bed)?;
+        let right = self.start(Side::Right, bed)?;
+        let mut pair = Pair {
+            gateways: [left, right],
+            keys: self.keys.for_analysers(&bed.addresses),
+        };
+        pair.gateways
+            .iter_mut()
+            .try_for_each(|gateway| gateway.ready(bed))?;
+        Ok(Box::new(pair))
+    }
+}
+
+impl Esplanade {
+    fn start(&self, side: Side, bed: &Bed) -> Result<Running, Fault> {
+        let host = bed.gateway(side);
+        let program = self.program.clone().unwrap_or_else(|| "esplanade".into());
+        let name = format!("config/{}/{}.setkey", self.id, side.name());
+        let keyfile = host.place(&name, &self.keys.text(side, &bed.addresses))?;
+        let control = host.scratch()?.join("control.sock");
+        let mut command = on(&program, "run")
+            .arg("--setkey")
+            .arg(&keyfile)
+            .arg("--control")
+            .arg(&control);
+        if let Some(count) = self.workers {
+            command = command.arg("--workers").arg(count.to_string());
+        }
+        let process = host.start(&command)?;
+        Ok(Running {
+            side,
+            process,
+            program,
+            control,
+        })
+    }
+}
+
+fn on(program: &Path, word: &str) -> Command {
+    let mut command = Command::line("");
+    command.program = program.to_string_lossy().into_owned();
+    command.arg(word)
+}
+
+struct Running {
+    side: Side,
+    process: Box<dyn Process>,
+    program: PathBuf,
+    control: PathBuf,
+}
+
+impl Running {
+    /// Waits until the control socket answers: rules, routes and keys are in place then.
+    fn ready(&mut self, bed: &Bed) -> Result<(), Fault> {
+        let started = Instant::now();
+        loop {
+            if let Some(code) = self.process.ended() {
+                let (side, said) = (self.side.name(), self.process.said());
+                let last = said.trim();
+                return Err(Fault::failed(format!(
+                    "the {side} gateway ended with {code}: {last}"
+                )));
+            }
+            match self.ask("status", bed) {
+                Ok(_) => return Ok(()),
+                Err(Fault::Interrupted) => return Err(Fault::Interrupted),
+                Err(fault) if started.elapsed() > PATIENCE => {
+                    return Err(
+                        fault.during(&format!("the {} gateway does not answer", self.side.name()))
+                    );
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Asks a question on the control socket; the answer is JSON.
+    fn ask(&self, word: &str, bed: &Bed) -> Result<serde_json::Value, Fault> {
+        let command = on(&self.program, word)
+            .arg("--json")
+            .arg("--control")
+            .arg(&self.control);
+        let finished = bed.gateway(self.side).run(&command, ANSWER)?;
+        let answer = finished.success(&command)?;
+        serde_json::from_str(&answer)
+            .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
+    }
+
+    fn stop(&mut self, bed: &Bed) -> Result<(), Fault> {
+        self.process.stop(Duration::from_secs(5))?;
+        let down = on(&self.program, "down")
+            .arg("--control")
+            .arg(&self.control);
+        let finished = bed.gateway(self.side).run(&down, ANSWER)?;
+        finished.success(&down).map(drop)
+    }
+}
+
+struct Pair {
+    gateways: [Running; 2],
+    keys: Vec<EspKey>,
+}
+
+impl Tunnel for Pair {
+    fn gateways(&self) -> Vec<Gateway> {
+        let gateway = |running: &Running| Gateway {
+            side: running.side,
+            pid: running.process.pid(),
+        };
+        self.gateways.iter().map(gateway).collect()
+    }
+
+    fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        let mut all = BTreeMap::new();
+        for gateway in &self.gateways {
+            count(&gateway.ask("drops", bed)?, "", &mut all);
+        }
+        Ok(Some(all))
+    }
+
+    fn keys(&self) -> Vec<EspKey> {
+        self.keys.clone()
+    }
+
+    fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
+        let stopped: Vec<_> = self
+            .gateways
+            .iter_mut()
+            .map(|gateway| gateway.stop(bed))
+            .collect();
+        stopped.into_iter().collect()
+    }
+}
+
+/// Adds up every number of the answer under its name.
+fn count(answer: &serde_json::Value, name: &str, all: &mut BTreeMap<String, u64>) {
+    match answer {
+        serde_json::Value::Object(fields) => {
+            for (field, value) in fields {
+                count(value, field, all);
+            }
+        }
+        serde_json::Value::Number(number) => {
+            *all.entry(name.to_owned()).or_default() += number.as_u64().unwrap_or(0);
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_both_gateways_add_up_by_reason() {
+        let mut all = BTreeMap::new();
+        for answer in [
+            r#"{"no-sa": 2, "replayed": 0}"#,
+            r#"{"no-sa": 3, "bad-icv": 1}"#,
+        ] {
+            count(&serde_json::from_str(answer).unwrap(), "", &mut all);
+        }
+        let expected = [("bad-icv", 1), ("no-sa", 5), ("replayed", 0)];
+        assert_eq!(
+            all,
+            expected
+                .map(|(name, number)| (name.to_owned(), number))
+                .into()
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! strongSwan with its kernel-libipsec plugin: the user-space IPsec people have today, and the first one to beat. One
+//! charon per gateway, each seeing its own `/run`, `/etc/strongswan.conf` and `/etc/swanctl` by mounts of its own, which
+//! is also what its AppArmor profile on Debian allows. IKEv2 with a pre-shared key sets the tunnel up; ESP goes in UDP.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use crate::capture::EspKey;
+use crate::fault::Fault;
+use crate::host::{Command, Host, Process, program};
+use crate::suite::Suite;
+use crate::testbed::{Addresses, Bed};
+
+const CHARON: &str = "/usr/lib/ipsec/charon";
+const PLUGIN: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
+const REMEDY: &str = "apt-get install strongswan-charon strongswan-swanctl libcharon-extra-plugins \
+                      libstrongswan-standard-plugins";
+/// Loading, two round trips of IKE, a TUN device: well under a second, more on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// strongSwan kernel-libipsec with one suite.
+pub struct KernelLibipsec {
+    suite: &'static Suite,
+    proposal: &'static str,
+    id: String,
+    label: String,
+}
+
+impl KernelLibipsec {
+    /// `None` where strongSwan's user-space ESP does not know the suite.
+    pub fn new(suite: &'static Suite) -> Option<KernelLibipsec> {
+        Some(KernelLibipsec {
+            suite,
+            proposal: suite.strongswan?,
+            id: format!("kernel-libipsec-{}", suite.name),
+            label: format!("strongSwan kernel-libipsec, {}", suite.label),
+        })
+    }
+}
+
+impl Contender for KernelLibipsec {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("suite".into(), self.suite.name.into())])
+    }
+
+    fn protection(&self) -> Protection {
+        if self.suite.hides() {
+            Protection::Secret
+        } else {
+            Protection::Readable
+        }
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        let missing = [CHARON, PLUGIN]
+            .into_iter()
+            .find(|path| !Path::new(path).exists());
+        match missing {
+            Some(path) => Err(Absence::new(format!("{path} is not installed"), REMEDY)),
+            None if program("swanctl").is_none() => {
+                Err(Absence::new("swanctl is not installed", REMEDY))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+        let left = Charon::start(self, Side::Left, bed)?;
+        let right = Charon::start(self, Side::Right, bed)?;
+        left.load(bed)?;
+        right.load(bed)?;
+        left.initiate(bed)?;
+        Ok(Box::new(Pair([left, right])))
+    }
+}
+
+struct Charon {
+    side: Side,
+    process: Box<dyn Process>,
+    binds: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Charon {
+    fn start(contender: &KernelLibipsec, side: Side, bed: &Bed) -> Result<Charon, Fault> {
+        let host = bed.gateway(side);
+        let binds = contender.files(side, bed, host)?;
+        let mut command = Command::line(CHARON);
+        command.binds.clone_from(&binds);
+        let process = host.start(&command)?;
+        Ok(Charon {
+            side,
+            process,
+            binds,
+        })
+    }
+
+    /// Loads connections and secrets once the daemon answers.
+    fn load(&self, bed: &Bed) -> Result<(), Fault> {
+        let started = Instant::now();
+        loop {
+            match self.swanctl("--load-all --noprompt", bed) {
+                Ok(()) => return Ok(()),
+                Err(Fault::Interrupted) => return Err(Fault::Interrupted),
+                Err(fault) if started.elapsed() > PATIENCE => return Err(fault),
+                Err(_) => std::thread::sleep(Duration::from_millis(30)),
+            }
+        }
+    }
+
+    fn initiate(&self, bed: &Bed) -> Result<(), Fault> {
+        self.swanctl("--initiate --child tunnel --timeout 8", bed)
+    }
+
+    fn swanctl(&self, arguments: &str, bed: &Bed) -> Result<(), Fault> {
+        let mut command = Command::line(&format!("swanctl {arguments}"));
+        command.binds.clone_from(&self.binds);
+        let finished = bed.gateway(self.side).run(&command, PATIENCE)?;
+        finished.success(&command).map(drop)
+    }
+}
+
+struct Pair([Charon; 2]);
+
+impl Tunnel for Pair {
+    fn gateways(&self) -> Vec<Gateway> {
+        let gateway = |charon: &Charon| Gateway {
+            side: charon.side,
+            pid: charon.process.pid(),
+        };
+        self.0.iter().map(gateway).collect()
+    }
+
+    /// libipsec counts nothing by reason; what it loses shows at the interfaces and sockets.
+    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        Ok(None)
+    }
+
+    fn keys(&self) -> Vec<EspKey> {
+        Vec::new()
+    }
+
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        let stopped = self
+            .0
+            .iter_mut()
+            .map(|charon| charon.process.stop(Duration::from_secs(5)));
+        stopped.collect()
+    }
+}
+
+impl KernelLibipsec {
+    /// Writes the files of one gateway and says what each must cover.
+    fn files(
+        &self,
+        side: Side,
+        bed: &Bed,
+        host: &dyn Host,
+    ) -> Result<Vec<(PathBuf, PathBuf)>, Fault> {
+        let folder = format!("config/{}/{}", self.id, side.name());
+        let daemon = host.place(&format!("{folder}/strongswan.conf"), DAEMON)?;
+        let connection = self.connection(side, &bed.addresses);
+        let tunnel = host.place(&format!("{folder}/swanctl/swanctl.conf"), &connection)?;
+        let swanctl = tunnel.parent().unwrap_or(&tunnel).to_owned();
+        Ok(vec![
+            (host.scratch()?, "/run".into()),
+            (daemon, "/etc/strongswan.conf".into()),
+            (swanctl, "/etc/swanctl".into()),
+        ])
+    }
+
+    fn connection(&self, side: Side, map: &Addresses) -> String {
+        let (own, other, own_network, other_network) = match side {
+            Side::Left => (map.left, map.right, &map.left_network, &map.right_network),
+            Side::Right => (map.right, map.left, &map.right_network, &map.left_network),
+        };
+        let proposal = self.proposal;
+        format!(
+            "connections {{
+    lab {{
+        version = 2
+        local_addrs = {own}
+        remote_addrs = {other}
+        encap = yes
+        proposals = aes128-sha256-x25519,aes128-sha256-modp2048
+        local {{
+            auth = psk
+            id = {own}
+        }}
+        remote {{
+            auth = psk
+            id = {other}
+        }}
+        children {{
+            tunnel {{
+                local_ts = {own_network}
+                remote_ts = {other_network}
+                esp_proposals = {proposal}
+            }}
+        }}
+    }}
+}}
+secrets {{
+    ike-lab {{
+        secret = \"made for one run in namespaces that are gone\"
+    }}
+}}
+"
+        )
+    }
+}
+
+const DAEMON: &str = "charon {
+    load = random nonce openssl kdf hmac kernel-libipsec kernel-netlink socket-default vici updown pem pkcs1 pubkey
+    threads = 16
+    filelog {
+        stderr {
+            default = 1
+        }
+    }
+}
+";

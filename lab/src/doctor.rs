@@ -1,0 +1,236 @@
+//! What this machine can and cannot measure, and how to mend it. Every finding is something that was tried.
+
+use std::fs;
+use std::path::Path;
+
+use crate::host::program;
+use crate::record::Provenance;
+use crate::testbed::isolate;
+
+/// How a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// As it should be.
+    Good,
+    /// Something cannot be measured, or not as well.
+    Poor,
+    /// No experiment can run.
+    Fatal,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it weighs.
+    pub weight: Weight,
+    /// What was found, and what to do where something can be done.
+    pub text: String,
+}
+
+/// Looks at everything. Must be called before any thread exists.
+pub fn examine() -> Vec<Finding> {
+    let mut findings = vec![machine(), namespaces(), tun()];
+    findings.extend(TOOLS.iter().map(tool));
+    findings.extend([processors(), clock(), buffers(), steal()]);
+    findings
+}
+
+fn finding(weight: Weight, text: impl Into<String>) -> Finding {
+    Finding {
+        weight,
+        text: text.into(),
+    }
+}
+
+fn machine() -> Finding {
+    let place = Provenance::of_this_machine();
+    let flags = place.cpu_flags.join(" ");
+    let text = format!(
+        "{}, {} processors, Linux {}, {}; {flags}",
+        place.cpu, place.cpus, place.kernel, place.system
+    );
+    finding(Weight::Good, text)
+}
+
+fn namespaces() -> Finding {
+    match isolate::possible() {
+        Ok(()) => finding(Weight::Good, "own namespaces can be made"),
+        Err(why) => finding(Weight::Fatal, why),
+    }
+}
+
+fn tun() -> Finding {
+    match fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+    {
+        Ok(_) => finding(Weight::Good, "/dev/net/tun is here"),
+        Err(error) => finding(
+            Weight::Poor,
+            format!(
+                "/dev/net/tun cannot be opened ({error}): no user-space tunnel can come up. As root: modprobe tun; in a container: --device /dev/net/tun"
+            ),
+        ),
+    }
+}
+
+/// Program, what it is for, its Debian package, and how its absence weighs.
+const TOOLS: [(&str, &str, &str, Weight); 6] = [
+    ("ip", "builds the testbed", "iproute2", Weight::Fatal),
+    (
+        "ping",
+        "checks a tunnel before the load",
+        "iputils-ping",
+        Weight::Fatal,
+    ),
+    ("iperf3", "fills tunnels", "iperf3", Weight::Fatal),
+    ("ethtool", "switches offloads off", "ethtool", Weight::Poor),
+    (
+        "nft",
+        "is what Esplanade keeps traffic closed with",
+        "nftables",
+        Weight::Poor,
+    ),
+    (
+        "swanctl",
+        "drives strongSwan",
+        "strongswan-charon strongswan-swanctl libcharon-extra-plugins",
+        Weight::Poor,
+    ),
+];
+
+fn tool((name, purpose, package, weight): &(&str, &str, &str, Weight)) -> Finding {
+    match program(name) {
+        Some(path) => finding(
+            Weight::Good,
+            format!("{} is here ({name} {purpose})", path.display()),
+        ),
+        None => finding(
+            *weight,
+            format!("{name} is missing ({name} {purpose}): apt-get install {package}"),
+        ),
+    }
+}
+
+fn processors() -> Finding {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    match count {
+        0..4 => finding(
+            Weight::Poor,
+            format!(
+                "{count} processors for a client, two gateways and a server: no gain from parallel work can show here"
+            ),
+        ),
+        _ => finding(Weight::Good, format!("{count} processors")),
+    }
+}
+
+fn clock() -> Finding {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match fs::read_to_string(path).unwrap_or_default().trim() {
+        "" => finding(Weight::Poor, "the clock's source is unknown"),
+        source @ ("tsc" | "kvm-clock" | "arch_sys_counter") => {
+            finding(Weight::Good, format!("clock source {source}"))
+        }
+        source => finding(
+            Weight::Poor,
+            format!("clock source {source} makes every time stamp a slow system call"),
+        ),
+    }
+}
+
+fn buffers() -> Finding {
+    const WANTED: u64 = 4 << 20;
+    let read = |name: &str| -> u64 {
+        let text =
+            fs::read_to_string(Path::new("/proc/sys/net/core").join(name)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    let least = read("rmem_max").min(read("wmem_max"));
+    match least {
+        least if least >= WANTED => finding(
+            Weight::Good,
+            format!("sockets may have {least} bytes of buffer"),
+        ),
+        least => finding(
+            Weight::Poor,
+            format!(
+                "sockets may have {least} bytes of buffer (root may force more): sysctl net.core.rmem_max={WANTED} net.core.wmem_max={WANTED}"
+            ),
+        ),
+    }
+}
+
+fn steal() -> Finding {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<f64> = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let (all, stolen) = (
+        fields.iter().take(8).sum::<f64>(),
+        fields.get(7).copied().unwrap_or(0.0),
+    );
+    let percent = if all > 0.0 { 100.0 * stolen / all } else { 0.0 };
+    match percent {
+        percent if percent < 0.5 => finding(
+            Weight::Good,
+            format!("{percent:.2} % of the time was stolen by the host"),
+        ),
+        percent => finding(
+            Weight::Poor,
+            format!(
+                "{percent:.1} % of the time was stolen by the host: expect scatter, measure more rounds"
+            ),
+        ),
+    }
+}
+
+/// The findings as lines, and whether an experiment can run at all.
+pub fn text(findings: &[Finding]) -> (String, bool) {
+    let mark = |weight| match weight {
+        Weight::Good => "good ",
+        Weight::Poor => "poor ",
+        Weight::Fatal => "FATAL",
+    };
+    let lines: String = findings
+        .iter()
+        .map(|one| format!("{}  {}\n", mark(one.weight), one.text))
+        .collect();
+    (
+        lines,
+        findings.iter().all(|one| one.weight != Weight::Fatal),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_names_its_package() {
+        let found = tool(&(
+            "no-such-program-here",
+            "does nothing",
+            "nothing-at-all",
+            Weight::Fatal,
+        ));
+        assert_eq!(found.weight, Weight::Fatal);
+        assert!(
+            found.text.ends_with("apt-get install nothing-at-all"),
+            "{}",
+            found.text
+        );
+    }
+
+    #[test]
+    fn only_a_fatal_finding_stops_experiments() {
+        let good = text(&[finding(Weight::Poor, "x"), finding(Weight::Good, "y")]);
+        assert_eq!(good, ("poor   x\ngood   y\n".into(), true));
+        assert!(!text(&[finding(Weight::Fatal, "z")]).1);
+    }
+}

@@ -1,0 +1,197 @@
+//! The whole road of an experiment over any testbed, contenders, load and meters: who is absent is recorded, every
+//! planned trial is run and recorded as it ends, and a request to stop ends it between two steps.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::capture::Album;
+use crate::contender::{Absence, Contender};
+use crate::fault::Fault;
+use crate::load::Load;
+use crate::meter::Meter;
+use crate::plan::{Plan, Planned};
+use crate::record::{Journal, Outcome, Provenance, Record, SCHEMA};
+use crate::stop::Stop;
+use crate::testbed::{Bed, Testbed};
+use crate::trial::{self, Ended, Rig};
+
+/// What an experiment is made of.
+pub struct Experiment<'a> {
+    /// The study's name.
+    pub study: String,
+    /// The study's title.
+    pub title: String,
+    /// The id of the contender that ratios are taken to.
+    pub reference: String,
+    /// How many rounds.
+    pub rounds: usize,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Load per trial.
+    pub duration: Duration,
+    /// Who takes part, in the order of the table.
+    pub contenders: &'a [Box<dyn Contender>],
+    /// Raises beds.
+    pub testbed: &'a mut dyn Testbed,
+    /// Fills tunnels.
+    pub load: &'a dyn Load,
+    /// Read the cost.
+    pub meters: &'a mut [Box<dyn Meter>],
+    /// Keeps packets of the protected wire.
+    pub album: Option<&'a mut Album>,
+    /// Where it all was.
+    pub provenance: Provenance,
+    /// The request to stop.
+    pub stop: Stop,
+}
+
+/// Hears how the experiment goes.
+pub trait Watcher {
+    /// The plan is made; nothing ran yet.
+    fn planned(&mut self, plan: &Plan, estimate: Duration);
+    /// A trial begins.
+    fn begins(&mut self, trial: &Planned, label: &str);
+    /// A record was made (of a trial that ended, or of an absent contender).
+    fn ended(&mut self, record: &Record);
+    /// Something the user should know.
+    fn trouble(&mut self, what: &str);
+}
+
+/// What came of an experiment.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Every record, in the order of execution.
+    pub records: Vec<Record>,
+    /// Whether the user stopped it.
+    pub interrupted: bool,
+    /// Why the records on the disk are not all of them, if they are not.
+    pub not_kept: Option<String>,
+}
+
+impl Experiment<'_> {
+    /// Runs it. The error is one that spoils everything: no testbed, no load tool.
+    pub fn run(
+        mut self,
+        journal: &mut Journal,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Summary, Fault> {
+        let absences = self.absences()?;
+        let present: Vec<usize> = (0..absences.len())
+            .filter(|&index| absences[index].is_none())
+            .collect();
+        let plan = Plan::new(&present, self.rounds, self.seed);
+        watcher.planned(&plan, plan.estimate(self.duration));
+        let mut summary = Summary::default();
+        for (index, absence) in absences.into_iter().enumerate() {
+            if let Some(absence) = absence {
+                let record = self.absent(index, absence, &plan);
+                keep(record, journal, watcher, &mut summary);
+            }
+        }
+        for planned in &plan.trials {
+            if self.stop.asked() {
+                break;
+            }
+            watcher.begins(planned, self.contenders[planned.contender].label());
+            let record = self.trial(planned, &plan);
+            keep(record, journal, watcher, &mut summary);
+        }
+        summary.interrupted = self.stop.asked();
+        summary.not_kept = journal.flush().err().map(|error| error.to_string());
+        Ok(summary)
+    }
+
+    fn absences(&mut self) -> Result<Vec<Option<Absence>>, Fault> {
+        let bed: Bed = self.testbed.raise()?;
+        if let Err(absence) = self.load.presence(&bed) {
+            return Err(Fault::failed(format!(
+                "{}. {}",
+                absence.why, absence.remedy
+            )));
+        }
+        let asked = self.contenders.iter();
+        Ok(asked
+            .map(|contender| contender.presence(&bed).err())
+            .collect())
+    }
+
+    fn trial(&mut self, planned: &Planned, plan: &Plan) -> Record {
+        let (began, clock) = (unix_now(), Instant::now());
+        let token = format!("{:016x}-{}", self.seed, planned.number);
+        let mut rig = Rig {
+            testbed: &mut *self.testbed,
+            load: self.load,
+            meters: &mut *self.meters,
+            duration: self.duration,
+            album: self.album.as_deref_mut(),
+        };
+        let ended = trial::run(&*self.contenders[planned.contender], &mut rig, &token);
+        let mut record = self.record(planned, plan, ended);
+        record.started_unix = began;
+        record.took_s = clock.elapsed().as_secs_f64();
+        record
+    }
+
+    fn absent(&self, contender: usize, absence: Absence, plan: &Plan) -> Record {
+        let planned = Planned {
+            number: 0,
+            round: 0,
+            contender,
+        };
+        let outcome = Outcome::Absent {
+            why: absence.why,
+            remedy: absence.remedy,
+        };
+        self.record(
+            &planned,
+            plan,
+            Ended {
+                outcome,
+                notes: Vec::new(),
+            },
+        )
+    }
+
+    fn record(&self, planned: &Planned, plan: &Plan, ended: Ended) -> Record {
+        let contender = &self.contenders[planned.contender];
+        Record {
+            schema: SCHEMA,
+            study: self.study.clone(),
+            title: self.title.clone(),
+            trial: planned.number,
+            trials: plan.trials.len(),
+            round: planned.round,
+            rounds: plan.rounds,
+            seed: plan.seed,
+            order: planned.contender,
+            contender: contender.id().into(),
+            label: contender.label().into(),
+            factors: contender.factors(),
+            protection: contender.protection(),
+            reference: self.reference.clone(),
+            load: self.load.id().into(),
+            duration_s: self.duration.as_secs_f64(),
+            started_unix: unix_now(),
+            took_s: 0.0,
+            outcome: ended.outcome,
+            notes: ended.notes,
+            provenance: self.provenance.clone(),
+        }
+    }
+}
+
+fn keep(record: Record, journal: &mut Journal, watcher: &mut dyn Watcher, summary: &mut Summary) {
+    if let Err(error) = journal.append(&record) {
+        let path = journal.path().display();
+        watcher.trouble(&format!(
+            "cannot write {path}: {error}; the record waits in memory"
+        ));
+    }
+    watcher.ended(&record);
+    summary.records.push(record);
+}
+
+fn unix_now() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,35 @@
+//! The lab answers one question: how good is a tunnel, and how sure are we?
+//!
+//! It links no engine. It drives programs and text files, ours like anybody's, and believes only what it measured.
+//! An experiment flows through the modules in this order:
+//!
+//! ```text
+//! spec ─► plan ─► testbed ─► trial ( contender up ─ check ─ warm-up ─ meters ─ load ─ meters ─ contender down )
+//!                              └─► record (one JSON line, at once) ─► stats (pure) ─► report
+//! ```
+//!
+//! Everything a trial touches is a trait: [`testbed::Testbed`] raises hosts, a [`host::Host`] runs programs,
+//! a [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads what that cost.
+
+pub mod capture;
+pub mod check;
+pub mod contender;
+pub mod doctor;
+pub mod experiment;
+pub mod fault;
+pub mod host;
+pub mod load;
+pub mod meter;
+pub mod outdir;
+pub mod plan;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod seed;
+pub mod spec;
+pub mod stats;
+pub mod stop;
+pub mod study;
+pub mod suite;
+pub mod testbed;
+pub mod trial;

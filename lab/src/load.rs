@@ -1,0 +1,51 @@
+//! A load fills the tunnel and says what arrived.
+
+mod iperf3;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Absence;
+use crate::fault::Fault;
+use crate::testbed::Bed;
+
+pub use iperf3::Iperf3;
+
+/// A way to fill the path from client to server.
+pub trait Load {
+    /// Its name in records.
+    fn id(&self) -> &str;
+
+    /// Whether the tool is on the end hosts.
+    fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+
+    /// Starts what must listen before the clock runs.
+    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault>;
+}
+
+/// A load whose far end listens. Dropping it takes the far end away.
+pub trait Prepared {
+    /// A little traffic whose result nobody counts: ARP, path MTU, caches.
+    fn warm_up(&mut self) -> Result<(), Fault>;
+
+    /// The measured traffic.
+    fn run(&mut self, duration: Duration) -> Result<Carried, Fault>;
+}
+
+/// What a load carried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// The tool and its version.
+    pub tool: String,
+    /// Seconds by the receiver's clock.
+    pub seconds: f64,
+    /// Bytes of user data that arrived.
+    pub bytes: u64,
+    /// User data that arrived per second, in bits.
+    pub goodput_bps: f64,
+    /// Segments sent again, where the protocol counts them.
+    pub retransmits: Option<u64>,
+    /// Goodput of each interval, in bits per second, oldest first.
+    pub intervals_bps: Vec<f64>,
+}

@@ -1,0 +1,33 @@
+//! What the contender itself counted as dropped while the load ran, by its own names.
+
+use super::{Meter, Readings, Scene, difference};
+use crate::fault::Fault;
+
+/// `drops.<reason>`; nothing at all for a contender that does not count.
+#[derive(Default)]
+pub struct Drops {
+    before: Readings,
+}
+
+impl Meter for Drops {
+    fn id(&self) -> &'static str {
+        "drops"
+    }
+
+    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
+        self.before = look(scene)?;
+        Ok(())
+    }
+
+    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
+        Ok(difference(&self.before, &look(scene)?))
+    }
+}
+
+fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
+    let drops = scene.tunnel.drops(scene.bed)?.unwrap_or_default();
+    let named = drops
+        .into_iter()
+        .map(|(reason, count)| (format!("drops.{reason}"), count as f64));
+    Ok(named.collect())
+}

@@ -1,0 +1,91 @@
+//! How an experiment looks while it runs: a bar with the time left on a terminal, one plain line per trial elsewhere.
+
+use std::io::{IsTerminal, stderr};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::experiment::Watcher;
+use crate::plan::{Plan, Planned};
+use crate::record::{Outcome, Record};
+
+/// Tells the user, on standard error.
+#[derive(Default)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Says a line without tearing the bar.
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+impl Watcher for Progress {
+    fn planned(&mut self, plan: &Plan, estimate: Duration) {
+        let (trials, seconds, seed) = (plan.trials.len(), estimate.as_secs(), plan.seed);
+        eprintln!("{trials} trials, about {seconds} s, seed {seed}");
+        if stderr().is_terminal() {
+            let bar = ProgressBar::new(trials as u64);
+            let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {msg} ({eta} left)");
+            bar.set_style(
+                style
+                    .unwrap_or_else(|_| ProgressStyle::default_bar())
+                    .progress_chars("=> "),
+            );
+            self.bar = Some(bar);
+        }
+    }
+
+    fn begins(&mut self, _trial: &Planned, label: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(label.to_owned());
+            bar.tick();
+        }
+    }
+
+    fn ended(&mut self, record: &Record) {
+        self.say(&line(record));
+        if let Some(bar) = &self.bar
+            && record.trial > 0
+        {
+            bar.set_position(record.trial as u64);
+            if record.trial == record.trials {
+                bar.finish_and_clear();
+            }
+        }
+    }
+
+    fn trouble(&mut self, what: &str) {
+        self.say(&format!("warning: {what}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn line(record: &Record) -> String {
+    let said = match &record.outcome {
+        Outcome::Measured { carried, .. } => format!("{:.0} Mbit/s", carried.goodput_bps / 1e6),
+        Outcome::Absent { why, remedy } => format!("absent: {why}. Get it by: {remedy}"),
+        Outcome::Failed { stage, why, .. } => format!("failed at {stage}: {why}"),
+        Outcome::Interrupted { stage } => format!("interrupted at {stage}"),
+    };
+    let mut line = match record.trial {
+        0 => format!("{}: {said}", record.label),
+        number => format!("{number:>3}/{} {}: {said}", record.trials, record.label),
+    };
+    for note in &record.notes {
+        line += &format!("\n        note: {note}");
+    }
+    line
+}

@@ -1,0 +1,104 @@
+//! What is kept of a trial: one JSON object on one line, complete in itself, appended and synced as the trial ends. A
+//! report needs nothing else, on another machine and years later.
+
+mod journal;
+mod provenance;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Evidence;
+use crate::contender::Protection;
+use crate::load::Carried;
+use crate::meter::Readings;
+use crate::trial::Stage;
+
+pub use journal::{Journal, read_all, read_text};
+pub use provenance::Provenance;
+
+/// Version of this layout. A reader refuses what is newer; fields may be added, never change their meaning.
+pub const SCHEMA: u32 = 1;
+
+/// One trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`] when it was written.
+    pub schema: u32,
+    /// The study's name.
+    pub study: String,
+    /// The study's title.
+    pub title: String,
+    /// Number of this trial in the order of execution, from 1.
+    pub trial: usize,
+    /// How many trials the plan lists.
+    pub trials: usize,
+    /// The round it belongs to, from 1; every round holds every contender once.
+    pub round: usize,
+    /// How many rounds the plan has.
+    pub rounds: usize,
+    /// The seed of the plan.
+    pub seed: u64,
+    /// Place of the contender in the spec, from 0: the order of a table.
+    pub order: usize,
+    /// The contender's id.
+    pub contender: String,
+    /// The contender's name for readers.
+    pub label: String,
+    /// What distinguishes it.
+    pub factors: BTreeMap<String, String>,
+    /// What it promises for the wire.
+    pub protection: Protection,
+    /// The id of the contender that ratios are taken to.
+    pub reference: String,
+    /// The load's id.
+    pub load: String,
+    /// Seconds of load the plan asked for.
+    pub duration_s: f64,
+    /// When the trial began, seconds since 1970.
+    pub started_unix: f64,
+    /// How long the whole trial took.
+    pub took_s: f64,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Things worth knowing that did not spoil the measurement.
+    pub notes: Vec<String>,
+    /// The machine, the versions and the command that repeats the run.
+    pub provenance: Provenance,
+}
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Correct, loaded and measured.
+    Measured {
+        /// What the check before the load saw.
+        check: Evidence,
+        /// What the load carried.
+        carried: Carried,
+        /// What the meters read.
+        readings: Readings,
+    },
+    /// The contender is not on this machine.
+    Absent {
+        /// What is missing.
+        why: String,
+        /// How to get it.
+        remedy: String,
+    },
+    /// Something broke, and at which stage.
+    Failed {
+        /// The stage that broke.
+        stage: Stage,
+        /// The reason.
+        why: String,
+        /// What the check saw, if it came so far.
+        check: Option<Evidence>,
+    },
+    /// The user stopped the run during this trial.
+    Interrupted {
+        /// The stage that was cut short.
+        stage: Stage,
+    },
+}

@@ -1,0 +1,115 @@
+//! The file of records. A line is on the disk when [`Journal::append`] returns; a line cut short by a full disk is cut
+//! off again, so that the file holds whole records (a crash may leave one torn line at the end, which readers name).
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Record, SCHEMA};
+
+/// An open file of records that only grows.
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    waiting: VecDeque<String>,
+    kept: usize,
+}
+
+impl Journal {
+    /// Creates the file; one that exists is never touched.
+    pub fn create(path: &Path) -> io::Result<Journal> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Journal::onto(file, path))
+    }
+
+    /// Writes to a file that is open and empty.
+    pub fn onto(file: File, path: &Path) -> Journal {
+        Journal {
+            file,
+            path: path.to_owned(),
+            length: 0,
+            waiting: VecDeque::new(),
+            kept: 0,
+        }
+    }
+
+    /// Where the records are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many records are safely on the disk.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Writes the record and waits for the disk. One that cannot be written waits in memory and is tried again with the
+    /// next: a disk that was full for a moment costs nothing.
+    pub fn append(&mut self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_string(record)?;
+        line.push('\n');
+        self.waiting.push_back(line);
+        self.flush()
+    }
+
+    /// Tries again to write what waits.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while let Some(line) = self.waiting.front() {
+            if let Err(error) = write_synced(&mut self.file, line.as_bytes()) {
+                // A part of the line may be there: the file is made to end with a whole record again.
+                let _ = self.file.set_len(self.length);
+                let _ = self.file.seek(SeekFrom::Start(self.length));
+                return Err(error);
+            }
+            self.length += line.len() as u64;
+            self.kept += 1;
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+}
+
+fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_data()
+}
+
+/// Reads a file of records. A torn last line is left out and named in the second value.
+pub fn read_all(path: &Path) -> Result<(Vec<Record>, Option<String>), String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    read_text(&text).map_err(|why| format!("{}:{why}", path.display()))
+}
+
+/// The same from text. Errors begin with the line number.
+pub fn read_text(text: &str) -> Result<(Vec<Record>, Option<String>), String> {
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let torn = (whole < text.len()).then(|| {
+        "the last line is cut short (the lab was killed while writing it) and is left out"
+            .to_owned()
+    });
+    let records = text[..whole]
+        .lines()
+        .enumerate()
+        .map(|(index, line)| read_line(line).map_err(|why| format!("{}: {why}", index + 1)))
+        .collect::<Result<_, _>>()?;
+    Ok((records, torn))
+}
+
+fn read_line(line: &str) -> Result<Record, String> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    let version: Version = serde_json::from_str(line)
+        .map_err(|error| format!("this is no record of the lab: {error}"))?;
+    if version.schema > SCHEMA {
+        let found = version.schema;
+        return Err(format!(
+            "a record of layout {found}, and this lab knows up to {SCHEMA}: read it with a newer esplanade-lab"
+        ));
+    }
+    serde_json::from_str(line).map_err(|error| format!("this is no whole record: {error}"))
+}

@@ -1,0 +1,112 @@
+//! Where a number comes from: the machine, the kernel, the versions, and the command that repeats it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything needed to judge or repeat a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Provenance {
+    /// The command that repeats the run.
+    pub command: String,
+    /// Version of the lab.
+    pub lab: String,
+    /// The processor's name.
+    pub cpu: String,
+    /// The processor's flags that matter to ciphers.
+    pub cpu_flags: Vec<String>,
+    /// Processors the lab may run on.
+    pub cpus: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// The distribution.
+    pub system: String,
+    /// The kernel's answers to processor weaknesses, which cost time.
+    pub mitigations: BTreeMap<String, String>,
+    /// What the testbed is.
+    pub testbed: String,
+    /// Versions of the programs that took part.
+    pub versions: BTreeMap<String, String>,
+}
+
+impl Provenance {
+    /// Reads this machine; testbed, command and versions are for the caller to add.
+    pub fn of_this_machine() -> Provenance {
+        let cpuinfo = read("/proc/cpuinfo");
+        Provenance {
+            lab: env!("CARGO_PKG_VERSION").into(),
+            cpu: field(&cpuinfo, "model name").unwrap_or("unknown").into(),
+            cpu_flags: cipher_flags(&cpuinfo),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory(&read("/proc/meminfo")),
+            kernel: read("/proc/sys/kernel/osrelease").trim().into(),
+            system: os_name(&read("/etc/os-release")),
+            mitigations: mitigations(),
+            ..Provenance::default()
+        }
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+fn cipher_flags(cpuinfo: &str) -> Vec<String> {
+    const MATTER: [&str; 11] = [
+        "aes",
+        "pclmulqdq",
+        "sha_ni",
+        "ssse3",
+        "avx",
+        "avx2",
+        "avx512f",
+        "avx512bw",
+        "vaes",
+        "vpclmulqdq",
+        "gfni",
+    ];
+    let flags = field(cpuinfo, "flags").unwrap_or_default();
+    flags
+        .split_whitespace()
+        .filter(|flag| MATTER.contains(flag))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let kilobytes: Option<u64> =
+        field(meminfo, "MemTotal").and_then(|text| text.split_whitespace().next()?.parse().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+fn os_name(os_release: &str) -> String {
+    let line = os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.unwrap_or("unknown").trim_matches('"').into()
+}
+
+fn mitigations() -> BTreeMap<String, String> {
+    let Ok(folder) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
+        return BTreeMap::new();
+    };
+    folder
+        .flatten()
+        .filter_map(|entry| {
+            let answer = fs::read_to_string(entry.path()).ok()?;
+            Some((
+                entry.file_name().into_string().ok()?,
+                answer.trim().to_owned(),
+            ))
+        })
+        .filter(|(_, answer)| answer != "Not affected")
+        .collect()
+}

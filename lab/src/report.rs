@@ -1,0 +1,162 @@
+//! A report is made from records alone. The text table is the first; others read the same [`Row`]s.
+
+mod table;
+
+use std::collections::BTreeMap;
+
+use crate::contender::Protection;
+use crate::record::{Outcome, Record};
+use crate::stats;
+
+/// What is known of one contender after all its trials.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its id.
+    pub contender: String,
+    /// Its name for readers.
+    pub label: String,
+    /// Goodput of each measured trial, bits per second.
+    pub goodput_bps: Vec<f64>,
+    /// Processor time of the left and the right gateway per second of load, one pair per trial; empty where the kernel
+    /// does the work.
+    pub cpu: Vec<[f64; 2]>,
+    /// The most memory either gateway held in any trial.
+    pub peak_rss_bytes: Option<f64>,
+    /// Packets lost at the gateways in all trials: by the contender's own count, at interfaces, at sockets.
+    pub drops: f64,
+    /// Segments TCP sent again in all trials.
+    pub retransmits: Option<u64>,
+    /// Why trials are missing: absent, failed or interrupted, each reason once.
+    pub trouble: Vec<String>,
+}
+
+/// Where the canary was seen, over all records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sightings {
+    /// Frames on the client's side per canary (the fewest of any trial).
+    pub client_side: Option<usize>,
+    /// Frames on a plain wire per canary (the fewest of any trial).
+    pub plain_wire: Option<usize>,
+    /// Frames on protected wires, all trials together: anything but 0 is a leak.
+    pub protected_wire: Option<usize>,
+}
+
+/// The table and the canary line as text.
+pub fn text(records: &[Record]) -> String {
+    table::text(records)
+}
+
+/// One row per contender, in the order of the spec.
+pub fn rows(records: &[Record]) -> Vec<Row> {
+    let mut by_order: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        by_order.entry(record.order).or_default().push(record);
+    }
+    by_order
+        .values()
+        .filter_map(|records| row(records))
+        .collect()
+}
+
+fn row(records: &[&Record]) -> Option<Row> {
+    let first = records.first()?;
+    let mut row = Row {
+        contender: first.contender.clone(),
+        label: first.label.clone(),
+        goodput_bps: Vec::new(),
+        cpu: Vec::new(),
+        peak_rss_bytes: None,
+        drops: 0.0,
+        retransmits: None,
+        trouble: Vec::new(),
+    };
+    records.iter().for_each(|record| row.add(record));
+    Some(row)
+}
+
+impl Row {
+    fn add(&mut self, record: &Record) {
+        match &record.outcome {
+            Outcome::Measured {
+                carried, readings, ..
+            } => {
+                self.goodput_bps.push(carried.goodput_bps);
+                if let Some(again) = carried.retransmits {
+                    *self.retransmits.get_or_insert(0) += again;
+                }
+                self.add_cost(readings);
+            }
+            Outcome::Absent { why, remedy } => self.note(format!("absent: {why}; {remedy}")),
+            Outcome::Failed { stage, why, .. } => self.note(format!("failed at {stage}: {why}")),
+            Outcome::Interrupted { .. } => self.note("interrupted".into()),
+        }
+    }
+
+    fn add_cost(&mut self, readings: &BTreeMap<String, f64>) {
+        let reading = |name: &str| readings.get(name).copied();
+        let window = reading("window_s")
+            .filter(|window| *window > 0.0)
+            .unwrap_or(f64::NAN);
+        let cpu = |side: &str| {
+            Some(
+                (reading(&format!("{side}.cpu.user_s"))?
+                    + reading(&format!("{side}.cpu.system_s"))?)
+                    / window,
+            )
+        };
+        if let (Some(left), Some(right)) = (cpu("left"), cpu("right")) {
+            self.cpu.push([left, right]);
+        }
+        let peaks = ["left.rss.peak_bytes", "right.rss.peak_bytes"]
+            .into_iter()
+            .filter_map(reading);
+        self.peak_rss_bytes = peaks.chain(self.peak_rss_bytes).reduce(f64::max);
+        self.drops += readings
+            .iter()
+            .filter(|(name, _)| is_loss(name))
+            .map(|(_, count)| count)
+            .sum::<f64>();
+    }
+
+    fn note(&mut self, trouble: String) {
+        if !self.trouble.contains(&trouble) {
+            self.trouble.push(trouble);
+        }
+    }
+
+    /// Mean goodput, if there is any.
+    pub fn mean_goodput(&self) -> Option<f64> {
+        stats::mean(&self.goodput_bps)
+    }
+}
+
+fn is_loss(reading: &str) -> bool {
+    reading.starts_with("drops.")
+        || reading.ends_with("_dropped")
+        || reading.ends_with("_buffer_errors")
+}
+
+/// Collects the canaries of all trials.
+pub fn sightings(records: &[Record]) -> Sightings {
+    let mut all = Sightings::default();
+    for record in records {
+        let check = match &record.outcome {
+            Outcome::Measured { check, .. } => Some(check),
+            Outcome::Failed { check, .. } => check.as_ref(),
+            _ => None,
+        };
+        for canary in check.iter().flat_map(|check| &check.canaries) {
+            fewest(&mut all.client_side, canary.client_side);
+            match record.protection {
+                Protection::Clear => fewest(&mut all.plain_wire, canary.wire),
+                Protection::Secret => *all.protected_wire.get_or_insert(0) += canary.wire,
+                Protection::Readable => {}
+            }
+        }
+    }
+    all
+}
+
+fn fewest(so_far: &mut Option<usize>, seen: usize) {
+    *so_far = Some(so_far.map_or(seen, |fewest| fewest.min(seen)));
+}

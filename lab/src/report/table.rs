@@ -1,0 +1,199 @@
+//! The table a terminal shows and `table.txt` keeps.
+
+use std::fmt::Write;
+
+use super::{Row, Sightings, rows, sightings};
+use crate::record::Record;
+use crate::stats;
+
+const HEAD: [&str; 7] = [
+    "contender",
+    "goodput",
+    "ratio",
+    "gateway CPU",
+    "peak RSS",
+    "drops",
+    "retransmits",
+];
+
+/// Title, table, what is missing and why, the canary, and how to read it.
+pub fn text(records: &[Record]) -> String {
+    let Some(any) = records.first() else {
+        return "no trial was recorded\n".into();
+    };
+    let rows = rows(records);
+    let mut out = head(any);
+    out += &aligned(&cells(&rows, &any.reference));
+    out += &missing(&rows);
+    out += &notes(&rows, any);
+    let _ = writeln!(out, "\n{}", canary(&sightings(records)));
+    out
+}
+
+fn head(record: &Record) -> String {
+    let place = &record.provenance;
+    format!(
+        "{}\n{} rounds of {} s of {} for each contender, seed {}\n{}, {} processors, Linux {}, {}\n\n",
+        record.title,
+        record.rounds,
+        record.duration_s,
+        record.load,
+        record.seed,
+        place.cpu,
+        place.cpus,
+        place.kernel,
+        place.system
+    )
+}
+
+fn cells(rows: &[Row], reference: &str) -> Vec<[String; 7]> {
+    let plain = rows
+        .iter()
+        .find(|row| row.contender == reference)
+        .and_then(Row::mean_goodput);
+    let mut cells = vec![HEAD.map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
+        let mean = row.mean_goodput();
+        let ratio = mean
+            .zip(plain)
+            .map(|(mean, plain)| format!("{:.3}", mean / plain));
+        let measured = |text: String| if mean.is_some() { text } else { "-".into() };
+        [
+            row.label.clone(),
+            mean.map_or_else(|| "-".into(), |mean| goodput(mean, &row.goodput_bps)),
+            ratio.unwrap_or_else(|| "-".into()),
+            cpu(row),
+            row.peak_rss_bytes
+                .map_or_else(|| "-".into(), |bytes| format!("{:.1} MB", bytes / 1e6)),
+            measured(format!("{}", row.drops)),
+            row.retransmits
+                .map_or_else(|| "-".into(), |count| count.to_string()),
+        ]
+    }));
+    cells
+}
+
+/// The mean, and half the width of its 95 % interval where there is one.
+fn goodput(mean: f64, values: &[f64]) -> String {
+    let scatter = stats::mean_interval(values, 0.95).map(|interval| interval.half_width());
+    match (rate(mean), scatter) {
+        ((number, unit, scale), Some(half)) => format!("{number} ± {:.2} {unit}", half / scale),
+        ((number, unit, _), None) => format!("{number} {unit}"),
+    }
+}
+
+fn rate(bps: f64) -> (String, &'static str, f64) {
+    match bps {
+        bps if bps >= 1e9 => (format!("{:.2}", bps / 1e9), "Gbit/s", 1e9),
+        bps => (format!("{:.1}", bps / 1e6), "Mbit/s", 1e6),
+    }
+}
+
+/// Left and right, in percent of one processor.
+fn cpu(row: &Row) -> String {
+    let mean =
+        |side: usize| stats::mean(&row.cpu.iter().map(|pair| pair[side]).collect::<Vec<_>>());
+    match (mean(0), mean(1)) {
+        (Some(left), Some(right)) => format!("{:.0} % + {:.0} %", left * 100.0, right * 100.0),
+        _ => "-".into(),
+    }
+}
+
+/// Columns as wide as they must be; the first to the left, numbers to the right.
+fn aligned(cells: &[[String; 7]]) -> String {
+    let width = |column: usize| {
+        cells
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let mut out = String::new();
+    for (number, row) in cells.iter().enumerate() {
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for column in 1..HEAD.len() {
+            let _ = write!(line, "   {:>width$}", row[column], width = widths[column]);
+        }
+        let _ = writeln!(out, "{line}");
+        if number == 0 {
+            let _ = writeln!(out, "{}", "-".repeat(line.chars().count()));
+        }
+    }
+    out
+}
+
+fn missing(rows: &[Row]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        for trouble in &row.trouble {
+            let _ = write!(out, "\n{}: {trouble}", row.label);
+        }
+    }
+    if out.is_empty() { out } else { out + "\n" }
+}
+
+fn notes(rows: &[Row], any: &Record) -> String {
+    let reference = rows.iter().find(|row| row.contender == any.reference);
+    let label = reference.map_or(any.reference.as_str(), |row| row.label.as_str());
+    format!(
+        "\nratio: to {label}. ±: half of the 95 % interval of the mean (Student). gateway CPU: left + right process, in percent of\n\
+         one processor; with plain IP the kernel does the work and no process shows it. drops: all trials together, by the\n\
+         contender's own count, at its interfaces and at its sockets.\n"
+    )
+}
+
+fn canary(seen: &Sightings) -> String {
+    let number = |count: Option<usize>| count.map_or_else(|| "-".into(), |count| count.to_string());
+    format!(
+        "canary: client side {}, plain wire {}, protected wire {}",
+        number(seen.client_side),
+        number(seen.plain_wire),
+        number(seen.protected_wire)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_choose_their_unit() {
+        assert_eq!(goodput(9.876e9, &[9.876e9]), "9.88 Gbit/s");
+        assert_eq!(goodput(47.04e6, &[47.0e6, 47.08e6]), "47.0 ± 0.51 Mbit/s");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |label: &str, number: &str| {
+            let mut row = [const { String::new() }; 7];
+            row[0] = label.into();
+            row[1] = number.into();
+            row
+        };
+        let text = aligned(&[row("name", "x"), row("ä", "12345")]);
+        let lines: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(lines.iter().all(|length| *length == lines[0]), "{text}");
+        assert!(
+            text.lines().nth(2).unwrap().contains("ä      12345"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_canary_line_reads_as_documented() {
+        let seen = Sightings {
+            client_side: Some(1),
+            plain_wire: Some(1),
+            protected_wire: Some(0),
+        };
+        assert_eq!(
+            canary(&seen),
+            "canary: client side 1, plain wire 1, protected wire 0"
+        );
+        assert_eq!(
+            canary(&Sightings::default()),
+            "canary: client side -, plain wire -, protected wire -"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+use super::*;
+
+const HEAD: &str = "study = \"mine\"\n";
+
+fn complaint(text: &str) -> String {
+    match Spec::read(text, "mine.toml") {
+        Ok(_) => panic!("this spec was accepted:\n{text}"),
+        Err(complaint) => complaint.to_string(),
+    }
+}
+
+#[test]
+fn a_short_spec_gets_the_usual_values() {
+    let spec = Spec::read(
+        &format!("{HEAD}[[contender]]\nkind = \"plain\"\n"),
+        "mine.toml",
+    )
+    .unwrap();
+    assert_eq!(
+        (spec.rounds, spec.duration, spec.mtu),
+        (3, Duration::from_secs(5), 1500)
+    );
+    assert_eq!(
+        (spec.title.as_str(), spec.reference.as_str()),
+        ("mine", "plain")
+    );
+    assert_eq!(spec.seed, None);
+}
+
+#[test]
+fn a_misspelt_suite_is_shown_and_the_nearest_is_advised() {
+    let text = format!("{HEAD}[[contender]]\nkind = \"esplanade\"\nsuite = \"aes-128-gmc\"\n");
+    let all: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+    let expected = format!(
+        "error: unknown suite `aes-128-gmc`
+ --> mine.toml:4:9
+  |
+4 | suite = \"aes-128-gmc\"
+  |         ^^^^^^^^^^^^^
+  = did you mean `aes-128-gcm`? Known: {}",
+        all.join(", ")
+    );
+    assert_eq!(complaint(&text), expected);
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_the_nearest() {
+    let text = format!("{HEAD}raunds = 3\n[[contender]]\nkind = \"plain\"\n");
+    let said = complaint(&text);
+    assert!(
+        said.starts_with("error: unknown field `raunds`\n --> mine.toml:2:1\n"),
+        "{said}"
+    );
+    assert!(said.contains("did you mean `rounds`?"), "{said}");
+}
+
+#[test]
+fn a_wrong_type_and_broken_toml_have_their_places() {
+    let wrong = complaint(&format!("{HEAD}rounds = \"three\"\n"));
+    assert!(wrong.contains("--> mine.toml:2:10"), "{wrong}");
+    let broken = complaint("study = \n");
+    assert!(broken.contains("--> mine.toml:1:"), "{broken}");
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    let said = complaint(&format!(
+        "{HEAD}rounds = 0\n[[contender]]\nkind = \"plain\"\n"
+    ));
+    assert!(said.starts_with("error: `rounds` cannot be 0"), "{said}");
+    assert!(said.ends_with("= a number from 1 to 10000"), "{said}");
+}
+
+#[test]
+fn what_a_contender_cannot_use_is_refused() {
+    let plain = complaint(&format!(
+        "{HEAD}[[contender]]\nkind = \"plain\"\nsuite = \"null\"\n"
+    ));
+    assert!(
+        plain.contains("`suite` means nothing to the contender `plain`"),
+        "{plain}"
+    );
+    let libipsec = complaint(&format!(
+        "{HEAD}[[contender]]\nkind = \"kernel-libipsec\"\nsuite = \"null\"\n"
+    ));
+    assert!(
+        libipsec.contains("kernel-libipsec cannot do `null`"),
+        "{libipsec}"
+    );
+    let missing = complaint(&format!("{HEAD}[[contender]]\nkind = \"esplanade\"\n"));
+    assert!(missing.contains("needs a suite"), "{missing}");
+}
+
+#[test]
+fn a_spec_without_contenders_or_with_one_twice_is_refused() {
+    assert!(complaint(HEAD).contains("names no contender"));
+    let twice = complaint(&format!(
+        "{HEAD}[[contender]]\nkind = \"plain\"\n[[contender]]\nkind = \"plain\"\n"
+    ));
+    assert!(
+        twice.contains("`plain` is named twice\n --> mine.toml:4:"),
+        "{twice}"
+    );
+}
+
+#[test]
+fn a_reference_must_take_part() {
+    let said = complaint(&format!(
+        "{HEAD}reference = \"plane\"\n[[contender]]\nkind = \"plain\"\n"
+    ));
+    assert!(said.contains("did you mean `plain`?"), "{said}");
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let good = include_str!("../../studies/demo.toml");
+    for end in (0..good.len()).filter(|&end| good.is_char_boundary(end)) {
+        if let Err(complaint) = Spec::read(&good[..end], "cut.toml") {
+            assert!(complaint.to_string().starts_with("error: "));
+        }
+    }
+}
+
+#[test]
+fn contenders_know_the_ids_the_spec_gave_them() {
+    let spec = Spec::read(include_str!("../../studies/demo.toml"), "demo").unwrap();
+    let contenders = spec.contenders(None).unwrap();
+    let ids: Vec<&str> = contenders.iter().map(|contender| contender.id()).collect();
+    let expected: Vec<&str> = spec
+        .contenders
+        .iter()
+        .map(|entry| entry.id.as_str())
+        .collect();
+    assert_eq!(ids, expected);
+}

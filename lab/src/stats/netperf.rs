@@ -1,0 +1,24 @@
+//! The rule by which netperf, and with it the study of 2009, decides that it has measured often enough. Stopping at the
+//! first good moment makes the interval too hopeful; it is here to compare with that study, not to decide by.
+
+use super::distribution::student_quantile;
+use super::mean;
+
+/// The full width of the interval relative to the mean. `None` of fewer than two values or a mean of zero.
+pub fn width(values: &[f64], level: f64) -> Option<f64> {
+    let centre = mean(values)?;
+    if values.len() < 2 || centre == 0.0 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    let population = squares / count - centre * centre;
+    let t = student_quantile(0.5 + level / 2.0, count - 1.0);
+    Some(2.0 * t * (population.max(0.0) / (count - 1.0)).sqrt() / centre)
+}
+
+/// Whether to stop: never before `least` values, always at `most`, in between as soon as the width is within `wanted`.
+pub fn enough(values: &[f64], level: f64, wanted: f64, least: usize, most: usize) -> bool {
+    let narrow = width(values, level).is_some_and(|width| width <= wanted);
+    values.len() >= most || (values.len() >= least && narrow)
+}

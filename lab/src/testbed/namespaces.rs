@@ -1,0 +1,258 @@
+//! The four hosts as network namespaces of this machine, joined by virtual links. The namespaces have no names: they are
+//! held by descriptors of this process and vanish with it, links, routes and tables included.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::isolate::{RUN, done};
+use super::tap::PacketSocket;
+use super::{Addresses, Bed, LAN, Testbed, WAN, process};
+use crate::fault::Fault;
+use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
+use crate::stop::Stop;
+
+/// Raises beds of network namespaces. Needs [`super::isolate::enter`].
+pub struct Namespaces {
+    results: PathBuf,
+    mtu: u32,
+    stop: Stop,
+    raised: u32,
+}
+
+/// A setting up of links takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Namespaces {
+    /// `results` is where [`Host::place`] puts files; `mtu` is that of every link.
+    pub fn new(results: &Path, mtu: u32, stop: Stop) -> Namespaces {
+        Namespaces {
+            results: results.to_owned(),
+            mtu,
+            stop,
+            raised: 0,
+        }
+    }
+
+    fn host(&self, name: &'static str) -> Result<Namespace, Fault> {
+        let folder = Path::new(RUN).join(format!("bed-{}/{name}", self.raised));
+        Ok(Namespace {
+            name,
+            network: new_network().map_err(|error| refused("make a network namespace", error))?,
+            results: self.results.clone(),
+            scratch: folder,
+            stop: self.stop,
+        })
+    }
+
+    /// A virtual link with the given interface at each end.
+    fn link(&self, one: (&Namespace, &str), other: (&Namespace, &str)) -> Result<(), Fault> {
+        let place = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            other.0.network.as_raw_fd()
+        );
+        let (near, far, mtu) = (one.1, other.1, self.mtu);
+        let command = Command::line(&format!(
+            "ip link add name {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {place}"
+        ));
+        one.0.run(&command, PATIENCE)?.success(&command).map(drop)
+    }
+}
+
+impl Testbed for Namespaces {
+    fn raise(&mut self) -> Result<Bed, Fault> {
+        self.raised += 1;
+        let map = Addresses::default();
+        let (client, left) = (self.host("client")?, self.host("left")?);
+        let (right, server) = (self.host("right")?, self.host("server")?);
+        self.link((&client, LAN), (&left, LAN))?;
+        self.link((&left, WAN), (&right, WAN))?;
+        self.link((&right, LAN), (&server, LAN))?;
+        client.configure(&[(LAN, "10.1.0.2")], ("default", "10.1.0.1"))?;
+        left.configure(
+            &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
+            (&map.right_network, "192.0.2.2"),
+        )?;
+        right.configure(
+            &[(LAN, "10.2.0.1"), (WAN, "192.0.2.2")],
+            (&map.left_network, "192.0.2.1"),
+        )?;
+        server.configure(&[(LAN, "10.2.0.2")], ("default", "10.2.0.1"))?;
+        left.forward()?;
+        right.forward()?;
+        Ok(Bed {
+            client: Box::new(client),
+            left: Box::new(left),
+            right: Box::new(right),
+            server: Box::new(server),
+            addresses: map,
+        })
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "client - gateway - gateway - server in network namespaces of one machine, virtual links of MTU {}",
+            self.mtu
+        )
+    }
+}
+
+/// One network namespace.
+struct Namespace {
+    name: &'static str,
+    network: OwnedFd,
+    results: PathBuf,
+    scratch: PathBuf,
+    stop: Stop,
+}
+
+impl Namespace {
+    fn configure(&self, interfaces: &[(&str, &str)], route: (&str, &str)) -> Result<(), Fault> {
+        let mut batch = String::from("link set lo up\n");
+        for (interface, address) in interfaces {
+            batch +=
+                &format!("address add {address}/24 dev {interface}\nlink set {interface} up\n");
+        }
+        batch += &format!("route add {} via {}\n", route.0, route.1);
+        let command = Command::line("ip -batch -").input(batch);
+        self.run(&command, PATIENCE)?.success(&command).map(drop)
+    }
+
+    fn forward(&self) -> Result<(), Fault> {
+        self.within(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
+            .map_err(|error| refused("switch forwarding on", error))
+    }
+
+    /// Does something in this namespace, on a thread of its own that goes there.
+    fn within<T: Send>(&self, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        let network = self.network.as_raw_fd();
+        let there = move || {
+            // SAFETY: setns on an open descriptor moves this thread only.
+            done(unsafe { libc::setns(network, libc::CLONE_NEWNET) })?;
+            act()
+        };
+        std::thread::scope(|scope| scope.spawn(there).join())
+            .unwrap_or_else(|_| Err(io::Error::other("a thread of the lab panicked")))
+    }
+
+    fn cannot(&self, what: &str, error: io::Error) -> Fault {
+        refused(&format!("{what} on the {}", self.name), error)
+    }
+}
+
+fn refused(what: &str, error: io::Error) -> Fault {
+    Fault::failed(format!("cannot {what}: {error}"))
+}
+
+/// A new namespace, made by a thread that is gone when this returns; the descriptor keeps it.
+fn new_network() -> io::Result<OwnedFd> {
+    let make = || {
+        // SAFETY: unshare moves this thread only.
+        done(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
+    };
+    std::thread::spawn(make)
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("a thread of the lab panicked")))
+}
+
+impl Host for Namespace {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
+        process::start(command, self.network.as_fd(), self.stop, false)?.finish(limit)
+    }
+
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
+        let running = process::start(command, self.network.as_fd(), self.stop, true)?;
+        Ok(Box::new(running))
+    }
+
+    /// `/proc/net` means the reader's namespace, and the reader is the thread that went there.
+    fn read(&self, path: &Path) -> Result<String, Fault> {
+        let path = match path.strip_prefix("/proc/net") {
+            Ok(rest) => Path::new("/proc/thread-self/net").join(rest),
+            Err(_) => path.to_owned(),
+        };
+        self.within(|| fs::read_to_string(&path))
+            .map_err(|error| self.cannot(&format!("read {}", path.display()), error))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>, Fault> {
+        let names = fs::read_dir(path)
+            .map_err(|error| self.cannot(&format!("list {}", path.display()), error))?
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(names.collect())
+    }
+
+    fn place(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
+        let path = self.results.join(name);
+        let folder = path.parent().unwrap_or(&self.results);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| self.cannot(&format!("write {}", path.display()), error))?;
+        Ok(path)
+    }
+
+    fn scratch(&self) -> Result<PathBuf, Fault> {
+        fs::create_dir_all(&self.scratch)
+            .map_err(|error| self.cannot(&format!("make {}", self.scratch.display()), error))?;
+        Ok(self.scratch.clone())
+    }
+
+    fn tap(&self, interface: &str) -> Result<Box<dyn Tap>, Fault> {
+        let socket = self
+            .within(|| PacketSocket::open(interface))
+            .map_err(|error| self.cannot(&format!("listen on {interface}"), error))?;
+        Ok(Box::new(socket))
+    }
+
+    fn datagrams(&self, local: SocketAddr) -> Result<Box<dyn Datagrams>, Fault> {
+        let socket = self
+            .within(|| UdpSocket::bind(local))
+            .map_err(|error| self.cannot(&format!("bind UDP {local}"), error))?;
+        Ok(Box::new(Socket {
+            socket,
+            stop: self.stop,
+        }))
+    }
+}
+
+struct Socket {
+    socket: UdpSocket,
+    stop: Stop,
+}
+
+impl Datagrams for Socket {
+    fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), Fault> {
+        self.socket
+            .send_to(payload, to)
+            .map(drop)
+            .map_err(|error| refused(&format!("send to {to}"), error))
+    }
+
+    fn receive(&self, within: Duration) -> Result<Option<Vec<u8>>, Fault> {
+        let deadline = Instant::now() + within;
+        let mut buffer = vec![0; 65_536];
+        while Instant::now() < deadline && !self.stop.asked() {
+            self.socket
+                .set_read_timeout(Some(Duration::from_millis(100)))
+                .map_err(|error| refused("wait for a datagram", error))?;
+            if let Ok(length) = self.socket.recv(&mut buffer) {
+                buffer.truncate(length);
+                return Ok(Some(buffer));
+            }
+        }
+        match self.stop.asked() {
+            true => Err(Fault::Interrupted),
+            false => Ok(None),
+        }
+    }
+}

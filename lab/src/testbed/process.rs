@@ -1,0 +1,235 @@
+//! Programs that run inside a network namespace: started there, their words kept in memory files (nobody has to drain a
+//! pipe), waited for without polling, and killed when their owner goes.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::isolate;
+use crate::fault::Fault;
+use crate::host::{Command, Finished, Process, program};
+use crate::stop::Stop;
+
+/// A started program.
+pub struct Running {
+    child: Child,
+    ended: OwnedFd,
+    stdout: File,
+    stderr: File,
+    name: String,
+    stop: Stop,
+    code: Option<i32>,
+}
+
+/// Starts `command` in the network namespace. With `together`, both outputs go to one file in their order.
+pub fn start(
+    command: &Command,
+    namespace: BorrowedFd<'_>,
+    stop: Stop,
+    together: bool,
+) -> Result<Running, Fault> {
+    let name = command.program.clone();
+    try_start(command, namespace, stop, together).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if program(&name).is_none() => {
+            Fault::failed(format!("the program `{name}` is not installed"))
+        }
+        _ => Fault::failed(format!("cannot start `{command}`: {error}")),
+    })
+}
+
+fn try_start(
+    command: &Command,
+    namespace: BorrowedFd<'_>,
+    stop: Stop,
+    together: bool,
+) -> io::Result<Running> {
+    let stdout = memory("stdout")?;
+    let stderr = if together {
+        stdout.try_clone()?
+    } else {
+        memory("stderr")?
+    };
+    let mut child = std::process::Command::new(
+        program(&command.program).unwrap_or_else(|| command.program.clone().into()),
+    );
+    child
+        .args(&command.arguments)
+        .stdin(stdin(&command.input)?)
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .process_group(0);
+    enter_before_exec(&mut child, namespace.as_raw_fd(), command.binds.clone());
+    let child = child.spawn()?;
+    let pid = rustix::process::Pid::from_child(&child);
+    Ok(Running {
+        ended: pidfd_open(pid, PidfdFlags::empty())?,
+        child,
+        stdout,
+        stderr,
+        name: command.to_string(),
+        stop,
+        code: None,
+    })
+}
+
+fn memory(name: &str) -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create(
+        name,
+        MemfdFlags::CLOEXEC,
+    )?))
+}
+
+fn stdin(text: &str) -> io::Result<Stdio> {
+    if text.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let mut file = memory("stdin")?;
+    file.write_all(text.as_bytes())?;
+    io::Seek::rewind(&mut file)?;
+    Ok(file.into())
+}
+
+fn enter_before_exec(
+    child: &mut std::process::Command,
+    namespace: RawFd,
+    binds: Vec<(std::path::PathBuf, std::path::PathBuf)>,
+) {
+    let enter = move || {
+        // SAFETY: plain system calls on a descriptor that is open in the parent until the child was started.
+        unsafe {
+            isolate::done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            isolate::done(libc::setns(namespace, libc::CLONE_NEWNET))?;
+            if !binds.is_empty() {
+                isolate::done(libc::unshare(libc::CLONE_NEWNS))?;
+            }
+        }
+        binds
+            .iter()
+            .try_for_each(|(what, at)| isolate::mount(what, at, "", libc::MS_BIND, ""))
+    };
+    // SAFETY: between fork and exec the closure makes system calls and allocates two short strings per mount. The lab
+    // starts programs from its one thread, so no lock of the allocator can be held by another at the fork.
+    unsafe { child.pre_exec(enter) };
+}
+
+impl Running {
+    /// Waits for the end; a program that takes longer is killed.
+    pub fn finish(mut self, limit: Duration) -> Result<Finished, Fault> {
+        let code = self.wait(limit)?.ok_or_else(|| Fault::TimedOut {
+            what: format!("`{}`", self.name),
+            after: limit,
+        })?;
+        Ok(Finished {
+            code,
+            stdout: words(&self.stdout),
+            stderr: words(&self.stderr),
+        })
+    }
+
+    /// Waits up to `limit` for the end. A request to stop ends the waiting.
+    fn wait(&mut self, limit: Duration) -> Result<Option<i32>, Fault> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(code) = self.ended() {
+                return Ok(Some(code));
+            }
+            if self.stop.asked() {
+                return Err(Fault::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.sleep(left.min(GLANCE));
+        }
+    }
+
+    /// Sleeps until the program ends, a signal comes or the time is over.
+    fn sleep(&self, time: Duration) {
+        let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
+        let time = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        // Any answer, also "interrupted", only means: look again.
+        let _ = poll(&mut ended, Some(&time));
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        // It may have ended a moment ago, which is what was wanted.
+        let _ = rustix::process::pidfd_send_signal(self.ended.as_fd(), signal);
+    }
+}
+
+/// A signal that arrives just before a sleep is noticed after this long at the latest.
+const GLANCE: Duration = Duration::from_millis(200);
+
+impl Process for Running {
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn ended(&mut self) -> Option<i32> {
+        if self.code.is_none() {
+            let status = self.child.try_wait().ok().flatten();
+            self.code = status.map(|status| {
+                status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+            });
+        }
+        self.code
+    }
+
+    fn said(&mut self) -> String {
+        words(&self.stdout)
+    }
+
+    /// Goes through to the end also when the user asked to stop: an orderly end is what was asked for.
+    fn stop(&mut self, grace: Duration) -> Result<(), Fault> {
+        self.signal(rustix::process::Signal::TERM);
+        let deadline = Instant::now() + grace;
+        while self.ended().is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.kill();
+                let what = format!("the end of `{}`", self.name);
+                return Err(Fault::TimedOut { what, after: grace });
+            }
+            self.sleep(left);
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn kill(&mut self) {
+        if self.ended().is_none() {
+            self.signal(rustix::process::Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What was written so far. The program shares the file's position, so it is read by offset.
+fn words(file: &File) -> String {
+    let length = file.metadata().map_or(0, |metadata| metadata.len()) as usize;
+    let mut bytes = vec![0; length];
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(read);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,228 @@
+//! One trial, from a fresh bed to an outcome. Correctness comes first: a fast wrong tunnel is no result. Whatever
+//! happens, the contender is taken down and the bed goes with it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::capture::Album;
+use crate::check::{self, Evidence};
+use crate::contender::{Contender, Tunnel};
+use crate::fault::Fault;
+use crate::host::Tap;
+use crate::load::{Carried, Load};
+use crate::meter::{Meter, Readings, Scene};
+use crate::record::Outcome;
+use crate::testbed::{Bed, Testbed, WAN};
+
+/// The steps of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Raising the bed.
+    Testbed,
+    /// Bringing the contender up.
+    Up,
+    /// Looking whether it is correct.
+    Check,
+    /// A little traffic first.
+    WarmUp,
+    /// The measured traffic.
+    Load,
+    /// Reading the meters.
+    Meters,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Stage::Testbed => "raising the testbed",
+            Stage::Up => "coming up",
+            Stage::Check => "the check before the load",
+            Stage::WarmUp => "warming up",
+            Stage::Load => "the load",
+            Stage::Meters => "reading the meters",
+        })
+    }
+}
+
+/// What a trial needs beside the contender.
+pub struct Rig<'a> {
+    /// Raises a fresh bed for each trial.
+    pub testbed: &'a mut dyn Testbed,
+    /// What fills the tunnel.
+    pub load: &'a dyn Load,
+    /// What reads the cost.
+    pub meters: &'a mut [Box<dyn Meter>],
+    /// Seconds of load.
+    pub duration: Duration,
+    /// Where packets of the protected wire are kept, if they are.
+    pub album: Option<&'a mut Album>,
+}
+
+/// What a trial gives: the outcome, and what is worth knowing beside it.
+pub struct Ended {
+    /// For the record.
+    pub outcome: Outcome,
+    /// For the record, too.
+    pub notes: Vec<String>,
+}
+
+/// A fault and the stage it happened at.
+struct Broken {
+    stage: Stage,
+    fault: Fault,
+    check: Option<Box<Evidence>>,
+}
+
+/// Runs one trial. `token` makes this trial's canary unlike any other.
+pub fn run(contender: &dyn Contender, rig: &mut Rig<'_>, token: &str) -> Ended {
+    let mut notes = Vec::new();
+    let outcome =
+        on_fresh_bed(contender, rig, token, &mut notes).unwrap_or_else(Broken::into_outcome);
+    Ended { outcome, notes }
+}
+
+fn on_fresh_bed(
+    contender: &dyn Contender,
+    rig: &mut Rig<'_>,
+    token: &str,
+    notes: &mut Vec<String>,
+) -> Result<Outcome, Broken> {
+    let bed = rig.testbed.raise().map_err(at(Stage::Testbed))?;
+    let mut tunnel = contender.up(&bed).map_err(at(Stage::Up))?;
+    let outcome = measure(contender, &*tunnel, &bed, rig, token, notes);
+    if let Err(fault) = tunnel.down(&bed) {
+        notes.push(format!("going down: {fault}"));
+    }
+    outcome
+}
+
+fn measure(
+    contender: &dyn Contender,
+    tunnel: &dyn Tunnel,
+    bed: &Bed,
+    rig: &mut Rig<'_>,
+    token: &str,
+    notes: &mut Vec<String>,
+) -> Result<Outcome, Broken> {
+    let mut camera = Camera::open(contender, tunnel, bed, rig).map_err(at(Stage::Check))?;
+    let evidence = checked(contender, bed, token)?;
+    let spoiled = |stage| {
+        let seen = Box::new(evidence.clone());
+        move |fault| Broken {
+            stage,
+            fault,
+            check: Some(seen),
+        }
+    };
+    let mut load = rig.load.prepare(bed).map_err(spoiled(Stage::WarmUp))?;
+    load.warm_up().map_err(spoiled(Stage::WarmUp))?;
+    if let Err(fault) = camera.develop(contender, tunnel, rig) {
+        notes.push(format!("the capture: {fault}"));
+    }
+    let scene = Scene { bed, tunnel };
+    begin(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
+    let started = Instant::now();
+    let carried = load.run(rig.duration).map_err(spoiled(Stage::Load))?;
+    let window = started.elapsed();
+    let mut readings = end(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
+    readings.insert("window_s".into(), window.as_secs_f64());
+    plausible(&carried).map_err(spoiled(Stage::Load))?;
+    Ok(Outcome::Measured {
+        check: evidence,
+        carried,
+        readings,
+    })
+}
+
+fn checked(contender: &dyn Contender, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
+    let evidence = check::look(bed, token).map_err(at(Stage::Check))?;
+    match evidence.verdict(contender.protection()) {
+        Ok(()) => Ok(evidence),
+        Err(why) => Err(Broken {
+            stage: Stage::Check,
+            fault: Fault::Failed(why),
+            check: Some(Box::new(evidence)),
+        }),
+    }
+}
+
+fn begin(meters: &mut [Box<dyn Meter>], scene: &Scene<'_>) -> Result<(), Fault> {
+    meters
+        .iter_mut()
+        .try_for_each(|meter| meter.begin(scene).map_err(|fault| fault.during(meter.id())))
+}
+
+/// Meters end in the reverse order: the last that began is the one whose window is tightest.
+fn end(meters: &mut [Box<dyn Meter>], scene: &Scene<'_>) -> Result<Readings, Fault> {
+    let mut all = Readings::new();
+    for meter in meters.iter_mut().rev() {
+        all.extend(meter.end(scene).map_err(|fault| fault.during(meter.id()))?);
+    }
+    Ok(all)
+}
+
+/// A load that says it carried nothing carried no result either.
+fn plausible(carried: &Carried) -> Result<(), Fault> {
+    if carried.bytes > 0 && carried.goodput_bps.is_finite() && carried.goodput_bps > 0.0 {
+        Ok(())
+    } else {
+        Err(Fault::failed(format!("{} carried no byte", carried.tool)))
+    }
+}
+
+fn at(stage: Stage) -> impl Fn(Fault) -> Broken {
+    move |fault| Broken {
+        stage,
+        fault,
+        check: None,
+    }
+}
+
+impl Broken {
+    fn into_outcome(self) -> Outcome {
+        match self.fault {
+            Fault::Interrupted => Outcome::Interrupted { stage: self.stage },
+            fault => Outcome::Failed {
+                stage: self.stage,
+                why: fault.to_string(),
+                check: self.check.map(|check| *check),
+            },
+        }
+    }
+}
+
+/// Listens on the protected wire from before the check until the load begins: never while something is measured.
+struct Camera(Option<Box<dyn Tap>>);
+
+impl Camera {
+    fn open(
+        contender: &dyn Contender,
+        tunnel: &dyn Tunnel,
+        bed: &Bed,
+        rig: &Rig<'_>,
+    ) -> Result<Camera, Fault> {
+        let wanted = rig
+            .album
+            .as_ref()
+            .is_some_and(|album| album.wants(contender.id()));
+        if wanted && !tunnel.keys().is_empty() {
+            return Ok(Camera(Some(bed.left.tap(WAN)?)));
+        }
+        Ok(Camera(None))
+    }
+
+    fn develop(
+        &mut self,
+        contender: &dyn Contender,
+        tunnel: &dyn Tunnel,
+        rig: &mut Rig<'_>,
+    ) -> Result<(), Fault> {
+        let (Some(mut tap), Some(album)) = (self.0.take(), rig.album.as_mut()) else {
+            return Ok(());
+        };
+        album.add(contender.id(), &tap.frames()?, &tunnel.keys())
+    }
+}

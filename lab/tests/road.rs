@@ -1,0 +1,305 @@
+//! The whole road of an experiment (plan, testbed, check, load, meters, record, report) with fakes: in milliseconds and
+//! without root. What is tested here is the lab's judgement, not a network.
+
+#[path = "road/fake.rs"]
+mod fake;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
+use lab::contender::Contender;
+use lab::experiment::{Experiment, Summary, Watcher};
+use lab::meter;
+use lab::plan::{Plan, Planned};
+use lab::record::{self, Journal, Outcome, Provenance, Record};
+use lab::report;
+use lab::stop::Stop;
+use lab::trial::Stage;
+
+#[derive(Default)]
+struct Listener {
+    said: Vec<String>,
+}
+
+impl Watcher for Listener {
+    fn planned(&mut self, plan: &Plan, _estimate: Duration) {
+        self.said.push(format!("{} trials", plan.trials.len()));
+    }
+    fn begins(&mut self, trial: &Planned, label: &str) {
+        self.said.push(format!("{} {label}", trial.number));
+    }
+    fn ended(&mut self, _record: &Record) {}
+    fn trouble(&mut self, what: &str) {
+        self.said.push(what.into());
+    }
+}
+
+struct Run {
+    summary: Summary,
+    said: Vec<String>,
+    wire: Shared,
+    file: PathBuf,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn records_file(name: &str) -> PathBuf {
+    let file = std::env::temp_dir().join(format!("lab-road-{}-{name}.jsonl", std::process::id()));
+    let _ = fs::remove_file(&file);
+    file
+}
+
+fn run(name: &str, manners: &[Manner], rounds: usize) -> Run {
+    let file = records_file(name);
+    let mut journal = Journal::create(&file).unwrap();
+    run_into(&mut journal, file, manners, rounds)
+}
+
+fn run_into(journal: &mut Journal, file: PathBuf, manners: &[Manner], rounds: usize) -> Run {
+    let wire = Shared::default();
+    let stop = Stop::never();
+    let contender = |manner: &Manner| {
+        Box::new(FakeContender {
+            manner: *manner,
+            id: format!("{manner:?}").to_lowercase(),
+            wire: wire.clone(),
+        }) as Box<dyn Contender>
+    };
+    let contenders: Vec<_> = manners.iter().map(contender).collect();
+    let load = FakeLoad {
+        wire: wire.clone(),
+        stop,
+    };
+    let mut listener = Listener::default();
+    let experiment = Experiment {
+        study: "road".into(),
+        title: "The whole road".into(),
+        reference: contenders[0].id().into(),
+        rounds,
+        seed: 11,
+        duration: Duration::from_secs(1),
+        contenders: &contenders,
+        testbed: &mut FakeTestbed { wire: wire.clone() },
+        load: &load,
+        meters: &mut meter::usual(),
+        album: None,
+        provenance: Provenance::default(),
+        stop,
+    };
+    let summary = experiment.run(journal, &mut listener).unwrap();
+    Run {
+        summary,
+        said: listener.said,
+        wire,
+        file,
+    }
+}
+
+fn failure(record: &Record) -> (Stage, &str) {
+    match &record.outcome {
+        Outcome::Failed { stage, why, .. } => (*stage, why),
+        other => panic!("not a failure: {other:?}"),
+    }
+}
+
+#[test]
+fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
+    let run = run("right", &[Manner::Plain, Manner::Secret], 2);
+    assert_eq!(run.summary.records.len(), 4);
+    let diary = run.wire.borrow().diary.clone();
+    assert_eq!(&diary[1..4], ["warm up", "load", "down"]);
+    for record in &run.summary.records {
+        let Outcome::Measured {
+            check,
+            carried,
+            readings,
+        } = &record.outcome
+        else {
+            panic!("{:?}", record.outcome)
+        };
+        assert_eq!((carried.goodput_bps, check.canaries.len()), (1e8, 2));
+        assert_eq!(readings["drops.replayed"], 2.0);
+        assert_eq!(readings["left.if.wan.rx_packets"], 1.0);
+        let cost = readings.get("left.cpu.user_s");
+        assert_eq!(cost.is_some(), record.contender == "secret");
+    }
+}
+
+#[test]
+fn the_records_on_the_disk_are_the_records_of_the_run() {
+    let run = run(
+        "disk",
+        &[
+            Manner::Plain,
+            Manner::Secret,
+            Manner::Leaking,
+            Manner::Absent,
+        ],
+        3,
+    );
+    let (read, torn) = record::read_all(&run.file).unwrap();
+    assert_eq!(torn, None);
+    assert!(read == run.summary.records, "the file differs from the run");
+    assert_eq!(report::text(&read), report::text(&run.summary.records));
+}
+
+#[test]
+fn wrong_tunnels_are_caught_before_the_load_and_named() {
+    let run = run("wrong", &[Manner::Leaking, Manner::OneWay, Manner::Dead], 1);
+    assert!(!run.wire.borrow().diary.contains(&"load".to_owned()));
+    for record in &run.summary.records {
+        let (stage, why) = failure(record);
+        let expected = match record.contender.as_str() {
+            "leaking" => "plaintext on the wire",
+            "oneway" => "one-way: the client reaches the server",
+            _ => "no packet passes",
+        };
+        assert_eq!(stage, Stage::Check);
+        assert!(why.starts_with(expected), "{why}");
+    }
+    assert_eq!(
+        run.wire
+            .borrow()
+            .diary
+            .iter()
+            .filter(|entry| *entry == "down")
+            .count(),
+        3
+    );
+}
+
+#[test]
+fn whatever_breaks_is_recorded_and_the_rest_goes_on() {
+    let run = run(
+        "rest",
+        &[
+            Manner::Plain,
+            Manner::Refusing,
+            Manner::Hanging,
+            Manner::Stubborn,
+        ],
+        2,
+    );
+    assert_eq!(run.summary.records.len(), 8);
+    for record in &run.summary.records {
+        match record.contender.as_str() {
+            "refusing" => assert_eq!(failure(record), (Stage::Up, "it does not want to")),
+            "hanging" => assert_eq!(
+                failure(record),
+                (Stage::Load, "the load took longer than 1 s")
+            ),
+            "stubborn" => assert_eq!(record.notes, ["going down: it holds on to a route"]),
+            _ => assert!(matches!(record.outcome, Outcome::Measured { .. })),
+        }
+    }
+}
+
+#[test]
+fn an_absent_contender_is_recorded_once_with_its_remedy() {
+    let run = run("absent", &[Manner::Plain, Manner::Absent], 3);
+    assert_eq!(run.said[0], "3 trials");
+    let absent: Vec<_> = run
+        .summary
+        .records
+        .iter()
+        .filter(|record| record.contender == "absent")
+        .collect();
+    assert_eq!(absent.len(), 1);
+    let table = report::text(&run.summary.records);
+    assert!(
+        table.contains("absent: absent: it was never written; write it"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_request_to_stop_keeps_what_there_is() {
+    let run = run("stop", &[Manner::Stopping], 50);
+    assert!(run.summary.interrupted);
+    assert_eq!(run.summary.records.len(), 1);
+    assert_eq!(
+        run.summary.records[0].outcome,
+        Outcome::Interrupted { stage: Stage::Load }
+    );
+    assert_eq!(run.wire.borrow().diary.last().unwrap(), "down");
+    assert_eq!(record::read_all(&run.file).unwrap().0.len(), 1);
+}
+
+#[test]
+fn the_table_says_ratio_cost_and_canary() {
+    let run = run("table", &[Manner::Plain, Manner::Secret], 3);
+    let table = report::text(&run.summary.records);
+    let secret = table
+        .lines()
+        .find(|line| line.starts_with("secret"))
+        .unwrap();
+    for cell in ["100.0 ± 0.00 Mbit/s", "1.000", "3.1 MB"] {
+        assert!(secret.contains(cell), "{cell} is not in {secret}");
+    }
+    assert!(
+        table.ends_with("\ncanary: client side 1, plain wire 1, protected wire 0\n"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_leak_shows_in_the_canary_line() {
+    let run = run("leak", &[Manner::Plain, Manner::Leaking], 1);
+    let table = report::text(&run.summary.records);
+    assert!(table.contains("protected wire 2"), "{table}");
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_and_named() {
+    let run = run("torn", &[Manner::Plain], 3);
+    let text = fs::read_to_string(&run.file).unwrap();
+    let (records, torn) = record::read_text(&text[..text.len() - 10]).unwrap();
+    assert_eq!(records.len(), 2);
+    assert!(torn.unwrap().contains("cut short"));
+}
+
+#[test]
+fn records_of_a_newer_layout_and_foreign_lines_are_refused_with_their_line() {
+    let newer = "{\"schema\": 99}\n";
+    let refused = record::read_text(newer).unwrap_err();
+    assert!(refused.starts_with("1: a record of layout 99"), "{refused}");
+    let foreign = record::read_text("hello\n").unwrap_err();
+    assert!(
+        foreign.starts_with("1: this is no record of the lab"),
+        "{foreign}"
+    );
+}
+
+#[test]
+fn a_full_disk_is_reported_and_the_experiment_goes_on() {
+    // /dev/full answers every write with "no space left".
+    let full = PathBuf::from("/dev/full");
+    let file = fs::File::options().write(true).open(&full).unwrap();
+    let mut journal = Journal::onto(file, &full);
+    let run = run_into(&mut journal, records_file("full"), &[Manner::Plain], 2);
+    assert_eq!(run.summary.records.len(), 2);
+    assert!(
+        run.summary
+            .not_kept
+            .as_ref()
+            .unwrap()
+            .contains("No space left")
+    );
+    assert!(
+        run.said
+            .iter()
+            .any(|said| said.contains("the record waits in memory"))
+    );
+}
+
+#[test]
+fn a_file_of_records_is_never_overwritten() {
+    let run = run("never", &[Manner::Plain], 1);
+    assert!(Journal::create(&run.file).is_err());
+}

@@ -1,0 +1,354 @@
+//! A testbed without a machine: hosts that answer as they are told, a contender that may be wrong in every way the check
+//! must notice, a load that carries what it is told. The traits must suffice for this, and nothing here needs root.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lab::capture::{EspKey, Frame};
+use lab::contender::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use lab::fault::Fault;
+use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
+use lab::load::{Carried, Load, Prepared};
+use lab::stop::Stop;
+use lab::testbed::{Addresses, Bed, Testbed};
+
+/// How a contender behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Plain packets, honestly declared.
+    Plain,
+    /// As it promises.
+    Secret,
+    /// Promises secrecy and sends plaintext.
+    Leaking,
+    /// Carries packets from client to server only.
+    OneWay,
+    /// Says it is up and carries nothing.
+    Dead,
+    /// Never comes up.
+    Refusing,
+    /// Comes up and takes longer than allowed in the load.
+    Hanging,
+    /// Not on this machine.
+    Absent,
+    /// As it promises, but fails to go down.
+    Stubborn,
+    /// The user asks to stop while it is measured.
+    Stopping,
+}
+
+/// What passes between the fake hosts.
+#[derive(Default)]
+pub struct Wire {
+    manner: Option<Manner>,
+    client_side: Vec<Vec<u8>>,
+    wire: Vec<Vec<u8>>,
+    queued: BTreeMap<SocketAddr, Vec<u8>>,
+    /// What happened, in order.
+    pub diary: Vec<String>,
+}
+
+/// Shared by everything that belongs to one bed.
+pub type Shared = Rc<RefCell<Wire>>;
+
+/// Raises fake beds.
+pub struct FakeTestbed {
+    pub wire: Shared,
+}
+
+impl Testbed for FakeTestbed {
+    fn raise(&mut self) -> Result<Bed, Fault> {
+        let host = |name: &'static str| {
+            Box::new(FakeHost {
+                name,
+                wire: self.wire.clone(),
+            })
+        };
+        Ok(Bed {
+            client: host("client"),
+            left: host("left"),
+            right: host("right"),
+            server: host("server"),
+            addresses: Addresses::default(),
+        })
+    }
+
+    fn describe(&self) -> String {
+        "no machine at all".into()
+    }
+}
+
+struct FakeHost {
+    name: &'static str,
+    wire: Shared,
+}
+
+impl Host for FakeHost {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Knows `ping` only.
+    fn run(&self, command: &Command, _limit: Duration) -> Result<Finished, Fault> {
+        assert_eq!(command.program, "ping", "the check used another program");
+        let manner = self.wire.borrow().manner;
+        let lost = match manner {
+            Some(Manner::Dead) => true,
+            Some(Manner::OneWay) => self.name == "server",
+            _ => false,
+        };
+        Ok(Finished {
+            code: i32::from(lost),
+            ..Finished::default()
+        })
+    }
+
+    fn start(&self, _command: &Command) -> Result<Box<dyn Process>, Fault> {
+        Err(Fault::failed("nothing can be started here"))
+    }
+
+    /// A process 7 whose numbers grow with every look.
+    fn read(&self, path: &Path) -> Result<String, Fault> {
+        let looks = self
+            .wire
+            .borrow()
+            .diary
+            .iter()
+            .filter(|entry| *entry == "load")
+            .count() as u64;
+        let text = match path.to_str().unwrap_or_default() {
+            "/proc/7/stat" | "/proc/7/task/7/stat" => {
+                format!(
+                    "7 (fake) S 1 7 7 0 -1 0 0 0 0 0 {} {} 0 0 20 0 1 0 1 1 1",
+                    100 * looks,
+                    50 * looks
+                )
+            }
+            "/proc/7/status" => "Name:\tfake\nVmHWM:\t 3000 kB\n".into(),
+            "/proc/stat" => format!("cpu  {looks} 0 0 {looks} 0 0 0 0 0 0\n"),
+            "/proc/net/dev" => format!("head\nhead\n wan: 1 {looks} 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"),
+            "/proc/net/snmp" => "Udp: RcvbufErrors SndbufErrors\nUdp: 0 0\n".into(),
+            other => return Err(Fault::failed(format!("there is no {other}"))),
+        };
+        Ok(text)
+    }
+
+    fn list(&self, _path: &Path) -> Result<Vec<String>, Fault> {
+        Ok(vec!["7".into()])
+    }
+
+    fn place(&self, name: &str, _text: &str) -> Result<PathBuf, Fault> {
+        Ok(PathBuf::from(name))
+    }
+
+    fn scratch(&self) -> Result<PathBuf, Fault> {
+        Ok(PathBuf::from("/nowhere"))
+    }
+
+    fn tap(&self, interface: &str) -> Result<Box<dyn Tap>, Fault> {
+        Ok(Box::new(FakeTap {
+            client_side: interface == "lan",
+            wire: self.wire.clone(),
+        }))
+    }
+
+    fn datagrams(&self, local: SocketAddr) -> Result<Box<dyn Datagrams>, Fault> {
+        Ok(Box::new(FakeSocket {
+            local,
+            wire: self.wire.clone(),
+        }))
+    }
+}
+
+struct FakeTap {
+    client_side: bool,
+    wire: Shared,
+}
+
+impl Tap for FakeTap {
+    fn frames(&mut self) -> Result<Vec<Frame>, Fault> {
+        let mut wire = self.wire.borrow_mut();
+        let seen = if self.client_side {
+            &mut wire.client_side
+        } else {
+            &mut wire.wire
+        };
+        let frame = |bytes| Frame {
+            at: Duration::ZERO,
+            bytes,
+            udp_segment: None,
+            checksum: None,
+        };
+        Ok(seen.drain(..).map(frame).collect())
+    }
+}
+
+struct FakeSocket {
+    local: SocketAddr,
+    wire: Shared,
+}
+
+impl Datagrams for FakeSocket {
+    fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), Fault> {
+        let mut wire = self.wire.borrow_mut();
+        wire.client_side.push(payload.to_vec());
+        let readable = matches!(wire.manner, Some(Manner::Plain | Manner::Leaking));
+        let sent = if readable {
+            payload.to_vec()
+        } else {
+            payload.iter().map(|byte| !byte).collect()
+        };
+        wire.wire.push(sent);
+        wire.queued.insert(to, payload.to_vec());
+        Ok(())
+    }
+
+    fn receive(&self, _within: Duration) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.wire.borrow_mut().queued.remove(&self.local))
+    }
+}
+
+/// A contender of a certain manner.
+pub struct FakeContender {
+    pub manner: Manner,
+    pub id: String,
+    pub wire: Shared,
+}
+
+impl Contender for FakeContender {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn label(&self) -> &str {
+        &self.id
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("manner".into(), format!("{:?}", self.manner))])
+    }
+
+    fn protection(&self) -> Protection {
+        if self.manner == Manner::Plain {
+            Protection::Clear
+        } else {
+            Protection::Secret
+        }
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        match self.manner {
+            Manner::Absent => Err(Absence::new("it was never written", "write it")),
+            _ => Ok(()),
+        }
+    }
+
+    fn up(&self, _bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+        if self.manner == Manner::Refusing {
+            return Err(Fault::failed("it does not want to"));
+        }
+        let mut wire = self.wire.borrow_mut();
+        wire.manner = Some(self.manner);
+        wire.diary.push(format!("up {}", self.id));
+        Ok(Box::new(FakeTunnel {
+            manner: self.manner,
+            wire: self.wire.clone(),
+        }))
+    }
+}
+
+struct FakeTunnel {
+    manner: Manner,
+    wire: Shared,
+}
+
+impl Tunnel for FakeTunnel {
+    fn gateways(&self) -> Vec<Gateway> {
+        match self.manner {
+            Manner::Plain => Vec::new(),
+            _ => Side::BOTH.map(|side| Gateway { side, pid: 7 }).to_vec(),
+        }
+    }
+
+    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        let loads = self
+            .wire
+            .borrow()
+            .diary
+            .iter()
+            .filter(|entry| *entry == "load")
+            .count() as u64;
+        Ok(Some(BTreeMap::from([("replayed".into(), 2 * loads)])))
+    }
+
+    fn keys(&self) -> Vec<EspKey> {
+        Vec::new()
+    }
+
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        self.wire.borrow_mut().diary.push("down".into());
+        match self.manner {
+            Manner::Stubborn => Err(Fault::failed("it holds on to a route")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A load that carries 100 Mbit/s for each trial so far.
+pub struct FakeLoad {
+    pub wire: Shared,
+    pub stop: Stop,
+}
+
+impl Load for FakeLoad {
+    fn id(&self) -> &str {
+        "fake"
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        Ok(())
+    }
+
+    fn prepare<'bed>(&'bed self, _bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
+        Ok(Box::new(Ready(self)))
+    }
+}
+
+struct Ready<'a>(&'a FakeLoad);
+
+impl Prepared for Ready<'_> {
+    fn warm_up(&mut self) -> Result<(), Fault> {
+        self.0.wire.borrow_mut().diary.push("warm up".into());
+        Ok(())
+    }
+
+    fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
+        let mut wire = self.0.wire.borrow_mut();
+        wire.diary.push("load".into());
+        match wire.manner {
+            Some(Manner::Hanging) => {
+                return Err(Fault::TimedOut {
+                    what: "the load".into(),
+                    after: duration,
+                });
+            }
+            Some(Manner::Stopping) => {
+                self.0.stop.ask();
+                return Err(Fault::Interrupted);
+            }
+            _ => {}
+        }
+        Ok(Carried {
+            tool: "fake 1".into(),
+            seconds: duration.as_secs_f64(),
+            bytes: 12_500_000,
+            goodput_bps: 1e8,
+            retransmits: Some(1),
+            intervals_bps: vec![1e8],
+        })
+    }
+}
