@@ -11,16 +11,23 @@
 //! Keys are never part of a message: an excerpt of the text shows them as asterisks.
 
 pub mod ast;
+mod dump;
 mod fuzzing;
 mod grammar;
 mod lexer;
+mod lower;
 mod print;
 mod problem;
 mod protocol;
+mod secret_text;
 mod spelling;
 
+pub use dump::{Frame, dump_policies, dump_sas, dump_short};
 #[doc(hidden)]
 pub use fuzzing::check_any_text;
 pub use grammar::{Parsed, parse};
+pub use lower::{Forwarding, Lowered, Names, NoNames, compile, lower};
 pub use print::print;
 pub use problem::{Fault, Problem, Span, Warning};
+
+use problem::shown;

@@ -1,17 +1,36 @@
 //! What must hold for any bytes whatever, as one function for the fuzzer and for ordinary tests.
 
-use super::{parse, print};
+use super::{Forwarding, NoNames, Span, compile, parse, print};
 
-/// Parses `text`, renders what is wrong with it, and checks that what was understood survives printing.
+/// Parses and lowers `text`, renders what is wrong with it, and checks that what was understood survives printing.
 ///
 /// # Panics
-/// If parsing its own print gives anything but the same tree: a mistake of this module.
+/// If parsing its own print gives anything but the same tree, or a place lies outside the text: a mistake of this
+/// module.
 pub fn check_any_text(text: &[u8]) {
-    let parsed = parse(text);
-    for problem in &parsed.problems {
-        assert!(problem.span.start <= problem.span.end && problem.span.end <= text.len());
-        assert!(!problem.render("text", text).is_empty());
+    check_printing(text);
+    let inside = |span: Span| assert!(span.start <= span.end && span.end <= text.len());
+    match compile(text, Forwarding::WithIn, &mut NoNames) {
+        Ok(lowered) => {
+            assert_eq!(lowered.commands.len(), lowered.places.len());
+            lowered.places.iter().copied().for_each(inside);
+            for warning in &lowered.warnings {
+                inside(warning.span);
+                assert!(!warning.render("text", text).is_empty());
+            }
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty());
+            for problem in &problems {
+                inside(problem.span);
+                assert!(!problem.render("text", text).is_empty());
+            }
+        }
     }
+}
+
+fn check_printing(text: &[u8]) {
+    let parsed = parse(text);
     let printed = print(&parsed.file);
     let again = parse(&printed);
     assert!(

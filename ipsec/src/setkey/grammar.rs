@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::ast::*;
 use super::lexer::{self, Kind, Token};
 use super::spelling::nearest;
-use super::{Problem, Span};
+use super::{Problem, Span, shown};
 
 mod address;
 mod association;
@@ -181,8 +181,9 @@ impl<'a> Cursor<'a> {
                 Ok(&self.text[span.start + 1..span.end - 1])
             }
             Some(Kind::Quoted { closed: false }) => {
-                let problem = Problem::new(span, "this quote is not closed on its line");
-                Err(problem.advise("end the string with a double quote"))
+                let problem = Problem::new(span, "this string does not end on its line");
+                Err(problem
+                    .advise("end it with a double quote and a blank; it can hold no quote itself"))
             }
             _ => Err(self.expected(what)),
         }
@@ -282,20 +283,4 @@ fn proposal<'a>(word: &str, names: impl IntoIterator<Item = &'a str> + Clone) ->
             format!("it is one of {}", quoted.join(", "))
         }
     }
-}
-
-/// `word` in a message: short, without control characters, and nothing that may be a key.
-pub(super) fn shown(word: &str) -> String {
-    if lexer::may_be_key(word) {
-        return "***".to_owned();
-    }
-    let mut out: String = word
-        .chars()
-        .take(40)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
-    if word.chars().nth(40).is_some() {
-        out.push('…');
-    }
-    out
 }

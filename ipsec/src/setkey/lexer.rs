@@ -33,7 +33,7 @@ pub(super) const STATEMENTS: [&str; 17] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Word,
-    /// A string in double quotes; the span includes them. `closed` is false where the line ended first.
+    /// A string in double quotes; the span includes them. A broken one is not `closed`.
     Quoted {
         closed: bool,
     },
@@ -146,12 +146,21 @@ impl Lexer<'_> {
         Kind::Word
     }
 
+    /// A string ends on its line, and a blank or a sign follows it: where a quote too few or too many has turned the
+    /// line inside out, the rest of it is taken as one broken string, so that no message quotes a piece of a key.
     fn scan_quoted(&mut self) -> Kind {
         let rest = &self.source[self.position + 1..];
-        let end = rest.iter().position(|&byte| matches!(byte, b'"' | b'\n'));
-        let length = end.unwrap_or(rest.len());
-        let closed = rest.get(length) == Some(&b'"');
-        self.position += 1 + length + usize::from(closed);
+        let line_end = rest.iter().position(|&byte| byte == b'\n');
+        let line = &rest[..line_end.unwrap_or(rest.len())];
+        let close = line.iter().position(|&byte| byte == b'"');
+        let behind = close.and_then(|close| line.get(close + 1));
+        let closed = close.is_some() && behind.is_none_or(|&byte| ends_word(byte) && byte != b'"');
+        let length = if closed {
+            close.map_or(0, |close| close + 1)
+        } else {
+            line.len()
+        };
+        self.position += 1 + length;
         Kind::Quoted { closed }
     }
 
@@ -190,7 +199,8 @@ pub(super) fn secrets(source: &[u8]) -> Vec<Span> {
         Kind::Word => {
             let in_key_place = index >= 2 && is(index - 2, &["-E", "-A"]);
             let text = token.text(source);
-            in_key_place && !text.starts_with('-') || may_be_key(&text)
+            let mut parts = text.split(|character: char| !character.is_ascii_alphanumeric());
+            in_key_place && !text.starts_with('-') || parts.any(may_be_key)
         }
         _ => false,
     };

@@ -6,38 +6,29 @@ use zeroize::Zeroizing;
 
 use super::ast::*;
 use super::protocol;
+use super::secret_text::SecretText;
 
 /// The canonical text of `file`. It holds the keys, hence the wrapping that zeroes it; quoted keys need not be UTF-8.
 pub fn print(file: &File) -> Zeroizing<Vec<u8>> {
     let mut printer = Printer::default();
     for statement in &file.statements {
         printer.statement(&statement.node);
-        printer.raw(b";\n");
+        printer.out.push(b";\n");
     }
-    printer.out
+    printer.out.into_bytes()
 }
 
 #[derive(Default)]
 struct Printer {
-    out: Zeroizing<Vec<u8>>,
+    out: SecretText,
 }
 
 impl Printer {
-    /// Appends without leaving a copy behind: a buffer that grows by itself would free its old bytes unzeroed.
-    fn raw(&mut self, bytes: &[u8]) {
-        if self.out.capacity() - self.out.len() < bytes.len() {
-            let mut larger = Vec::with_capacity((self.out.len() + bytes.len()) * 2);
-            larger.extend_from_slice(&self.out);
-            self.out = Zeroizing::new(larger);
-        }
-        self.out.extend_from_slice(bytes);
-    }
-
     fn word(&mut self, word: &str) {
-        if !matches!(self.out.last(), None | Some(b'\n')) {
-            self.raw(b" ");
+        if !matches!(self.out.last_byte(), None | Some(b'\n')) {
+            self.out.push(b" ");
         }
-        self.raw(word.as_bytes());
+        self.out.push(word.as_bytes());
     }
 
     fn flag(&mut self, flag: &str, value: Option<impl ToString>) {
@@ -173,15 +164,13 @@ impl Printer {
         self.flag(flag, Some(&node.name.node));
         match node.key.as_ref().map(|key| &key.node) {
             Some(Key::Quoted(key)) => {
-                self.raw(b" \"");
-                self.raw(key.expose());
-                self.raw(b"\"");
+                self.out.push(b" \"");
+                self.out.push(key.expose());
+                self.out.push(b"\"");
             }
             Some(Key::Hexadecimal(key)) => {
-                self.raw(b" 0x");
-                for &byte in key.expose() {
-                    self.raw(&[digit(byte >> 4), digit(byte & 15)]);
-                }
+                self.out.push(b" 0x");
+                self.out.push_hexadecimal(key.expose());
             }
             None => {}
         }
@@ -215,10 +204,6 @@ impl Printer {
             self.word(&template_word(&template.node));
         }
     }
-}
-
-fn digit(nibble: u8) -> u8 {
-    b"0123456789abcdef"[usize::from(nibble & 15)]
 }
 
 fn host(host: &Host) -> String {

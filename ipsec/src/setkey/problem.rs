@@ -195,3 +195,19 @@ fn printable(bytes: &[u8]) -> String {
     }
     out
 }
+
+/// `word` in a message: short, without control characters, and nothing that may be a key.
+pub(super) fn shown(word: &str) -> String {
+    if lexer::may_be_key(word) {
+        return "***".to_owned();
+    }
+    let mut out: String = word
+        .chars()
+        .take(40)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if word.chars().nth(40).is_some() {
+        out.push('…');
+    }
+    out
+}

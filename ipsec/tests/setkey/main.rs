@@ -1,5 +1,7 @@
 //! The setkey language against texts that others wrote, against itself, and against everything that can be wrong.
 
+mod dump;
+mod lowering;
 mod problems;
 mod round_trip;
 mod samples;

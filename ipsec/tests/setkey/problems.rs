@@ -1,17 +1,38 @@
 //! Every bad text and the exact words it is refused with.
 //!
-//! `bad/` holds the texts. Each starts with a comment that says what is wrong; the snapshot beside it is what a user
-//! reads. `INSTA_UPDATE=always cargo test -p ipsec --test setkey` rewrites the snapshots after a deliberate change.
+//! `bad/` holds the texts, and `unwise/` those that are obeyed with a warning. Each starts with a comment that says
+//! what is wrong; the snapshot beside it is what a user reads. `INSTA_UPDATE=always cargo test -p ipsec --test setkey` rewrites the snapshots after a deliberate change.
 
 use std::fs;
 use std::path::Path;
 
-use ipsec::setkey::parse;
+use ipsec::setkey::{Forwarding, Lowered, NoNames, compile, parse};
 
-#[test]
-fn every_bad_text_is_refused_in_these_words() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/setkey/bad");
-    let mut files: Vec<_> = fs::read_dir(folder)
+/// What a user reads about a text, and whether it is obeyed.
+fn verdict(name: &str, text: &[u8]) -> (bool, String) {
+    match compile(text, Forwarding::WithIn, &mut NoNames) {
+        Ok(Lowered { warnings, .. }) => {
+            let rendered: Vec<_> = warnings
+                .iter()
+                .map(|warning| warning.render(name, text))
+                .collect();
+            (true, rendered.join("\n"))
+        }
+        Err(problems) => {
+            let rendered: Vec<_> = problems
+                .iter()
+                .map(|problem| problem.render(name, text))
+                .collect();
+            (false, rendered.join("\n"))
+        }
+    }
+}
+
+fn check_folder(folder: &str, obeyed: bool, at_least: usize) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/setkey")
+        .join(folder);
+    let mut files: Vec<_> = fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -20,20 +41,38 @@ fn every_bad_text_is_refused_in_these_words() {
             .is_some_and(|extension| extension == "setkey")
     });
     files.sort();
-    assert!(files.len() >= 20);
+    assert!(files.len() >= at_least);
     for path in files {
         let text = fs::read(&path).unwrap();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let problems = parse(&text).problems;
-        assert!(!problems.is_empty(), "{name} is not bad");
-        let rendered: Vec<_> = problems
-            .iter()
-            .map(|problem| problem.render(&name, &text))
-            .collect();
-        insta::with_settings!({snapshot_path => "bad", prepend_module_to_snapshot => false, omit_expression => true}, {
-            insta::assert_snapshot!(name.strip_suffix(".setkey").unwrap(), rendered.join("\n"));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let (accepted, rendered) = verdict(name, &text);
+        assert_eq!(accepted, obeyed, "{name}\n{rendered}");
+        assert!(!rendered.is_empty(), "{name}: nothing is said about it");
+        insta::with_settings!({snapshot_path => folder, prepend_module_to_snapshot => false, omit_expression => true}, {
+            insta::assert_snapshot!(name.strip_suffix(".setkey").unwrap(), rendered);
         });
     }
+}
+
+#[test]
+fn every_bad_text_is_refused_in_these_words() {
+    check_folder("bad", false, 60);
+}
+
+#[test]
+fn every_unwise_text_is_obeyed_with_these_warnings() {
+    check_folder("unwise", true, 12);
+}
+
+/// The sample of ipsec-tools names much that nobody speaks any more: each such thing is refused, and nothing else.
+#[test]
+fn the_old_sample_is_refused_for_what_is_old_in_it() {
+    let text = include_bytes!("../vectors/setkey/sample.cf");
+    let (accepted, rendered) = verdict("sample.cf", text);
+    assert!(!accepted);
+    insta::with_settings!({snapshot_path => "bad", prepend_module_to_snapshot => false, omit_expression => true}, {
+        insta::assert_snapshot!("sample.cf", rendered);
+    });
 }
 
 #[test]
@@ -54,6 +93,8 @@ fn no_message_ever_shows_a_key() {
         "add 192.0.2.1 192.0.2.2 esp 0x1000 -r KEY;",
         "add 192.0.2.1 192.0.2.2 esp 0x1000 -m KEY;",
         "add 192.0.2.1 192.0.2.2 esp 0x1000 -A hmac-md5 KEY more;",
+        "add 192.0.2.1 192.0.2.2 esp 0x1000 -E null -A hmac-sha1 KEY;",
+        "add 192.0.2.1 192.0.2.2 esp 0x1000 -E keyed-md5 KEY -o KEY=1;",
         "KEY;",
         "flush KEY;",
         "spdadd 10.0.0.0/8 KEY any -P out none;",
@@ -64,11 +105,9 @@ fn no_message_ever_shows_a_key() {
     for line in lines {
         for key in keys {
             let text = line.replace("KEY", key);
-            for problem in parse(text.as_bytes()).problems {
-                let rendered = problem.render("text", text.as_bytes());
-                for part in ["00112233", "778899", "ccddeeff", "secret"] {
-                    assert!(!rendered.contains(part), "{rendered}");
-                }
+            let (_, rendered) = verdict("text", text.as_bytes());
+            for part in ["00112233", "778899", "ccddeeff", "secret"] {
+                assert!(!rendered.contains(part), "{rendered}");
             }
         }
     }

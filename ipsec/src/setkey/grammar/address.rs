@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use super::association::PROTOCOLS;
-use super::{Cursor, Parse, shown};
+use super::{Cursor, Parse};
 use crate::setkey::ast::*;
-use crate::setkey::lexer::Kind;
-use crate::setkey::{Problem, Span};
+use crate::setkey::lexer::{Kind, may_be_key};
+use crate::setkey::{Problem, Span, shown};
 
 impl Cursor<'_> {
     /// `-4`, `-6`, `-n` and their combinations, as `-6n`.
@@ -100,7 +100,7 @@ fn host(word: &str, span: Span) -> Parse<Host> {
     if let Some((address, zone)) = word.split_once('%') {
         return scoped(address, zone).ok_or_else(|| no_address(word, span));
     }
-    match is_name(word) {
+    match is_name(word) && !may_be_key(word) {
         true => Ok(Host::Name(word.to_owned())),
         false => Err(no_address(word, span)),
     }

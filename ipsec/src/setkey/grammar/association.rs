@@ -2,10 +2,10 @@
 
 use zeroize::Zeroizing;
 
-use super::{Cursor, Parse, proposal, shown};
+use super::{Cursor, Parse, proposal};
 use crate::setkey::ast::*;
 use crate::setkey::lexer::Kind;
-use crate::setkey::{Problem, Span};
+use crate::setkey::{Problem, Span, shown};
 use crate::suite::Secret;
 
 const FLAGS: [&str; 14] = [

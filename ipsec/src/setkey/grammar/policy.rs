@@ -1,11 +1,11 @@
 //! Statements about policies.
 
-use super::{Cursor, Parse, shown};
+use super::{Cursor, Parse};
 use crate::setkey::ast::*;
 use crate::setkey::lexer::Kind;
 use crate::setkey::protocol::{self, GRE, ICMP, ICMP6, MOBILITY};
 use crate::setkey::spelling::nearest;
-use crate::setkey::{Problem, Span};
+use crate::setkey::{Problem, Span, shown};
 
 const DIRECTIONS: [(&str, Direction); 3] = [
     ("in", Direction::In),

@@ -1,0 +1,371 @@
+//! Statements about security associations.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::option::{Encap, Options};
+use super::{Lower, Lowering, refusal};
+use crate::algorithm::Encryption;
+use crate::command::Command;
+use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::replay::MAX_WINDOW;
+use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, Spi, UdpEncapsulation};
+use crate::setkey::ast::*;
+use crate::setkey::{Problem, Span};
+use crate::suite::Suite;
+
+/// A configuration before it is known for which addresses.
+struct Settings {
+    mode: sa::Mode,
+    reqid: Reqid,
+    replay_window: u32,
+    esn: bool,
+    encapsulation: Option<UdpEncapsulation>,
+    lifetimes: Lifetimes,
+    df: DontFragment,
+    dscp: Dscp,
+    ecn: bool,
+    tfc: u16,
+}
+
+impl Settings {
+    fn config(&self, id: SaId, source: IpAddr, suite: Suite) -> SaConfig {
+        SaConfig {
+            id,
+            source,
+            suite,
+            mode: self.mode,
+            reqid: self.reqid,
+            replay_window: self.replay_window,
+            esn: self.esn,
+            encapsulation: self.encapsulation,
+            lifetimes: self.lifetimes,
+            df: self.df,
+            dscp: self.dscp,
+            ecn: self.ecn,
+            tfc: self.tfc,
+        }
+    }
+}
+
+/// Where ESP in UDP is spoken unless ports are given (RFC 3948).
+const NAT_PORT: u16 = 4500;
+
+impl<'a> Lowering<'a> {
+    pub(super) fn sa_entry(
+        &mut self,
+        entry: &'a SaEntry,
+        span: Span,
+        command: fn(Arc<SaConfig>) -> Command,
+    ) -> Lower<()> {
+        let name = &entry.name;
+        let pairs = self.pairs(name.lookup, &name.source.host, &name.destination.host);
+        let pairs = self.note(pairs);
+        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let options = Options::read(&name.extensions.options)?;
+        let suite = self.suite(entry, protocol, options.icv);
+        let spi = self.spi(name.spi);
+        let (spi, settings) = (self.note(spi), self.settings(name, &options));
+        let settings = self.note(settings);
+        let (Some(pairs), Some(suite), Some(spi), Some(settings)) = (pairs, suite, spi, settings)
+        else {
+            return Ok(());
+        };
+        for (source, destination) in pairs {
+            let id = SaId {
+                destination,
+                protocol,
+                spi,
+            };
+            let config = settings.config(id, source, suite.clone());
+            self.watch_key(entry, id);
+            self.push(command(Arc::new(config)), span)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sa_name(
+        &mut self,
+        name: &SaName,
+        span: Span,
+        command: fn(SaId, IpAddr) -> Command,
+    ) -> Lower<()> {
+        let (source, destination) =
+            self.pair(name.lookup, &name.source.host, &name.destination.host)?;
+        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let spi = self.spi(name.spi)?;
+        self.push(
+            command(
+                SaId {
+                    destination,
+                    protocol,
+                    spi,
+                },
+                source,
+            ),
+            span,
+        )
+    }
+
+    pub(super) fn deleteall(&mut self, group: &SaGroup, span: Span) -> Lower<()> {
+        let protocol = refusal::sa_protocol(&group.protocol)?;
+        for (source, destination) in
+            self.pairs(group.lookup, &group.source.host, &group.destination.host)?
+        {
+            self.push(
+                Command::DeleteAllSas {
+                    source,
+                    destination,
+                    protocol,
+                },
+                span,
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn getspi(&mut self, name: &SaName, span: Span) -> Lower<()> {
+        let (source, destination) =
+            self.pair(name.lookup, &name.source.host, &name.destination.host)?;
+        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let range = match name.spi.node {
+            0 => None,
+            _ => self.spi(name.spi).map(|spi| Some((spi, spi)))?,
+        };
+        self.push(
+            Command::GetSpi {
+                source,
+                destination,
+                protocol,
+                range,
+            },
+            span,
+        )
+    }
+
+    fn spi(&mut self, spi: At<u32>) -> Lower<Spi> {
+        let Some(value) = Spi::new(spi.node) else {
+            let problem = Problem::new(spi.span, "SPI 0 never travels (RFC 4303 2.1)");
+            return Err(problem.advise("choose one from 256 on"));
+        };
+        if value.is_reserved() {
+            self.warn(
+                spi.span,
+                "SPIs below 256 are reserved (RFC 4303 2.1); other implementations refuse them",
+            );
+        }
+        Ok(value)
+    }
+
+    /// Everything that comes from the options; addresses, SPI and suite are put in later.
+    fn settings(&mut self, name: &SaName, options: &Options) -> Lower<Settings> {
+        let extensions = &name.extensions;
+        if let Some(label) = &extensions.label {
+            let problem = Problem::unsupported(
+                label.span,
+                "security labels mean nothing outside the kernel",
+            );
+            return Err(problem.advise("leave out `-ctx`"));
+        }
+        self.warn_of_padding(extensions);
+        let mode = extensions
+            .mode
+            .map_or(sa::Mode::Any, |mode| sa_mode(mode.node));
+        let lifetimes = lifetimes(extensions, options);
+        self.warn_of_late_soft_limits(name, &lifetimes);
+        Ok(Settings {
+            mode,
+            reqid: reqid(extensions.reqid)?,
+            replay_window: self.replay_window(name, options)?,
+            esn: options.esn.is_some_and(|esn| esn.node),
+            encapsulation: self.encapsulation(name, mode, options)?,
+            lifetimes,
+            df: options.df.map(|df| df.node).unwrap_or_default(),
+            dscp: options.dscp.map_or(Dscp::Copy, |dscp| dscp.node),
+            ecn: options.ecn.is_none_or(|ecn| ecn.node),
+            tfc: options.tfc.map_or(0, |tfc| tfc.node),
+        })
+    }
+
+    fn replay_window(&mut self, name: &SaName, options: &Options) -> Lower<u32> {
+        let replay = name.extensions.replay;
+        let packets = replay.map_or(0, |replay| replay.node);
+        if packets == 0 {
+            let without = "without `-r` packets can be replayed: `-r 1024` refuses those seen among the last 1024";
+            self.warn(name.spi.span, without);
+            return esn_needs_window(options);
+        }
+        let window = u32::try_from(packets)
+            .ok()
+            .filter(|&window| window <= MAX_WINDOW);
+        window.ok_or_else(|| {
+            let span = replay.map_or(name.spi.span, |replay| replay.span);
+            let problem = Problem::new(
+                span,
+                format!("a replay window of {packets} packets is too large"),
+            );
+            problem.advise(format!(
+                "at most {MAX_WINDOW} are remembered; 1024 is plenty"
+            ))
+        })
+    }
+
+    fn encapsulation(
+        &mut self,
+        name: &SaName,
+        mode: sa::Mode,
+        options: &Options,
+    ) -> Lower<Option<UdpEncapsulation>> {
+        let source = self.port(&name.source.port)?;
+        let destination = self.port(&name.destination.port)?;
+        let in_udp = matches!(name.protocol.node, Protocol::EspUdp(_));
+        if let Protocol::EspUdp(Some(original)) = &name.protocol.node {
+            check_original(original, mode)?;
+        }
+        match options.encap {
+            Some(encap) if in_udp => {
+                let problem =
+                    Problem::new(encap.span, "`esp-udp` says already how the packets travel");
+                Err(problem.advise("leave out `-o encap`; ports stand behind the addresses"))
+            }
+            Some(encap) if name.protocol.node == Protocol::Ah && encap.node != Encap::None => Err(
+                Problem::new(encap.span, "AH cannot travel in UDP (RFC 3948)").advise("use `esp`"),
+            ),
+            Some(At {
+                node: Encap::Udp(source_port, destination_port),
+                ..
+            }) => Ok(Some(UdpEncapsulation {
+                source_port,
+                destination_port,
+            })),
+            _ if in_udp => Ok(Some(UdpEncapsulation {
+                source_port: source.filter(|&port| port != 0).unwrap_or(NAT_PORT),
+                destination_port: destination.filter(|&port| port != 0).unwrap_or(NAT_PORT),
+            })),
+            _ => no_ports(name, source.or(destination)).map(|()| None),
+        }
+    }
+
+    fn warn_of_padding(&mut self, extensions: &Extensions) {
+        let padding = extensions
+            .padding
+            .filter(|padding| padding.node != Padding::Sequential);
+        if let Some(padding) = padding {
+            self.warn(
+                padding.span,
+                "padding is always 1, 2, 3 … as RFC 4303 2.4 wants it; `-f` changes nothing",
+            );
+        }
+    }
+
+    fn warn_of_late_soft_limits(&mut self, name: &SaName, lifetimes: &Lifetimes) {
+        let Lifetimes { soft, hard } = lifetimes;
+        let limits = [
+            (soft.bytes, hard.bytes),
+            (soft.packets, hard.packets),
+            (soft.age, hard.age),
+            (soft.first_use, hard.first_use),
+        ];
+        if limits.iter().any(|&(soft, hard)| hard > 0 && soft >= hard) {
+            self.warn(name.spi.span, "a soft limit that is not below its hard limit gives no time to replace the association");
+        }
+    }
+
+    /// Counter modes lose all their secrets when one key and salt count twice, be it in the two directions.
+    fn watch_key(&mut self, entry: &'a SaEntry, id: SaId) {
+        let Some(At {
+            node: encryption, ..
+        }) = &entry.encryption
+        else {
+            return;
+        };
+        let is_salted =
+            Encryption::named(&encryption.name.node).is_some_and(|row| row.salt_len > 0);
+        let Some(key) = encryption.key.as_ref().filter(|_| is_salted) else {
+            return;
+        };
+        let first = *self
+            .salted_keys
+            .entry(key.node.secret().expose())
+            .or_insert(id);
+        if first != id {
+            self.warn(key.span, "this key and salt serve another association too: in a counter mode that can reveal the plaintext of both");
+        }
+    }
+}
+
+fn sa_mode(mode: Mode) -> sa::Mode {
+    match mode {
+        Mode::Transport => sa::Mode::Transport,
+        Mode::Tunnel => sa::Mode::Tunnel,
+        Mode::Any => sa::Mode::Any,
+    }
+}
+
+fn reqid(reqid: Option<At<u64>>) -> Lower<Reqid> {
+    let Some(At { node, span }) = reqid else {
+        return Ok(Reqid::default());
+    };
+    let number = u32::try_from(node).map(Reqid);
+    number.map_err(|_| {
+        Problem::new(span, "this identifier is too large")
+            .advise("it has 32 bits: at most 4294967295")
+    })
+}
+
+fn lifetimes(extensions: &Extensions, options: &Options) -> Lifetimes {
+    let number = |limit: Option<At<u64>>| limit.map_or(0, |limit| limit.node);
+    Lifetimes {
+        soft: Limits {
+            bytes: number(extensions.soft_bytes),
+            packets: number(options.soft_packets),
+            age: number(extensions.soft_seconds),
+            first_use: number(options.soft_use),
+        },
+        hard: Limits {
+            bytes: number(extensions.hard_bytes),
+            packets: number(options.hard_packets),
+            age: number(extensions.hard_seconds),
+            first_use: number(options.hard_use),
+        },
+    }
+}
+
+/// RFC 4303 3.3.3: the high half of a number is inferred from the window, so that without one there is none.
+fn esn_needs_window(options: &Options) -> Lower<u32> {
+    match options.esn {
+        Some(esn) if esn.node => {
+            let problem = Problem::new(esn.span, "extended sequence numbers need a replay window");
+            Err(problem.advise("add `-r 1024`"))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// The original address serves to mend checksums of transport mode behind NAT; a tunnel carries them untouched.
+fn check_original(original: &At<Host>, mode: sa::Mode) -> Lower<()> {
+    if mode == sa::Mode::Tunnel {
+        return Ok(());
+    }
+    let problem = Problem::unsupported(
+        original.span,
+        "the original address of a peer behind NAT is not used here",
+    );
+    Err(problem.advise("leave it out, or use tunnel mode, which does not need it"))
+}
+
+fn no_ports(name: &SaName, port: Option<u16>) -> Lower<()> {
+    let ports = [&name.source.port, &name.destination.port];
+    let span = ports
+        .into_iter()
+        .flatten()
+        .map(|port| port.span)
+        .next_back();
+    match (port.filter(|&port| port != 0), span) {
+        (Some(_), Some(span)) => {
+            let problem = Problem::new(span, "ports belong to `esp-udp`");
+            Err(problem.advise("which traffic is protected by port is said in a policy"))
+        }
+        _ => Ok(()),
+    }
+}

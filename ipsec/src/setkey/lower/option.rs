@@ -1,0 +1,160 @@
+//! `-o name=value`: what ipsec-tools has no word for.
+
+use super::Lower;
+use crate::sa::{DontFragment, Dscp};
+use crate::setkey::ast::{At, NamedOption};
+use crate::setkey::spelling::nearest;
+use crate::setkey::{Problem, Span, shown};
+
+/// The options of a security association, with what may stand behind the equals sign.
+const OPTIONS: [(&str, &str); 11] = [
+    ("esn", "`yes` or `no`"),
+    ("soft-packets", "a number of packets"),
+    ("hard-packets", "a number of packets"),
+    ("soft-use", "a number of seconds since the first packet"),
+    ("hard-use", "a number of seconds since the first packet"),
+    ("df", "`copy`, `set` or `clear`"),
+    ("dscp", "`copy` or a number up to 63"),
+    ("ecn", "`yes` or `no`"),
+    ("tfc", "a number of bytes up to 65535"),
+    ("icv", "a number of bytes"),
+    ("encap", "`none`, `udp` or two ports as `4500,4500`"),
+];
+
+/// What the options of one association say, where they say something.
+#[derive(Default)]
+pub(super) struct Options {
+    pub esn: Option<At<bool>>,
+    pub soft_packets: Option<At<u64>>,
+    pub hard_packets: Option<At<u64>>,
+    pub soft_use: Option<At<u64>>,
+    pub hard_use: Option<At<u64>>,
+    pub df: Option<At<DontFragment>>,
+    pub dscp: Option<At<Dscp>>,
+    pub ecn: Option<At<bool>>,
+    pub tfc: Option<At<u16>>,
+    pub icv: Option<At<usize>>,
+    pub encap: Option<At<Encap>>,
+}
+
+/// What `encap` asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encap {
+    None,
+    /// Source and destination port.
+    Udp(u16, u16),
+}
+
+impl Options {
+    pub fn read(options: &[At<NamedOption>]) -> Lower<Self> {
+        let mut read = Self::default();
+        for option in options {
+            read.apply(option)?;
+        }
+        Ok(read)
+    }
+
+    fn apply(&mut self, option: &At<NamedOption>) -> Lower<()> {
+        match &*option.node.name {
+            "esn" => set(&mut self.esn, option, switch),
+            "soft-packets" => set(&mut self.soft_packets, option, number),
+            "hard-packets" => set(&mut self.hard_packets, option, number),
+            "soft-use" => set(&mut self.soft_use, option, number),
+            "hard-use" => set(&mut self.hard_use, option, number),
+            "df" => set(&mut self.df, option, dont_fragment),
+            "dscp" => set(&mut self.dscp, option, dscp),
+            "ecn" => set(&mut self.ecn, option, switch),
+            "tfc" => set(&mut self.tfc, option, number),
+            "icv" => set(&mut self.icv, option, number),
+            "encap" => set(&mut self.encap, option, encap),
+            name => Err(unknown(name, option.span)),
+        }
+    }
+}
+
+/// Reads the value with `read`, which has no answer for one that makes no sense.
+fn set<T>(
+    slot: &mut Option<At<T>>,
+    option: &At<NamedOption>,
+    read: fn(Option<&str>) -> Option<T>,
+) -> Lower<()> {
+    let name = &option.node.name;
+    let value = read(option.node.value.as_deref()).ok_or_else(|| {
+        let known = OPTIONS.iter().find(|(known, _)| known == name);
+        let wanted = known.map_or("something else", |(_, wanted)| wanted);
+        Problem::new(
+            option.span,
+            format!("option `{name}` cannot have this value"),
+        )
+        .advise(format!("it takes {wanted}"))
+    })?;
+    match slot.replace(At::new(value, option.span)) {
+        None => Ok(()),
+        Some(_) => {
+            let problem = Problem::new(
+                option.span,
+                format!("option `{name}` was given before in the same statement"),
+            );
+            Err(problem.advise("remove one of the two"))
+        }
+    }
+}
+
+fn unknown(name: &str, span: Span) -> Problem {
+    let problem = Problem::new(
+        span,
+        format!("`{}` is no option of a security association", shown(name)),
+    );
+    let names = OPTIONS.iter().map(|&(name, _)| name);
+    match nearest(name, names.clone()) {
+        Some(near) => problem.advise(format!("did you mean `{near}`?")),
+        None => problem.advise(format!(
+            "it is one of {}",
+            names.collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+/// A bare name means yes.
+fn switch(value: Option<&str>) -> Option<bool> {
+    match value {
+        None | Some("yes") => Some(true),
+        Some("no") => Some(false),
+        Some(_) => None,
+    }
+}
+
+fn number<T: std::str::FromStr>(value: Option<&str>) -> Option<T> {
+    let digits = value.filter(|value| value.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok()
+}
+
+fn dont_fragment(value: Option<&str>) -> Option<DontFragment> {
+    match value? {
+        "copy" => Some(DontFragment::Copy),
+        "set" => Some(DontFragment::Set),
+        "clear" => Some(DontFragment::Clear),
+        _ => None,
+    }
+}
+
+fn dscp(value: Option<&str>) -> Option<Dscp> {
+    match value {
+        Some("copy") => Some(Dscp::Copy),
+        _ => number(value)
+            .filter(|&field: &u8| field < 64)
+            .map(Dscp::Set),
+    }
+}
+
+fn encap(value: Option<&str>) -> Option<Encap> {
+    match value? {
+        "none" => Some(Encap::None),
+        "udp" => Some(Encap::Udp(4500, 4500)),
+        ports => {
+            let (source, destination) = ports.split_once(',')?;
+            let port = |digits| number(Some(digits)).filter(|&port: &u16| port > 0);
+            Some(Encap::Udp(port(source)?, port(destination)?))
+        }
+    }
+}
