@@ -26,7 +26,7 @@ pub use dump::{Frame, dump_policies, dump_sas, dump_short};
 #[doc(hidden)]
 pub use fuzzing::check_any_text;
 pub use grammar::{Parsed, parse};
-pub use lower::{Forwarding, Lowered, Names, NoNames, compile, lower};
+pub use lower::{Forwarding, Lowered, Names, NoNames, compile, lower, resolve};
 pub use print::print;
 pub use problem::{Fault, Problem, Span, Warning};
 

@@ -17,7 +17,10 @@ mod association;
 mod option;
 mod policy;
 mod refusal;
+mod resolve;
 mod suite;
+
+pub use resolve::resolve;
 
 /// What a text comes to.
 #[derive(Debug, Default)]
@@ -85,14 +88,7 @@ pub fn lower(
     forwarding: Forwarding,
     names: &mut dyn Names,
 ) -> Result<Lowered, Vec<Problem>> {
-    let mut lowering = Lowering {
-        forwarding,
-        names,
-        out: Lowered::default(),
-        problems: Vec::new(),
-        warned: BTreeMap::new(),
-        salted_keys: BTreeMap::new(),
-    };
+    let mut lowering = Lowering::new(forwarding, names);
     for statement in &file.statements {
         lowering.statement(&statement.node, statement.span);
     }
@@ -114,6 +110,17 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
+    fn new(forwarding: Forwarding, names: &'a mut dyn Names) -> Self {
+        Self {
+            forwarding,
+            names,
+            out: Lowered::default(),
+            problems: Vec::new(),
+            warned: BTreeMap::new(),
+            salted_keys: BTreeMap::new(),
+        }
+    }
+
     fn statement(&mut self, statement: &'a Statement, span: Span) {
         let outcome = match statement {
             Statement::Add(entry) => self.sa_entry(entry, span, Command::AddSa),

@@ -7,7 +7,7 @@ use ipsec::command::Command;
 use ipsec::policy::{Action, Direction, Level, Policy, Template, Upper};
 use ipsec::sa::lifetime::Limits;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, Reqid, SaConfig, UdpEncapsulation};
-use ipsec::setkey::{Forwarding, Lowered, Names, NoNames, compile};
+use ipsec::setkey::{Forwarding, Lowered, Names, NoNames, compile, parse, print, resolve};
 
 fn obeyed(text: &str) -> Lowered {
     compiled(text, Forwarding::WithIn, &mut NoNames)
@@ -482,6 +482,20 @@ fn a_name_stands_for_all_its_addresses() {
     )
     .unwrap_err();
     assert_eq!(unknown[0].message, "`nowhere`: no such host");
+}
+
+/// Names looked up by one process and the text obeyed by another come to the same commands.
+#[test]
+fn a_text_resolved_and_printed_means_what_it_meant() {
+    let text = "add left[domain] right esp-udp 256 -E null; update 192.0.2.1 192.0.2.2 esp 257 -E null;
+                delete -6 left right esp 256; deleteall left right ah; flush; dump esp; spdflush; spddump;
+                spdadd left[domain] 192.0.2.9/24 udp -P in ipsec esp/tunnel/left-192.0.2.9/require;";
+    let direct = compiled(text, Forwarding::WithIn, &mut Hosts);
+    let resolved = resolve(&parse(text.as_bytes()).file, &mut Hosts).unwrap();
+    let printed = String::from_utf8(print(&resolved).to_vec()).unwrap();
+    let indirect = compiled(&printed, Forwarding::WithIn, &mut NoNames);
+    assert_eq!(direct.commands, indirect.commands);
+    assert!(resolve(&parse(b"delete nowhere right esp 1;").file, &mut Hosts).is_err());
 }
 
 #[test]
