@@ -6,6 +6,7 @@ mod libipsec;
 mod plain;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +95,18 @@ pub enum Protection {
     Readable,
     /// Nothing of what is sent may be readable on the wire.
     Secret,
+}
+
+/// Every user-space tunnel needs the TUN device.
+fn tun_device() -> Result<(), Absence> {
+    const DEVICE: &str = "/dev/net/tun";
+    match File::options().read(true).write(true).open(DEVICE) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Absence::new(
+            format!("{DEVICE} cannot be opened ({error})"),
+            "modprobe tun; chmod 0666 /dev/net/tun (as root); in a container: --device /dev/net/tun",
+        )),
+    }
 }
 
 /// Why a contender or a tool is not here, and how to get it.

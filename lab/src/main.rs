@@ -76,7 +76,7 @@ struct Run {
     esplanade: Option<PathBuf>,
 }
 
-/// Exit code when some trial failed although its contender was there.
+/// Exit code when some trial failed although its contender was there, or nothing could be measured at all.
 const SOME_FAILED: u8 = 3;
 /// Packets of the protected wire kept for a packet analyser.
 const ALBUM: usize = 2000;
@@ -288,10 +288,13 @@ fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
         eprintln!("interrupted: everything up to then is kept");
         return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
     }
-    let failed = |record: &lab::record::Record| matches!(record.outcome, Outcome::Failed { .. });
-    Ok(match summary.records.iter().any(failed) {
-        true => ExitCode::from(SOME_FAILED),
-        false => ExitCode::SUCCESS,
+    let any =
+        |wanted: fn(&Outcome) -> bool| summary.records.iter().any(|record| wanted(&record.outcome));
+    let failed = any(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    let measured = any(|outcome| matches!(outcome, Outcome::Measured { .. }));
+    Ok(match measured && !failed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(SOME_FAILED),
     })
 }
 

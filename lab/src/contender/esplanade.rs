@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
@@ -84,7 +84,7 @@ impl Contender for Esplanade {
 
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
         match &self.program {
-            Some(_) => Ok(()),
+            Some(_) => tun_device(),
             None => Err(Absence::new(
                 "the program `esplanade` was not found beside esplanade-lab or in PATH",
                 "build it: cargo build --release",

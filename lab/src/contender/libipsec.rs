@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process, program};
@@ -70,16 +70,18 @@ impl Contender for KernelLibipsec {
             None if program("swanctl").is_none() => {
                 Err(Absence::new("swanctl is not installed", REMEDY))
             }
-            None => Ok(()),
+            None => tun_device(),
         }
     }
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let left = Charon::start(self, Side::Left, bed)?;
-        let right = Charon::start(self, Side::Right, bed)?;
+        let mut left = Charon::start(self, Side::Left, bed)?;
+        let mut right = Charon::start(self, Side::Right, bed)?;
         left.load(bed)?;
         right.load(bed)?;
-        left.initiate(bed)?;
+        left.initiate(bed).map_err(|fault| {
+            fault.during(&format!("{}{}", left.last_words(), right.last_words()))
+        })?;
         Ok(Box::new(Pair([left, right])))
     }
 }
@@ -119,6 +121,17 @@ impl Charon {
 
     fn initiate(&self, bed: &Bed) -> Result<(), Fault> {
         self.swanctl("--initiate --child tunnel --timeout 8", bed)
+    }
+
+    /// What the daemon complained of, for the reader of a failure.
+    fn last_words(&mut self) -> String {
+        let said = self.process.said();
+        let complaint = said
+            .lines()
+            .rfind(|line| line.contains("failed") || line.contains("error"));
+        complaint.map_or_else(String::new, |line| {
+            format!("{} charon said `{}`; ", self.side.name(), line.trim())
+        })
     }
 
     fn swanctl(&self, arguments: &str, bed: &Bed) -> Result<(), Fault> {

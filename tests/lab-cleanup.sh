@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Nothing that the lab makes outlives it: not after a good end, not after Ctrl-C, not after kill -9.
+#
+# Each case runs the lab, ends it while a load is flowing, and then looks for what may be left: processes (each bears a
+# mark in its environment), links, routes, rules, nftables, mounts, named namespaces, temporary files. It all happens in
+# a network and mount namespace of its own, so that nobody else's links confuse the picture.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+if [ -z "${LAB_CLEANUP_INSIDE:-}" ]; then
+  export LAB_CLEANUP_INSIDE=1
+  [ "$(id -u)" -eq 0 ] || own_user=--map-root-user
+  exec unshare ${own_user:+"$own_user"} --net --mount "$0" "$@"
+fi
+
+target=$(tests/setup --target-dir 2>/dev/null || echo "${CARGO_TARGET_DIR:-target}")
+lab=
+for candidate in "$target"/{debug,release}/esplanade-lab; do
+  if [ -x "$candidate" ] && { [ -z "$lab" ] || [ "$candidate" -nt "$lab" ]; }; then lab=$candidate; fi
+done
+if [ -z "$lab" ]; then
+  echo "not ok lab-cleanup: build esplanade-lab first (cargo build -p lab)"
+  exit 1
+fi
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+mount -t tmpfs lab-cleanup /run
+export TMPDIR=$place/tmp
+mkdir "$TMPDIR"
+mark=LAB_CLEANUP_MARK=$$.$RANDOM
+failed=0
+
+# The ids of living processes that bear the mark.
+marked() {
+  local environment id
+  for environment in /proc/[0-9]*/environ; do
+    if grep -qzxF "$mark" "$environment" 2>/dev/null; then
+      id=${environment#/proc/}
+      echo "${id%/environ}"
+    fi
+  done
+}
+
+# Waits until the client of a load runs beside its server, 15 s at the most.
+wait_for_load() {
+  local id loads
+  for _ in $(seq 300); do
+    loads=0
+    for id in $(marked); do
+      [ "$(cat "/proc/$id/comm" 2>/dev/null)" = iperf3 ] && loads=$((loads + 1))
+    done
+    [ "$loads" -ge 2 ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# Waits until no marked process lives, 5 s at the most.
+wait_for_nothing() {
+  for _ in $(seq 100); do
+    [ -z "$(marked)" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# Everything of this namespace that the lab could have changed. Others' named namespaces come and go below the old /run.
+picture() {
+  ip -o link | sed 's/ state .*//'
+  ip route show table all
+  ip rule
+  nft list ruleset 2>&1
+  cut -d' ' -f 5- /proc/self/mountinfo | grep -v '^/run/netns'
+  find /run "$TMPDIR"
+}
+
+# Ends the lab, whose process id is given, in the named way.
+end_by() {
+  case "$1" in
+    itself) ;;
+    ctrl-c) kill -INT -- "-$2" ;;
+    two-ctrl-c) kill -INT "$2" && sleep 0.05 && kill -INT "$2" 2>/dev/null ;;
+    sigterm) kill -TERM "$2" ;;
+    kill-9) kill -KILL "$2" ;;
+    kill-9-inside) pkill -KILL -P "$2" ;;
+  esac
+}
+
+report() {
+  if [ -z "$2" ]; then
+    echo "ok lab-cleanup-$1"
+  else
+    echo "not ok lab-cleanup-$1: $2"
+    failed=1
+  fi
+}
+
+# Runs the lab, ends it in the named way, expects the exit code, and looks.
+after() {
+  local way=$1 expected=$2 out=$place/$1 log=$place/$1.log before now code trouble=
+  before=$(picture)
+  env "$mark" setsid "$lab" run demo --only plain --rounds 2 --duration 2 --seed 1 --out "$out" >"$log" 2>&1 &
+  local lab_id=$!
+  wait_for_load || trouble="no load within 15 s: $(tail -n 1 "$log")"
+  end_by "$way" "$lab_id"
+  wait "$lab_id" 2>/dev/null
+  code=$?
+  [ "$code" -eq "$expected" ] || trouble+=" exit code $code, not $expected;"
+  wait_for_nothing || trouble+=" processes left: $(marked | tr '\n' ' ');"
+  now=$(picture)
+  [ "$before" = "$now" ] || trouble+=" changed: $(diff <(echo "$before") <(echo "$now") | tr '\n' ' ');"
+  "$lab" report "$out" >/dev/null 2>&1 || trouble+=" the records cannot be read;"
+  report "after-$way" "$trouble"
+}
+
+after itself 0
+after ctrl-c 130
+after two-ctrl-c 130
+after sigterm 130
+after kill-9 137
+after kill-9-inside 137
+
+log=$place/ctrl-c.log
+if grep -q '^interrupted: ' "$log" && grep -q '^kept in ' "$log"; then
+  report ctrl-c-says-what-was-kept ""
+else
+  report ctrl-c-says-what-was-kept "$(tail -n 1 "$log")"
+fi
+
+# The next start in the same place works, and keeps what the killed one had measured.
+out=$place/kill-9
+if env "$mark" "$lab" run demo --only plain --rounds 1 --duration 1 --out "$out" >"$place/again.log" 2>&1 &&
+  [ -f "$out.1/records.jsonl" ] && [ -f "$out/table.txt" ]; then
+  report next-start-keeps-earlier-records ""
+else
+  report next-start-keeps-earlier-records "$(tail -n 1 "$place/again.log")"
+fi
+
+exit "$failed"
