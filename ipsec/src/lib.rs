@@ -7,6 +7,7 @@
 //!   policy     which traffic is protected, and how           database the SAD and SPD, and one Snapshot of both
 //!   sa         one security association: configuration, and the state that outlives snapshots
 //!   tunnel     the outer header around the inner one         esp      stamp, seal, look, open, strip
+//!   fragment   cut and join                                  pmtu     what fits, and telling who sent too much
 //!   dropped    every reason why a packet goes no further
 //! ```
 //!
@@ -20,7 +21,9 @@ pub mod command;
 pub mod database;
 pub mod dropped;
 pub mod esp;
+pub mod fragment;
 pub mod packet;
+pub mod pmtu;
 pub mod policy;
 pub mod sa;
 pub mod setkey;

@@ -213,7 +213,7 @@ pub fn decapsulate_ecn(outer_traffic_class: u8, inner: &mut [u8]) -> Result<(), 
     };
     let after = inner_ecn(outer_traffic_class & ECN, before & ECN)?;
     if after != before & ECN {
-        set_traffic_class(inner, before & !ECN | after);
+        set_ecn(inner, after);
     }
     Ok(())
 }
@@ -231,6 +231,17 @@ fn inner_ecn(outer: u8, inner: u8) -> Result<u8, Dropped> {
         (CE, _) | (_, CE) => Ok(CE),
         (ECT_0, ECT_1) => Ok(ECT_1),
         _ => Ok(inner),
+    }
+}
+
+/// Replaces the ECN field of a packet, mending an IPv4 header checksum.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: u8) {
+    if let &mut [first, second, ..] = packet {
+        let class = match first >> 4 {
+            4 => second,
+            _ => first << 4 | second >> 4,
+        };
+        set_traffic_class(packet, class & !ECN | ecn & ECN);
     }
 }
 

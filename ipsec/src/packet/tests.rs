@@ -417,6 +417,8 @@ proptest! {
             (*high, *low, *six_high, *six_low) = (0, *low % 128, 0, *six_low % 128);
         }
         fuzz_body::headers(&likely);
+        let len = (likely.len() as u16).to_be_bytes();
+        fuzz_body::fragments(&[&len[..], &likely, &len, &likely, &likely].concat());
     }
 
     #[test]

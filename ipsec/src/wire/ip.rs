@@ -64,4 +64,12 @@ impl<'a> Ip<'a> {
             None => Err(Dropped::Malformed),
         }
     }
+
+    /// Bytes of the packet by its own header.
+    pub fn total_len(&self) -> usize {
+        match self {
+            Self::V4(ipv4) => ipv4.total_len(),
+            Self::V6(ipv6) => ipv6.total_len(),
+        }
+    }
 }

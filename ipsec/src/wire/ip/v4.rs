@@ -28,6 +28,16 @@ impl<'a> Ipv4<'a> {
     /// Reads a packet. The header checksum is not looked at: [`Ipv4::checksum_is_right`] does.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Dropped> {
+        let (packet, total_len) = Self::new_quoted(bytes)?;
+        (packet.total_len() == total_len)
+            .then_some(packet)
+            .ok_or(Dropped::Malformed)
+    }
+
+    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also says how long the packet
+    /// was.
+    #[inline]
+    pub fn new_quoted(bytes: &'a [u8]) -> Result<(Self, usize), Dropped> {
         let fixed = bytes.first_chunk().ok_or(Dropped::Malformed)?;
         if fixed[0] >> 4 != 4 {
             return Err(Dropped::Unsupported);
@@ -39,13 +49,15 @@ impl<'a> Ipv4<'a> {
         }
         let (header, payload) = bytes
             .get(..total_len)
-            .and_then(|whole| whole.split_at_checked(header_len))
+            .unwrap_or(bytes)
+            .split_at_checked(header_len)
             .ok_or(Dropped::Malformed)?;
-        Ok(Self {
+        let packet = Self {
             fixed,
             header,
             payload,
-        })
+        };
+        Ok((packet, total_len))
     }
 
     /// Bytes of the header, 20 to 60.
@@ -124,6 +136,11 @@ impl<'a> Ipv4<'a> {
         self.header
     }
 
+    /// The header without its options; its length field still counts them.
+    pub fn fixed_header(&self) -> &'a [u8] {
+        self.fixed
+    }
+
     /// The options, padding included.
     pub fn options(&self) -> &'a [u8] {
         self.header.get(MIN_HEADER_LEN..).unwrap_or_default()
@@ -132,6 +149,36 @@ impl<'a> Ipv4<'a> {
     /// What the header is about.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
+    }
+}
+
+/// The options of a header, each with its type and length bytes; END and what follows it are left out. An item is
+/// `None`, and the last, where an option overruns.
+#[derive(Clone, Debug)]
+pub struct Ipv4Options<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Ipv4Options<'a> {
+    /// The options in [`Ipv4::options`].
+    pub fn of(options: &'a [u8]) -> Self {
+        Self { rest: options }
+    }
+}
+
+impl<'a> Iterator for Ipv4Options<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let len = match *self.rest {
+            [] | [0, ..] => return None,
+            [1, ..] => 1,
+            [_, len, ..] if len >= 2 => usize::from(len),
+            _ => usize::MAX,
+        };
+        let option = self.rest.split_at_checked(len);
+        self.rest = option.map_or(&[], |(_, rest)| rest);
+        Some(option.map(|(option, _)| option))
     }
 }
 
@@ -176,6 +223,25 @@ impl Ipv4Fields {
         header[10..12].copy_from_slice(&sum.to_be_bytes());
         header
     }
+}
+
+/// Turns the copied header of `header_len` bytes at the start of `packet` into a fragment's: lengths, offset in bytes,
+/// "more follow", DF cleared, checksum anew. Anything shorter than a header stays as it is.
+pub(crate) fn set_fragment(
+    packet: &mut [u8],
+    header_len: usize,
+    total_len: usize,
+    offset: usize,
+    more: bool,
+) {
+    let flags = if more { MORE_FRAGMENTS } else { 0 };
+    let place = flags | (offset / 8) as u16 & OFFSET;
+    if let Some(fixed) = packet.first_chunk_mut::<MIN_HEADER_LEN>() {
+        fixed[0] = 0x40 | (header_len / 4) as u8 & 0x0f;
+        fixed[2..4].copy_from_slice(&(total_len as u16).to_be_bytes());
+        fixed[6..8].copy_from_slice(&place.to_be_bytes());
+    }
+    finish_checksum(packet);
 }
 
 /// Computes the header checksum anew, in place. Bytes that are no IPv4 header stay as they are.

@@ -28,6 +28,16 @@ impl<'a> Ipv6<'a> {
     /// Reads a packet, without its extension headers: [`Chain::read`] follows them.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Dropped> {
+        let (packet, total_len) = Self::new_quoted(bytes)?;
+        (packet.total_len() == total_len)
+            .then_some(packet)
+            .ok_or(Dropped::Malformed)
+    }
+
+    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also says how long the packet
+    /// was.
+    #[inline]
+    pub fn new_quoted(bytes: &'a [u8]) -> Result<(Self, usize), Dropped> {
         let (fixed, rest) = bytes.split_first_chunk().ok_or(Dropped::Malformed)?;
         if fixed[0] >> 4 != 6 {
             return Err(Dropped::Unsupported);
@@ -37,8 +47,8 @@ impl<'a> Ipv6<'a> {
             // RFC 2675 3: a jumbogram. None fits into a device, socket or ESP packet here.
             return Err(Dropped::Unsupported);
         }
-        let payload = rest.get(..payload_len).ok_or(Dropped::Malformed)?;
-        Ok(Self { fixed, payload })
+        let payload = rest.get(..payload_len).unwrap_or(rest);
+        Ok((Self { fixed, payload }, HEADER_LEN + payload_len))
     }
 
     /// Bytes of the packet.
@@ -88,6 +98,8 @@ impl<'a> Ipv6<'a> {
 pub struct FragmentHeader {
     /// Where it stands in the packet.
     pub at: usize,
+    /// Where the byte stands that names it.
+    pub named_at: usize,
     /// Where its payload belongs in the whole packet's fragmentable part, in bytes.
     pub offset: usize,
     /// Whether later fragments follow.
@@ -100,6 +112,48 @@ impl FragmentHeader {
     /// Whether it is a whole packet in spite of its fragment header (RFC 6946).
     pub fn is_atomic(&self) -> bool {
         self.offset == 0 && !self.more
+    }
+}
+
+/// Appends the headers of one fragment to `out`: those that every fragment repeats, then the fragment header, which
+/// takes over what the last of those named.
+pub(crate) fn append_fragment_headers(
+    before: &[u8],
+    fragment: &FragmentHeader,
+    payload_len: usize,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(before);
+    let next = match out.get_mut(start + fragment.named_at) {
+        Some(named) => std::mem::replace(named, number::FRAGMENT),
+        None => number::NO_NEXT,
+    };
+    let word = fragment.offset as u16 & 0xfff8 | u16::from(fragment.more);
+    out.extend_from_slice(&[next, 0]);
+    out.extend_from_slice(&word.to_be_bytes());
+    out.extend_from_slice(&fragment.identification.to_be_bytes());
+    if let Some(packet) = out.get_mut(start..) {
+        set_total_len(packet, packet.len() + payload_len);
+    }
+}
+
+/// The headers up to `fragment`'s, with it taken out: the byte that named it names what it named.
+pub(crate) fn without_fragment_header(packet: &[u8], fragment: &FragmentHeader) -> Vec<u8> {
+    let mut headers = packet.get(..fragment.at).unwrap_or_default().to_vec();
+    let next = packet.get(fragment.at).copied();
+    let named = headers.get_mut(fragment.named_at);
+    if let (Some(named), Some(next)) = (named, next) {
+        *named = next;
+    }
+    headers
+}
+
+/// Sets the payload length of a packet of `total_len` bytes. Anything shorter than a header stays as it is.
+pub(crate) fn set_total_len(packet: &mut [u8], total_len: usize) {
+    if let Some(fixed) = packet.first_chunk_mut::<HEADER_LEN>() {
+        let payload_len = total_len.saturating_sub(HEADER_LEN) as u16;
+        fixed[4..6].copy_from_slice(&payload_len.to_be_bytes());
     }
 }
 
@@ -120,6 +174,8 @@ pub struct Chain {
     pub transport_named_at: usize,
     /// The fragment header, if there is one.
     pub fragment: Option<FragmentHeader>,
+    /// Where the byte stands that names the protocol.
+    pub named_at: usize,
 }
 
 impl Chain {
@@ -132,6 +188,7 @@ impl Chain {
             transport_at: HEADER_LEN,
             transport_named_at: NEXT_HEADER_AT,
             fragment: None,
+            named_at: NEXT_HEADER_AT,
         };
         let mut rest = packet.payload;
         for place in 0..=MAX_EXTENSIONS {
@@ -171,6 +228,7 @@ impl Chain {
             self.transport_named_at = self.upper_at;
         }
         self.protocol = next;
+        self.named_at = self.upper_at;
         self.upper_at += header_len;
         Some(Ok(rest))
     }
@@ -188,6 +246,7 @@ impl Chain {
         let word = be16(high, low);
         self.fragment.is_none().then_some(FragmentHeader {
             at: self.upper_at,
+            named_at: self.named_at,
             offset: usize::from(word & 0xfff8),
             more: word & 1 != 0,
             identification: u32::from_be_bytes([a, b, c, d]),

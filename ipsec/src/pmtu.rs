@@ -1,0 +1,74 @@
+//! Path MTU: what fits through an association, what becomes of a packet that does not, and whom to believe.
+//!
+//! ```text
+//!   inner packet ──► judge ──► Fits                        by the MTU inside the tunnel: inner_mtu
+//!                         ├──► CutInside    IPv4 without DF
+//!                         ├──► Report(mtu)  ──► report ──► ICMP to the sender (RFC 4301 8.2.1)
+//!                         └──► CutOutside   IPv6 up to 1280, which every link must carry
+//!   outer ICMP   ──► Complaint::read ──► plausible ──► a smaller path MTU (RFC 4301 8.2.2)
+//!   TCP SYN      ──► clamp_mss, so that TCP never gets there
+//! ```
+
+mod clamp;
+mod complaint;
+mod report;
+
+pub use clamp::{TcpChecksum, clamp_mss};
+pub use complaint::Complaint;
+pub use report::report;
+
+use crate::esp;
+use crate::packet::Outline;
+use crate::sa::SaConfig;
+use crate::wire::ip::{v4, v6};
+use std::net::IpAddr;
+
+/// The smallest MTU of an IPv6 link (RFC 8200 5).
+pub const MIN_MTU_V6: usize = 1280;
+/// The smallest MTU of an IPv4 link (RFC 791 3.2).
+pub const MIN_MTU_V4: usize = 68;
+
+/// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits.
+pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
+    let ip_len = match sa.id.destination {
+        IpAddr::V4(_) => v4::MIN_HEADER_LEN,
+        IpAddr::V6(_) => v6::HEADER_LEN,
+    };
+    let headers = ip_len + sa.encapsulation_len();
+    esp::plaintext_limit(sa, path_mtu.saturating_sub(headers))
+}
+
+/// What to do with a packet on its way into a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// It fits.
+    Fits,
+    /// Cut it to the inner MTU with a [`Cutter`](crate::fragment::Cutter), then protect each fragment.
+    CutInside,
+    /// Drop it and tell its sender this MTU by [`report`].
+    Report(usize),
+    /// Protect it and let the outer packet be fragmented: it is not larger than what its sender may take for granted.
+    CutOutside,
+}
+
+/// Judges a packet by the MTU inside the tunnel (RFC 4301 8.2.1, RFC 2473 7).
+pub fn judge(packet: &Outline, inner_mtu: usize) -> Fit {
+    let granted = match packet.source {
+        IpAddr::V4(_) => MIN_MTU_V4,
+        IpAddr::V6(_) => MIN_MTU_V6,
+    };
+    if packet.total_len <= inner_mtu {
+        Fit::Fits
+    } else if packet.total_len <= granted {
+        Fit::CutOutside
+    } else if packet.dont_fragment {
+        Fit::Report(inner_mtu.max(granted))
+    } else if inner_mtu >= granted {
+        Fit::CutInside
+    } else {
+        Fit::CutOutside
+    }
+}
+
+#[cfg(test)]
+mod tests;
