@@ -1,1 +1,3 @@
+//! The program `esplanade`.
+
 fn main() {}

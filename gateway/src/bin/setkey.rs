@@ -1,1 +1,3 @@
+//! The program `setkey`.
+
 fn main() {}

@@ -1,0 +1,4 @@
+//! The engine over a capture file.
+
+pub mod file;
+pub mod link;

@@ -1,0 +1,143 @@
+//! What is said over the control socket, one line of JSON each.
+
+use crate::events::Event;
+use crate::status::{Drops, Status};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::net::IpAddr;
+use zeroize::Zeroizing;
+
+/// What one can ask of a gateway. Has no `Debug`: setkey text holds keys.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Obey setkey text, as a whole or not at all.
+    Setkey(SetkeyText),
+    /// What is up and what it carries.
+    Status,
+    /// Why packets were dropped.
+    Drops,
+    /// Every event from now on.
+    Events,
+    /// Which policy and association a packet would meet.
+    Explain(Explain),
+    /// Stop, and take away the rules that outlive a gateway.
+    Down,
+    /// Stop; the rules stay.
+    Stop,
+}
+
+/// setkey text and how to read it.
+#[derive(Serialize, Deserialize)]
+pub struct SetkeyText {
+    /// What messages call it: a file's name.
+    pub name: String,
+    /// The text, any bytes; a `char` stands for a byte, because JSON has no bytes.
+    #[serde(serialize_with = "bytes_out", deserialize_with = "bytes_in")]
+    pub text: Zeroizing<Vec<u8>>,
+    /// `setkey -k`: policies for `in` do not bring one for `fwd` along.
+    #[serde(default)]
+    pub kernel_semantics: bool,
+    /// `setkey -n`: check everything, change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `setkey -l`, `-a`: short or long dumps, as far as the layout knows them.
+    #[serde(default)]
+    pub with_dead: bool,
+}
+
+/// The packet that `explain` is about.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Explain {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source port.
+    pub source_port: Option<u16>,
+    /// Destination port, or type of ICMP.
+    pub destination_port: Option<u16>,
+}
+
+/// What a gateway answers.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// It is done; here is what dumps have to say, and what one should know.
+    Setkey {
+        /// Dumps, in setkey's layout.
+        #[serde(serialize_with = "text_out", deserialize_with = "text_in")]
+        output: Zeroizing<String>,
+        /// One plain sentence each.
+        warnings: Vec<String>,
+    },
+    /// What is up.
+    Status(Box<Status>),
+    /// Why packets were dropped.
+    Drops(Drops),
+    /// What would happen to a packet.
+    Text(String),
+    /// Something happened.
+    Event(Event),
+    /// Nothing was done, and why.
+    Refused(String),
+}
+
+fn bytes_out<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    let text: Zeroizing<String> =
+        Zeroizing::new(bytes.iter().map(|&byte| char::from(byte)).collect());
+    serializer.serialize_str(&text)
+}
+
+fn bytes_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Zeroizing<Vec<u8>>, D::Error> {
+    let text = Zeroizing::new(String::deserialize(deserializer)?);
+    let bytes = text.chars().map(|c| u8::try_from(u32::from(c)));
+    let bytes: Result<Vec<u8>, _> = bytes.collect();
+    bytes
+        .map(Zeroizing::new)
+        .map_err(|_| serde::de::Error::custom("a character stands for no byte"))
+}
+
+fn text_out<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+fn text_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Zeroizing<String>, D::Error> {
+    String::deserialize(deserializer).map(Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_setkey_text_survives_the_way_through_json() {
+        let all: Vec<u8> = (0..=255).collect();
+        let request = Request::Setkey(SetkeyText {
+            name: "all.conf".to_owned(),
+            text: Zeroizing::new(all.clone()),
+            kernel_semantics: true,
+            dry_run: false,
+            with_dead: false,
+        });
+        let line = serde_json::to_string(&request).unwrap();
+        assert!(!line.contains('\n'));
+        let Request::Setkey(text) = serde_json::from_str(&line).unwrap() else {
+            panic!("another request");
+        };
+        assert_eq!(*text.text, all);
+        assert!(text.kernel_semantics);
+    }
+
+    #[test]
+    fn plain_requests_are_plain_words() {
+        assert_eq!(
+            serde_json::to_string(&Request::Status).unwrap(),
+            "\"status\""
+        );
+        assert!(serde_json::from_str::<Request>("\"reboot\"").is_err());
+    }
+}

@@ -1,0 +1,380 @@
+//! The gateway's end: one thread, many clients, none of which can make it wait.
+
+use super::LARGEST_REQUEST;
+use super::message::{Answer, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::socket_peercred;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use zeroize::{Zeroize, Zeroizing};
+
+/// How long a client may take to say its request, or to take its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many clients are served at once; one more is turned away.
+const MOST_CLIENTS: usize = 64;
+
+/// Bytes of events that may wait for a slow listener before it is dropped.
+const MOST_WAITING: usize = 1 << 20;
+
+/// A client, for as long as it is connected.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ClientId(u64);
+
+/// Why a socket cannot be ours.
+#[derive(Debug)]
+pub enum Busy {
+    /// A living gateway holds it.
+    Taken(PathBuf),
+    /// Something that is no socket stands there.
+    NoSocket(PathBuf),
+    /// The system refused.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(path) => write!(
+                f,
+                "another gateway answers at {}: stop it with `esplanade down --control {0}`, or choose another socket \
+                 with --control",
+                path.display()
+            ),
+            Self::NoSocket(path) => write!(
+                f,
+                "{} is no socket: choose another path with --control",
+                path.display()
+            ),
+            Self::Io(path, error) => write!(
+                f,
+                "cannot make the control socket {}: {error}; choose another with --control",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// What one wait brought.
+#[derive(Default)]
+pub struct Heard {
+    /// Requests, each to be answered by [`Server::answer`].
+    pub requests: Vec<(ClientId, Request)>,
+    /// Which of the other descriptors can be read.
+    pub ready: Vec<bool>,
+}
+
+/// The listening socket and everyone connected to it.
+pub struct Server {
+    listener: UnixListener,
+    clients: BTreeMap<ClientId, Client>,
+    next: u64,
+    path: PathBuf,
+    _lock: File,
+}
+
+struct Client {
+    stream: UnixStream,
+    incoming: Zeroizing<Vec<u8>>,
+    outgoing: Zeroizing<Vec<u8>>,
+    written: usize,
+    deadline: Option<Instant>,
+    asked: bool,
+    listens: bool,
+    closed: bool,
+}
+
+impl Server {
+    /// Takes the socket at `path`. One that a dead gateway left is replaced; one that a living gateway holds is not.
+    pub fn bind(path: &Path) -> Result<Self, Busy> {
+        let io = |error| Busy::Io(path.to_owned(), error);
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            let mut builder = std::fs::DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o755)
+                .create(folder)
+                .map_err(io)?;
+        }
+        let lock = File::create(path.with_extension("lock")).map_err(io)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Busy::Taken(path.to_owned()))?;
+        clear_stale(path)?;
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let listener = listener.map_err(io)?;
+        listener.set_nonblocking(true).map_err(io)?;
+        Ok(Self {
+            listener,
+            clients: BTreeMap::new(),
+            next: 0,
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Waits until somebody has asked something, one of `others` can be read, or the time is over.
+    pub fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
+        let ready = self.poll(others, time)?;
+        self.accept()?;
+        let mut heard = Heard {
+            ready,
+            ..Heard::default()
+        };
+        let now = Instant::now();
+        for (id, client) in &mut self.clients {
+            client.write();
+            if let Some(line) = client.read() {
+                match serde_json::from_slice(&line) {
+                    Ok(request) => heard.requests.push((*id, request)),
+                    Err(error) => client.say(&Answer::Refused(format!(
+                        "the request is not understood: {error}"
+                    ))),
+                }
+            }
+            client.closed |= client.deadline.is_some_and(|deadline| deadline < now);
+        }
+        self.clients.retain(|_, client| !client.closed);
+        Ok(heard)
+    }
+
+    /// Answers a request. The client is let go once it has taken the answer.
+    pub fn answer(&mut self, id: ClientId, answer: &Answer) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.say(answer);
+        }
+    }
+
+    /// From now on this client hears every event.
+    pub fn listen(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.listens = true;
+            client.deadline = None;
+        }
+    }
+
+    /// Tells all listeners. One that does not keep up is dropped rather than waited for.
+    pub fn tell(&mut self, answer: &Answer) {
+        for client in self.clients.values_mut().filter(|client| client.listens) {
+            if client.outgoing.len() - client.written > MOST_WAITING {
+                client.closed = true;
+            } else {
+                client.say(answer);
+            }
+        }
+    }
+
+    /// Gives clients a last chance to take their answers.
+    pub fn flush(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while self.clients.values().any(Client::has_to_say) && Instant::now() < end {
+            for client in self.clients.values_mut() {
+                client.write();
+            }
+            self.clients.retain(|_, client| !client.closed);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn poll(&self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Vec<bool>> {
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        fds.extend(
+            others
+                .iter()
+                .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)),
+        );
+        for client in self.clients.values() {
+            let wants = if client.has_to_say() {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), wants));
+        }
+        let limit = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&limit)) {
+            Err(rustix::io::Errno::INTR) => Ok(vec![false; others.len()]),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(fds[1..=others.len()]
+                .iter()
+                .map(|fd| !fd.revents().is_empty())
+                .collect()),
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // A client that was gone before it was accepted is nobody's trouble.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error),
+            };
+            if self.clients.len() < MOST_CLIENTS && is_trusted(&stream) {
+                stream.set_nonblocking(true)?;
+                self.next += 1;
+                self.clients
+                    .insert(ClientId(self.next), Client::new(stream));
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The lock file stays: removing it would let two gateways lock two files of one name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            incoming: Zeroizing::default(),
+            outgoing: Zeroizing::default(),
+            written: 0,
+            deadline: Some(Instant::now() + PATIENCE),
+            asked: false,
+            listens: false,
+            closed: false,
+        }
+    }
+
+    fn has_to_say(&self) -> bool {
+        self.written < self.outgoing.len()
+    }
+
+    /// Takes what has come; returns the request once its line is complete. There is one request in a connection.
+    fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+        let mut room = Zeroizing::new([0; 16384]);
+        loop {
+            match self.stream.read(&mut room[..]) {
+                Ok(0) => {
+                    self.closed |= !self.has_to_say();
+                    return None;
+                }
+                Ok(_) if self.asked => {}
+                Ok(count) => {
+                    grow(&mut self.incoming, &room[..count]);
+                    if room[..count].contains(&b'\n') {
+                        return Some(self.take_line());
+                    }
+                    if self.incoming.len() > LARGEST_REQUEST {
+                        self.asked = true;
+                        self.say(&Answer::Refused("the request is too large".to_owned()));
+                        return None;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.closed = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn take_line(&mut self) -> Zeroizing<Vec<u8>> {
+        self.asked = true;
+        // The answer is being made; from here on only its delivery is timed.
+        self.deadline = None;
+        let mut line = std::mem::take(&mut self.incoming);
+        let end = line.iter().position(|&byte| byte == b'\n');
+        if let Some(end) = end {
+            line.truncate(end);
+        }
+        line
+    }
+
+    fn say(&mut self, answer: &Answer) {
+        let Ok(line) = serde_json::to_vec(answer) else {
+            self.closed = true;
+            return;
+        };
+        let line = Zeroizing::new(line);
+        if !self.has_to_say() {
+            self.outgoing.zeroize();
+            self.written = 0;
+        }
+        grow(&mut self.outgoing, &line);
+        self.outgoing.push(b'\n');
+        if !self.listens {
+            self.deadline = Some(Instant::now() + PATIENCE);
+        }
+        self.write();
+    }
+
+    fn write(&mut self) {
+        while self.has_to_say() {
+            match self.stream.write(&self.outgoing[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.closed = true;
+                    return;
+                }
+            }
+        }
+        let answered = self.asked && !self.outgoing.is_empty();
+        self.closed |= answered && !self.listens;
+    }
+}
+
+/// Appends without leaving copies of keys behind in freed memory.
+fn grow(to: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
+    // One byte of room stays for the line's end.
+    if to.capacity() < to.len() + more.len() + 1 {
+        let mut larger = Vec::with_capacity((2 * to.capacity()).max(to.len() + more.len() + 1));
+        larger.extend_from_slice(to);
+        *to = Zeroizing::new(larger);
+    }
+    to.extend_from_slice(more);
+}
+
+fn clear_stale(path: &Path) -> Result<(), Busy> {
+    let kind = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Busy::Io(path.to_owned(), error)),
+        Ok(found) => found.file_type(),
+    };
+    if !kind.is_socket() {
+        return Err(Busy::NoSocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(Busy::Taken(path.to_owned())),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| Busy::Io(path.to_owned(), error))
+        }
+        Err(error) => Err(Busy::Io(path.to_owned(), error)),
+    }
+}
+
+/// Root and our own user; the socket's mode says the same, but a folder may be shared.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! What happens to associations and policies, told to everyone who listens (`esplanade events`).
+
+use ipsec::policy::{Direction, Policy, Prefix, Selector, Upper};
+use ipsec::sa::{Protocol, SaConfig, SaId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in seconds since the Unix epoch.
+    pub time: u64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What can happen.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum What {
+    /// An association was added.
+    SaAdded(SaName),
+    /// An association got a new configuration.
+    SaUpdated(SaName),
+    /// An association was deleted or flushed.
+    SaDeleted(SaName),
+    /// An association passed a soft limit: a successor is due.
+    SaDying(SaName),
+    /// An association reached a hard limit: it carries nothing any more.
+    SaExpired(SaName),
+    /// An association has used its last sequence number: it carries nothing any more.
+    SaExhausted(SaName),
+    /// A policy was added or changed.
+    PolicyAdded(PolicyName),
+    /// A policy was deleted or flushed.
+    PolicyDeleted(PolicyName),
+    /// Traffic wants protection and no association exists.
+    Acquire {
+        /// The number of the policy.
+        policy: u32,
+        /// Where the packet came from.
+        source: Option<IpAddr>,
+        /// Where it wanted to go.
+        destination: Option<IpAddr>,
+    },
+    /// What fits through the path to a peer has changed.
+    PathMtu {
+        /// The peer.
+        peer: IpAddr,
+        /// Bytes of the largest packet.
+        mtu: u32,
+    },
+    /// The gateway ends.
+    Stopping,
+}
+
+/// An association by name; never with its keys.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SaName {
+    /// Outer source, where it is known.
+    pub source: Option<IpAddr>,
+    /// Outer destination.
+    pub destination: IpAddr,
+    /// `esp` or `ah`.
+    pub protocol: String,
+    /// The SPI in hexadecimal.
+    pub spi: String,
+}
+
+/// A policy by name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PolicyName {
+    /// `in`, `out` or `fwd`.
+    pub direction: String,
+    /// Source, destination and upper layer as setkey writes them.
+    pub selector: String,
+}
+
+impl SaName {
+    /// The name of a configured association.
+    pub fn of(config: &SaConfig) -> Self {
+        Self {
+            source: Some(config.source),
+            ..Self::from(config.id)
+        }
+    }
+}
+
+impl From<SaId> for SaName {
+    fn from(id: SaId) -> Self {
+        Self {
+            source: None,
+            destination: id.destination,
+            protocol: protocol_name(id.protocol).to_owned(),
+            spi: id.spi.to_string(),
+        }
+    }
+}
+
+impl PolicyName {
+    /// The name of a policy.
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            direction: direction_name(policy.direction).to_owned(),
+            selector: selector_text(&policy.selector),
+        }
+    }
+}
+
+/// setkey's word for a protocol.
+pub fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Esp => "esp",
+        Protocol::Ah => "ah",
+    }
+}
+
+/// setkey's word for a direction.
+pub fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "out",
+        Direction::In => "in",
+        Direction::Fwd => "fwd",
+    }
+}
+
+/// A selector as setkey's `spdadd` writes it.
+pub fn selector_text(selector: &Selector) -> String {
+    let port = |port: Option<u16>| port.map_or_else(|| "any".to_owned(), |port| port.to_string());
+    let (source, destination, upper) = match selector.upper {
+        Upper::Any => (None, None, "any".to_owned()),
+        Upper::Ports {
+            source_port,
+            destination_port,
+        } => (source_port, destination_port, "any".to_owned()),
+        Upper::Protocol {
+            number,
+            source_port,
+            destination_port,
+        } => (source_port, destination_port, upper_name(number)),
+        Upper::Icmp { number, kind, code } => {
+            let fact = |fact: Option<u8>| port(fact.map(u16::from));
+            let upper = match (kind, code) {
+                (None, None) => upper_name(number),
+                (kind, code) => format!("{} {},{}", upper_name(number), fact(kind), fact(code)),
+            };
+            (None, None, upper)
+        }
+    };
+    let side =
+        |prefix: &Prefix, number| format!("{}/{}[{}]", prefix.address, prefix.len, port(number));
+    format!(
+        "{} {} {upper}",
+        side(&selector.source, source),
+        side(&selector.destination, destination)
+    )
+}
+
+fn upper_name(number: u8) -> String {
+    match number {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmp6".to_owned(),
+        number => number.to_string(),
+    }
+}
+
+impl fmt::Display for SaName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(source) = self.source {
+            write!(f, "{source} ")?;
+        }
+        write!(f, "{} {} {}", self.destination, self.protocol, self.spi)
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.selector, self.direction)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SaAdded(sa) => write!(f, "association added: {sa}"),
+            Self::SaUpdated(sa) => write!(f, "association updated: {sa}"),
+            Self::SaDeleted(sa) => write!(f, "association deleted: {sa}"),
+            Self::SaDying(sa) => write!(
+                f,
+                "association passed its soft limit, a successor is due: {sa}"
+            ),
+            Self::SaExpired(sa) => {
+                write!(f, "association reached its hard limit and is gone: {sa}")
+            }
+            Self::SaExhausted(sa) => {
+                write!(
+                    f,
+                    "association has used its last sequence number and is gone: {sa}"
+                )
+            }
+            Self::PolicyAdded(policy) => write!(f, "policy added: {policy}"),
+            Self::PolicyDeleted(policy) => write!(f, "policy deleted: {policy}"),
+            Self::Acquire {
+                policy,
+                source,
+                destination,
+            } => {
+                write!(
+                    f,
+                    "policy {policy} wants protection and no association fits"
+                )?;
+                match (source, destination) {
+                    (Some(source), Some(destination)) => write!(f, ": {source} to {destination}"),
+                    _ => Ok(()),
+                }
+            }
+            Self::PathMtu { peer, mtu } => {
+                write!(f, "the path to {peer} takes packets of {mtu} bytes")
+            }
+            Self::Stopping => f.write_str("the gateway ends"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_object() {
+        let event = Event {
+            time: 7,
+            what: What::Acquire {
+                policy: 3,
+                source: None,
+                destination: None,
+            },
+        };
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(
+            json,
+            r#"{"time":7,"event":"acquire","policy":3,"source":null,"destination":null}"#
+        );
+        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+    }
+}

@@ -1,0 +1,14 @@
+//! Who tells whom what: the wiring behind the programs `esplanade` and `setkey`.
+//!
+//! ```text
+//!   setkey text ──► commands ──► plane ──┬─► database ──► snapshot ──► data plane (threads)
+//!        ▲                               └─► routes: drop rules, routing rules, routes
+//!        │
+//!   control ◄── status, drops, events, explain, down           capture: the engine over a file
+//! ```
+
+pub mod capture;
+pub mod control;
+pub mod events;
+pub mod routes;
+pub mod status;

@@ -1,0 +1,156 @@
+//! What the kernel has to do so that protected traffic meets the engine, and nothing passes beside it.
+//!
+//! ```text
+//!   SPD ──► Plan ──┬─► firewall   drop rules in a table of our own (nft): nothing protected passes in clear
+//!                  ├─► rules      `ip rule`s: protected traffic looks into our own routing table
+//!                  └─► routes     our table: the TUN device, with an MTU per destination; else "unreachable"
+//! ```
+//!
+//! The order is the safety (fail closed): firewall first, then "unreachable", then rules, the TUN device last. All of it
+//! stays when the gateway stops or dies, until `esplanade down`; the [`record`] beside the control socket says what
+//! is ours, so that a later `run` or `down` finds it.
+//!
+//! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
+
+pub mod firewall;
+pub mod installed;
+pub mod netlink;
+pub mod plan;
+pub mod record;
+pub mod steering;
+
+use std::fmt;
+
+/// The TUN device's name unless one is given.
+pub const DEFAULT_TUN: &str = "esp0";
+
+/// The routing table's number for [`DEFAULT_TUN`].
+pub const DEFAULT_TABLE: u32 = 4500;
+
+/// The mark on packets that are not for the tunnel; the next higher bit says "for the tunnel".
+pub const DEFAULT_MARK: u32 = 0x1000_0000;
+
+/// Names and numbers by which everything of one gateway is known to the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    tun: String,
+    table: u32,
+    mark: u32,
+}
+
+/// Why names or numbers cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadSite(String);
+
+impl Site {
+    /// Checks what the user gave. Without `table` the default device has 4500 and others one of the 19 behind it.
+    pub fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if tun.is_empty() || tun.len() > 15 || !tun.chars().all(fits) || tun.starts_with(['.', '-'])
+        {
+            return Err(BadSite(format!(
+                "`{tun}` is no device name: take 1 to 15 letters, digits, `.`, `-` or `_`"
+            )));
+        }
+        if !mark.is_power_of_two() || mark == 1 << 31 {
+            return Err(BadSite(format!(
+                "mark {mark:#x} does not serve: one single bit below the highest is needed, such as {DEFAULT_MARK:#x}"
+            )));
+        }
+        let table = table.unwrap_or_else(|| default_table(tun));
+        if matches!(table, 0 | 252..=255) {
+            return Err(BadSite(format!(
+                "routing table {table} is the system's own; choose another number"
+            )));
+        }
+        Ok(Self {
+            tun: tun.to_owned(),
+            table,
+            mark,
+        })
+    }
+
+    /// The TUN device.
+    pub fn tun(&self) -> &str {
+        &self.tun
+    }
+
+    /// The routing table.
+    pub fn table(&self) -> u32 {
+        self.table
+    }
+
+    /// The bit on packets that must not enter the tunnel: our own outer packets, and bypassed ones.
+    pub fn outside_mark(&self) -> u32 {
+        self.mark
+    }
+
+    /// The bit on packets that must enter the tunnel where a routing rule cannot tell.
+    pub fn inside_mark(&self) -> u32 {
+        self.mark << 1
+    }
+
+    /// The nftables table, of family `inet`.
+    pub fn firewall_table(&self) -> String {
+        if self.tun == DEFAULT_TUN {
+            return "esplanade".to_owned();
+        }
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        format!(
+            "esplanade_{}",
+            self.tun.chars().map(safe).collect::<String>()
+        )
+    }
+
+    /// Preference of the first routing rule; the last has [`steering::BLOCK`] − 1 more.
+    pub fn first_preference(&self) -> u32 {
+        10_000 + steering::BLOCK * (self.table % 20)
+    }
+}
+
+/// 4501 to 4519 by name, so that a restart finds the same number.
+fn default_table(tun: &str) -> u32 {
+    if tun == DEFAULT_TUN {
+        return DEFAULT_TABLE;
+    }
+    let sum = tun.bytes().fold(0u32, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(byte.into())
+    });
+    DEFAULT_TABLE + 1 + sum % 19
+}
+
+impl fmt::Display for BadSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSite {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_that_cannot_work_are_refused() {
+        for tun in ["", "a-name-of-16-byte", "a b", "esp/0", "-x", ".", "ü"] {
+            assert!(Site::new(tun, None, DEFAULT_MARK).is_err(), "{tun:?}");
+        }
+        for mark in [0, 3, 1 << 31] {
+            assert!(Site::new("esp0", None, mark).is_err(), "{mark:#x}");
+        }
+        for table in [0, 253, 254, 255] {
+            assert!(Site::new("esp0", Some(table), DEFAULT_MARK).is_err());
+        }
+    }
+
+    #[test]
+    fn two_devices_share_neither_tables_nor_preferences() {
+        let one = Site::new("esp0", None, DEFAULT_MARK).unwrap();
+        let two = Site::new("esp1", None, DEFAULT_MARK).unwrap();
+        assert_ne!(one.table(), two.table());
+        assert_ne!(one.first_preference(), two.first_preference());
+        assert_ne!(one.firewall_table(), two.firewall_table());
+        assert_eq!(one.firewall_table(), "esplanade");
+    }
+}

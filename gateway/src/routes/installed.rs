@@ -1,0 +1,142 @@
+//! What of ours is in the kernel, brought to what a plan wants, in the order that is safe.
+
+use super::netlink::{Netlink, is_family_absent};
+use super::plan::Plan;
+use super::{Site, firewall, steering};
+use std::io;
+
+/// The hand on the kernel's tables.
+pub struct Installed {
+    site: Site,
+    netlink: Netlink,
+    script: String,
+}
+
+impl Installed {
+    /// For this site; changes nothing yet.
+    pub fn new(site: Site) -> io::Result<Self> {
+        Ok(Self {
+            site,
+            netlink: Netlink::open()?,
+            script: String::new(),
+        })
+    }
+
+    /// The site.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// The connection to the kernel's tables.
+    pub fn netlink(&mut self) -> &mut Netlink {
+        &mut self.netlink
+    }
+
+    /// Makes the kernel enforce `plan`. INVARIANT: at no moment in between can protected traffic pass in clear: the
+    /// drop rules come first and change in one transaction, and "unreachable" stands before a rule leads there.
+    pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
+        let script = firewall::script(&self.site, plan);
+        if script != self.script {
+            firewall::apply(&script)?;
+            self.script = script;
+        }
+        self.put_routes(plan, false)?;
+        self.put_rules(plan)?;
+        self.put_routes(plan, true)?;
+        self.drop_routes(plan)
+    }
+
+    /// Takes everything away: first what leads to the device, the drop rules last.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.script.clear();
+        for rule in self.netlink.rules(self.site.first_preference())? {
+            self.netlink.delete_rule(&rule).or_else(gone)?;
+        }
+        let tun = self.netlink.link(self.site.tun())?;
+        for route in self.netlink.routes(self.site.table(), tun)? {
+            self.netlink
+                .delete_route(self.site.table(), tun, &route)
+                .or_else(gone)?;
+        }
+        firewall::apply(&firewall::removal(&self.site))
+    }
+
+    /// Whether rules of ours stand here, from this or an earlier run.
+    pub fn is_present(&mut self) -> io::Result<bool> {
+        Ok(!self.netlink.rules(self.site.first_preference())?.is_empty())
+    }
+
+    fn put_rules(&mut self, plan: &Plan) -> io::Result<()> {
+        let wanted = steering::rules(&self.site, plan);
+        let present = self.netlink.rules(self.site.first_preference())?;
+        // Backwards, so that a place to go to is there before anything goes there.
+        for rule in wanted.iter().rev() {
+            if !present.contains(rule) {
+                self.netlink.add_rule(rule).map_err(explain)?;
+            }
+        }
+        for rule in &present {
+            if !wanted.contains(rule) {
+                self.netlink.delete_rule(rule).or_else(gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_routes(&mut self, plan: &Plan, by_tun: bool) -> io::Result<()> {
+        let tun = self.netlink.link(self.site.tun())?;
+        if by_tun && tun.is_none() {
+            return Ok(());
+        }
+        let present = self.netlink.routes(self.site.table(), tun)?;
+        let wanted = steering::routes(plan);
+        for route in wanted.iter().filter(|route| route.by_tun == by_tun) {
+            if !present.contains(route) {
+                self.netlink
+                    .put_route(self.site.table(), tun, route)
+                    .map_err(explain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Routes that nothing wants any more, once no rule leads to them.
+    fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
+        let tun = self.netlink.link(self.site.tun())?;
+        let wanted = steering::routes(plan);
+        for route in self.netlink.routes(self.site.table(), tun)? {
+            let same_place = |other: &steering::Route| {
+                (other.destination, other.metric) == (route.destination, route.metric)
+            };
+            if !wanted.iter().any(same_place) {
+                self.netlink
+                    .delete_route(self.site.table(), tun, &route)
+                    .or_else(gone)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What somebody else has already taken away is gone all the same.
+fn gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn explain(error: io::Error) -> io::Error {
+    if is_family_absent(&error) {
+        return io::Error::other(
+            "a policy names IPv6 addresses, but IPv6 is off here (sysctl net.ipv6.conf.all.disable_ipv6)",
+        );
+    }
+    if error.raw_os_error() == Some(libc::EPERM) {
+        return io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "no permission to change routing rules: CAP_NET_ADMIN is needed, run as root",
+        );
+    }
+    error
+}

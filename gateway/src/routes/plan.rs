@@ -1,0 +1,274 @@
+//! What has to be enforced, read from the policies: pure data from which firewall, rules and routes are compiled.
+
+use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What the kernel does with traffic that a policy names and that is about to pass outside the TUN device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It belongs into the tunnel, so in clear it is dropped.
+    Protect,
+    /// It is dropped everywhere.
+    Discard,
+    /// It passes in clear, by the kernel's own path.
+    Bypass,
+}
+
+/// One policy, as the kernel has to enforce it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Which packets.
+    pub selector: Selector,
+    /// What happens to them.
+    pub verdict: Verdict,
+    /// The largest packet that fits the tunnel, if it is protected outbound traffic.
+    pub mtu: Option<u32>,
+}
+
+/// The whole task, each list in the order in which policies are asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// What `out` policies say.
+    pub leaving: Vec<Entry>,
+    /// What `in` policies say.
+    pub arriving: Vec<Entry>,
+    /// What `fwd` policies say.
+    pub passing: Vec<Entry>,
+    /// UDP ports at which protected packets arrive.
+    pub udp_ports: BTreeSet<u16>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Plan {
+    /// Adds a policy at the end of its direction's list. `reachable` says whether an association exists for it, `mtu` what
+    /// fits into that.
+    pub fn push(&mut self, policy: &Policy, reachable: bool, mtu: Option<u32>) {
+        let verdict = verdict(&policy.action, reachable);
+        let entry = Entry {
+            selector: normal(policy.selector),
+            verdict,
+            mtu: mtu.filter(|_| verdict == Verdict::Protect),
+        };
+        match policy.direction {
+            Direction::Out => self.leaving.push(entry),
+            Direction::In => self.arriving.push(entry),
+            Direction::Fwd => self.passing.push(entry),
+        }
+    }
+
+    /// The plan of a list of policies, all of whose associations exist.
+    pub fn of(policies: &[Arc<Policy>]) -> Self {
+        let mut plan = Self::default();
+        for policy in policies {
+            plan.push(policy, true, None);
+        }
+        plan
+    }
+
+    /// Whether anything of this family is to be steered at all.
+    pub fn steers(&self, family: Family) -> bool {
+        self.leaving
+            .iter()
+            .any(|entry| entry.family() == Some(family))
+    }
+
+    /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a
+    /// wider one shares its limit and the reverse, because the kernel looks for the longest prefix only.
+    pub fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Option<u32>> {
+        let protected = || {
+            self.leaving
+                .iter()
+                .filter(|entry| entry.verdict == Verdict::Protect)
+        };
+        protected()
+            .filter_map(|entry| Some((entry.family()?, entry.selector.destination)))
+            .map(|(family, prefix)| {
+                let mtu = protected()
+                    .filter(|other| overlap(other.selector.destination, prefix))
+                    .filter_map(|other| other.mtu)
+                    .min();
+                ((family, prefix.address, prefix.len), mtu)
+            })
+            .collect()
+    }
+}
+
+impl Entry {
+    /// The one family of both addresses; a selector that mixes families matches nothing.
+    pub fn family(&self) -> Option<Family> {
+        match (
+            self.selector.source.address,
+            self.selector.destination.address,
+        ) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => Some(Family::V4),
+            (IpAddr::V6(_), IpAddr::V6(_)) => Some(Family::V6),
+            _ => None,
+        }
+    }
+
+    /// Whether it asks for a port, or a type of ICMP: facts that later fragments do not carry.
+    pub fn asks_ports(&self) -> bool {
+        match self.selector.upper {
+            Upper::Any => false,
+            Upper::Protocol {
+                source_port,
+                destination_port,
+                ..
+            }
+            | Upper::Ports {
+                source_port,
+                destination_port,
+            } => source_port.is_some() || destination_port.is_some(),
+            Upper::Icmp { kind, code, .. } => kind.is_some() || code.is_some(),
+        }
+    }
+
+    /// Whether it asks for a type or code of ICMP, which a routing rule cannot.
+    pub fn asks_icmp_type(&self) -> bool {
+        matches!(self.selector.upper, Upper::Icmp { .. }) && self.asks_ports()
+    }
+}
+
+/// setkey's level `use` protects where it can and passes in clear where it cannot, in both directions.
+fn verdict(action: &Action, reachable: bool) -> Verdict {
+    match action {
+        Action::Discard => Verdict::Discard,
+        Action::Bypass | Action::Entrust => Verdict::Bypass,
+        Action::Protect(templates) => {
+            let optional = templates
+                .iter()
+                .all(|template| template.level == Level::Use);
+            if optional && !reachable {
+                Verdict::Bypass
+            } else {
+                Verdict::Protect
+            }
+        }
+    }
+}
+
+/// The selector without host bits behind its prefixes.
+fn normal(selector: Selector) -> Selector {
+    Selector {
+        source: masked(selector.source),
+        destination: masked(selector.destination),
+        upper: selector.upper,
+    }
+}
+
+fn masked(prefix: Prefix) -> Prefix {
+    let address = match prefix.address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32)));
+            IpAddr::V4((u32::from(address) & mask.unwrap_or(0)).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len.min(128)));
+            IpAddr::V6((u128::from(address) & mask.unwrap_or(0)).into())
+        }
+    };
+    Prefix {
+        address,
+        len: prefix.len,
+    }
+}
+
+/// Whether one of two masked prefixes contains the other.
+fn overlap(one: Prefix, other: Prefix) -> bool {
+    let len = one.len.min(other.len);
+    let cut = |prefix: Prefix| masked(Prefix { len, ..prefix }).address;
+    one.address.is_ipv4() == other.address.is_ipv4() && cut(one) == cut(other)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use ipsec::policy::Template;
+    use ipsec::sa::{Mode, Protocol};
+
+    /// `"10.1.0.0/24"`.
+    pub fn prefix(text: &str) -> Prefix {
+        let (address, len) = text.split_once('/').unwrap();
+        Prefix {
+            address: address.parse().unwrap(),
+            len: len.parse().unwrap(),
+        }
+    }
+
+    /// An entry of a plan.
+    pub fn entry(source: &str, destination: &str, upper: Upper, verdict: Verdict) -> Entry {
+        Entry {
+            selector: Selector {
+                source: prefix(source),
+                destination: prefix(destination),
+                upper,
+            },
+            verdict,
+            mtu: None,
+        }
+    }
+
+    fn optional() -> Policy {
+        Policy {
+            selector: Selector {
+                source: prefix("10.1.0.77/24"),
+                destination: prefix("10.2.0.0/24"),
+                upper: Upper::Any,
+            },
+            direction: Direction::Out,
+            action: Action::Protect(vec![Template {
+                protocol: Protocol::Esp,
+                mode: Mode::Transport,
+                endpoints: None,
+                level: Level::Use,
+            }]),
+            priority: 0,
+        }
+    }
+
+    #[test]
+    fn the_level_use_passes_in_clear_only_while_there_is_no_association() {
+        let mut plan = Plan::default();
+        plan.push(&optional(), false, Some(1400));
+        plan.push(&optional(), true, Some(1400));
+        assert_eq!(plan.leaving[0].verdict, Verdict::Bypass);
+        assert_eq!(plan.leaving[0].mtu, None);
+        assert_eq!(plan.leaving[1].verdict, Verdict::Protect);
+        assert_eq!(plan.leaving[1].mtu, Some(1400));
+    }
+
+    #[test]
+    fn host_bits_behind_a_prefix_are_cut_off() {
+        let plan = Plan::of(&[Arc::new(optional())]);
+        assert_eq!(plan.leaving[0].selector.source, prefix("10.1.0.0/24"));
+        assert_eq!(masked(prefix("10.1.2.3/0")), prefix("0.0.0.0/0"));
+        assert_eq!(masked(prefix("2001:db8::1/64")), prefix("2001:db8::/64"));
+        assert_eq!(masked(prefix("2001:db8::1/0")), prefix("::/0"));
+    }
+
+    #[test]
+    fn a_destination_inside_another_shares_the_smaller_limit() {
+        let mut plan = Plan::default();
+        for (destination, mtu) in [
+            ("10.2.0.0/16", 1400),
+            ("10.2.3.0/24", 1300),
+            ("10.9.0.0/16", 1200),
+        ] {
+            let mut one = entry("10.1.0.0/24", destination, Upper::Any, Verdict::Protect);
+            one.mtu = Some(mtu);
+            plan.leaving.push(one);
+        }
+        let limits: Vec<_> = plan.destinations().into_values().collect();
+        assert_eq!(limits, [Some(1300), Some(1300), Some(1200)]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What a gateway tells about itself: plain data for `--json`, and tables for people. Never a key.
+
+mod table;
+
+use crate::events::SaName;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What is up and what it carries.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The gateway's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_seconds: u64,
+    /// The TUN device.
+    pub tun: String,
+    /// The control socket.
+    pub control: String,
+    /// The routing table.
+    pub table: u32,
+    /// The mark on packets that must not enter the tunnel.
+    pub mark: u32,
+    /// Threads that transform beside the two that read; 0 is inline.
+    pub workers: usize,
+    /// Whether rules go away with the gateway.
+    pub fail_open: bool,
+    /// Sockets and what they can do.
+    pub sockets: Vec<String>,
+    /// What start-up probes of offloads found.
+    pub offloads: Vec<String>,
+    /// From the plaintext to the protected side.
+    pub outbound: Traffic,
+    /// From the protected to the plaintext side.
+    pub inbound: Traffic,
+    /// Every association.
+    pub associations: Vec<SaStatus>,
+    /// Every policy, in the order in which they are asked.
+    pub policies: Vec<PolicyStatus>,
+    /// Packets dropped by the engine, all reasons together.
+    pub dropped: u64,
+    /// Clear packets that the kernel dropped for us.
+    pub clear_dropped: u64,
+    /// The most memory the process has held, in bytes.
+    pub peak_memory_bytes: u64,
+    /// What one should know.
+    pub warnings: Vec<String>,
+}
+
+/// What went one way since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Packets delivered, segments counted singly.
+    pub packets: u64,
+    /// Their bytes, as inner packets.
+    pub bytes: u64,
+    /// Batches they came in.
+    pub batches: u64,
+    /// System calls that sent them.
+    pub calls: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets in the last full second.
+    pub packets_per_second: u64,
+    /// Bits in the last full second.
+    pub bits_per_second: u64,
+}
+
+/// One association.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SaStatus {
+    /// Its name.
+    #[serde(flatten)]
+    pub name: SaName,
+    /// `tunnel`, `transport` or `any`.
+    pub mode: String,
+    /// Algorithms, as setkey names them.
+    pub suite: String,
+    /// UDP ports of encapsulation, source and destination.
+    pub encapsulation: Option<(u16, u16)>,
+    /// The number that ties it to policies.
+    pub reqid: u32,
+    /// `larval`, `mature`, `dying` or `dead`.
+    pub phase: String,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Packets of its replay window, 0 for no check.
+    pub replay_window: u32,
+    /// The highest sequence number sent or received.
+    pub sequence: u64,
+    /// Packets carried.
+    pub packets: u64,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Seconds since the Unix epoch.
+    pub created: u64,
+    /// Seconds since the Unix epoch, 0 for never.
+    pub last_used: u64,
+    /// Packets dropped on its account, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// The largest packet its tunnel takes.
+    pub mtu: Option<u32>,
+}
+
+/// One policy.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PolicyStatus {
+    /// Its number.
+    pub id: u32,
+    /// `in`, `out` or `fwd`.
+    pub direction: String,
+    /// Which packets, as setkey writes it.
+    pub selector: String,
+    /// `discard`, `none`, or what protects.
+    pub action: String,
+    /// Higher goes first.
+    pub priority: i64,
+    /// Seconds since the Unix epoch.
+    pub created: u64,
+    /// Seconds since the Unix epoch, 0 for never.
+    pub last_used: u64,
+}
+
+/// Why packets were dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Drops {
+    /// By the engine, all reasons together.
+    pub total: u64,
+    /// By reason; those that are not 0.
+    pub reasons: BTreeMap<String, u64>,
+    /// By association and reason.
+    pub associations: Vec<SaDrops>,
+    /// Clear packets that the kernel dropped for us: about to leave, to arrive, to pass.
+    pub clear: BTreeMap<String, u64>,
+}
+
+/// The drops of one association.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SaDrops {
+    /// Its name.
+    #[serde(flatten)]
+    pub name: SaName,
+    /// By reason; those that are not 0.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// For people.
+    pub fn table(&self) -> String {
+        table::status(self)
+    }
+}
+
+impl Drops {
+    /// For people: reasons with advice, the most frequent first.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        if self.total == 0 && self.clear.values().all(|count| *count == 0) {
+            return "nothing was dropped\n".to_owned();
+        }
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), name.as_str()));
+        for (name, count) in reasons {
+            let _ = writeln!(text, "{count:>12}  {name:<20} {}", advice(name));
+        }
+        for (name, count) in self.clear.iter().filter(|(_, count)| **count > 0) {
+            let _ = writeln!(text, "{count:>12}  {name:<20} {}", clear_advice(name));
+        }
+        for sa in &self.associations {
+            let _ = writeln!(text, "{}", sa.name);
+            for (name, count) in &sa.reasons {
+                let _ = writeln!(text, "{count:>12}  {name}");
+            }
+        }
+        text
+    }
+}
+
+fn advice(name: &str) -> &'static str {
+    ipsec::Dropped::ALL
+        .iter()
+        .find(|reason| reason.name() == name)
+        .map_or("", |reason| reason.advice())
+}
+
+fn clear_advice(name: &str) -> &'static str {
+    match name {
+        "clear_leaving" => "protected traffic was about to leave in clear; is the gateway up?",
+        "clear_arriving" => {
+            "traffic that should be protected came in clear; does the peer protect it?"
+        }
+        "clear_passing" => {
+            "traffic to be forwarded should be protected but came in clear; does the peer protect it?"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_listed_by_frequency_with_advice() {
+        let drops = Drops {
+            total: 12,
+            reasons: [("replayed".to_owned(), 2), ("bad-icv".to_owned(), 10)].into(),
+            clear: [("clear_arriving".to_owned(), 1)].into(),
+            ..Drops::default()
+        };
+        let table = drops.table();
+        let lines: Vec<_> = table.lines().collect();
+        assert!(
+            lines[0].contains("bad-icv") && lines[0].contains("keys"),
+            "{table}"
+        );
+        assert!(lines[1].contains("replayed"), "{table}");
+        assert!(lines[2].contains("peer"), "{table}");
+        assert_eq!(Drops::default().table(), "nothing was dropped\n");
+    }
+}

@@ -1,0 +1,117 @@
+//! The status as a person wants to read it.
+
+use super::{SaStatus, Status, Traffic};
+use std::fmt::Write as _;
+
+pub(super) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "esplanade {} · process {} · up {} · device {} · {}",
+        status.version,
+        status.pid,
+        duration(status.uptime_seconds),
+        status.tun,
+        match status.workers {
+            0 => "inline".to_owned(),
+            1 => "1 worker".to_owned(),
+            count => format!("{count} workers"),
+        }
+    );
+    let _ = writeln!(
+        text,
+        "memory at most {:.1} MB · dropped {} · kept out in clear {}",
+        status.peak_memory_bytes as f64 / 1e6,
+        status.dropped,
+        status.clear_dropped
+    );
+    for line in status.sockets.iter().chain(&status.offloads) {
+        let _ = writeln!(text, "{line}");
+    }
+    for (name, traffic) in [("outbound", &status.outbound), ("inbound", &status.inbound)] {
+        let _ = writeln!(text, "{}", way(name, traffic));
+    }
+    associations(&mut text, &status.associations);
+    let _ = writeln!(text, "\npolicies: {}", status.policies.len());
+    for policy in &status.policies {
+        let _ = writeln!(
+            text,
+            "  {:>4}  {:<3}  {}  {}",
+            policy.id, policy.direction, policy.selector, policy.action
+        );
+    }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+fn way(name: &str, traffic: &Traffic) -> String {
+    let per_batch = traffic.packets.checked_div(traffic.batches).unwrap_or(0);
+    format!(
+        "{name:<8}  {:>12} packets  {:>10}  now {:>9}bit/s {:>9} packets/s  {per_batch} packets a batch",
+        traffic.packets,
+        scaled(traffic.bytes, "B"),
+        scaled(traffic.bits_per_second, ""),
+        traffic.packets_per_second,
+    )
+}
+
+fn associations(text: &mut String, associations: &[SaStatus]) {
+    let _ = writeln!(text, "\nassociations: {}", associations.len());
+    for sa in associations {
+        let encapsulation = match sa.encapsulation {
+            None => String::new(),
+            Some((source, destination)) => format!(" in UDP {source}-{destination}"),
+        };
+        let _ = writeln!(
+            text,
+            "  {}  {}  {}{encapsulation}  {}  {} packets  {}",
+            sa.name,
+            sa.mode,
+            sa.suite,
+            sa.phase,
+            sa.packets,
+            scaled(sa.bytes, "B")
+        );
+        for (reason, count) in &sa.drops {
+            let _ = writeln!(text, "      dropped {count}: {reason}");
+        }
+    }
+}
+
+fn scaled(value: u64, unit: &str) -> String {
+    let mut value = value as f64;
+    for prefix in ["", "k", "M", "G", "T"] {
+        if value < 1000.0 {
+            let digits = usize::from(!prefix.is_empty());
+            return format!("{value:.digits$} {prefix}{unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} P{unit}")
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_told_in_the_largest_unit_that_fits() {
+        assert_eq!(scaled(999, "B"), "999 B");
+        assert_eq!(scaled(1_500_000, "B"), "1.5 MB");
+        assert_eq!(duration(59), "59 s");
+        assert_eq!(duration(3700), "1 h 1 min");
+        assert_eq!(duration(200_000), "2 d 7 h");
+    }
+}
