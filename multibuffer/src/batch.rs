@@ -80,8 +80,8 @@ impl<J> Members<'_, J> {
             .filter_map(|(job, flag)| flag.then_some(job))
     }
 
-    fn strides(&mut self) -> impl Iterator<Item = Members<'_, J>> {
-        let parts = self.jobs.chunks_mut(STRIDE).zip(self.flags.chunks(STRIDE));
+    fn strides(&mut self, stride: usize) -> impl Iterator<Item = Members<'_, J>> {
+        let parts = self.jobs.chunks_mut(stride).zip(self.flags.chunks(stride));
         parts.map(|(jobs, flags)| Members { jobs, flags })
     }
 }
@@ -139,7 +139,12 @@ fn seal_members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return members.iter_mut().for_each(seal_aead);
     };
-    for mut stride in members.strides() {
+    let stride = if cipher.prefers_many() {
+        WINDOW
+    } else {
+        STRIDE
+    };
+    for mut stride in members.strides(stride) {
         cipher.encrypt_all(stride.iter_mut().map(text_to_encrypt));
         mac.sign_all(stride.iter_mut().map(sealed_message));
     }
@@ -199,14 +204,25 @@ fn open_members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return members.iter_mut().for_each(open_aead);
     };
-    for mut stride in members.strides() {
-        // RFC 4303 3.4.4: the ICV is checked before anything is decrypted.
-        verify_all(mac, &mut stride);
-        let genuine = stride
-            .iter_mut()
-            .filter(|job| job.verdict == Verdict::Genuine);
-        cipher.decrypt_all(genuine.map(text_to_decrypt));
+    // RFC 4303 3.4.4: the ICV is checked before anything is decrypted.
+    if cipher.prefers_many() {
+        members
+            .strides(STRIDE)
+            .for_each(|mut stride| verify_all(mac, &mut stride));
+        decrypt_genuine(cipher, &mut members);
+    } else {
+        for mut stride in members.strides(STRIDE) {
+            verify_all(mac, &mut stride);
+            decrypt_genuine(cipher, &mut stride);
+        }
     }
+}
+
+fn decrypt_genuine(cipher: &CipherKey, members: &mut Members<'_, OpenJob<'_>>) {
+    let genuine = members
+        .iter_mut()
+        .filter(|job| job.verdict == Verdict::Genuine);
+    cipher.decrypt_all(genuine.map(text_to_decrypt));
 }
 
 fn open_aead(job: &mut OpenJob<'_>) {

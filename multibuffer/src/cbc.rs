@@ -5,12 +5,13 @@ use camellia::{Camellia128, Camellia192, Camellia256};
 use cast5::Cast5;
 use cast5::cipher::KeyInit;
 
-use crate::Iv;
 use crate::kernels::{
-    aws_lc::{AesKey, DesKey, TripleDesKey},
+    aws_lc::AesKey,
+    bitslice::{self, DesKeys},
     lanes::{self, LaneKeys},
     scalar,
 };
+use crate::{Iv, detect::features};
 
 /// AES in CBC mode (RFC 3602): a schedule for each direction.
 pub(crate) struct AesCbc {
@@ -36,8 +37,8 @@ pub(crate) enum Camellia {
 /// An expanded key of a cipher that gives no integrity.
 pub(crate) enum CipherKey {
     Null,
-    Des(DesKey),
-    TripleDes(TripleDesKey),
+    /// DES or Triple DES.
+    Des(Box<DesKeys>),
     AesCbc(Box<AesCbc>),
     AesCtr(AesCtr),
     Camellia(Camellia),
@@ -67,6 +68,17 @@ impl<'a> Text<'a> {
             text: self.text,
         }
     }
+
+    fn into_des(self) -> bitslice::CbcJob<'a> {
+        let CipherKey::Des(keys) = self.key else {
+            unreachable!("all texts have one cipher")
+        };
+        bitslice::CbcJob {
+            keys,
+            iv: *block(self.iv.as_bytes()),
+            text: self.text,
+        }
+    }
 }
 
 impl CipherKey {
@@ -75,11 +87,11 @@ impl CipherKey {
     }
 
     pub(crate) fn des(key: &[u8]) -> Option<Self> {
-        Some(Self::Des(DesKey::new(key.try_into().ok()?)))
+        Some(Self::Des(Box::new(DesKeys::single(key.try_into().ok()?))))
     }
 
     pub(crate) fn triple_des(key: &[u8]) -> Option<Self> {
-        Some(Self::TripleDes(TripleDesKey::new(key.try_into().ok()?)))
+        Some(Self::Des(Box::new(DesKeys::triple(key.try_into().ok()?))))
     }
 
     pub(crate) fn aes_cbc(key: &[u8]) -> Option<Self> {
@@ -128,7 +140,6 @@ impl CipherKey {
         match self {
             Self::Null => {}
             Self::Des(key) => key.cbc_encrypt(block(iv), text),
-            Self::TripleDes(key) => key.cbc_encrypt(block(iv), text),
             Self::AesCbc(key) => key.encrypting.cbc(block(iv), text),
             Self::AesCtr(key) => key.apply(block(iv), text),
             Self::Camellia(Camellia::Bits128(key)) => scalar::cbc_encrypt(key, iv, text),
@@ -145,13 +156,26 @@ impl CipherKey {
             Self::AesCbc(key) if let Some(keys) = &key.lanes => {
                 lanes::cbc_encrypt(keys.rounds(), texts.map(Text::into_lane));
             }
+            Self::Des(keys) if features().bitslice => {
+                bitslice::cbc_encrypt(keys.is_triple(), texts.map(Text::into_des));
+            }
             _ => texts.for_each(|text| text.key.encrypt(text.iv.as_bytes(), text.text)),
         }
     }
 
     /// Decrypts many texts; every key is of the same cipher and length as this one.
     pub(crate) fn decrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
-        texts.for_each(|text| text.key.decrypt(text.iv.as_bytes(), text.text));
+        match self {
+            Self::Des(keys) if features().bitslice => {
+                bitslice::cbc_decrypt(keys.is_triple(), texts.map(Text::into_des));
+            }
+            _ => texts.for_each(|text| text.key.decrypt(text.iv.as_bytes(), text.text)),
+        }
+    }
+
+    /// Whether as many texts as possible should go together: a pass of bitsliced DES takes as long for one as for hundreds.
+    pub(crate) fn prefers_many(&self) -> bool {
+        matches!(self, Self::Des(_)) && features().bitslice
     }
 
     /// Decrypts `text`, whole blocks, in place. The IV has the cipher's length.
@@ -159,7 +183,6 @@ impl CipherKey {
         match self {
             Self::Null => {}
             Self::Des(key) => key.cbc_decrypt(block(iv), text),
-            Self::TripleDes(key) => key.cbc_decrypt(block(iv), text),
             Self::AesCbc(key) => key.decrypting.cbc(block(iv), text),
             Self::AesCtr(key) => key.apply(block(iv), text),
             Self::Camellia(Camellia::Bits128(key)) => scalar::cbc_decrypt(key, iv, text),

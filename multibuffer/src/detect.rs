@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 /// The environment variable that names features to do without, with commas between: `aesni`, `vaes`, `avx2`, `sha`,
-/// `avx512`, or `all`.
+/// `avx512`, `bitslice`, or `all`.
 const WITHOUT: &str = "MULTIBUFFER_WITHOUT";
 
 /// What the kernels may use.
@@ -23,6 +23,8 @@ pub(crate) struct Features {
     pub(crate) sha: bool,
     /// Vectors of 512 bits with three-input logic and rotation.
     pub(crate) avx512: bool,
+    /// DES by logic on bit planes, in vectors or in ordinary integers: any processor can.
+    pub(crate) bitslice: bool,
 }
 
 /// The features of this processor, less those that [`WITHOUT`] names.
@@ -47,6 +49,7 @@ impl Features {
             avx2: self.avx2 && keep("avx2"),
             sha: self.sha && keep("sha"),
             avx512: self.avx512 && keep("avx512"),
+            bitslice: self.bitslice && keep("bitslice"),
         }
     }
 }
@@ -60,13 +63,17 @@ fn detected() -> Features {
         vaes: aesni && avx2 && is_x86_feature_detected!("vaes"),
         avx2,
         sha: is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
-        avx512: avx2 && is_x86_feature_detected!("avx512f"),
+        avx512: avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"),
+        bitslice: true,
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn detected() -> Features {
-    Features::default()
+    Features {
+        bitslice: true,
+        ..Features::default()
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +86,7 @@ mod tests {
         avx2: true,
         sha: true,
         avx512: true,
+        bitslice: true,
     };
 
     #[test]

@@ -5,6 +5,7 @@
 //! is decided by [`crate::detect`].
 
 pub(crate) mod aws_lc;
+pub(crate) mod bitslice;
 pub(crate) mod scalar;
 
 #[cfg(target_arch = "x86_64")]
