@@ -23,3 +23,6 @@ pub mod fuzz_body;
 fn be16(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Real packets, lies in their lengths, and etherparse as the second opinion about random ones.
 
 use super::*;
+use crate::wire::checksum::Sum;
 use crate::wire::fuzz_body;
 use etherparse::{IpHeaders, LaxSlicedPacket, NetSlice, PacketBuilder, SlicedPacket};
 use proptest::prelude::*;
@@ -402,6 +403,21 @@ proptest! {
     #[test]
     fn etherparse_reads_the_same_in_packets_it_built(packet in built_by_etherparse()) {
         prop_assert_eq!(Outline::read(&packet).ok(), second_opinion(&packet));
+    }
+
+    #[test]
+    fn the_checksums_of_packets_that_etherparse_built_verify(packet in built_by_etherparse()) {
+        let outline = Outline::read(&packet).unwrap();
+        let upper = &packet[outline.header_len..outline.total_len];
+        let (source, destination) = (outline.source, outline.destination);
+        let pseudo = match outline.protocol {
+            number::ICMP => Sum::new(),
+            _ => Sum::new().pseudo_header(source, destination, outline.protocol, upper.len()),
+        };
+        prop_assert_eq!(pseudo.bytes(upper).finish(), 0);
+        if let Ip::V4(ipv4) = Ip::new_checked(&packet).unwrap() {
+            prop_assert!(ipv4.checksum_is_right());
+        }
     }
 
     #[test]
