@@ -3,11 +3,37 @@
 //! Four traits, two for each side. One file in `io/` is one backend; wrappers (`tap` writes a capture, `faulty` loses,
 //! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
-use crate::train::{Offload, Takes};
+mod ancillary;
+pub mod memory;
+mod messages;
+#[cfg(test)]
+pub(crate) mod namespaces;
+mod path;
+mod receiving;
+mod refusal;
+mod sending;
+mod socket;
+pub mod tun;
+pub mod udp;
+mod waker;
+
+pub use path::Paths;
+pub use refusal::Refusal;
+pub use socket::{Family, SocketOptions};
+pub use waker::Waker;
+
+use crate::train::{Offload, Segmentation, Takes};
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Told, in a sentence, what works less well than it should, at start or later.
+pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The most bytes that one item can have.
+pub const LARGEST: usize = 65_536;
 
 /// Room for what one call of a source reads: reused, never grown while packets flow.
 pub struct Intake<Note> {
@@ -59,7 +85,8 @@ impl<Note> Intake<Note> {
     }
 }
 
-/// What a protected-side source notes about one receive: equal datagrams end to end, as UDP GRO delivers them.
+/// What a protected-side source notes about one receive: equal packets end to end, as UDP GRO delivers them, each from
+/// SPI to ICV (or AH header to end; then the IPv4 header lies in the intake's bytes directly before the item).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// The outer header's meaning, read from the packet or reported by the kernel.
@@ -86,6 +113,56 @@ pub struct Delivery<'a> {
     pub offload: Offload,
     /// The IP packet in order.
     pub pieces: &'a [IoSlice<'a>],
+}
+
+impl Parcel<'_> {
+    /// How many packets it has.
+    pub fn packets(&self) -> u64 {
+        self.bytes.len().div_ceil(self.stride.max(1)) as u64
+    }
+}
+
+impl Delivery<'_> {
+    /// Bytes of all pieces.
+    #[allow(clippy::len_without_is_empty)] // An empty packet is none.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// How many packets it stands for.
+    pub fn packets(&self) -> u64 {
+        let start = usize::from(self.offload.checksum.map_or(0, |spot| spot.start));
+        let (header_len, size) = match self.offload.segmentation {
+            Segmentation::None => return 1,
+            Segmentation::Udp { size } => (start + 8, size),
+            Segmentation::Tcp { size } => {
+                let mut copy = [0; 128];
+                let words = self
+                    .head(&mut copy)
+                    .get(start + 12)
+                    .map_or(0, |byte| byte >> 4);
+                (start + usize::from(words) * 4, size)
+            }
+        };
+        let payload = self.len().saturating_sub(header_len);
+        payload.div_ceil(usize::from(size.max(1))).max(1) as u64
+    }
+
+    /// The first bytes of the packet, enough for IP and TCP headers: its first piece, or a copy of several.
+    fn head<'a>(&'a self, copy: &'a mut [u8; 128]) -> &'a [u8] {
+        match self.pieces {
+            [first, ..] if first.len() >= copy.len() || self.pieces.len() == 1 => first,
+            pieces => {
+                let mut filled = 0;
+                for piece in pieces {
+                    let take = piece.len().min(copy.len() - filled);
+                    copy[filled..filled + take].copy_from_slice(&piece[..take]);
+                    filled += take;
+                }
+                &copy[..filled]
+            }
+        }
+    }
 }
 
 /// How long a source may wait for its first packet. It never waits for a second.

@@ -1,0 +1,247 @@
+//! Addresses and ancillary data ("control messages") of socket calls, as bytes in the kernel's layout.
+//!
+//! Written and read by hand because that needs no pointers and so no `unsafe`; only the room's address goes into a
+//! message header. Every buffer is of fixed size and reused.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A socket address: `sockaddr_in` or `sockaddr_in6`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Address([u8; Self::ROOM]);
+
+impl Default for Address {
+    fn default() -> Self {
+        Self([0; Self::ROOM])
+    }
+}
+
+impl Address {
+    /// Bytes that any address needs.
+    pub const ROOM: usize = 28;
+
+    /// Where the kernel may write [`Address::ROOM`] bytes.
+    pub fn room(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+
+    /// Writes an address; says how many bytes it takes.
+    pub fn write(&mut self, address: IpAddr, port: u16) -> u32 {
+        self.0 = [0; Self::ROOM];
+        self.0[2..4].copy_from_slice(&port.to_be_bytes());
+        match address {
+            IpAddr::V4(v4) => {
+                self.0[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+                self.0[4..8].copy_from_slice(&v4.octets());
+                16
+            }
+            IpAddr::V6(v6) => {
+                self.0[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+                self.0[8..24].copy_from_slice(&v6.octets());
+                Self::ROOM as u32
+            }
+        }
+    }
+
+    /// The address and port that the kernel wrote.
+    pub fn read(&self) -> Option<(IpAddr, u16)> {
+        let port = u16::from_be_bytes([self.0[2], self.0[3]]);
+        let address = match c_int::from(u16::from_ne_bytes([self.0[0], self.0[1]])) {
+            libc::AF_INET => IpAddr::V4(Ipv4Addr::from(*self.0[4..8].first_chunk()?)),
+            libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(*self.0[8..24].first_chunk()?)),
+            _ => return None,
+        };
+        Some((address, port))
+    }
+}
+
+/// What one control message says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Note {
+    /// The packet's destination: one of our addresses.
+    Destination(IpAddr),
+    /// DSCP and ECN.
+    TrafficClass(u8),
+    /// TTL or hop limit.
+    HopLimit(u8),
+    /// Bytes of each datagram of a coalesced receive.
+    Stride(usize),
+    /// A router, or the kernel itself, says that packets must not be larger.
+    MtuReport(u32),
+}
+
+/// Room for the control messages of one packet.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Control {
+    bytes: [u8; Self::ROOM],
+    len: usize,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            bytes: [0; Self::ROOM],
+            len: 0,
+        }
+    }
+}
+
+/// A control message starts with its length, level and type, and is padded to the machine's word.
+const WORD: usize = size_of::<usize>();
+const HEAD: usize = WORD + 8;
+
+impl Control {
+    /// Bytes for every message that is ever sent or asked for here, the error report with an IPv6 offender included.
+    pub const ROOM: usize = 256;
+
+    /// Where the kernel may write [`Control::ROOM`] bytes.
+    pub fn room(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr()
+    }
+
+    /// How many bytes were written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes note of how many bytes the kernel wrote.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(Self::ROOM);
+    }
+
+    /// Forgets all messages.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Asks that the packet be sent from this address.
+    pub fn put_source(&mut self, source: IpAddr) {
+        match source {
+            // struct in_pktinfo: interface (any), the source, and a field only used on receive.
+            IpAddr::V4(v4) => {
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&v4.octets());
+                self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            // struct in6_pktinfo: the source, interface (any).
+            IpAddr::V6(v6) => {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&v6.octets());
+                self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+        }
+    }
+
+    /// Sets DSCP, ECN and hop limit of the packet.
+    pub fn put_header(&mut self, v6: bool, traffic_class: u8, hop_limit: u8) {
+        let (level, class, limit) = match v6 {
+            false => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+            true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        };
+        self.put(level, class, &c_int::from(traffic_class).to_ne_bytes());
+        // A hop limit of 0 cannot be sent; the kernel would refuse the packet for it.
+        self.put(level, limit, &c_int::from(hop_limit.max(1)).to_ne_bytes());
+    }
+
+    /// Asks that the bytes be cut into datagrams of `stride` bytes.
+    pub fn put_segment(&mut self, stride: u16) {
+        self.put(libc::SOL_UDP, libc::UDP_SEGMENT, &stride.to_ne_bytes());
+    }
+
+    fn put(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+        let whole = HEAD + value.len();
+        let room = &mut self.bytes[self.len..self.len + whole.next_multiple_of(WORD)];
+        room.fill(0);
+        room[..WORD].copy_from_slice(&whole.to_ne_bytes());
+        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        room[WORD + 4..HEAD].copy_from_slice(&kind.to_ne_bytes());
+        room[HEAD..whole].copy_from_slice(value);
+        self.len += whole.next_multiple_of(WORD);
+    }
+
+    /// The messages in here that mean something to us.
+    pub fn notes(&self) -> impl Iterator<Item = Note> + '_ {
+        let mut rest = &self.bytes[..self.len];
+        std::iter::from_fn(move || {
+            let whole = usize::from_ne_bytes(*rest.first_chunk()?);
+            let message = rest.get(..whole).filter(|message| message.len() >= HEAD)?;
+            rest = rest.get(whole.next_multiple_of(WORD)..).unwrap_or(&[]);
+            Some(meaning(message))
+        })
+        .flatten()
+    }
+}
+
+fn meaning(message: &[u8]) -> Option<Note> {
+    let word = |at: usize| Some(c_int::from_ne_bytes(*message.get(at..)?.first_chunk()?));
+    let value = &message[HEAD..];
+    match (word(WORD)?, word(WORD + 4)?) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => Some(Note::Destination(
+            Ipv4Addr::from(*value.get(8..)?.first_chunk()?).into(),
+        )),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(Note::Destination(
+            Ipv6Addr::from(*value.first_chunk()?).into(),
+        )),
+        (libc::IPPROTO_IP, libc::IP_TOS) => Some(Note::TrafficClass(*value.first()?)),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(Note::TrafficClass(word(HEAD)? as u8)),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            Some(Note::HopLimit(word(HEAD)? as u8))
+        }
+        (libc::SOL_UDP, libc::UDP_GRO) => Some(Note::Stride(word(HEAD)? as usize)),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            mtu_report(value)
+        }
+        _ => None,
+    }
+}
+
+/// struct sock_extended_err: errno, origin, type, code, padding, info (the MTU if the errno says too big).
+fn mtu_report(report: &[u8]) -> Option<Note> {
+    let word = |at: usize| Some(u32::from_ne_bytes(*report.get(at..)?.first_chunk()?));
+    (word(0)? == libc::EMSGSIZE as u32 && word(8)? > 0)
+        .then(|| word(8).map(Note::MtuReport))
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_families_read_back() {
+        let mut address = Address::default();
+        for (ip, len) in [("192.0.2.7", 16), ("2001:db8::7", 28)] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert_eq!(address.write(ip, 4500), len);
+            assert_eq!(address.read(), Some((ip, 4500)));
+        }
+        assert_eq!(Address::default().read(), None);
+    }
+
+    #[test]
+    fn header_fields_read_back_and_unknown_messages_are_passed_by() {
+        let mut control = Control::default();
+        control.put_segment(1472);
+        control.put_header(true, 0xb9, 64);
+        control.put_source("2001:db8::7".parse().unwrap());
+        let notes: Vec<_> = control.notes().collect();
+        let source = Note::Destination("2001:db8::7".parse().unwrap());
+        assert_eq!(
+            notes,
+            [Note::TrafficClass(0xb9), Note::HopLimit(64), source]
+        );
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_leave_its_room() {
+        let mut control = Control::default();
+        control.set_len(100_000);
+        assert_eq!(control.notes().count(), 0);
+        for length in 0..64usize {
+            control.bytes[..WORD].copy_from_slice(&length.wrapping_sub(8).to_ne_bytes());
+            assert!(control.notes().count() <= Control::ROOM / HEAD);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Ends in memory, for tests and benchmarks: a bounded queue that is a sink on one side and a source on the other, a
+//! source that repeats the same items for ever, and a sink that swallows everything.
+//!
+//! ```text
+//!   outbound ──► MemorySink ═ queue ═ MemorySource ──► inbound
+//! ```
+//!
+//! The queue keeps its bytes in one ring of fixed size: nothing is allocated while packets flow.
+
+use super::waker::sleep_on;
+use super::{
+    Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
+    ProtectedSource, Sent, Wait, Waker,
+};
+use crate::train::{Offload, Takes};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
+
+/// Every kind of train.
+pub const ALL_TRAINS: Takes = Takes {
+    tcp_v4: true,
+    tcp_v6: true,
+    udp: true,
+};
+
+/// A queue of at most `bytes` bytes in at most `items` items, as its two ends.
+pub fn queue<Note>(
+    bytes: usize,
+    items: usize,
+) -> io::Result<(MemorySink<Note>, MemorySource<Note>)> {
+    let ring = Ring {
+        bytes: vec![0; bytes].into_boxed_slice(),
+        start: 0,
+        used: 0,
+        items: VecDeque::with_capacity(items),
+        most_items: items,
+        reader_sleeps: false,
+    };
+    let queue = Arc::new(Queue {
+        ring: Mutex::new(ring),
+        freed: Condvar::new(),
+        arrived: Waker::new()?,
+    });
+    let sink = MemorySink {
+        queue: queue.clone(),
+        patience: Duration::ZERO,
+        takes: ALL_TRAINS,
+    };
+    Ok((sink, MemorySource { queue, waker: None }))
+}
+
+struct Queue<Note> {
+    ring: Mutex<Ring<Note>>,
+    /// Told when the reader made room.
+    freed: Condvar,
+    /// Ends the reader's sleep.
+    arrived: Waker,
+}
+
+impl<Note> Queue<Note> {
+    fn lock(&self) -> MutexGuard<'_, Ring<Note>> {
+        // Nobody panics between two changes that belong together.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Ring<Note> {
+    bytes: Box<[u8]>,
+    start: usize,
+    used: usize,
+    items: VecDeque<(usize, Note)>,
+    most_items: usize,
+    reader_sleeps: bool,
+}
+
+impl<Note> Ring<Note> {
+    fn has_room(&self, len: usize) -> bool {
+        self.items.len() < self.most_items && self.bytes.len() - self.used >= len
+    }
+
+    fn push<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, note: Note) {
+        let before = self.used;
+        for piece in pieces {
+            let at = (self.start + self.used) % self.bytes.len().max(1);
+            let first = piece.len().min(self.bytes.len() - at);
+            self.bytes[at..at + first].copy_from_slice(&piece[..first]);
+            self.bytes[..piece.len() - first].copy_from_slice(&piece[first..]);
+            self.used += piece.len();
+        }
+        self.items.push_back((self.used - before, note));
+    }
+
+    /// Moves what fits into the intake.
+    fn pop_into(&mut self, intake: &mut Intake<Note>) -> usize {
+        let mut moved = 0;
+        while let Some(&(len, _)) = self.items.front() {
+            if intake.places() == 0 || intake.free().len() < len {
+                break;
+            }
+            let first = len.min(self.bytes.len() - self.start);
+            let room = &mut intake.free()[..len];
+            room[..first].copy_from_slice(&self.bytes[self.start..self.start + first]);
+            room[first..].copy_from_slice(&self.bytes[..len - first]);
+            if let Some((_, note)) = self.items.pop_front() {
+                intake.push(len, note);
+            }
+            self.start = (self.start + len) % self.bytes.len().max(1);
+            self.used -= len;
+            moved += 1;
+        }
+        moved
+    }
+}
+
+/// The end of a queue where packets go in.
+pub struct MemorySink<Note> {
+    queue: Arc<Queue<Note>>,
+    patience: Duration,
+    takes: Takes,
+}
+
+impl<Note> MemorySink<Note> {
+    /// Waits this long for room instead of refusing at once.
+    pub fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Takes only these trains.
+    pub fn taking(self, takes: Takes) -> Self {
+        Self { takes, ..self }
+    }
+
+    /// Puts every item in, each with how many packets it stands for.
+    fn put_all<'a, P>(&self, items: impl Iterator<Item = (usize, u64, P, Note)>) -> Sent
+    where
+        P: Iterator<Item = &'a [u8]>,
+    {
+        let mut sent = Sent {
+            calls: 1,
+            ..Sent::default()
+        };
+        let mut ring = self.queue.lock();
+        for (len, packets, pieces, note) in items {
+            if !ring.has_room(len) {
+                ring = self.wait_for_room(ring, len);
+            }
+            if ring.has_room(len) {
+                ring.push(pieces, note);
+                sent.packets += packets;
+            } else {
+                sent.no_buffer += packets;
+            }
+        }
+        self.tell_reader(&mut ring);
+        sent
+    }
+
+    fn wait_for_room<'a>(
+        &self,
+        mut ring: MutexGuard<'a, Ring<Note>>,
+        len: usize,
+    ) -> MutexGuard<'a, Ring<Note>> {
+        if self.patience.is_zero() || len > ring.bytes.len() {
+            return ring;
+        }
+        self.tell_reader(&mut ring);
+        let enough = |ring: &mut Ring<Note>| !ring.has_room(len);
+        let waited = self
+            .queue
+            .freed
+            .wait_timeout_while(ring, self.patience, enough);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn tell_reader(&self, ring: &mut Ring<Note>) {
+        if ring.reader_sleeps && !ring.items.is_empty() {
+            ring.reader_sleeps = false;
+            self.queue.arrived.wake();
+        }
+    }
+}
+
+impl PlaintextSink for MemorySink<Offload> {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        Ok(self.put_all(deliveries.iter().map(|delivery| {
+            let pieces = delivery.pieces.iter().map(|piece| &**piece);
+            (delivery.len(), delivery.packets(), pieces, delivery.offload)
+        })))
+    }
+
+    fn takes_trains(&self) -> Takes {
+        self.takes
+    }
+}
+
+impl ProtectedSink for MemorySink<Arrival> {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        Ok(self.put_all(parcels.iter().map(|parcel| {
+            let arrival = Arrival {
+                outer: parcel.outer,
+                stride: parcel.stride,
+            };
+            (
+                parcel.bytes.len(),
+                parcel.packets(),
+                std::iter::once(parcel.bytes),
+                arrival,
+            )
+        })))
+    }
+}
+
+/// The end of a queue where packets come out.
+pub struct MemorySource<Note> {
+    queue: Arc<Queue<Note>>,
+    waker: Option<Waker>,
+}
+
+impl<Note> MemorySource<Note> {
+    /// Lets `waker` end this source's sleep.
+    pub fn woken_by(self, waker: Waker) -> Self {
+        Self {
+            waker: Some(waker),
+            ..self
+        }
+    }
+
+    fn take(&mut self, intake: &mut Intake<Note>, wait: Wait) -> io::Result<usize> {
+        let moved = self.pop(intake, wait);
+        if moved > 0 || !intake.items.is_empty() || wait == Wait::Poll {
+            return Ok(moved);
+        }
+        sleep_on(self.queue.arrived.as_fd(), self.waker.as_ref(), wait)?;
+        self.queue.arrived.take();
+        Ok(self.pop(intake, Wait::Poll))
+    }
+
+    /// Moves what is there; if that is nothing, leaves word that the reader is about to sleep.
+    fn pop(&mut self, intake: &mut Intake<Note>, then: Wait) -> usize {
+        let mut ring = self.queue.lock();
+        let moved = ring.pop_into(intake);
+        ring.reader_sleeps = moved == 0 && then != Wait::Poll;
+        drop(ring);
+        if moved > 0 {
+            self.queue.freed.notify_all();
+        }
+        moved
+    }
+}
+
+impl PlaintextSource for MemorySource<Offload> {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        self.take(intake, wait)
+    }
+}
+
+impl ProtectedSource for MemorySource<Arrival> {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+        self.take(intake, wait)
+    }
+}
+
+/// A source that hands out the same items again and again, until a deadline if it has one; after that it is dry.
+#[derive(Clone, Debug)]
+pub struct Repeat<Note> {
+    items: Vec<(Vec<u8>, Note)>,
+    next: usize,
+    until: Option<Instant>,
+}
+
+impl<Note: Copy> Repeat<Note> {
+    /// Hands out these items, for ever.
+    pub fn of(items: Vec<(Vec<u8>, Note)>) -> Self {
+        Self {
+            items,
+            next: 0,
+            until: None,
+        }
+    }
+
+    /// Stops at this time.
+    pub fn until(self, deadline: Instant) -> Self {
+        Self {
+            until: Some(deadline),
+            ..self
+        }
+    }
+
+    fn refill(&mut self, intake: &mut Intake<Note>, wait: Wait) -> usize {
+        let before = intake.items.len();
+        if self.items.is_empty()
+            || self
+                .until
+                .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            if let Wait::AtMost(limit) = wait {
+                std::thread::sleep(limit);
+            }
+            return 0;
+        }
+        while let Some((bytes, note)) = self.items.get(self.next) {
+            if intake.places() == 0 || intake.free().len() < bytes.len() {
+                break;
+            }
+            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.push(bytes.len(), *note);
+            self.next = (self.next + 1) % self.items.len();
+        }
+        intake.items.len() - before
+    }
+}
+
+impl PlaintextSource for Repeat<Offload> {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        Ok(self.refill(intake, wait))
+    }
+}
+
+impl ProtectedSource for Repeat<Arrival> {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+        Ok(self.refill(intake, wait))
+    }
+}
+
+/// A sink that takes everything and keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Void;
+
+impl PlaintextSink for Void {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        Ok(Sent {
+            packets: deliveries.iter().map(Delivery::packets).sum(),
+            calls: 1,
+            ..Sent::default()
+        })
+    }
+
+    fn takes_trains(&self) -> Takes {
+        ALL_TRAINS
+    }
+}
+
+impl ProtectedSink for Void {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        Ok(Sent {
+            packets: parcels.iter().map(Parcel::packets).sum(),
+            calls: 1,
+            ..Sent::default()
+        })
+    }
+}

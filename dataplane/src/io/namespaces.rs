@@ -1,0 +1,143 @@
+//! Network namespaces for tests that need real devices: each test has its own and leaves nothing behind.
+//!
+//! Root takes a namespace for the test's thread. Without root the test runs itself again in a process of its own, because
+//! a process with several threads may not enter a user namespace.
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const INSIDE: &str = "DATAPLANE_TEST_IS_INSIDE_ITS_NAMESPACE";
+
+/// Runs a test body in a fresh network namespace with its loopback up.
+pub(crate) fn isolated(body: fn()) {
+    if rustix::process::geteuid().is_root() && enter_new().is_ok() {
+        command("ip link set lo up");
+        return body();
+    }
+    if std::env::var_os(INSIDE).is_some() {
+        command("ip link set lo up");
+        return body();
+    }
+    run_this_test_rootless();
+}
+
+fn enter_new() -> rustix::io::Result<()> {
+    // SAFETY: only the network namespace of this thread changes; no file descriptor or memory is unshared.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
+fn run_this_test_rootless() {
+    let name = std::thread::current()
+        .name()
+        .expect("a test's thread bears its name")
+        .to_owned();
+    let (user, group) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", &name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1");
+    let become_root = move || {
+        // SAFETY: the child has one thread and nothing of it depends on the namespaces.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }?;
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+    };
+    // SAFETY: what runs between fork and exec takes no lock that another thread of the parent could hold, but the
+    // allocator's, which the C library makes safe for this.
+    unsafe { test.pre_exec(become_root) };
+    let output = test
+        .output()
+        .expect("these tests need root or user namespaces");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && told.contains("1 passed"),
+        "{told}"
+    );
+}
+
+/// A second network namespace, beside the test's own.
+pub(crate) struct Namespace(File);
+
+impl Namespace {
+    pub(crate) fn new() -> Self {
+        let other = std::thread::spawn(|| {
+            enter_new().unwrap();
+            command("ip link set lo up");
+            File::open("/proc/thread-self/ns/net").unwrap()
+        });
+        Self(other.join().unwrap())
+    }
+
+    /// Does something inside; what it opens there stays there.
+    pub(crate) fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+                    .unwrap();
+                body()
+            });
+            inside
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// How `ip` may call it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+}
+
+/// Runs a command line of plain words in the namespace of this thread; it must succeed.
+pub(crate) fn command(line: &str) {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap();
+    let output = Command::new(program)
+        .args(words)
+        .output()
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert!(
+        output.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A cable from the test's namespace (`left`: 192.0.2.1, 2001:db8::1) to another (`right`: .2, ::2).
+pub(crate) fn cable(right: &Namespace, mtu: u32) {
+    command(&format!(
+        "ip link add left mtu {mtu} type veth peer name right mtu {mtu} netns {}",
+        right.path()
+    ));
+    dress("left", 1);
+    right.run(|| dress("right", 2));
+    // Neighbours are found before a test starts to count packets.
+    command("ping -q -c 1 -W 5 192.0.2.2");
+    command("ping -q -c 1 -W 5 2001:db8::2");
+}
+
+fn dress(device: &str, number: u8) {
+    fs::write(format!("/proc/sys/net/ipv6/conf/{device}/accept_dad"), "0").ok();
+    command(&format!("ip addr add 192.0.2.{number}/24 dev {device}"));
+    command(&format!(
+        "ip addr add 2001:db8::{number}/64 dev {device} nodad"
+    ));
+    command(&format!("ip link set {device} up"));
+}
+
+/// A place for warnings that a test wants to see.
+pub(crate) fn warnings() -> (super::Warn, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let ear = heard.clone();
+    (
+        std::sync::Arc::new(move |words: &str| ear.lock().unwrap().push(words.to_owned())),
+        heard,
+    )
+}

@@ -1,0 +1,86 @@
+//! The sending half that UDP and raw sockets share: one call for many messages, and what each refusal means.
+
+use super::messages::{Letter, Outbox};
+use super::socket::Socket;
+use super::waker::poll_patiently;
+use super::{Parcel, Sent};
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long a full socket is waited for before a message is given up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Sends all messages of the outbox in order, and empties it. What the system refuses for good is counted, unless
+/// `rescue` takes care of it: that gets the message and the error, and says so.
+pub(super) fn send_all<'a>(
+    socket: &Socket,
+    outbox: &mut Outbox,
+    parcels: &[Parcel<'_>],
+    sent: &mut Sent,
+    bytes_of: impl Fn(&Letter) -> [&'a [u8]; 2],
+    mut rescue: impl FnMut(&Letter, i32, &mut Sent) -> bool,
+) {
+    let (mut next, mut tried) = (0, false);
+    while next < outbox.letters().len() {
+        sent.calls += 1;
+        match outbox.send(socket.as_fd(), next, &bytes_of) {
+            Ok(count) => {
+                sent.packets += outbox.letters()[next..next + count]
+                    .iter()
+                    .map(|letter| letter.packets)
+                    .sum::<u64>();
+                (next, tried) = (next + count, false);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait_for_room(socket) => {}
+            // A send may return an error that an earlier packet met on its way; only a second one is this message's.
+            Err(error) if !tried && !is_shortage(&error) => {
+                socket.drain_errors();
+                tried = true;
+            }
+            Err(error) => {
+                let letter = &outbox.letters()[next];
+                if !rescue(letter, error.raw_os_error().unwrap_or(0), sent) {
+                    refuse(socket, letter, &parcels[letter.parcel], &error, sent);
+                }
+                (next, tried) = (next + 1, false);
+            }
+        }
+    }
+    outbox.clear();
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN)
+    )
+}
+
+fn wait_for_room(socket: &Socket) -> bool {
+    let file = socket.as_fd();
+    let mut watched = [PollFd::new(&file, PollFlags::OUT)];
+    poll_patiently(&mut watched, PATIENCE).is_ok() && watched[0].revents().contains(PollFlags::OUT)
+}
+
+/// Counts a message that will not be sent.
+fn refuse(
+    socket: &Socket,
+    letter: &Letter,
+    parcel: &Parcel<'_>,
+    error: &io::Error,
+    sent: &mut Sent,
+) {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => {
+            socket.learn_mtu(parcel.outer.source, parcel.outer.destination);
+            // The kernel also reported it, to a queue whose reader must not be woken for it.
+            socket.drain_errors();
+            sent.too_big += letter.packets;
+        }
+        _ if is_shortage(error) => sent.no_buffer += letter.packets,
+        _ => sent.failed += letter.packets,
+    }
+}

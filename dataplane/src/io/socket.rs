@@ -1,0 +1,291 @@
+//! What UDP and raw sockets have in common: opening, options, and the error queue.
+
+use super::ancillary::{Address, Control, Note};
+use super::path::Paths;
+use super::{Refusal, Warn};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// IP version 4 or 6, of the outer header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Family {
+    /// Version 4.
+    V4,
+    /// Version 6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+}
+
+/// What every socket of the protected side needs to know.
+#[derive(Clone)]
+pub struct SocketOptions {
+    /// The mark of our own packets, which keeps them out of our own tunnel (`SO_MARK`).
+    pub mark: Option<u32>,
+    /// Wished size of each direction's buffer, in bytes.
+    pub buffer: usize,
+    /// Where learnt path MTUs go.
+    pub paths: Paths,
+    /// Told what falls short of what was asked for.
+    pub warn: Warn,
+}
+
+impl SocketOptions {
+    /// No mark, 4 MB of buffer.
+    pub fn new(paths: Paths, warn: Warn) -> Self {
+        Self {
+            mark: None,
+            buffer: 4 << 20,
+            paths,
+            warn,
+        }
+    }
+}
+
+/// A socket of either kind, its options set; shared by a source and a sink.
+pub(super) struct Socket {
+    file: OwnedFd,
+    pub family: Family,
+    pub options: SocketOptions,
+}
+
+impl Socket {
+    /// Opens a socket that reports addresses, traffic class, hop limit and errors of each packet.
+    pub fn open(
+        family: Family,
+        kind: SocketType,
+        protocol: Option<Protocol>,
+        options: &SocketOptions,
+    ) -> Result<Self, Refusal> {
+        let domain = if family == Family::V4 {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let file = socket_with(domain, kind, flags, protocol)
+            .map_err(Refusal::during("open a socket for ESP packets"))?;
+        let socket = Self {
+            file,
+            family,
+            options: options.clone(),
+        };
+        socket.set_up()?;
+        Ok(socket)
+    }
+
+    fn set_up(&self) -> Result<(), Refusal> {
+        let (level, names) = match self.family {
+            Family::V4 => (
+                libc::IPPROTO_IP,
+                [
+                    libc::IP_PKTINFO,
+                    libc::IP_RECVTOS,
+                    libc::IP_RECVTTL,
+                    libc::IP_RECVERR,
+                ],
+            ),
+            Family::V6 => (
+                libc::IPPROTO_IPV6,
+                [
+                    libc::IPV6_RECVPKTINFO,
+                    libc::IPV6_RECVTCLASS,
+                    libc::IPV6_RECVHOPLIMIT,
+                    libc::IPV6_RECVERR,
+                ],
+            ),
+        };
+        for name in names {
+            self.set(level, name, 1)
+                .map_err(Refusal::during("set socket options"))?;
+        }
+        if self.family == Family::V6 {
+            self.set(level, libc::IPV6_V6ONLY, 1)
+                .map_err(Refusal::during("set socket options"))?;
+        }
+        if let Some(mark) = self.options.mark {
+            self.set(libc::SOL_SOCKET, libc::SO_MARK, mark as c_int)
+                .map_err(Refusal::during("mark packets"))?;
+        }
+        self.grow(
+            libc::SO_RCVBUFFORCE,
+            libc::SO_RCVBUF,
+            "receive",
+            "net.core.rmem_max",
+        );
+        self.grow(
+            libc::SO_SNDBUFFORCE,
+            libc::SO_SNDBUF,
+            "send",
+            "net.core.wmem_max",
+        );
+        Ok(())
+    }
+
+    /// As much buffer as was wished, or as much as there is.
+    fn grow(&self, force: c_int, ask: c_int, which: &str, limit: &str) {
+        let wish = self.options.buffer.min(c_int::MAX as usize / 2) as c_int;
+        if self.set(libc::SOL_SOCKET, force, wish).is_err() {
+            let _ = self.set(libc::SOL_SOCKET, ask, wish);
+        }
+        // The kernel doubles what is asked for, to pay for its own overhead, and reports the doubled figure.
+        let has = self.get(libc::SOL_SOCKET, ask).unwrap_or(0) / 2;
+        if has < wish {
+            (self.options.warn)(&format!(
+                "the {which} buffer of a socket has only {has} of {wish} bytes: raise {limit} (bursts may be dropped)"
+            ));
+        }
+    }
+
+    /// Sets an option that is an int.
+    pub fn set(&self, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+        set_option(self.file.as_fd(), level, name, value)
+    }
+
+    /// Reads an option that is an int.
+    pub fn get(&self, level: c_int, name: c_int) -> io::Result<c_int> {
+        get_option(self.file.as_fd(), level, name)
+    }
+
+    /// Whether packets are sent with the don't-fragment bit (and refused above the path's MTU), or in fragments.
+    pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
+        match self.family {
+            Family::V4 => self.set(
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                if on {
+                    libc::IP_PMTUDISC_DO
+                } else {
+                    libc::IP_PMTUDISC_DONT
+                },
+            ),
+            Family::V6 => self.set(
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                if on {
+                    libc::IPV6_PMTUDISC_DO
+                } else {
+                    libc::IPV6_PMTUDISC_DONT
+                },
+            ),
+        }
+    }
+
+    /// Empties the error queue: a smaller MTU that a router or the kernel itself reports goes to the learnt paths. Any
+    /// other report is only a hint that anybody could have forged, and is let go.
+    pub fn drain_errors(&self) {
+        let (mut address, mut control) = (Address::default(), Control::default());
+        while self.next_error(&mut address, &mut control).is_ok() {
+            let told = control.notes().find_map(|note| match note {
+                Note::MtuReport(mtu) => Some(mtu),
+                _ => None,
+            });
+            if let (Some(mtu), Some((peer, _))) = (told, address.read()) {
+                self.options.paths.learn(peer, mtu);
+            }
+        }
+    }
+
+    /// Takes one report off the error queue: the destination of the packet it is about, and what it says.
+    fn next_error(&self, address: &mut Address, control: &mut Control) -> io::Result<()> {
+        // SAFETY: a msghdr is plain data for which all zeroes is a value.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = address.room().cast();
+        header.msg_namelen = Address::ROOM as u32;
+        (header.msg_control, header.msg_controllen) = (control.room().cast(), Control::ROOM as _);
+        // SAFETY: the header's pointers are to room that outlives the call, of the lengths it says.
+        let result =
+            unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        control.set_len(header.msg_controllen as usize);
+        Ok(())
+    }
+
+    /// Asks the kernel for the path's MTU as it knows it now, and learns it. For a packet that was refused without a
+    /// word about the size that would have passed.
+    pub fn learn_mtu(&self, source: IpAddr, destination: IpAddr) -> Option<u32> {
+        let mtu = self.ask_mtu(source, destination).ok()?;
+        self.options.paths.learn(destination, mtu);
+        Some(mtu)
+    }
+
+    /// Only a connected socket has an MTU to read: this one sends nothing.
+    fn ask_mtu(&self, source: IpAddr, destination: IpAddr) -> io::Result<u32> {
+        let domain = if self.family == Family::V4 {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let probe = socket_with(domain, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        if let Some(mark) = self.options.mark {
+            set_option(
+                probe.as_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MARK,
+                mark as c_int,
+            )?;
+        }
+        if !source.is_unspecified() {
+            rustix::net::bind(&probe, &std::net::SocketAddr::new(source, 0))?;
+        }
+        rustix::net::connect(&probe, &std::net::SocketAddr::new(destination, 9))?;
+        let (level, name) = match self.family {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_MTU),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        Ok(get_option(probe.as_fd(), level, name)? as u32)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn set_option(file: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let (room, len) = (
+        (&raw const value).cast::<c_void>(),
+        size_of::<c_int>() as u32,
+    );
+    // SAFETY: the kernel reads `len` bytes from `room`, which is one int.
+    let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn get_option(file: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let (mut value, mut len): (c_int, u32) = (0, size_of::<c_int>() as u32);
+    // SAFETY: the kernel writes at most `len` bytes, one int, behind the first pointer and their number behind the second.
+    let result = unsafe {
+        libc::getsockopt(
+            file.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
+}

@@ -1,0 +1,258 @@
+//! A TUN device with virtio headers: the kernel hands over super-packets as they are and takes them back as they are.
+//!
+//! ```text
+//!   kernel ──► readv: header + packet ──► Offload, bytes in the intake          TunSource
+//!   kernel ◄── writev: header + pieces ◄── Offload, pieces of a Delivery        TunSink
+//! ```
+//!
+//! Each offload is tried with a real packet at start ([`Abilities`]); what fails is done without, and said aloud. With
+//! several queues the kernel spreads flows over them by itself; each queue is a source and a sink of its own.
+
+mod device;
+mod header;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+use super::waker::{poll_patiently, sleep_on};
+use super::{
+    Delivery, Intake, LARGEST, PlaintextSink, PlaintextSource, Refusal, Sent, Wait, Waker, Warn,
+};
+use crate::train::{Offload, Takes};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What kind of TUN device is wanted.
+#[derive(Clone, Debug)]
+pub struct TunOptions {
+    /// Its name; a `%d` in it lets the kernel choose a number.
+    pub name: String,
+    /// How many queues, at least one.
+    pub queues: usize,
+    /// Its MTU: routes lower it for each policy, the device itself never should.
+    pub mtu: u16,
+    /// Whether to use trains at all.
+    pub trains: bool,
+}
+
+impl TunOptions {
+    /// One queue, trains, the largest MTU.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            queues: 1,
+            mtu: u16::MAX,
+            trains: true,
+        }
+    }
+}
+
+/// What the device turned out to be able to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Abilities {
+    /// It hands over and takes packets with an unfinished checksum.
+    pub checksum: bool,
+    /// Trains that it hands over.
+    pub read: Takes,
+    /// Trains that it takes.
+    pub write: Takes,
+}
+
+/// An open TUN device, up; it goes away with its last queue unless it was persistent.
+#[derive(Debug)]
+pub struct Tun {
+    /// The name it has.
+    pub name: String,
+    /// Its interface index.
+    pub index: u32,
+    /// What it can do.
+    pub abilities: Abilities,
+    queues: Vec<Arc<OwnedFd>>,
+}
+
+impl Tun {
+    /// Creates the device, or attaches to a persistent one that nobody uses, and sets it up.
+    /// Every offload that does not work here is told to `warn`.
+    pub fn open(options: &TunOptions, warn: &Warn) -> Result<Self, Refusal> {
+        let (queues, name) = device::attach(options)?;
+        let index = device::bring_up(&name, options.mtu)?;
+        let abilities = match options.trains {
+            true => probe::try_offloads(&queues[0], &name, warn)?,
+            false => probe::without_offloads(&queues[0])?,
+        };
+        Ok(Self {
+            name,
+            index,
+            abilities,
+            queues: queues.into_iter().map(Arc::new).collect(),
+        })
+    }
+
+    /// A source and a sink for each queue.
+    pub fn ends(&self) -> impl Iterator<Item = (TunSource, TunSink)> + '_ {
+        self.queues.iter().map(|queue| {
+            let source = TunSource {
+                device: queue.clone(),
+                waker: None,
+            };
+            (
+                source,
+                TunSink {
+                    device: queue.clone(),
+                    takes: self.abilities.write,
+                },
+            )
+        })
+    }
+}
+
+/// Reads packets and trains that the kernel routed into the device.
+#[derive(Debug)]
+pub struct TunSource {
+    device: Arc<OwnedFd>,
+    waker: Option<Waker>,
+}
+
+impl TunSource {
+    /// Lets `waker` end this source's sleep.
+    pub fn woken_by(self, waker: Waker) -> Self {
+        Self {
+            waker: Some(waker),
+            ..self
+        }
+    }
+
+    /// Reads until nothing is left or the intake is full.
+    fn read_all(&mut self, intake: &mut Intake<Offload>) -> io::Result<usize> {
+        let before = intake.items.len();
+        while intake.places() > 0 && intake.free().len() >= LARGEST {
+            match self.read_one(intake.free()) {
+                Ok((len, Some(offload))) => intake.push(len, offload),
+                Ok((_, None)) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // What was read is delivered first; the error is still there the next time.
+                Err(_) if intake.items.len() > before => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(intake.items.len() - before)
+    }
+
+    fn read_one(&mut self, room: &mut [u8]) -> Result<(usize, Option<Offload>), Errno> {
+        let mut head = [0; header::LEN];
+        let read = rustix::io::readv(
+            &self.device,
+            &mut [IoSliceMut::new(&mut head), IoSliceMut::new(room)],
+        )?;
+        let offload = if read > header::LEN {
+            header::read(&head)
+        } else {
+            None
+        };
+        Ok((read.saturating_sub(header::LEN), offload))
+    }
+}
+
+impl PlaintextSource for TunSource {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        if intake.bytes.len() < LARGEST {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the intake has no room for one train",
+            ));
+        }
+        let added = self.read_all(intake)?;
+        if added == 0
+            && intake.items.is_empty()
+            && sleep_on(self.device.as_fd(), self.waker.as_ref(), wait)?
+        {
+            return self.read_all(intake);
+        }
+        Ok(added)
+    }
+}
+
+impl AsFd for TunSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// Writes packets and trains into the device: to the kernel they have just arrived from it.
+#[derive(Debug)]
+pub struct TunSink {
+    device: Arc<OwnedFd>,
+    takes: Takes,
+}
+
+/// How long a full device is waited for before a packet is given up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl TunSink {
+    fn write(&self, delivery: &Delivery<'_>) -> Result<(), Errno> {
+        let mut copy = [0; 128];
+        let head = delivery.head(&mut copy);
+        let header = header::write(&delivery.offload, head).ok_or(Errno::INVAL)?;
+        match delivery.pieces.len() {
+            0..=7 => self.gather::<8>(&header, delivery.pieces),
+            8..=127 => self.gather::<128>(&header, delivery.pieces),
+            128..=1023 => self.gather::<1024>(&header, delivery.pieces),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// One `writev` of header and pieces, fewer than `N`. A second attempt is for a device that was full.
+    fn gather<const N: usize>(&self, header: &[u8], pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
+        let mut all = [IoSlice::new(header); N];
+        all[1..=pieces.len()].copy_from_slice(pieces);
+        let all = &all[..=pieces.len()];
+        loop {
+            match rustix::io::writev(&self.device, all) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn wait_for_room(&self) -> Result<(), Errno> {
+        let mut watched = [PollFd::new(&self.device, PollFlags::OUT)];
+        poll_patiently(&mut watched, PATIENCE).map_err(|_| Errno::NOBUFS)?;
+        if watched[0].revents().is_empty() {
+            Err(Errno::NOBUFS)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl PlaintextSink for TunSink {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        for delivery in deliveries {
+            let packets = delivery.packets();
+            sent.calls += 1;
+            match self.write(delivery) {
+                Ok(()) => sent.packets += packets,
+                Err(Errno::BADFD | Errno::NODEV) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::NotFound,
+                        "the TUN device was removed",
+                    ));
+                }
+                Err(Errno::NOBUFS | Errno::NOMEM) => sent.no_buffer += packets,
+                Err(_) => sent.failed += packets,
+            }
+        }
+        Ok(sent)
+    }
+
+    fn takes_trains(&self) -> Takes {
+        self.takes
+    }
+}

@@ -1,0 +1,135 @@
+//! Which offloads really work: asked of the kernel, then tried with a real packet each.
+//!
+//! Asking is not enough: kernels near 6.6.44 grant TSO and refuse every super-packet that is written. The packets of
+//! the trial can do no harm: the stack drops them first thing, version 4 for its wrong header checksum, version 6
+//! because a loopback address may not come from outside (RFC 4291 2.5.3).
+
+use super::super::{Delivery, Refusal, Warn};
+use super::{Abilities, TunSink, device};
+use crate::train::{ChecksumSpot, Offload, Segmentation, Takes};
+use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6};
+use rustix::io::{Errno, dup};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What is asked for, the most first: kernels before 6.2 know no UDP segmentation.
+const WISHES: [(u32, Abilities); 3] = [
+    (TCP | TUN_F_USO4 | TUN_F_USO6, abilities(true, true)),
+    (TCP, abilities(true, false)),
+    (TUN_F_CSUM, abilities(false, false)),
+];
+const TCP: u32 = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+
+const fn abilities(tcp: bool, udp: bool) -> Abilities {
+    let takes = Takes {
+        tcp_v4: tcp,
+        tcp_v6: tcp,
+        udp,
+    };
+    Abilities {
+        checksum: true,
+        read: takes,
+        write: takes,
+    }
+}
+
+/// Switches on what the kernel grants and what then passes its trial.
+pub(super) fn try_offloads(queue: &OwnedFd, name: &str, warn: &Warn) -> Result<Abilities, Refusal> {
+    let granted = WISHES
+        .iter()
+        .find(|(wish, _)| device::set_offloads(queue, *wish).is_ok());
+    let Some((_, granted)) = granted else {
+        warn(&format!(
+            "{name}: this kernel's TUN device has no offloads: expect a fraction of the speed"
+        ));
+        return without_offloads(queue);
+    };
+    if !granted.read.udp {
+        warn(&format!(
+            "{name}: this kernel's TUN device has no UDP segmentation: inner UDP goes packet by packet"
+        ));
+    }
+    let write = try_writes(queue, granted.write).map_err(Refusal::during("try the TUN device"))?;
+    for (kind, was, is) in [
+        ("TCP segments over IPv4", granted.write.tcp_v4, write.tcp_v4),
+        ("TCP segments over IPv6", granted.write.tcp_v6, write.tcp_v6),
+        ("UDP datagrams", granted.write.udp, write.udp),
+    ] {
+        if was && !is {
+            warn(&format!(
+                "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
+            ));
+        }
+    }
+    Ok(Abilities { write, ..*granted })
+}
+
+/// Single packets with finished checksums only.
+pub(super) fn without_offloads(queue: &OwnedFd) -> Result<Abilities, Refusal> {
+    device::set_offloads(queue, 0)
+        .map_err(Refusal::during("switch off the TUN device's offloads"))?;
+    Ok(Abilities::default())
+}
+
+fn try_writes(queue: &OwnedFd, hoped: Takes) -> Result<Takes, Errno> {
+    let sink = TunSink {
+        device: Arc::new(dup(queue)?),
+        takes: hoped,
+    };
+    let works = |packet: &[u8], offload: Offload| {
+        sink.write(&Delivery {
+            offload,
+            pieces: &[IoSlice::new(packet)],
+        })
+        .is_ok()
+    };
+    let (tcp, udp) = (
+        Segmentation::Tcp { size: 600 },
+        Segmentation::Udp { size: 600 },
+    );
+    let train = |segmentation, start, offset| Offload {
+        segmentation,
+        checksum: Some(ChecksumSpot { start, offset }),
+    };
+    Ok(Takes {
+        tcp_v4: hoped.tcp_v4 && works(&over_v4(6), train(tcp, 20, 16)),
+        tcp_v6: hoped.tcp_v6 && works(&over_v6(6), train(tcp, 40, 16)),
+        udp: hoped.udp
+            && works(&over_v4(17), train(udp, 20, 6))
+            && works(&over_v6(17), train(udp, 40, 6)),
+    })
+}
+
+/// From 127.0.0.1 to itself, its header checksum left at a wrong 0: two segments of 600 bytes.
+fn over_v4(protocol: u8) -> Vec<u8> {
+    let (mut packet, transport) = (vec![0; 20], transport(protocol));
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&((20 + transport.len()) as u16).to_be_bytes());
+    (packet[8], packet[9]) = (1, protocol);
+    packet[12..20].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 1]);
+    packet.extend(transport);
+    packet
+}
+
+/// From ::1 to itself: two segments of 600 bytes.
+fn over_v6(protocol: u8) -> Vec<u8> {
+    let (mut packet, transport) = (vec![0; 40], transport(protocol));
+    packet[0] = 0x60;
+    packet[4..6].copy_from_slice(&(transport.len() as u16).to_be_bytes());
+    (packet[6], packet[7], packet[23], packet[39]) = (protocol, 1, 1, 1);
+    packet.extend(transport);
+    packet
+}
+
+/// A TCP header of 20 bytes or a UDP header, ports 9 (discard), and 1200 bytes of zeroes.
+fn transport(protocol: u8) -> Vec<u8> {
+    let header_len = if protocol == 6 { 20 } else { 8 };
+    let mut bytes = vec![0; header_len + 1200];
+    (bytes[1], bytes[3]) = (9, 9);
+    match protocol {
+        6 => (bytes[12], bytes[13]) = (5 << 4, 0x10),
+        _ => bytes[4..6].copy_from_slice(&(8 + 1200u16).to_be_bytes()),
+    }
+    bytes
+}
