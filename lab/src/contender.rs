@@ -7,11 +7,14 @@ mod plain;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture::EspKey;
 use crate::fault::Fault;
+use crate::host::{Command, Host};
 use crate::testbed::Bed;
 
 pub use esplanade::Esplanade;
@@ -34,6 +37,11 @@ pub trait Contender {
 
     /// Whether it can come up on this testbed at all.
     fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+
+    /// The program that carries the packets and its version, for the record.
+    fn version(&self, _bed: &Bed) -> Option<(String, String)> {
+        None
+    }
 
     /// Brings it up. When this returns, packets may flow.
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault>;
@@ -107,6 +115,20 @@ fn tun_device() -> Result<(), Absence> {
             "modprobe tun; chmod 0666 /dev/net/tun (as root); in a container: --device /dev/net/tun",
         )),
     }
+}
+
+/// What a program answers when asked for its version, under the program's name.
+fn version_of(host: &dyn Host, command: Command) -> Option<(String, String)> {
+    let answer = host
+        .run(&command, Duration::from_secs(3))
+        .ok()?
+        .success(&command)
+        .ok()?;
+    let name = Path::new(&command.program)
+        .file_name()?
+        .to_string_lossy()
+        .into_owned();
+    Some((name, answer.lines().next()?.trim().to_owned()))
 }
 
 /// Why a contender or a tool is not here, and how to get it.

@@ -303,7 +303,7 @@ fn readme(repeat: &str) -> String {
         "{TABLE}        the table
 {RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
 config/          the files each contender was started with
-{CAPTURE}     up to {ALBUM} packets of the protected wire
+{CAPTURE}     up to {ALBUM} packets of the protected wire, of those suites that Wireshark 4.0 can read
 {PROFILE}/       a Wireshark profile with the keys that open them
 
 Look into the protected packets:

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device};
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device, version_of};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
@@ -90,6 +90,10 @@ impl Contender for Esplanade {
                 "build it: cargo build --release",
             )),
         }
+    }
+
+    fn version(&self, bed: &Bed) -> Option<(String, String)> {
+        version_of(&*bed.left, on(self.program.as_ref()?, "--version"))
     }
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
@@ -208,7 +212,9 @@ impl Tunnel for Pair {
     fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         let mut all = BTreeMap::new();
         for gateway in &self.gateways {
-            count(&gateway.ask("drops", bed)?, "", &mut all);
+            let answer = gateway.ask("drops", bed)?;
+            count(answer, &mut all)
+                .map_err(|why| Fault::failed(format!("`esplanade drops --json`: {why}")))?;
         }
         Ok(Some(all))
     }
@@ -227,19 +233,26 @@ impl Tunnel for Pair {
     }
 }
 
-/// Adds up every number of the answer under its name.
-fn count(answer: &serde_json::Value, name: &str, all: &mut BTreeMap<String, u64>) {
-    match answer {
-        serde_json::Value::Object(fields) => {
-            for (field, value) in fields {
-                count(value, field, all);
-            }
-        }
-        serde_json::Value::Number(number) => {
-            *all.entry(name.to_owned()).or_default() += number.as_u64().unwrap_or(0);
-        }
-        _ => {}
+/// Adds up what `esplanade drops --json` tells: the engine's reasons, and clear packets that the kernel dropped for it.
+fn count(
+    answer: serde_json::Value,
+    all: &mut BTreeMap<String, u64>,
+) -> Result<(), serde_json::Error> {
+    #[derive(serde::Deserialize)]
+    struct Drops {
+        reasons: BTreeMap<String, u64>,
+        #[serde(default)]
+        clear: BTreeMap<String, u64>,
     }
+    let drops: Drops = serde_json::from_value(answer)?;
+    let clear = drops
+        .clear
+        .into_iter()
+        .map(|(reason, number)| (format!("clear {reason}"), number));
+    for (reason, number) in drops.reasons.into_iter().chain(clear) {
+        *all.entry(reason).or_default() += number;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -248,19 +261,25 @@ mod tests {
 
     #[test]
     fn drops_of_both_gateways_add_up_by_reason() {
+        let left = r#"{"total": 2, "reasons": {"no-sa": 2}, "associations": [{"spi": 4097, "reasons": {"no-sa": 2}}]}"#;
+        let right =
+            r#"{"total": 4, "reasons": {"no-sa": 3, "bad-icv": 1}, "clear": {"output": 7}}"#;
         let mut all = BTreeMap::new();
-        for answer in [
-            r#"{"no-sa": 2, "replayed": 0}"#,
-            r#"{"no-sa": 3, "bad-icv": 1}"#,
-        ] {
-            count(&serde_json::from_str(answer).unwrap(), "", &mut all);
+        for answer in [left, right] {
+            count(serde_json::from_str(answer).unwrap(), &mut all).unwrap();
         }
-        let expected = [("bad-icv", 1), ("no-sa", 5), ("replayed", 0)];
+        let expected = [("bad-icv", 1), ("clear output", 7), ("no-sa", 5)];
         assert_eq!(
             all,
             expected
                 .map(|(name, number)| (name.to_owned(), number))
                 .into()
         );
+    }
+
+    #[test]
+    fn an_answer_without_reasons_is_an_error_and_not_zero() {
+        let mut all = BTreeMap::new();
+        assert!(count(serde_json::json!({"total": 3}), &mut all).is_err());
     }
 }

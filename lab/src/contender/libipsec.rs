@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device};
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device, version_of};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process, program};
@@ -72,6 +72,10 @@ impl Contender for KernelLibipsec {
             }
             None => tun_device(),
         }
+    }
+
+    fn version(&self, bed: &Bed) -> Option<(String, String)> {
+        version_of(&*bed.left, Command::line("swanctl --version"))
     }
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {

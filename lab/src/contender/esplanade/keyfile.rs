@@ -67,28 +67,17 @@ impl Keys {
         )
     }
 
-    /// What opens the capture. Empty where there is no ICV an analyser could verify.
+    /// What opens the capture, where an analyser can open it.
     pub fn for_analysers(&self, map: &Addresses) -> Vec<EspKey> {
-        if !self.suite.authenticates() {
+        let Some(names) = self.suite.wireshark else {
             return Vec::new();
-        }
+        };
         let (left, right) = (map.left.to_string(), map.right.to_string());
         vec![
-            self.for_analyser(left.clone(), right.clone(), &self.to_right),
-            self.for_analyser(right, left, &self.to_left),
+            self.to_right
+                .for_analyser(left.clone(), right.clone(), names),
+            self.to_left.for_analyser(right, left, names),
         ]
-    }
-
-    fn for_analyser(&self, source: String, destination: String, direction: &Direction) -> EspKey {
-        EspKey {
-            source,
-            destination,
-            spi: direction.spi,
-            cipher: self.suite.wireshark_cipher,
-            cipher_key: direction.cipher.clone(),
-            hash: self.suite.wireshark_hash,
-            hash_key: direction.hash.clone(),
-        }
     }
 }
 
@@ -99,6 +88,23 @@ impl Direction {
             cipher: random_hex(suite.cipher_key)?,
             hash: random_hex(suite.hash_key)?,
         })
+    }
+
+    fn for_analyser(
+        &self,
+        source: String,
+        destination: String,
+        (cipher, hash): (&'static str, &'static str),
+    ) -> EspKey {
+        EspKey {
+            source,
+            destination,
+            spi: self.spi,
+            cipher,
+            cipher_key: self.cipher.clone(),
+            hash,
+            hash_key: self.hash.clone(),
+        }
     }
 }
 
