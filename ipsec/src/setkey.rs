@@ -22,7 +22,7 @@ mod protocol;
 mod secret_text;
 mod spelling;
 
-pub use dump::{Frame, dump_policies, dump_sas, dump_short};
+pub use dump::{Frame, dump_policies, dump_sas, dump_short, local_time};
 #[doc(hidden)]
 pub use fuzzing::check_any_text;
 pub use grammar::{Parsed, parse};

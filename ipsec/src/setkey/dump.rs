@@ -17,6 +17,8 @@ use crate::suite::Secret;
 
 mod time;
 
+pub use time::local as local_time;
+
 /// The largest identifier that files choose; those above are the gateway's own, and printed behind `#` instead of `:`.
 const LARGEST_MANUAL_REQID: u32 = 0x3fff;
 

@@ -7,7 +7,7 @@ const MONTHS: [&str; 12] = [
 const DAY: i64 = 86_400;
 
 /// `Nov 21 12:00:00 2026`: the moment `seconds` after the Unix epoch where clocks are `offset` seconds ahead.
-pub(super) fn local(seconds: u64, offset: i64) -> String {
+pub fn local(seconds: u64, offset: i64) -> String {
     // Times beyond the year 9999 have no such words; they cannot come from a clock.
     let seconds = i64::try_from(seconds)
         .unwrap_or(i64::MAX)
