@@ -10,5 +10,7 @@
 pub mod capture;
 pub mod control;
 pub mod events;
+pub mod local_time;
 pub mod routes;
+pub mod setkey_cli;
 pub mod status;

@@ -40,9 +40,18 @@ pub struct SetkeyText {
     /// `setkey -n`: check everything, change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// `setkey -l`, `-a`: short or long dumps, as far as the layout knows them.
+    /// `setkey -a`: dumps show dead associations too.
     #[serde(default)]
     pub with_dead: bool,
+    /// `setkey -p`: dumps show ports behind all addresses.
+    #[serde(default)]
+    pub with_ports: bool,
+    /// `setkey -l`: dumps have one line for each association.
+    #[serde(default)]
+    pub short: bool,
+    /// The process that asks, for the dump's `pid=`.
+    #[serde(default)]
+    pub pid: u32,
 }
 
 /// The packet that `explain` is about.
@@ -122,6 +131,9 @@ mod tests {
             kernel_semantics: true,
             dry_run: false,
             with_dead: false,
+            with_ports: true,
+            short: false,
+            pid: 7,
         });
         let line = serde_json::to_string(&request).unwrap();
         assert!(!line.contains('\n'));

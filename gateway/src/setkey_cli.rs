@@ -1,0 +1,258 @@
+//! The `setkey` command: ipsec-tools' options, spoken to a running gateway.
+//!
+//! ```text
+//!   text ──► checked here: mistakes with line, column and caret ──► names looked up here ──► gateway: all of it, or nothing
+//!                                                                                              │
+//!   standard output ◄── dumps in ipsec-tools' layout ──────────────────────────────────────────┘
+//! ```
+//!
+//! A text with a mistake never reaches the gateway, and `-n` needs none at all.
+
+mod arguments;
+mod names;
+
+pub use arguments::{Arguments, Program};
+pub use names::SystemNames;
+
+use crate::control::{Answer, Client, NoAnswer, Request, SetkeyText};
+use crate::events::Event;
+use crate::local_time::utc_offset;
+use arguments::Task;
+use ipsec::setkey::{Forwarding, Lowered, Problem, compile, local_time, parse, print, resolve};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// How often `-lD` looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Does what the options ask for; messages go to `err`.
+pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    let mut session = Session {
+        arguments,
+        out,
+        err,
+    };
+    let outcome = match arguments.task() {
+        Task::Obey(texts) => texts
+            .iter()
+            .try_for_each(|text| session.obey_file(text.as_deref())),
+        Task::Ask(text) if arguments.short && arguments.dump => session.repeat(text),
+        Task::Ask(text) => session.ask(text),
+        Task::Watch => session.watch(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(session.err, "{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Session<'a> {
+    arguments: &'a Arguments,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+/// Nothing, or what to tell the user before leaving with 1.
+type Outcome = Result<(), String>;
+
+impl Session<'_> {
+    /// The whole way of one text; no path stands for standard input.
+    fn obey_file(&mut self, path: Option<&Path>) -> Outcome {
+        let name = path.map_or_else(
+            || "standard input".to_owned(),
+            |path| path.display().to_string(),
+        );
+        let text = read(path).map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
+        let lowered = self.check(&name, &text)?;
+        if self.arguments.check {
+            return Ok(());
+        }
+        let text = without_names(text).map_err(|problems| told(&problems, &name, &[]))?;
+        let known: Vec<_> = lowered
+            .warnings
+            .iter()
+            .map(|warning| &*warning.message)
+            .collect();
+        self.send(name, text, &known)?;
+        if self.arguments.verbose {
+            let _ = writeln!(
+                self.err,
+                "setkey: {} commands obeyed",
+                lowered.commands.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// Finds every mistake before anything is sent, and tells what is unwise.
+    fn check(&mut self, name: &str, text: &[u8]) -> Result<Lowered, String> {
+        let forwarding = match self.arguments.kernel_semantics {
+            true => Forwarding::AsWritten,
+            false => Forwarding::WithIn,
+        };
+        let lowered = compile(text, forwarding, &mut SystemNames);
+        let lowered = lowered.map_err(|problems| told(&problems, name, text))?;
+        for warning in &lowered.warnings {
+            let rendered = warning.render(name, text);
+            let shown = match self.arguments.verbose {
+                true => &*rendered,
+                false => rendered.lines().next().unwrap_or_default(),
+            };
+            let _ = writeln!(self.err, "{}", shown.trim_end());
+        }
+        Ok(lowered)
+    }
+
+    fn ask(&mut self, text: &str) -> Outcome {
+        self.send(
+            "setkey".to_owned(),
+            Zeroizing::new(text.as_bytes().to_vec()),
+            &[],
+        )
+    }
+
+    fn repeat(&mut self, text: &str) -> Outcome {
+        loop {
+            self.ask(text)?;
+            std::thread::sleep(PERIOD);
+        }
+    }
+
+    /// Sends a text and shows the answer; warnings whose sentence is `known` were shown before.
+    fn send(&mut self, name: String, text: Zeroizing<Vec<u8>>, known: &[&str]) -> Outcome {
+        let request = Request::Setkey(SetkeyText {
+            name,
+            text,
+            kernel_semantics: self.arguments.kernel_semantics,
+            dry_run: false,
+            with_dead: self.arguments.all,
+            with_ports: self.arguments.ports,
+            short: self.arguments.short,
+            pid: std::process::id(),
+        });
+        match self.client()?.ask(&request).map_err(|why| why.to_string())? {
+            Answer::Setkey { output, warnings } => {
+                for warning in warnings {
+                    if !known.iter().any(|known| warning.contains(known)) {
+                        let _ = writeln!(self.err, "{warning}");
+                    }
+                }
+                self.show(&output)
+            }
+            Answer::Done => Ok(()),
+            Answer::Refused(why) => Err(why),
+            _ => Err("setkey: the gateway gave an answer to another question; are both of the same version?".to_owned()),
+        }
+    }
+
+    /// Prints every event until the gateway ends.
+    fn watch(&mut self) -> Outcome {
+        let client = self.client()?;
+        let (out, arguments) = (&mut *self.out, self.arguments);
+        let followed = client.follow(&Request::Events, |answer| {
+            let Answer::Event(event) = answer else {
+                return true;
+            };
+            let line = event_line(&event, arguments);
+            writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
+        });
+        followed.map_err(|why| why.to_string())
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let path = crate::control::path(self.arguments.control.clone());
+        Client::connect(&path).map_err(|why: NoAnswer| format!("setkey: {why}"))
+    }
+
+    /// A reader that has gone away is no error.
+    fn show(&mut self, text: &str) -> Outcome {
+        let written = self
+            .out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush());
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(format!("setkey: cannot write: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One event; `-xx` leaves its time as it is, `-H` the whole of it.
+fn event_line(event: &Event, arguments: &Arguments) -> String {
+    if arguments.hexadecimal {
+        return serde_json::to_string(event).unwrap_or_default();
+    }
+    match arguments.watch {
+        1 => format!(
+            "{} {}",
+            local_time(event.time, utc_offset(event.time)),
+            event.what
+        ),
+        _ => format!("{} {}", event.time, event.what),
+    }
+}
+
+/// The whole of a file or of standard input, in memory that is zeroed.
+fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut source: Box<dyn Read> = match path {
+        Some(path) => Box::new(File::open(path)?),
+        None => Box::new(io::stdin().lock()),
+    };
+    let mut text = Zeroizing::new(Vec::with_capacity(1 << 16));
+    loop {
+        // A vector that grows by itself would leave its old bytes behind.
+        if text.len() == text.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));
+            larger.extend_from_slice(&text);
+            text = larger;
+        }
+        let (start, end) = (text.len(), text.capacity());
+        text.resize(end, 0);
+        let got = source.read(&mut text[start..]);
+        text.truncate(start + *got.as_ref().unwrap_or(&0));
+        match got {
+            Ok(0) => return Ok(text),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// The gateway looks up no names: a text that has some is sent as the addresses they stand for.
+fn without_names(text: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Vec<Problem>> {
+    let file = parse(&text).file;
+    let resolved = resolve(&file, &mut SystemNames)?;
+    Ok(if resolved == file {
+        text
+    } else {
+        print(&resolved)
+    })
+}
+
+/// All problems of a text as one message.
+fn told(problems: &[Problem], name: &str, text: &[u8]) -> String {
+    let rendered: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.render(name, text))
+        .collect();
+    let count = match problems.len() {
+        1 => "1 mistake".to_owned(),
+        more => format!("{more} mistakes"),
+    };
+    format!(
+        "{}\nsetkey: {count} in {name}; nothing was changed",
+        rendered.join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests;

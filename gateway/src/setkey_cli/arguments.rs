@@ -1,0 +1,166 @@
+//! The options of `setkey`, as ipsec-tools has them.
+
+use clap::{ArgAction, ArgGroup, Args, Parser};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  setkey -n -f tunnel.conf      check a file, change nothing
+  setkey -f tunnel.conf         obey it, all of it or nothing
+  setkey -D                     what associations there are
+  setkey -DP                    what policies there are
+  echo 'dump esp;' | setkey -c  statements from standard input
+
+The language is described in docs/setkey.md.";
+
+/// `setkey` as a program of its own.
+#[derive(Parser)]
+#[command(name = "setkey", version, about = ABOUT, disable_help_flag = true, after_help = EXAMPLES)]
+pub struct Program {
+    /// All options.
+    #[command(flatten)]
+    pub arguments: Arguments,
+}
+
+const ABOUT: &str =
+    "Adds, changes, shows and removes the security associations and policies of a running gateway";
+
+/// The options. Exactly one says what to do; the others say how.
+#[derive(Args, Clone, Debug, Default)]
+#[command(group = ArgGroup::new("task").required(true).multiple(false))]
+pub struct Arguments {
+    /// Obey the statements in FILE
+    #[arg(short = 'f', value_name = "FILE", group = "task")]
+    pub file: Option<PathBuf>,
+    /// Obey the statements on standard input
+    #[arg(short = 'c', group = "task")]
+    pub stdin: bool,
+    /// Show associations, or with -P policies
+    #[arg(short = 'D', group = "task")]
+    pub dump: bool,
+    /// Remove all associations, or with -P all policies
+    #[arg(short = 'F', group = "task")]
+    pub flush: bool,
+    /// Show what happens to associations and policies until interrupted
+    #[arg(short = 'x', group = "task", action = ArgAction::Count)]
+    pub watch: u8,
+    /// Obey the statements in each FILE
+    #[arg(value_name = "FILE", group = "task")]
+    pub files: Vec<PathBuf>,
+    /// With -D or -F: policies instead of associations
+    #[arg(short = 'P')]
+    pub policies: bool,
+    /// With -D: ports behind all addresses
+    #[arg(short = 'p')]
+    pub ports: bool,
+    /// With -D: dead associations too
+    #[arg(short = 'a')]
+    pub all: bool,
+    /// With -D: one line each, again every second
+    #[arg(short = 'l')]
+    pub short: bool,
+    /// Check the statements and change nothing; needs no gateway
+    #[arg(short = 'n')]
+    pub check: bool,
+    /// Policies are for exactly the direction written, as the Linux kernel keeps them
+    #[arg(short = 'k')]
+    pub kernel_semantics: bool,
+    /// A policy for `in` is for forwarded packets too, as the RFCs have it (this is the default)
+    #[arg(short = 'r', conflicts_with = "kernel_semantics")]
+    pub rfc_semantics: bool,
+    /// Tell more
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// With -x: events as the gateway sends them
+    #[arg(short = 'H')]
+    pub hexadecimal: bool,
+    /// The gateway's control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print help
+    #[arg(short = 'h', short_alias = '?', long = "help", action = ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// What the options ask for.
+pub(super) enum Task {
+    /// Obey texts; none stands for standard input.
+    Obey(Vec<Option<PathBuf>>),
+    /// Ask with a text of our own.
+    Ask(&'static str),
+    /// Tell events as they come.
+    Watch,
+}
+
+impl Arguments {
+    pub(super) fn task(&self) -> Task {
+        match (self.dump, self.flush, self.policies) {
+            (true, _, false) => Task::Ask("dump;"),
+            (true, _, true) => Task::Ask("spddump;"),
+            (_, true, false) => Task::Ask("flush;"),
+            (_, true, true) => Task::Ask("spdflush;"),
+            _ if self.watch > 0 => Task::Watch,
+            _ if self.stdin => Task::Obey(vec![None]),
+            _ => {
+                let files = self.file.iter().chain(&self.files);
+                Task::Obey(files.cloned().map(Some).collect())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Option<String> {
+        let program = Program::try_parse_from(line.split(' ')).ok()?;
+        Some(match program.arguments.task() {
+            Task::Ask(text) => text.to_owned(),
+            Task::Watch => "watch".to_owned(),
+            Task::Obey(texts) => {
+                let names = texts.iter().map(|text| {
+                    text.as_ref()
+                        .map_or("-".into(), |path| path.display().to_string())
+                });
+                names.collect::<Vec<_>>().join(" ")
+            }
+        })
+    }
+
+    #[test]
+    fn the_options_that_scripts_use_mean_what_they_mean_there() {
+        for (line, task) in [
+            ("setkey -D", "dump;"),
+            ("setkey -DP", "spddump;"),
+            ("setkey -D -P", "spddump;"),
+            ("setkey -DPp", "spddump;"),
+            ("setkey -PD", "spddump;"),
+            ("setkey -F", "flush;"),
+            ("setkey -FP", "spdflush;"),
+            ("setkey -f /etc/ipsec.conf", "/etc/ipsec.conf"),
+            ("setkey -kf x", "x"),
+            ("setkey -vc", "-"),
+            ("setkey -nf x", "x"),
+            ("setkey -x", "watch"),
+            ("setkey -xx", "watch"),
+            ("setkey one two", "one two"),
+        ] {
+            assert_eq!(asked(line).as_deref(), Some(task), "{line}");
+        }
+    }
+
+    #[test]
+    fn two_tasks_or_none_are_refused() {
+        for line in [
+            "setkey",
+            "setkey -D -F",
+            "setkey -c -f x",
+            "setkey -P",
+            "setkey -k -r -c",
+            "setkey -Z",
+        ] {
+            assert_eq!(asked(line), None, "{line}");
+        }
+    }
+}
