@@ -1,0 +1,97 @@
+"""Large packets: senders learn the path MTU, and TCP never needs to."""
+
+import re
+import struct
+
+from network.expect import expect
+from network.sites import SERVER, Sites
+from network.wire import Packet
+
+TCP, SYN = 6, 2
+FILE_SIZE = 2_000_000
+
+
+def senders_learn_the_path_mtu():
+    with Sites("pm") as sites:
+        sites.start_both()
+        for family, header in ((4, 28), (6, 48)):
+            _, output = sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {1500 - header} {SERVER[family]}")
+            found = re.search(r"mtu ?= ?(\d+)", output)
+            expect(found, f"nobody told the sender the path MTU, IPv{family}:\n{output}")
+            mtu = int(found[1])
+            expect(1380 <= mtu < 1500, f"a path MTU of {mtu} cannot be right, IPv{family}")
+            expect(sites.ping(family, size=mtu - header, more="-M do") == 3, f"{mtu} bytes do not pass, IPv{family}")
+
+
+def fragments_cross_the_tunnel():
+    with Sites("pm") as sites:
+        sites.start_both()
+        for family in (4, 6):
+            for size in (1473, 3000, 8000):
+                sites.ping(family, count=2, size=size)
+                expect(sites.ping(family, size=size) == 3, f"pings of {size} bytes are lost, IPv{family}")
+
+
+def the_mss_is_clamped():
+    with Sites("pm") as sites:
+        sites.start_both()
+        seen = sites.listen(sites.server, "lan")
+        serve(sites)
+        for family in (4, 6):
+            seen.clear()
+            fetch(sites, family)
+            sizes = [mss(frame) for frame in seen.settle() if is_syn(frame)]
+            expect(sizes, f"no SYN reached the server, IPv{family}")
+            expect(all(1300 <= size <= 1400 for size in sizes), f"MSS {sizes}, IPv{family}")
+
+
+def tcp_crosses_a_narrower_wire():
+    """The wire carries 1400 bytes, and nobody on the LANs knows."""
+    with Sites("pm") as sites:
+        for host, device in ((sites.left, "wan"), (sites.right, "wan")):
+            host.sh(f"ip link set {device} mtu 1400")
+        sites.start_both()
+        serve(sites)
+        for family in (4, 6):
+            fetch(sites, family)
+
+
+def serve(sites):
+    folder = sites.gateways["left"].folder
+    sites.server.sh(f"head -c {FILE_SIZE} /dev/urandom > {folder}/file")
+    sites.server.start(["python3", "-m", "http.server", "--bind", "::", "--directory", folder, "8080"], stderr=-3)
+    sites.server.sh("for i in $(seq 100); do ss -lnt | grep -q :8080 && exit 0; sleep 0.1; done; exit 1")
+
+
+def fetch(sites, family):
+    """Fetches the file and compares it with the one that lies there."""
+    host = f"[{SERVER[family]}]" if family == 6 else SERVER[family]
+    script = ("import hashlib, urllib.request as u; "
+              f"print(hashlib.sha256(u.urlopen('http://{host}:8080/file', timeout=20).read()).hexdigest())")
+    got = sites.client.sh(f'python3 -c "{script}"').strip()
+    sent = sites.server.sh(f"sha256sum < {sites.gateways['left'].folder}/file").split()[0]
+    expect(got == sent, f"{got} arrived where {sent} was sent, IPv{family}")
+
+
+def is_syn(frame):
+    packet = Packet.of(frame)
+    return packet and packet.protocol == TCP and frame[packet.offset + 13] & 0x17 == SYN
+
+
+def mss(frame):
+    """The maximum segment size option of a SYN, 0 if it has none."""
+    offset = Packet.of(frame).offset
+    options = frame[offset + 20:offset + 4 * (frame[offset + 12] >> 4)]
+    while options:
+        if options[0] == 2:
+            return struct.unpack_from("!H", options, 2)[0]
+        options = options[1:] if options[0] == 1 else options[max(options[1], 2) if len(options) > 1 else 1:]
+    return 0
+
+
+CASES = {
+    "senders learn the path MTU": senders_learn_the_path_mtu,
+    "fragments cross the tunnel": fragments_cross_the_tunnel,
+    "the MSS of TCP is clamped": the_mss_is_clamped,
+    "TCP crosses a wire that is narrower than both LANs": tcp_crosses_a_narrower_wire,
+}
