@@ -11,6 +11,9 @@
 //!
 //! A packet here runs from its SPI to its ICV; outer IP and UDP headers belong to [`crate::tunnel`].
 
+#[doc(hidden)]
+pub mod fuzz_body;
+
 use crate::Dropped;
 use crate::sa::{Mode, Sa, SaConfig, SequenceNumber};
 use multibuffer::{Iv, OpenJob, SealJob, Verdict};

@@ -1,0 +1,107 @@
+//! What a fuzzer calls: any bytes as a packet from the network, once as they are and once made genuine, because what
+//! lies behind a valid ICV (padding that lies, inner packets that are none) is out of a blind fuzzer's reach.
+
+use super::{Authenticated, Received, TRAILER_LEN};
+use crate::Dropped;
+use crate::algorithm::{Encryption, Integrity};
+use crate::packet::Outline;
+use crate::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber, Spi};
+use crate::suite::{Secret, Suite};
+use multibuffer::{SealJob, Verdict};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// One suite for each way in which a packet is laid out.
+const LAYOUTS: [(&str, usize, Option<(&str, usize)>); 6] = [
+    ("aes-gcm-16", 20, None),
+    ("aes-gcm-16-iiv", 20, None),
+    ("aes-cbc", 16, Some(("hmac-sha1", 20))),
+    ("3des-cbc", 24, Some(("hmac-sha2-256", 32))),
+    ("null", 0, Some(("hmac-md5", 16))),
+    ("aes-ctr", 20, None),
+];
+
+/// Opens `data` behind its first byte, which chooses the association.
+///
+/// # Panics
+///
+/// If the association's counters move without a genuine packet, or a length is reported that lies outside the packet.
+pub fn packets(data: &[u8]) {
+    let Some((&choice, rest)) = data.split_first() else {
+        return;
+    };
+    let Some(sa) = association(choice) else {
+        panic!("the table of layouts does not fit the table of algorithms");
+    };
+    as_it_is(&sa, rest);
+    made_genuine(&sa, rest);
+}
+
+fn association(choice: u8) -> Option<Sa> {
+    let (cipher, key_len, mac) = LAYOUTS[usize::from(choice >> 1) % LAYOUTS.len()];
+    let encryption = (Encryption::named(cipher)?, Secret::new(key(key_len)));
+    let integrity = match mac {
+        Some((name, len)) => Some((Integrity::named(name)?, Secret::new(key(len)))),
+        None => None,
+    };
+    let id = SaId {
+        destination: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+        protocol: Protocol::Esp,
+        spi: Spi::new(0x1001)?,
+    };
+    let suite = Suite::new(Some(encryption), integrity, None).ok()?;
+    let config = SaConfig {
+        replay_window: 64,
+        esn: choice & 1 == 1,
+        ..SaConfig::new(id, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), suite)
+    };
+    Some(Sa::new(config, 0, 7))
+}
+
+/// Bytes that differ, so that Triple-DES does not refuse them as one key three times.
+fn key(len: usize) -> Vec<u8> {
+    (1u8..).step_by(3).take(len).collect()
+}
+
+fn as_it_is(sa: &Sa, packet: &[u8]) {
+    let before = sa.state.tally();
+    let mut packet = packet.to_vec();
+    let outcome = open(sa, &mut packet);
+    assert!(outcome.is_err() || sa.config.suite.icv_len() == 0);
+    assert_eq!(sa.state.tally().packets, before.packets);
+}
+
+fn made_genuine(sa: &Sa, data: &[u8]) {
+    let (suite, sequence) = (&sa.config.suite, SequenceNumber(1));
+    let len = data.len().max(TRAILER_LEN);
+    let mut text = data.to_vec();
+    text.resize(len.next_multiple_of(suite.align()), 0);
+    let authenticated = Authenticated::new(&sa.config, sequence);
+    let iv = sa.iv_for(sequence, &mut |bytes| bytes.fill(0x33));
+    let mut packet = authenticated.header().to_vec();
+    packet.extend_from_slice(&iv.as_bytes()[..suite.iv_len()]);
+    let text_at = packet.len();
+    packet.resize(text_at + text.len() + suite.icv_len(), 0);
+    multibuffer::seal(&mut [SealJob {
+        key: &sa.key,
+        aad: authenticated.aad(),
+        aad_tail: authenticated.tail(),
+        iv,
+        input: [&text, &[], &[]],
+        output: &mut packet[text_at..],
+    }]);
+    match open(sa, &mut packet) {
+        Ok(plaintext) => drop(Outline::read(&plaintext)),
+        Err(reason) => assert_eq!(reason, Dropped::BadPadding),
+    }
+}
+
+fn open(sa: &Sa, packet: &mut [u8]) -> Result<Vec<u8>, Dropped> {
+    let received = Received::look(sa, packet)?;
+    let mut jobs = [received.job(sa, packet)];
+    multibuffer::open(&mut jobs);
+    if jobs[0].verdict != Verdict::Genuine {
+        return Err(Dropped::BadIcv);
+    }
+    let (plaintext, _) = received.strip(sa, packet)?;
+    Ok(packet[plaintext].to_vec())
+}
