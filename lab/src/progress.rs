@@ -31,7 +31,8 @@ impl Watcher for Progress {
         eprintln!("{trials} trials, about {seconds} s, seed {seed}");
         if stderr().is_terminal() {
             let bar = ProgressBar::new(trials as u64);
-            let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {msg} ({eta} left)");
+            let style =
+                ProgressStyle::with_template("[{bar:24}] {pos}/{len}, {eta} left  {wide_msg}");
             bar.set_style(
                 style
                     .unwrap_or_else(|_| ProgressStyle::default_bar())

@@ -25,6 +25,7 @@ pub fn text(records: &[Record]) -> String {
     let mut out = head(any);
     out += &aligned(&cells(&rows, &any.reference));
     out += &missing(&rows);
+    out += &unfinished(records, any.trials);
     out += &notes(&rows, any);
     let _ = writeln!(out, "\n{}", canary(&sightings(records)));
     out
@@ -131,6 +132,14 @@ fn missing(rows: &[Row]) -> String {
         }
     }
     if out.is_empty() { out } else { out + "\n" }
+}
+
+/// An interrupted or killed run says how far it came.
+fn unfinished(records: &[Record], planned: usize) -> String {
+    match records.iter().filter(|record| record.trial > 0).count() {
+        ran if ran < planned => format!("\nonly {ran} of {planned} planned trials ran\n"),
+        _ => String::new(),
+    }
 }
 
 fn notes(rows: &[Row], any: &Record) -> String {

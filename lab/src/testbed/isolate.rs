@@ -52,13 +52,13 @@ pub fn possible() -> Result<(), String> {
     match unsafe { libc::fork() } {
         -1 => Err(format!("cannot fork: {}", io::Error::last_os_error())),
         0 => {
-            let code = i32::from(unshare_all().is_err());
+            let code = unshare_all().map_or_else(|_| last_error(), |()| 0);
             // SAFETY: _exit ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
         child => match wait_for(child) {
             0 => Ok(()),
-            _ => Err(refusal()),
+            code => Err(refusal(io::Error::from_raw_os_error(code))),
         },
     }
 }
@@ -70,15 +70,18 @@ fn unshare_all() -> Result<(), String> {
     }
     // SAFETY: these two only read this process's credentials.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    unshare(private | libc::CLONE_NEWUSER).map_err(|_| refusal())?;
+    unshare(private | libc::CLONE_NEWUSER).map_err(refusal)?;
     let written = fs::write("/proc/self/setgroups", "deny")
         .and_then(|()| fs::write("/proc/self/uid_map", format!("0 {user} 1")))
         .and_then(|()| fs::write("/proc/self/gid_map", format!("0 {group} 1")));
     written.map_err(|error| format!("cannot become root of an own user namespace: {error}"))
 }
 
-fn refusal() -> String {
-    let error = io::Error::last_os_error();
+fn last_error() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(1)
+}
+
+fn refusal(error: io::Error) -> String {
     format!(
         "this process may not make namespaces ({error}). Run the lab as root, or allow user namespaces to everybody: \
          sysctl kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu); \
@@ -93,10 +96,12 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
 
 /// The inner process: dies with the outer one, and sees its own processes and its own /run.
 fn settle(alive: OwnedFd) -> Result<(), String> {
-    // SAFETY: prctl with plain numbers; setpgid of this process.
+    // SAFETY: plain numbers, about this process only. Its own process group keeps Ctrl-C for the outer process, which
+    // passes it on once; a terminal that stops background writers is not obeyed.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setpgid(0, 0);
+        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
     }
     if hung_up(&alive) {
         std::process::exit(stop::INTERRUPTED_EXIT);
