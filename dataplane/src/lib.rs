@@ -10,6 +10,19 @@
 //! `outbound` and `inbound` are mirror images; [`io`] has the ends; `pipeline` keeps order while many threads
 //! transform; [`train`] is a super-packet and its segments.
 
+mod clock;
+pub mod counters;
+pub mod engine;
+pub mod frames;
+pub mod inbound;
 pub mod io;
+pub mod iv;
+pub mod notice;
+pub mod outbound;
+pub mod path;
 pub mod pipeline;
+mod syn;
 pub mod train;
+
+pub use engine::{DataPlane, Ends, Options, Totals};
+pub use notice::{Hook, Notice};

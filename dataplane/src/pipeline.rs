@@ -9,4 +9,5 @@
 pub mod affinity;
 pub mod event;
 pub mod lane;
+pub mod pump;
 pub mod worker;

@@ -117,12 +117,17 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
 
     /// Works while workers have so much on offer that another pair of hands is better than more input.
     pub fn work_above(&mut self, offers: u64) {
-        while self.lane.on_offer() > offers && self.lane.serve() {}
+        while self.on_offer() > offers && self.lane.serve() {}
     }
 
     /// Returns when everything published has been committed.
     pub fn drain(&mut self) {
         self.lane.help_until_below(1);
+    }
+
+    /// Batches that nobody has begun to transform.
+    pub fn on_offer(&self) -> u64 {
+        self.lane.on_offer()
     }
 
     /// Batches published and not yet committed.

@@ -53,7 +53,7 @@ impl Cut {
     pub fn plan(packet: &[u8], outline: &Outline, offload: Offload) -> Result<Self, Dropped> {
         let packet = packet.get(..outline.total_len).ok_or(Dropped::Malformed)?;
         match (offload.segmentation, offload.checksum) {
-            (Segmentation::None, None) => Ok(Self::single(outline, Kind::Whole, 0)),
+            (Segmentation::None, None) => Ok(Self::whole(outline)),
             (Segmentation::None, Some(spot)) => Self::unfinished(packet, outline, spot),
             (Segmentation::Tcp { size }, _) => {
                 let len = tcp_header_len(packet, outline).ok_or(Dropped::Malformed)?;
@@ -64,6 +64,11 @@ impl Cut {
             }
             (Segmentation::Udp { .. }, _) => Err(Dropped::Malformed),
         }
+    }
+
+    /// A finished packet, that goes as it is.
+    pub fn whole(outline: &Outline) -> Self {
+        Self::single(outline, Kind::Whole, 0)
     }
 
     fn single(outline: &Outline, kind: Kind, head_len: usize) -> Self {

@@ -1,0 +1,124 @@
+//! What one direction has carried and dropped: a plain [`Tally`] in every batch, added to shared [`Counters`] once a
+//! batch.
+//!
+//! INVARIANT: with no batch in flight, `arrived` is `packets` and all `drops` together: nothing is lost unnamed.
+
+use crate::io::Sent;
+use ipsec::Dropped;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers of one direction: of a batch, or since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Packets that the source brought, segments and coalesced datagrams counted singly.
+    pub arrived: u64,
+    /// Packets that the sink took.
+    pub packets: u64,
+    /// Bytes of inner packets that were given to the sink.
+    pub bytes: u64,
+    /// What the sink was given: trains and parcels, each a unit of its calls.
+    pub trains: u64,
+    /// Batches.
+    pub batches: u64,
+    /// System calls that the sink made.
+    pub calls: u64,
+    /// Packets dropped, by [`Dropped::index`].
+    pub drops: [u64; Dropped::ALL.len()],
+}
+
+impl Tally {
+    /// Counts `packets` drops for one reason.
+    pub fn drop(&mut self, reason: Dropped, packets: u64) {
+        self.drops[reason.index()] += packets;
+    }
+
+    /// Counts what a sink did.
+    pub fn sent(&mut self, sent: Sent) {
+        self.packets += sent.packets;
+        self.calls += sent.calls;
+        self.drop(Dropped::TooBig, sent.too_big);
+        self.drop(Dropped::NoBuffer, sent.no_buffer);
+        self.drop(Dropped::SendFailed, sent.failed);
+    }
+
+    /// All packets dropped.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+}
+
+/// The numbers of one direction since the start, shared with whoever wants to show them.
+#[derive(Default)]
+pub struct Counters {
+    arrived: AtomicU64,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    trains: AtomicU64,
+    batches: AtomicU64,
+    calls: AtomicU64,
+    drops: [AtomicU64; Dropped::ALL.len()],
+}
+
+impl Counters {
+    /// Adds a batch.
+    pub fn add(&self, tally: &Tally) {
+        let pairs = [
+            (&self.arrived, tally.arrived),
+            (&self.packets, tally.packets),
+            (&self.bytes, tally.bytes),
+            (&self.trains, tally.trains),
+            (&self.batches, tally.batches),
+            (&self.calls, tally.calls),
+        ];
+        for (counter, more) in pairs.into_iter().chain(self.drops.iter().zip(tally.drops)) {
+            // Most batches drop nothing: an addition of 0 would cost as much as any other.
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// All numbers, each read once.
+    pub fn read(&self) -> Tally {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Tally {
+            arrived: read(&self.arrived),
+            packets: read(&self.packets),
+            bytes: read(&self.bytes),
+            trains: read(&self.trains),
+            batches: read(&self.batches),
+            calls: read(&self.calls),
+            drops: std::array::from_fn(|reason| read(&self.drops[reason])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_read_back_the_sum_of_what_was_added() {
+        let mut tally = Tally {
+            arrived: 5,
+            bytes: 700,
+            batches: 1,
+            ..Tally::default()
+        };
+        tally.sent(Sent {
+            packets: 1,
+            too_big: 1,
+            no_buffer: 1,
+            failed: 1,
+            calls: 2,
+        });
+        tally.drop(Dropped::BadIcv, 1);
+        assert_eq!(tally.arrived, tally.packets + tally.dropped());
+        let counters = Counters::default();
+        counters.add(&tally);
+        assert_eq!(counters.read(), tally);
+        counters.add(&tally);
+        assert_eq!(counters.read().bytes, 1400);
+        assert_eq!(counters.read().drops[Dropped::BadIcv.index()], 2);
+    }
+}

@@ -1,0 +1,273 @@
+//! Both directions, running: what a gateway starts, watches and stops.
+//!
+//! ```text
+//!   outbound thread   fill ─ prepare ─┐        ┌─ workers, on the CPUs they were given, serve both lanes
+//!                                     ├─ lanes ┤
+//!   inbound thread    fill ─ prepare ─┘        └─ with none of them each thread does its own work inline
+//! ```
+
+use crate::counters::{Counters, Tally};
+use crate::frames::BatchSize;
+use crate::inbound::{Inbound, InboundPump};
+use crate::io::{
+    Paths, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource, Wait, Waker,
+};
+use crate::iv::{IvSource, SEED_LEN};
+use crate::notice::{Hook, Notice};
+use crate::outbound::{Outbound, OutboundPump};
+use crate::path::PathMtus;
+use crate::pipeline::affinity;
+use crate::pipeline::event::Event;
+use crate::pipeline::lane::Commit;
+use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::worker::{Idle, Serve, Team};
+use arc_swap::ArcSwap;
+use ipsec::database::Snapshot;
+use ipsec::policy::Direction;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Where packets come from and go to.
+pub struct Ends {
+    /// Packets to protect.
+    pub plaintext_source: Box<dyn PlaintextSource>,
+    /// Protected packets, leaving.
+    pub protected_sink: Box<dyn ProtectedSink>,
+    /// Protected packets, arriving.
+    pub protected_source: Box<dyn ProtectedSource>,
+    /// Packets that were protected.
+    pub plaintext_sink: Box<dyn PlaintextSink>,
+    /// A second end of the plaintext side: senders of packets too big for the path are told here.
+    pub replies: Option<Box<dyn PlaintextSink>>,
+    /// What the protected side learns of path MTUs.
+    pub paths: Paths,
+    /// End the sleep of the sources' threads, so that a stop need not wait for it.
+    pub wakers: Vec<Waker>,
+}
+
+/// How the data plane works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads beside the two that read; with 0 everything is done inline on those two.
+    pub workers: usize,
+    /// Where all these threads may run; empty for wherever the system likes.
+    pub cpus: Vec<usize>,
+    /// How much is read at a time.
+    pub batch: BatchSize,
+    /// Batches in flight per direction.
+    pub slots: usize,
+    /// What a thread with nothing to do does.
+    pub idle: Idle,
+    /// The largest outer packet where no path is known better.
+    pub path_mtu: usize,
+    /// Makes the IVs of CBC suites repeatable, for tests alone; the system's generator seeds them otherwise.
+    pub seed: Option<[u8; SEED_LEN]>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: 0,
+            cpus: Vec::new(),
+            batch: BatchSize::default(),
+            slots: 8,
+            idle: Idle::default(),
+            path_mtu: 65_535,
+            seed: None,
+        }
+    }
+}
+
+/// The numbers of both directions since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Plaintext to protected.
+    pub outbound: Tally,
+    /// Protected to plaintext.
+    pub inbound: Tally,
+}
+
+/// The running data plane. Dropping it stops it.
+pub struct DataPlane {
+    stop: Arc<AtomicBool>,
+    wakers: Vec<Waker>,
+    readers: Vec<JoinHandle<()>>,
+    /// Stopped after the readers, which still drain their lanes.
+    team: Option<Team>,
+    outbound: Arc<Counters>,
+    inbound: Arc<Counters>,
+}
+
+/// The longest sleep of a reading thread that nobody wakes.
+const NAP: Duration = Duration::from_millis(100);
+
+impl DataPlane {
+    /// Starts both directions. Every batch works under the snapshot that `databases` holds when it begins.
+    pub fn start(
+        ends: Ends,
+        databases: Arc<ArcSwap<Snapshot>>,
+        options: &Options,
+        hook: Hook,
+    ) -> io::Result<Self> {
+        let (outbound, inbound) = (Arc::default(), Arc::default());
+        let wakers = ends.wakers.clone();
+        let bell = Arc::new(Event::default());
+        let (out_pump, in_pump) = pumps(
+            ends,
+            databases,
+            options,
+            (&hook, &bell),
+            (&outbound, &inbound),
+        )?;
+        let lanes: Vec<Arc<dyn Serve>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
+        let mut plane = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            wakers,
+            readers: Vec::with_capacity(2),
+            team: None,
+            outbound,
+            inbound,
+        };
+        plane.team = Some(Team::start(
+            options.workers,
+            &options.cpus,
+            options.idle,
+            lanes,
+            bell,
+        )?);
+        plane.read("outbound", Direction::Out, out_pump, options, &hook)?;
+        plane.read("inbound", Direction::In, in_pump, options, &hook)?;
+        Ok(plane)
+    }
+
+    /// Starts one direction's reading thread.
+    fn read<P, C>(
+        &mut self,
+        name: &str,
+        direction: Direction,
+        pump: Pump<P, C>,
+        options: &Options,
+        hook: &Hook,
+    ) -> io::Result<()>
+    where
+        P: Prepare + 'static,
+        C: Commit<P::Batch> + 'static,
+    {
+        let reader = Reader {
+            stop: Arc::clone(&self.stop),
+            idle: options.idle,
+            cpus: options.cpus.clone(),
+            direction,
+            hook: Arc::clone(hook),
+        };
+        let thread = Builder::new().name(name.into());
+        self.readers.push(thread.spawn(move || reader.run(pump))?);
+        Ok(())
+    }
+
+    /// What has been carried and dropped so far.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            outbound: self.outbound.read(),
+            inbound: self.inbound.read(),
+        }
+    }
+
+    /// Stops reading, lets everything in flight leave, and returns the final numbers.
+    pub fn stop(mut self) -> Totals {
+        self.halt();
+        self.totals()
+    }
+
+    fn halt(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wakers.iter().for_each(Waker::wake);
+        for reader in self.readers.drain(..) {
+            // A thread that panicked has said so; there is nothing to add.
+            let _ = reader.join();
+        }
+        self.team = None;
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+fn pumps(
+    ends: Ends,
+    databases: Arc<ArcSwap<Snapshot>>,
+    options: &Options,
+    (hook, bell): (&Hook, &Arc<Event>),
+    (outbound, inbound): (&Arc<Counters>, &Arc<Counters>),
+) -> io::Result<(OutboundPump, InboundPump)> {
+    let gearing = Gearing {
+        slots: options.slots,
+        workers: options.workers,
+    };
+    let outbound = Outbound {
+        source: ends.plaintext_source,
+        sink: ends.protected_sink,
+        replies: ends.replies,
+        databases: Arc::clone(&databases),
+        ivs: match &options.seed {
+            Some(seed) => IvSource::seeded(seed),
+            None => IvSource::from_system()?,
+        },
+        paths: PathMtus::new(ends.paths.clone(), options.path_mtu),
+        hook: Arc::clone(hook),
+        counters: Arc::clone(outbound),
+    };
+    let inbound = Inbound {
+        source: ends.protected_source,
+        sink: ends.plaintext_sink,
+        databases,
+        paths: PathMtus::new(ends.paths, options.path_mtu),
+        counters: Arc::clone(inbound),
+    };
+    Ok((
+        outbound.pump(options.batch, &gearing, Arc::clone(bell)),
+        inbound.pump(options.batch, &gearing, Arc::clone(bell)),
+    ))
+}
+
+/// One direction's thread.
+struct Reader {
+    stop: Arc<AtomicBool>,
+    idle: Idle,
+    cpus: Vec<usize>,
+    direction: Direction,
+    hook: Hook,
+}
+
+impl Reader {
+    fn run<P: Prepare, C: Commit<P::Batch>>(self, mut pump: Pump<P, C>) {
+        affinity::pin_or_warn(&self.cpus);
+        if let Err(error) = self.pump(&mut pump) {
+            let direction = self.direction;
+            (self.hook)(Notice::Failed { direction, error });
+        }
+        pump.drain();
+    }
+
+    fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
+        let mut busy_until = Instant::now();
+        while !self.stop.load(Ordering::Relaxed) {
+            let wait = match self.idle {
+                Idle::Sleep => Wait::AtMost(NAP),
+                Idle::Adaptive(_) if Instant::now() >= busy_until => Wait::AtMost(NAP),
+                Idle::Adaptive(_) | Idle::Busy => Wait::Poll,
+            };
+            let count = pump.step(wait)?;
+            if let (Idle::Adaptive(time), 1..) = (self.idle, count) {
+                busy_until = Instant::now() + time;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Inbound: protected packets become plaintext packets and trains again.
+//!
+//! ```text
+//!   prepare     the association of each packet; a look at its replay window sheds cheap floods
+//!   transform   the ciphers, in place; then what each packet alone can tell: padding, ECN, inner header, policy
+//!   commit      replay window and lifetimes, in order; what belongs together becomes a train; one call of the sink
+//! ```
+//!
+//! Nothing of a packet is exposed, counted or believed before its ICV was right and, in order, its window admitted it.
+
+mod batch;
+mod commit;
+mod look;
+mod open;
+
+pub use batch::InboundBatch;
+pub use commit::InboundCommit;
+
+use crate::clock;
+use crate::counters::Counters;
+use crate::frames::{BatchSize, Pool};
+use crate::io::{PlaintextSink, ProtectedSource, Wait};
+use crate::path::PathMtus;
+use crate::pipeline::event::Event;
+use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use arc_swap::ArcSwap;
+use ipsec::database::Snapshot;
+use std::io;
+use std::sync::Arc;
+
+/// What an inbound direction works with.
+pub struct Inbound {
+    /// Where packets come from.
+    pub source: Box<dyn ProtectedSource>,
+    /// Where they go.
+    pub sink: Box<dyn PlaintextSink>,
+    /// The databases; each batch keeps to the snapshot of its beginning.
+    pub databases: Arc<ArcSwap<Snapshot>>,
+    /// How large packets back to each peer may be, for what TCP is told.
+    pub paths: PathMtus,
+    /// The numbers.
+    pub counters: Arc<Counters>,
+}
+
+/// The inbound pump.
+pub type InboundPump = Pump<InboundPrepare, InboundCommit>;
+
+impl Inbound {
+    /// Puts the direction together.
+    pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> InboundPump {
+        let takes = self.sink.takes_trains();
+        let make = move || InboundBatch::new(size, takes);
+        let pool = Arc::new(Pool::new(gearing.slots + 1, make));
+        let prepare = InboundPrepare {
+            source: self.source,
+            databases: self.databases,
+            paths: self.paths,
+        };
+        let commit = InboundCommit::new(self.sink, self.counters, Arc::clone(&pool));
+        Pump::new(prepare, commit, pool, gearing, bell)
+    }
+}
+
+/// The first step.
+pub struct InboundPrepare {
+    source: Box<dyn ProtectedSource>,
+    databases: Arc<ArcSwap<Snapshot>>,
+    paths: PathMtus,
+}
+
+impl Prepare for InboundPrepare {
+    type Batch = InboundBatch;
+
+    fn fill(&mut self, batch: &mut InboundBatch, wait: Wait) -> io::Result<usize> {
+        self.source.fill(&mut batch.intake, wait)
+    }
+
+    fn prepare(&mut self, batch: &mut InboundBatch) {
+        let snapshot = self.databases.load_full();
+        batch.now = clock::now();
+        look::Looker::new(&snapshot, &mut self.paths).look(batch);
+        batch.snapshot = Some(snapshot);
+    }
+}

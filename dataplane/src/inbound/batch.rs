@@ -1,0 +1,95 @@
+//! What moves inbound: the packets as they came, what was found out about each, and the few that were rebuilt.
+
+use crate::counters::Tally;
+use crate::frames::BatchSize;
+use crate::io::{Arrival, Intake};
+use crate::train::Takes;
+use crate::train::merge::Passenger;
+use ipsec::Dropped;
+use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp::Received;
+use multibuffer::OpenJob;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A batch of inbound packets. Its memory is used again and again.
+pub struct InboundBatch {
+    pub(super) intake: Intake<Arrival>,
+    /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    pub(super) packets: Vec<Incoming>,
+    /// Transport mode: packets with a header that was outside before, each whole.
+    pub(super) rebuilt: Vec<u8>,
+    pub(super) takes: Takes,
+    pub(super) now: u64,
+    pub(super) tally: Tally,
+    pub(super) jobs: Vec<OpenJob<'static>>,
+}
+
+/// One packet from SPI to ICV, on its way.
+pub(super) struct Incoming {
+    /// Where it lies in the intake: ascending from packet to packet, never overlapping.
+    pub range: Range<usize>,
+    /// Which item of the intake it came in.
+    pub item: u32,
+    pub sa: SaIndex,
+    /// The largest packet that the way back takes.
+    pub inner_mtu: usize,
+    pub received: Received,
+    pub outcome: Outcome,
+}
+
+/// What transforming a packet has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    /// Not looked at.
+    Pending,
+    /// Its ICV is wrong: nothing else about it is true.
+    Forged,
+    /// It is authentic, and either fit to be delivered or not.
+    Genuine(Result<Inner, Dropped>),
+}
+
+/// A packet from inside, whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inner {
+    pub rebuilt: bool,
+    pub start: usize,
+    pub len: usize,
+    pub passenger: Passenger,
+}
+
+impl InboundBatch {
+    /// An empty batch with room for what one read of the source brings.
+    pub fn new(size: BatchSize, takes: Takes) -> Self {
+        Self {
+            intake: Intake::with_room(size.bytes, size.items),
+            snapshot: None,
+            packets: Vec::with_capacity(size.items),
+            rebuilt: Vec::new(),
+            takes,
+            now: 0,
+            tally: Tally::default(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// The bytes of a delivered packet.
+    pub(super) fn bytes_of(&self, inner: &Inner) -> &[u8] {
+        let buffer = if inner.rebuilt {
+            &self.rebuilt
+        } else {
+            &self.intake.bytes
+        };
+        &buffer[inner.start..inner.start + inner.len]
+    }
+
+    /// Ready for the next read; lets go of the snapshot.
+    pub(super) fn clear(&mut self) {
+        self.intake.clear();
+        self.snapshot = None;
+        self.packets.clear();
+        self.rebuilt.clear();
+        self.tally = Tally::default();
+    }
+}

@@ -1,0 +1,187 @@
+//! The last step inbound, in order: window, lifetimes, trains, one call of the sink.
+
+use super::InboundBatch;
+use super::batch::{Incoming, Inner, Outcome};
+use crate::counters::Counters;
+use crate::frames::{Pool, emptied};
+use crate::io::{Delivery, PlaintextSink, Sent};
+use crate::pipeline::lane::Commit;
+use crate::train::Offload;
+use crate::train::merge::{Group, Merger};
+use ipsec::Dropped;
+use ipsec::database::Snapshot;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Admits packets and hands them to the sink, one call for each batch.
+pub struct InboundCommit {
+    sink: Box<dyn PlaintextSink>,
+    counters: Arc<Counters>,
+    pool: Arc<Pool<InboundBatch>>,
+    merger: Merger,
+    /// Heads of trains.
+    heads: Vec<u8>,
+    /// Of each group, where its head lies; empty if it needs none of its own.
+    head_ranges: Vec<Range<usize>>,
+    pieces: Vec<IoSlice<'static>>,
+    /// Of each group, its pieces.
+    piece_ranges: Vec<(Offload, Range<usize>)>,
+    deliveries: Vec<Delivery<'static>>,
+}
+
+impl InboundCommit {
+    pub(super) fn new(
+        sink: Box<dyn PlaintextSink>,
+        counters: Arc<Counters>,
+        pool: Arc<Pool<InboundBatch>>,
+    ) -> Self {
+        Self {
+            sink,
+            counters,
+            pool,
+            merger: Merger::default(),
+            heads: Vec::new(),
+            head_ranges: Vec::new(),
+            pieces: Vec::new(),
+            piece_ranges: Vec::new(),
+            deliveries: Vec::new(),
+        }
+    }
+
+    /// Admits what may pass, in order, and groups it.
+    fn admit(&mut self, batch: &mut InboundBatch) {
+        let Some(snapshot) = batch.snapshot.take() else {
+            return;
+        };
+        self.merger.begin(batch.packets.len());
+        for number in 0..batch.packets.len() {
+            let packet = &batch.packets[number];
+            match admit(&snapshot, packet, batch.now) {
+                Ok(inner) => {
+                    batch.tally.bytes += inner.len as u64;
+                    let head = |number| head(batch, number);
+                    self.merger.push(number as u32, &inner.passenger, head);
+                }
+                Err(reason) => {
+                    snapshot.sa(packet.sa).state.count_drop(reason);
+                    batch.tally.drop(reason, 1);
+                }
+            }
+        }
+    }
+
+    /// Makes one head for each train, out of its first packet's.
+    fn write_heads(&mut self, batch: &InboundBatch) {
+        self.heads.clear();
+        self.head_ranges.clear();
+        for group in self.merger.groups() {
+            let start = self.heads.len();
+            if group.count() > 1 {
+                self.heads.extend_from_slice(head(batch, group.first()));
+                group.rewrite_head(&mut self.heads[start..]);
+            }
+            self.head_ranges.push(start..self.heads.len());
+        }
+    }
+
+    fn deliver(&mut self, batch: &InboundBatch) -> Sent {
+        self.write_heads(batch);
+        let mut pieces = emptied(std::mem::take(&mut self.pieces));
+        self.piece_ranges.clear();
+        for (group, head) in self.merger.groups().iter().zip(&self.head_ranges) {
+            let start = pieces.len();
+            gather(
+                batch,
+                &self.merger,
+                group,
+                &self.heads[head.clone()],
+                &mut pieces,
+            );
+            self.piece_ranges
+                .push((group.offload(), start..pieces.len()));
+        }
+        let mut deliveries = emptied(std::mem::take(&mut self.deliveries));
+        let delivery = |(offload, range): &(Offload, Range<usize>)| Delivery {
+            offload: *offload,
+            pieces: &pieces[range.clone()],
+        };
+        deliveries.extend(self.piece_ranges.iter().map(delivery));
+        // A sink that fails altogether has taken nothing that anybody knows of.
+        let sent = self.sink.deliver(&deliveries).unwrap_or_else(|_| Sent {
+            failed: self
+                .merger
+                .groups()
+                .iter()
+                .map(|group| u64::from(group.count()))
+                .sum(),
+            ..Sent::default()
+        });
+        self.deliveries = emptied(deliveries);
+        self.pieces = emptied(pieces);
+        sent
+    }
+}
+
+impl Commit<InboundBatch> for InboundCommit {
+    fn commit(&mut self, mut batch: Box<InboundBatch>) {
+        self.admit(&mut batch);
+        let trains = self.merger.groups().len();
+        if trains > 0 {
+            let sent = self.deliver(&batch);
+            batch.tally.sent(sent);
+        }
+        batch.tally.trains = trains as u64;
+        batch.tally.batches = 1;
+        self.counters.add(&batch.tally);
+        batch.clear();
+        self.pool.give_back(batch);
+    }
+}
+
+/// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before anything else is
+/// said about it.
+fn admit(snapshot: &Snapshot, packet: &Incoming, now: u64) -> Result<Inner, Dropped> {
+    let Outcome::Genuine(inner) = packet.outcome else {
+        return Err(Dropped::BadIcv);
+    };
+    let sa = snapshot.sa(packet.sa);
+    let len = inner.map_or(packet.range.len(), |inner| inner.len);
+    let sequence = packet.received.sequence();
+    sa.state.admit(&sa.config, sequence, len as u64, now)?;
+    inner
+}
+
+/// The header bytes of an admitted packet, as far as merging looks.
+fn head(batch: &InboundBatch, number: u32) -> &[u8] {
+    match &batch.packets[number as usize].outcome {
+        Outcome::Genuine(Ok(inner)) => {
+            let len = inner.passenger.head_len().unwrap_or(inner.len);
+            &batch.bytes_of(inner)[..len]
+        }
+        _ => &[],
+    }
+}
+
+/// Appends the pieces of a group: a packet as it lies, or the train's head and every payload.
+fn gather<'a>(
+    batch: &'a InboundBatch,
+    merger: &Merger,
+    group: &Group,
+    train_head: &'a [u8],
+    pieces: &mut Vec<IoSlice<'a>>,
+) {
+    if !train_head.is_empty() {
+        pieces.push(IoSlice::new(train_head));
+    }
+    for number in merger.members(group) {
+        if let Outcome::Genuine(Ok(inner)) = &batch.packets[number as usize].outcome {
+            let skip = if train_head.is_empty() {
+                0
+            } else {
+                train_head.len()
+            };
+            pieces.push(IoSlice::new(&batch.bytes_of(inner)[skip..]));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The first step inbound: what each packet claims to be.
+
+use super::InboundBatch;
+use super::batch::{Incoming, Outcome};
+use crate::io::Arrival;
+use crate::path::PathMtus;
+use ipsec::Dropped;
+use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp::Received;
+use ipsec::pmtu;
+use ipsec::sa::{Protocol, SaId, Spi};
+use ipsec::wire::esp::Esp;
+
+/// The protocol number of UDP: ESP inside it.
+const UDP: u8 = 17;
+
+/// Looks at one batch under one snapshot.
+pub(super) struct Looker<'a> {
+    snapshot: &'a Snapshot,
+    paths: &'a mut PathMtus,
+    /// The association found last: most packets of a batch belong to it.
+    last: Option<Found>,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    id: SaId,
+    peer: std::net::IpAddr,
+    sa: SaIndex,
+    inner_mtu: usize,
+}
+
+impl<'a> Looker<'a> {
+    pub fn new(snapshot: &'a Snapshot, paths: &'a mut PathMtus) -> Self {
+        Self {
+            snapshot,
+            paths,
+            last: None,
+        }
+    }
+
+    /// Looks at every datagram of every item.
+    pub fn look(&mut self, batch: &mut InboundBatch) {
+        for item in 0..batch.intake.items.len() {
+            let (range, arrival) = batch.intake.items[item].clone();
+            let stride = arrival.stride.max(1);
+            for start in range.clone().step_by(stride) {
+                let range = start..range.end.min(start + stride);
+                batch.tally.arrived += 1;
+                match self.look_at(&batch.intake.bytes[range.clone()], &arrival) {
+                    Ok((found, received)) => batch.packets.push(Incoming {
+                        range,
+                        item: item as u32,
+                        sa: found.sa,
+                        inner_mtu: found.inner_mtu,
+                        received,
+                        outcome: Outcome::Pending,
+                    }),
+                    Err(reason) => batch.tally.drop(reason, 1),
+                }
+            }
+        }
+    }
+
+    fn look_at(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(Found, Received), Dropped> {
+        let found = self.find(packet, arrival)?;
+        let sa = self.snapshot.sa(found.sa);
+        let in_udp = arrival.outer.protocol == UDP;
+        let checked = match sa.config.encapsulation.is_some() == in_udp {
+            true => Received::look(sa, packet),
+            false => Err(Dropped::WrongEncapsulation),
+        };
+        match checked {
+            Ok(received) => Ok((found, received)),
+            Err(reason) => {
+                sa.state.count_drop(reason);
+                Err(reason)
+            }
+        }
+    }
+
+    /// RFC 4303 3.4.2.
+    fn find(&mut self, packet: &[u8], arrival: &Arrival) -> Result<Found, Dropped> {
+        let protocol = match arrival.outer.protocol {
+            UDP => Protocol::Esp,
+            number if number == Protocol::Esp.number() => Protocol::Esp,
+            _ => return Err(Dropped::Unsupported),
+        };
+        let id = SaId {
+            destination: arrival.outer.destination,
+            protocol,
+            spi: Spi::new(Esp::new_checked(packet)?.spi()).ok_or(Dropped::NoSa)?,
+        };
+        let peer = arrival.outer.source;
+        match self.last {
+            Some(last) if last.id == id && last.peer == peer => Ok(last),
+            _ => self.look_up(id, peer),
+        }
+    }
+
+    fn look_up(&mut self, id: SaId, peer: std::net::IpAddr) -> Result<Found, Dropped> {
+        let sa = self.snapshot.find(&id).ok_or(Dropped::NoSa)?;
+        let path_mtu = self.paths.mtu(peer);
+        let inner_mtu = pmtu::inner_mtu(&self.snapshot.sa(sa).config, path_mtu);
+        let found = Found {
+            id,
+            peer,
+            sa,
+            inner_mtu,
+        };
+        self.last = Some(found);
+        Ok(found)
+    }
+}

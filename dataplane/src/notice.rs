@@ -1,0 +1,30 @@
+//! What the data plane tells whoever runs it.
+
+use ipsec::packet::Outline;
+use ipsec::policy::Direction;
+use std::io;
+use std::sync::Arc;
+
+/// Something that somebody outside should hear of. Limits of associations are told by
+/// [`Database::tick`](ipsec::database::Database::tick).
+#[derive(Debug)]
+pub enum Notice {
+    /// Policy wants this packet protected and there is no association (RFC 4301 5.1). Told for every such packet:
+    /// whoever listens thins it out.
+    Acquire {
+        /// Number of the policy.
+        policy: u32,
+        /// The packet.
+        outline: Outline,
+    },
+    /// A source failed for good; its direction stands still.
+    Failed {
+        /// Which direction.
+        direction: Direction,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Who hears of notices; called on the data plane's threads, hence quick.
+pub type Hook = Arc<dyn Fn(Notice) + Send + Sync>;

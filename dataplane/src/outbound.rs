@@ -1,0 +1,102 @@
+//! Outbound: plaintext packets and trains become protected packets for their peers.
+//!
+//! ```text
+//!   prepare     policy, path MTU, sequence numbers and IVs for whole trains at once; where each packet will lie
+//!   transform   segments' heads and checksums, then the ciphers, straight from the super-packet into the buffer sent
+//!   commit      one call of the sink, counters
+//! ```
+//!
+//! What was planned for equal packets of one peer lies end to end and leaves as one parcel (UDP GSO).
+
+mod batch;
+mod commit;
+mod plan;
+
+pub use batch::OutboundBatch;
+pub use commit::OutboundCommit;
+
+use crate::clock;
+use crate::counters::Counters;
+use crate::frames::{BatchSize, Pool};
+use crate::io::{PlaintextSink, PlaintextSource, ProtectedSink, Wait};
+use crate::iv::IvSource;
+use crate::notice::Hook;
+use crate::path::PathMtus;
+use crate::pipeline::event::Event;
+use crate::pipeline::pump::{Gearing, Prepare, Pump};
+
+use arc_swap::ArcSwap;
+use ipsec::database::Snapshot;
+use std::io;
+use std::sync::Arc;
+
+/// What an outbound direction works with.
+pub struct Outbound {
+    /// Where packets come from.
+    pub source: Box<dyn PlaintextSource>,
+    /// Where they go.
+    pub sink: Box<dyn ProtectedSink>,
+    /// Where a sender is told that its packet was too big; without it nobody is told.
+    pub replies: Option<Box<dyn PlaintextSink>>,
+    /// The databases; each batch keeps to the snapshot of its beginning.
+    pub databases: Arc<ArcSwap<Snapshot>>,
+    /// IVs for CBC suites.
+    pub ivs: IvSource,
+    /// How large packets to each peer may be.
+    pub paths: PathMtus,
+    /// Who hears of traffic that asks for an association.
+    pub hook: Hook,
+    /// The numbers.
+    pub counters: Arc<Counters>,
+}
+
+/// The outbound pump.
+pub type OutboundPump = Pump<OutboundPrepare, OutboundCommit>;
+
+impl Outbound {
+    /// Puts the direction together.
+    pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> OutboundPump {
+        let pool = Arc::new(Pool::new(gearing.slots + 1, move || {
+            OutboundBatch::new(size)
+        }));
+        let prepare = OutboundPrepare {
+            source: self.source,
+            databases: self.databases,
+            ivs: self.ivs,
+            paths: self.paths,
+            hook: self.hook,
+        };
+        let commit = OutboundCommit::new(self.sink, self.replies, self.counters, Arc::clone(&pool));
+        Pump::new(prepare, commit, pool, gearing, bell)
+    }
+}
+
+/// The first step.
+pub struct OutboundPrepare {
+    source: Box<dyn PlaintextSource>,
+    databases: Arc<ArcSwap<Snapshot>>,
+    ivs: IvSource,
+    paths: PathMtus,
+    hook: Hook,
+}
+
+impl Prepare for OutboundPrepare {
+    type Batch = OutboundBatch;
+
+    fn fill(&mut self, batch: &mut OutboundBatch, wait: Wait) -> io::Result<usize> {
+        self.source.fill(&mut batch.intake, wait)
+    }
+
+    fn prepare(&mut self, batch: &mut OutboundBatch) {
+        let snapshot = self.databases.load_full();
+        let mut planner = plan::Planner {
+            snapshot: &snapshot,
+            ivs: &mut self.ivs,
+            paths: &mut self.paths,
+            hook: &*self.hook,
+            now: clock::now(),
+        };
+        planner.plan(batch);
+        batch.snapshot = Some(snapshot);
+    }
+}

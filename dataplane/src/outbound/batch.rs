@@ -1,0 +1,151 @@
+//! What moves outbound: the packets as they were read, what was planned for each, and where the sealed ones will lie.
+
+use crate::counters::Tally;
+use crate::frames::{BatchSize, emptied, first};
+use crate::io::Intake;
+use crate::pipeline::lane::Transform;
+use crate::train::Offload;
+use crate::train::cut::Cut;
+use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp::Stamp;
+use ipsec::tunnel::Outer;
+use multibuffer::SealJob;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Jobs per call of the ciphers. MEASURED: enough for every multi-buffer kernel, and heads, payloads and output of so
+/// many packets stay in a 512 KiB L2 cache between checksum and cipher.
+const AT_ONCE: usize = 64;
+
+/// A batch of outbound packets. Its memory is used again and again.
+pub struct OutboundBatch {
+    pub(super) intake: Intake<Offload>,
+    /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// Fragments of packets that were too big for their path.
+    pub(super) fragments: Vec<u8>,
+    pub(super) trains: Vec<Train>,
+    /// Of all packets of all trains, in order.
+    pub(super) stamps: Vec<Stamp>,
+    pub(super) parcels: Vec<Parcel>,
+    /// Packets whose senders are to be told of a smaller MTU.
+    pub(super) refused: Vec<Refused>,
+    pub(super) tally: Tally,
+    pub(super) heads_len: usize,
+    pub(super) sealed_len: usize,
+    heads: Vec<u8>,
+    sealed: Vec<u8>,
+    jobs: Vec<SealJob<'static>>,
+}
+
+/// One item of the source and what becomes of it.
+pub(super) struct Train {
+    pub item: Range<usize>,
+    /// Whether the item lies in the batch's fragments instead of its intake.
+    pub in_fragments: bool,
+    pub cut: Cut,
+    /// How many of its packets were granted a sequence number.
+    pub granted: u32,
+    /// Bytes at the start of each packet that stay outside: the IP header in transport mode.
+    pub outside: usize,
+    pub sa: SaIndex,
+}
+
+/// Equal packets for one peer, end to end in the sealed bytes; the last may be shorter.
+pub(super) struct Parcel {
+    pub outer: Outer,
+    pub range: Range<usize>,
+    pub stride: usize,
+}
+
+/// A packet that is too big for its path.
+pub(super) struct Refused {
+    pub item: Range<usize>,
+    /// Who tells the sender: the host it wanted to reach. A message from an address of our own would come in on a
+    /// device behind which that address does not live, and the kernel would not believe it.
+    pub reporter: IpAddr,
+    pub mtu: usize,
+}
+
+impl OutboundBatch {
+    /// An empty batch with room for what one read of the source brings.
+    pub fn new(size: BatchSize) -> Self {
+        Self {
+            intake: Intake::with_room(size.bytes, size.items),
+            snapshot: None,
+            fragments: Vec::new(),
+            trains: Vec::with_capacity(size.items),
+            stamps: Vec::with_capacity(size.items),
+            parcels: Vec::with_capacity(size.items),
+            refused: Vec::new(),
+            tally: Tally::default(),
+            heads_len: 0,
+            sealed_len: 0,
+            heads: Vec::new(),
+            sealed: Vec::new(),
+            jobs: Vec::with_capacity(AT_ONCE),
+        }
+    }
+
+    /// The sealed packets, where the parcels' ranges lie.
+    pub(super) fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
+
+    /// Ready for the next read; lets go of the snapshot.
+    pub(super) fn clear(&mut self) {
+        self.intake.clear();
+        self.snapshot = None;
+        self.fragments.clear();
+        self.trains.clear();
+        self.stamps.clear();
+        self.parcels.clear();
+        self.refused.clear();
+        self.tally = Tally::default();
+        self.heads_len = 0;
+        self.sealed_len = 0;
+    }
+}
+
+impl Transform for OutboundBatch {
+    fn transform(&mut self) {
+        let Some(snapshot) = &self.snapshot else {
+            return;
+        };
+        let mut jobs = emptied(std::mem::take(&mut self.jobs));
+        let mut heads = first(&mut self.heads, self.heads_len);
+        let mut sealed = first(&mut self.sealed, self.sealed_len);
+        let mut stamps = self.stamps.iter();
+        for train in &self.trains {
+            let sa = snapshot.sa(train.sa);
+            let item = match train.in_fragments {
+                true => &self.fragments[train.item.clone()],
+                false => &self.intake.bytes[train.item.clone()],
+            };
+            for (number, stamp) in (0..train.granted).zip(&mut stamps) {
+                let (head, out);
+                (head, heads) = heads.split_at_mut(train.cut.head_len());
+                (out, sealed) = sealed.split_at_mut(stamp.packet_len());
+                train.cut.write_head(item, number, head);
+                let payload = &item[train.cut.payload(number)];
+                let (head, payload) = inside(train.outside, head, payload);
+                jobs.push(stamp.job(sa, head, payload, out));
+                if jobs.len() == AT_ONCE {
+                    multibuffer::seal(&mut jobs);
+                    jobs.clear();
+                }
+            }
+        }
+        multibuffer::seal(&mut jobs);
+        self.jobs = emptied(jobs);
+    }
+}
+
+/// What of head and payload is protected.
+fn inside<'a>(outside: usize, head: &'a [u8], payload: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    match head.get(outside..) {
+        Some(head) => (head, payload),
+        None => (&[], payload.get(outside - head.len()..).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,327 @@
+//! The first step outbound, in order: what becomes of each packet, decided before a byte of payload is touched.
+
+use super::OutboundBatch;
+use super::batch::{Parcel, Refused, Train};
+use crate::iv::IvSource;
+use crate::notice::Notice;
+use crate::path::PathMtus;
+use crate::syn;
+use crate::train::cut::Cut;
+use crate::train::{Offload, Segmentation};
+use ipsec::Dropped;
+use ipsec::database::{Decision, SaIndex, Snapshot};
+use ipsec::esp::Stamp;
+use ipsec::fragment::Cutter;
+use ipsec::packet::{FragmentKind, Outline};
+use ipsec::pmtu::{self, Fit, TcpChecksum};
+use ipsec::sa::{Mode, Protocol, Sa, SequenceNumber};
+use ipsec::tunnel::Outer;
+use std::ops::Range;
+
+/// Next header of a whole packet inside.
+const IPV4_INSIDE: u8 = 4;
+const IPV6_INSIDE: u8 = 41;
+
+/// Plans one batch under one snapshot at one moment.
+pub(super) struct Planner<'a> {
+    pub snapshot: &'a Snapshot,
+    pub ivs: &'a mut IvSource,
+    pub paths: &'a mut PathMtus,
+    pub hook: &'a (dyn Fn(Notice) + Send + Sync),
+    pub now: u64,
+}
+
+/// One item on its way into its association.
+struct Passage<'a> {
+    item: Range<usize>,
+    /// Whether the item lies among the fragments made here instead of in the intake.
+    in_fragments: bool,
+    cut: Cut,
+    index: SaIndex,
+    sa: &'a Sa,
+    outer: Outer,
+    next_header: u8,
+    outside: usize,
+}
+
+impl Planner<'_> {
+    /// Plans all items of `batch`.
+    pub fn plan(&mut self, batch: &mut OutboundBatch) {
+        for place in 0..batch.intake.items.len() {
+            let (range, offload) = batch.intake.items[place].clone();
+            let before = batch.tally.arrived;
+            if let Err(reason) = self.admit(batch, range, offload) {
+                // Whatever was counted as arrived and not granted is dropped; at least the item itself.
+                batch.tally.arrived = batch.tally.arrived.max(before + 1);
+                batch.tally.drop(reason, batch.tally.arrived - before);
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        batch: &mut OutboundBatch,
+        item: Range<usize>,
+        offload: Offload,
+    ) -> Result<(), Dropped> {
+        let packet = &batch.intake.bytes[item.clone()];
+        let outline = Outline::read(packet)?;
+        let cut = Cut::plan(packet, &outline, offload)?;
+        batch.tally.arrived += u64::from(cut.count());
+        let index = self.decide(&outline)?;
+        let sa = self.snapshot.sa(index);
+        let (outer, next_header, outside) = envelope(sa, packet, &outline)?;
+        // In transport mode the packet's own IP header is the outer one.
+        let inner_mtu = outside + pmtu::inner_mtu(&sa.config, self.paths.mtu(outer.destination));
+        if syn::is_syn(packet, &outline) {
+            let packet = &mut batch.intake.bytes[item.clone()];
+            syn::clamp(packet, inner_mtu, state_of_checksum(offload));
+        }
+        let passage = Passage {
+            item,
+            in_fragments: false,
+            cut,
+            index,
+            sa,
+            outer,
+            next_header,
+            outside,
+        };
+        self.fit(batch, passage, &outline, inner_mtu)
+    }
+
+    /// RFC 4301 8.2: what is too big for the path is cut before it is protected, or refused.
+    fn fit(
+        &mut self,
+        batch: &mut OutboundBatch,
+        passage: Passage<'_>,
+        outline: &Outline,
+        inner_mtu: usize,
+    ) -> Result<(), Dropped> {
+        let longest = Outline {
+            total_len: passage.cut.packet_len(0),
+            ..*outline
+        };
+        match pmtu::judge(&longest, inner_mtu) {
+            Fit::CutInside if passage.outside == 0 => {
+                self.fragment(batch, &passage, inner_mtu);
+                Ok(())
+            }
+            Fit::Fits | Fit::CutInside | Fit::CutOutside => {
+                self.number(batch, passage);
+                Ok(())
+            }
+            Fit::Report(mtu) => {
+                batch.refused.push(Refused {
+                    item: passage.item,
+                    reporter: outline.destination,
+                    mtu,
+                });
+                Err(Dropped::TooBig)
+            }
+        }
+    }
+
+    /// Cuts each packet of the item into fragments, each of which then goes its own way. Rare, so it may allocate.
+    fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>, inner_mtu: usize) {
+        let mut whole = Vec::new();
+        for number in 0..passage.cut.count() {
+            let item = &batch.intake.bytes[passage.item.clone()];
+            whole.clear();
+            whole.resize(passage.cut.head_len(), 0);
+            passage.cut.write_head(item, number, &mut whole);
+            whole.extend_from_slice(&item[passage.cut.payload(number)]);
+            match Cutter::new(&whole, inner_mtu, 0) {
+                Ok(cutter) => self.number_fragments(batch, passage, cutter),
+                Err(reason) => batch.tally.drop(reason, 1),
+            }
+        }
+    }
+
+    /// The fragments arrive in place of their packet.
+    fn number_fragments(
+        &mut self,
+        batch: &mut OutboundBatch,
+        passage: &Passage<'_>,
+        mut cutter: Cutter<'_>,
+    ) {
+        batch.tally.arrived -= 1;
+        while let Some(len) = cutter.next_into(&mut batch.fragments) {
+            batch.tally.arrived += 1;
+            let item = batch.fragments.len() - len..batch.fragments.len();
+            match Outline::read(&batch.fragments[item.clone()]) {
+                Ok(outline) => {
+                    let fragment = Passage {
+                        item,
+                        in_fragments: true,
+                        cut: Cut::whole(&outline),
+                        ..*passage
+                    };
+                    self.number(batch, fragment);
+                }
+                Err(reason) => batch.tally.drop(reason, 1),
+            }
+        }
+    }
+
+    fn decide(&self, outline: &Outline) -> Result<SaIndex, Dropped> {
+        match self.snapshot.outbound(outline) {
+            Decision::Protect(&[index]) => Ok(index),
+            // Bundles need a second transformation.
+            Decision::Protect(_) => Err(Dropped::Unsupported),
+            // It should never have been led here, and nothing here sends in clear.
+            Decision::Bypass => Err(Dropped::NoPolicy),
+            Decision::Drop(reason) => Err(reason),
+            Decision::Acquire { policy } => {
+                (self.hook)(Notice::Acquire {
+                    policy,
+                    outline: *outline,
+                });
+                Err(Dropped::Acquire)
+            }
+        }
+    }
+
+    /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count
+    /// what is carried.
+    fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'_>) {
+        let count = passage.cut.count();
+        let last = count - 1;
+        let len = |number| passage.cut.packet_len(number);
+        let even = if len(last) == len(0) { count } else { last };
+        let mut granted = self.grant(batch, &passage, 0..even);
+        if granted == even {
+            granted += self.grant(batch, &passage, even..count);
+        }
+        if granted > 0 {
+            batch.trains.push(Train {
+                item: passage.item,
+                in_fragments: passage.in_fragments,
+                cut: passage.cut,
+                granted,
+                outside: passage.outside,
+                sa: passage.index,
+            });
+        }
+    }
+
+    /// Stamps packets of equal length; returns how many were granted a number. The rest is counted as dropped.
+    fn grant(
+        &mut self,
+        batch: &mut OutboundBatch,
+        passage: &Passage<'_>,
+        numbers: Range<u32>,
+    ) -> u32 {
+        let (sa, mut next) = (passage.sa, numbers.start);
+        let len = passage.cut.packet_len(next);
+        while next < numbers.end {
+            let wanted = numbers.end - next;
+            match sa.state.reserve(&sa.config, wanted, len as u64, self.now) {
+                Ok((first, granted)) => {
+                    for step in 0..granted {
+                        let sequence = SequenceNumber(first.0 + u64::from(step));
+                        self.stamp(batch, passage, sequence, len);
+                    }
+                    next += granted;
+                }
+                Err(reason) => {
+                    batch.tally.drop(reason, wanted.into());
+                    (0..wanted).for_each(|_| sa.state.count_drop(reason));
+                    break;
+                }
+            }
+        }
+        next - numbers.start
+    }
+
+    fn stamp(
+        &mut self,
+        batch: &mut OutboundBatch,
+        passage: &Passage<'_>,
+        sequence: SequenceNumber,
+        len: usize,
+    ) {
+        let iv = passage
+            .sa
+            .iv_for(sequence, &mut |bytes| self.ivs.fill(bytes));
+        let plaintext_len = len - passage.outside;
+        let stamp = Stamp::new(passage.sa, sequence, iv, passage.next_header, plaintext_len);
+        batch.lay(passage.outer, stamp.packet_len());
+        batch.heads_len += passage.cut.head_len();
+        batch.tally.bytes += len as u64;
+        batch.stamps.push(stamp);
+    }
+}
+
+impl OutboundBatch {
+    /// Lays a sealed packet behind those before: into their parcel if they are equal and for the same peer.
+    fn lay(&mut self, outer: Outer, len: usize) {
+        let range = self.sealed_len..self.sealed_len + len;
+        self.sealed_len = range.end;
+        match self.parcels.last_mut() {
+            Some(parcel) if parcel.takes(&outer, len) => parcel.range.end = range.end,
+            _ => self.parcels.push(Parcel {
+                outer,
+                range,
+                stride: len,
+            }),
+        }
+    }
+}
+
+impl Parcel {
+    fn takes(&self, outer: &Outer, len: usize) -> bool {
+        let is_even = (self.range.end - self.range.start).is_multiple_of(self.stride);
+        is_even && len <= self.stride && self.outer == *outer
+    }
+}
+
+/// The outer header, the next header inside, and how much of the packet stays outside.
+fn envelope(sa: &Sa, packet: &[u8], outline: &Outline) -> Result<(Outer, u8, usize), Dropped> {
+    if sa.config.id.protocol != Protocol::Esp {
+        return Err(Dropped::Unsupported);
+    }
+    if is_tunnel(sa, outline) {
+        let inside = if outline.source.is_ipv4() {
+            IPV4_INSIDE
+        } else {
+            IPV6_INSIDE
+        };
+        return Ok((Outer::around(&sa.config, outline), inside, 0));
+    }
+    // RFC 4301 4.1: transport mode is for whole packets. Options and extension headers before ESP would have to
+    // travel with the outer header, which has no room for them here.
+    let plain = if outline.source.is_ipv4() { 20 } else { 40 };
+    match outline.fragment {
+        FragmentKind::Whole if outline.transport_offset == plain => {}
+        FragmentKind::Whole => return Err(Dropped::Unsupported),
+        FragmentKind::First | FragmentKind::Later => return Err(Dropped::Fragment),
+    }
+    let next_header = packet.get(if plain == 20 { 9 } else { 6 });
+    let outer = Outer {
+        source: outline.source,
+        destination: outline.destination,
+        traffic_class: outline.traffic_class,
+        dont_fragment: outline.dont_fragment,
+        hop_limit: outline.hop_limit,
+        ..Outer::around(&sa.config, outline)
+    };
+    Ok((outer, *next_header.ok_or(Dropped::Malformed)?, plain))
+}
+
+/// An association of setkey's mode `any` carries either: a packet between its own two ends goes in transport mode.
+fn is_tunnel(sa: &Sa, outline: &Outline) -> bool {
+    let ends = (sa.config.source, sa.config.id.destination);
+    match sa.config.mode {
+        Mode::Tunnel => true,
+        Mode::Transport => false,
+        Mode::Any => ends != (outline.source, outline.destination),
+    }
+}
+
+fn state_of_checksum(offload: Offload) -> TcpChecksum {
+    match (offload.checksum, offload.segmentation) {
+        (None, Segmentation::None) => TcpChecksum::Finished,
+        _ => TcpChecksum::Unfinished,
+    }
+}

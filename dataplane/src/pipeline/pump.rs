@@ -1,0 +1,88 @@
+//! A pump: the reading thread of one direction, from source to lane.
+
+use super::event::Event;
+use super::lane::{Commit, Lane, Producer, Transform};
+use crate::frames::Pool;
+use crate::io::Wait;
+use std::io;
+use std::sync::Arc;
+
+/// The first step of a direction: reads a batch and does what must be done in order before the ciphers run.
+pub trait Prepare: Send {
+    /// What moves.
+    type Batch: Transform + 'static;
+
+    /// Reads what is there into an empty batch; returns how many items came.
+    fn fill(&mut self, batch: &mut Self::Batch, wait: Wait) -> io::Result<usize>;
+
+    /// Numbers and plans the packets of a filled batch.
+    fn prepare(&mut self, batch: &mut Self::Batch);
+}
+
+/// How a pump works together with its workers.
+#[derive(Clone, Debug)]
+pub struct Gearing {
+    /// Batches that may be in flight: what a burst may wait in.
+    pub slots: usize,
+    /// Workers that serve the lane; with none the pump does all the work itself.
+    pub workers: usize,
+}
+
+/// Reads, prepares and publishes; works itself whenever that is better than reading on.
+pub struct Pump<P: Prepare, C> {
+    prepare: P,
+    producer: Producer<P::Batch, C>,
+    pool: Arc<Pool<P::Batch>>,
+    workers: u64,
+}
+
+impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
+    /// A pump whose batches come from `pool`, to which `committer` gives them back.
+    pub fn new(
+        prepare: P,
+        committer: C,
+        pool: Arc<Pool<P::Batch>>,
+        gearing: &Gearing,
+        bell: Arc<Event>,
+    ) -> Self {
+        Self {
+            prepare,
+            producer: Producer::new(gearing.slots, committer, bell),
+            pool,
+            workers: gearing.workers as u64,
+        }
+    }
+
+    /// The lane, for the workers.
+    pub fn lane(&self) -> &Arc<Lane<P::Batch, C>> {
+        self.producer.lane()
+    }
+
+    /// Moves one batch, if there is one within `wait`; returns how many items it had.
+    ///
+    /// What is on offer when the source runs dry is worked off at once: nothing waits for a worker to wake up, and
+    /// nothing is left on offer when this thread goes to sleep in its source.
+    pub fn step(&mut self, wait: Wait) -> io::Result<usize> {
+        let mut batch = self.pool.take();
+        let wait = if self.producer.on_offer() > 0 {
+            Wait::Poll
+        } else {
+            wait
+        };
+        let count = self.prepare.fill(&mut batch, wait);
+        if !matches!(count, Ok(1..)) {
+            self.pool.give_back(batch);
+            self.producer.work();
+            return count;
+        }
+        self.prepare.prepare(&mut batch);
+        self.producer.publish(batch);
+        self.producer.work_above(self.workers);
+        count
+    }
+
+    /// Returns when everything read has been committed.
+    pub fn drain(&mut self) {
+        self.producer.drain();
+    }
+}

@@ -1,0 +1,8 @@
+//! The pipeline from end to end, in memory: two gateways, what they carry and what they refuse.
+
+mod faults;
+mod order;
+mod policy;
+mod sizes;
+mod tunnels;
+mod world;
