@@ -1,0 +1,222 @@
+//! The real testbed, on this machine: links that carry, an ear that hears what the kernel sends, programs that end when
+//! they must. The kernel itself is the judge of the capture: its own segmentation must equal ours.
+//!
+//! It has a `main` of its own because the lab enters its namespaces before any thread exists, and the ordinary test
+//! harness is all threads. Its last line is the harness's, so that whoever counts tests counts these.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lab::capture::{Frame, as_sent};
+use lab::check;
+use lab::contender::Protection;
+use lab::fault::Fault;
+use lab::host::{Command, Host};
+use lab::stop::Stop;
+use lab::testbed::{Bed, LAN, Namespaces, Testbed, WAN, isolate};
+
+type Test = (&'static str, fn(&mut Namespaces));
+
+const TESTS: [Test; 7] = [
+    (
+        "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
+        plain_is_plain,
+    ),
+    ("our_segmentation_equals_that_of_the_kernel", segmentation),
+    ("the_mtu_asked_for_is_that_of_every_link", mtu),
+    ("a_program_that_takes_too_long_is_killed", too_long),
+    ("a_program_ends_with_its_owner", owned),
+    ("a_missing_program_is_named", missing),
+    ("nothing_of_one_bed_is_in_the_next", fresh),
+];
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    if let Err(why) = isolate::enter() {
+        println!("the testbed cannot be entered: {why}");
+        std::process::exit(1);
+    }
+    let failed = TESTS.iter().filter(|test| !passes(test)).count();
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    let passed = TESTS.len() - failed;
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
+    std::process::exit(i32::from(failed > 0));
+}
+
+fn passes((name, test): &Test) -> bool {
+    let mut testbed = Namespaces::new(Path::new("/run/results"), 1500, Stop::never());
+    let passed = catch_unwind(AssertUnwindSafe(|| test(&mut testbed))).is_ok();
+    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    passed
+}
+
+fn raised(testbed: &mut Namespaces) -> Bed {
+    testbed.raise().unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+fn said(host: &dyn Host, line: &str) -> String {
+    let command = Command::line(line);
+    let finished = host
+        .run(&command, Duration::from_secs(5))
+        .and_then(|finished| finished.success(&command));
+    finished.unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+fn plain_is_plain(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let evidence = check::look(&bed, "the token").unwrap();
+    evidence.verdict(Protection::Clear).unwrap();
+    assert!(
+        evidence
+            .verdict(Protection::Secret)
+            .unwrap_err()
+            .starts_with("plaintext on the wire")
+    );
+}
+
+/// 10 000 bytes in pieces of 1400 by UDP_SEGMENT (103 at level 17), first left to the virtual hardware, then cut by the
+/// kernel. What the ear hears of the first must become what it hears of the second.
+fn segmentation(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    said(&*bed.left, "ping -c 1 -W 2 -q 192.0.2.2");
+    let ours = heard(&bed);
+    assert_eq!(
+        ours.len(),
+        1,
+        "the virtual link does not take super-packets"
+    );
+    let ours: Vec<Frame> = as_sent(&ours[0]);
+    said(
+        &*bed.left,
+        &format!("ethtool -K {WAN} tx off gso off tx-udp-segmentation off"),
+    );
+    let kernel = heard(&bed);
+    assert_eq!(kernel.len(), 8);
+    let udp = |frame: &Frame| frame.bytes[34..].to_vec();
+    assert!(
+        ours.iter().map(udp).eq(kernel.iter().map(udp)),
+        "UDP headers, checksums or payloads differ"
+    );
+    let steps = |frames: &[Frame]| -> Vec<u16> {
+        let number = |frame: &Frame| u16::from_be_bytes([frame.bytes[18], frame.bytes[19]]);
+        frames
+            .windows(2)
+            .map(|pair| number(&pair[1]).wrapping_sub(number(&pair[0])))
+            .collect()
+    };
+    assert_eq!(steps(&ours), steps(&kernel));
+    for frame in ours.iter().chain(&kernel) {
+        let words = frame.bytes[14..34]
+            .chunks(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum: u32 = words.sum();
+        assert_eq!(
+            (sum & 0xffff) + (sum >> 16),
+            0xffff,
+            "an IP header's checksum is wrong"
+        );
+    }
+}
+
+fn heard(bed: &Bed) -> Vec<Frame> {
+    const SEND: &str = "import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('192.0.2.1', 4500))
+s.setsockopt(17, 103, 1400)
+s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
+    let _there = bed
+        .right
+        .datagrams("192.0.2.2:4500".parse().unwrap())
+        .unwrap();
+    let mut ear = bed.left.tap(WAN).unwrap();
+    let send = Command::line("python3 -c").arg(SEND);
+    bed.left
+        .run(&send, Duration::from_secs(5))
+        .unwrap()
+        .success(&send)
+        .unwrap();
+    let frames = ear.frames().unwrap();
+    frames
+        .into_iter()
+        .filter(|frame| frame.bytes[23] == 17)
+        .collect()
+}
+
+fn mtu(_testbed: &mut Namespaces) {
+    let mut jumbo = Namespaces::new(Path::new("/run/results"), 9000, Stop::never());
+    let bed = raised(&mut jumbo);
+    for (host, link) in [
+        (&bed.client, LAN),
+        (&bed.left, WAN),
+        (&bed.right, WAN),
+        (&bed.server, LAN),
+    ] {
+        assert!(said(&**host, &format!("ip -o link show {link}")).contains(" mtu 9000 "));
+    }
+    said(&*bed.client, "ping -c 1 -W 2 -q -M do -s 8972 10.2.0.2");
+}
+
+fn too_long(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let started = Instant::now();
+    let fault = bed
+        .client
+        .run(&Command::line("sleep 4242"), Duration::from_millis(200))
+        .unwrap_err();
+    assert!(matches!(fault, Fault::TimedOut { .. }), "{fault}");
+    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(!lives("4242"));
+}
+
+fn owned(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let sleeper = bed.client.start(&Command::line("sleep 4343")).unwrap();
+    assert!(lives("4343"));
+    drop(sleeper);
+    assert!(!lives("4343"));
+    let mut polite = bed.client.start(&Command::line("sleep 4444")).unwrap();
+    polite.stop(Duration::from_secs(3)).unwrap();
+    assert_eq!(polite.ended(), Some(128 + 15));
+}
+
+/// Whether a process has this word as its argument.
+fn lives(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines =
+        processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines
+        .into_iter()
+        .any(|line| line.split('\0').any(|argument| argument == word))
+}
+
+fn missing(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let fault = bed
+        .client
+        .run(&Command::line("no-such-program"), Duration::from_secs(1))
+        .unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "the program `no-such-program` is not installed"
+    );
+}
+
+fn fresh(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    said(&*bed.left, "ip link add left-behind type veth");
+    said(&*bed.left, "nft add table inet left_behind");
+    let first: PathBuf = bed.left.scratch().unwrap();
+    std::fs::write(first.join("control.sock"), "").unwrap();
+    drop(bed);
+    let bed = raised(testbed);
+    assert!(!said(&*bed.left, "ip -o link").contains("left-behind"));
+    assert_eq!(said(&*bed.left, "nft list ruleset"), "");
+    let second = bed.left.scratch().unwrap();
+    assert!(std::fs::read_dir(second).unwrap().next().is_none());
+}
