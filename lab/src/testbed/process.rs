@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,16 +37,18 @@ pub fn start(
     stop: Stop,
     together: bool,
 ) -> Result<Running, Fault> {
-    let name = command.program.clone();
-    try_start(command, namespace, stop, together).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound if program(&name).is_none() => {
-            Fault::failed(format!("the program `{name}` is not installed"))
-        }
-        _ => Fault::failed(format!("cannot start `{command}`: {error}")),
-    })
+    let Some(path) = program(&command.program) else {
+        let name = &command.program;
+        return Err(Fault::failed(format!(
+            "the program `{name}` is not installed"
+        )));
+    };
+    try_start(&path, command, namespace, stop, together)
+        .map_err(|error| Fault::failed(format!("cannot start `{command}`: {error}")))
 }
 
 fn try_start(
+    path: &Path,
     command: &Command,
     namespace: BorrowedFd<'_>,
     stop: Stop,
@@ -57,9 +60,7 @@ fn try_start(
     } else {
         memory("stderr")?
     };
-    let mut child = std::process::Command::new(
-        program(&command.program).unwrap_or_else(|| command.program.clone().into()),
-    );
+    let mut child = std::process::Command::new(path);
     child
         .args(&command.arguments)
         .stdin(stdin(&command.input)?)
@@ -100,7 +101,7 @@ fn stdin(text: &str) -> io::Result<Stdio> {
 fn enter_before_exec(
     child: &mut std::process::Command,
     namespace: RawFd,
-    binds: Vec<(std::path::PathBuf, std::path::PathBuf)>,
+    binds: Vec<(PathBuf, PathBuf)>,
 ) {
     let enter = move || {
         // SAFETY: plain system calls on a descriptor that is open in the parent until the child was started.
@@ -115,8 +116,8 @@ fn enter_before_exec(
             .iter()
             .try_for_each(|(what, at)| isolate::mount(what, at, "", libc::MS_BIND, ""))
     };
-    // SAFETY: between fork and exec the closure makes system calls and allocates two short strings per mount. The lab
-    // starts programs from its one thread, so no lock of the allocator can be held by another at the fork.
+    // SAFETY: between fork and exec the closure makes system calls and allocates two short strings per mount, which the C
+    // library allows: it hands the child an allocator that no other thread holds.
     unsafe { child.pre_exec(enter) };
 }
 
