@@ -47,6 +47,11 @@ fn headers_are_read_without_a_panic() {
 }
 
 #[test]
+fn fragments_are_joined_without_a_panic() {
+    replay("fragments", ipsec::wire::fuzz_body::fragments);
+}
+
+#[test]
 fn packets_are_opened_without_a_panic() {
     replay("packet_open", ipsec::esp::fuzz_body::packets);
 }

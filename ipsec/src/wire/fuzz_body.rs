@@ -4,6 +4,7 @@
 use super::be16;
 use super::ip::{Chain, Ip, v6::Options};
 use super::{ah::Ah, esp::Esp, icmp::IcmpError, tcp::Tcp, udp::Udp};
+use crate::ah::clear_mutable;
 use crate::fragment::{Cutter, Limits, Offered, Reassembler};
 use crate::packet::Outline;
 use crate::pmtu::{Complaint, TcpChecksum, clamp_mss, report};
@@ -30,6 +31,7 @@ pub fn headers(data: &[u8]) {
                 .is_none_or(|fragment| fragment.at + 8 <= chain.upper_at)
         );
     }
+    let _ = clear_mutable(&mut data.to_vec());
     for option in Options::of(data).flatten() {
         assert!(option.data_at + option.data_len <= data.len());
     }
