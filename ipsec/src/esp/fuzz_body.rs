@@ -10,8 +10,11 @@ use crate::suite::{Secret, Suite};
 use multibuffer::{SealJob, Verdict};
 use std::net::{IpAddr, Ipv4Addr};
 
+/// Names and key lengths of a cipher and, perhaps, an integrity algorithm.
+type Layout = (&'static str, usize, Option<(&'static str, usize)>);
+
 /// One suite for each way in which a packet is laid out.
-const LAYOUTS: [(&str, usize, Option<(&str, usize)>); 6] = [
+const LAYOUTS: [Layout; 6] = [
     ("aes-gcm-16", 20, None),
     ("aes-gcm-16-iiv", 20, None),
     ("aes-cbc", 16, Some(("hmac-sha1", 20))),
