@@ -63,7 +63,10 @@ fn detected() -> Features {
         vaes: aesni && avx2 && is_x86_feature_detected!("vaes"),
         avx2,
         sha: is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
-        avx512: avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"),
+        avx512: avx2
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bw"),
         bitslice: true,
     }
 }

@@ -37,6 +37,13 @@ impl<H: Hash> HmacKey<H> {
     }
 }
 
+impl<H: Hash> HmacKey<H> {
+    /// The chaining values after the key's inner and outer block.
+    pub(crate) fn states(&self) -> [&H::State; 2] {
+        [&self.inner, &self.outer]
+    }
+}
+
 impl<H: Hash> Drop for HmacKey<H> {
     fn drop(&mut self) {
         self.inner.zeroize();

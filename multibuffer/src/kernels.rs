@@ -13,6 +13,8 @@ mod aesni;
 #[cfg(target_arch = "x86_64")]
 mod cbc_lanes;
 #[cfg(target_arch = "x86_64")]
+mod hash_lanes;
+#[cfg(target_arch = "x86_64")]
 mod vaes;
 
 pub(crate) mod lanes;

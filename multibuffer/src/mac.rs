@@ -1,5 +1,8 @@
 //! The integrity algorithms behind one type.
 
+#[cfg(target_arch = "x86_64")]
+mod in_lanes;
+
 use crate::{
     Integrity,
     hmac::HmacKey,
@@ -55,7 +58,10 @@ impl MacKey {
 
     /// Signs every job; all keys are of the same algorithm as this one.
     pub(crate) fn sign_all<'a>(&self, jobs: impl Iterator<Item = MacJob<'a>>) {
-        jobs.for_each(|job| job.key.sign(&job.message, job.icv));
+        #[cfg(target_arch = "x86_64")]
+        in_lanes::sign_all(self, jobs);
+        #[cfg(not(target_arch = "x86_64"))]
+        jobs.for_each(MacJob::alone);
     }
 }
 
@@ -66,6 +72,12 @@ pub(crate) struct MacJob<'a> {
     pub(crate) message: [&'a [u8]; 4],
     /// Receives the MAC, truncated to its length.
     pub(crate) icv: &'a mut [u8],
+}
+
+impl<'a> MacJob<'a> {
+    fn alone(self) {
+        self.key.sign(&self.message, self.icv);
+    }
 }
 
 fn truncate(mac: &[u8], icv: &mut [u8]) {

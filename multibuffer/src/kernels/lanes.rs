@@ -8,10 +8,14 @@ pub(crate) use other::*;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    pub(crate) use crate::kernels::{aesni::RoundKeys as LaneKeys, cbc_lanes::CbcJob};
+    pub(crate) use crate::kernels::{
+        aesni::RoundKeys as LaneKeys,
+        cbc_lanes::CbcJob,
+        hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
+    };
     use crate::{
         detect::features,
-        kernels::{aesni, vaes},
+        kernels::{aesni, hash_lanes::Width, vaes},
     };
 
     /// Encrypts all jobs in CBC mode; their keys have `rounds` rounds.
@@ -22,6 +26,25 @@ mod x86_64 {
         } else {
             aesni::cbc_encrypt(rounds, jobs);
         }
+    }
+
+    /// From how many messages on lanes are faster than the library, if this processor has them.
+    pub(crate) fn hmac_pays_from() -> Option<usize> {
+        Width::best().map(|width| if width == Width::Full { 4 } else { 3 })
+    }
+
+    /// The same for SHA-256: the library's SHA instructions on one message are faster than eight lanes.
+    ///
+    /// MEASURED: 8.9 against 7.4 Gbit/s at 1408 bytes (Xeon, family 6 model 207; `--example versus null+sha256`).
+    pub(crate) fn hmac_sha256_pays_from() -> Option<usize> {
+        hmac_pays_from().filter(|_| Width::best() == Some(Width::Full) || !features().sha)
+    }
+
+    /// Signs all jobs; only where [`hmac_pays_from`] says that there are lanes.
+    pub(crate) fn hmac<'a, A: Lanes>(jobs: impl Iterator<Item = HmacJob<'a, A>>) {
+        let width = Width::best().expect("a processor with lanes");
+        // SAFETY: the processor has this width.
+        unsafe { A::sign(width, jobs) }
     }
 }
 

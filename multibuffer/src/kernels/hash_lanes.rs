@@ -1,0 +1,364 @@
+//! HMAC of many packets at once: which message stands in which lane.
+//!
+//! Each lane of a vector hashes a message of its own. A lane reads straight from the packet where whole blocks stand
+//! together, and from a small buffer where parts meet, where the message ends and for the outer hash. All lanes go as
+//! far as the shortest stretch, then those at the end of theirs get the next:
+//!
+//! ```text
+//!   lane   header+IV+text │ text text text text text │ text+padding │ outer │ next packet …
+//!            one block         as many as there are       1 or 2        1
+//! ```
+
+mod md5;
+mod ripemd;
+mod sha1;
+mod sha2;
+mod vector;
+
+use std::array;
+
+pub(crate) use md5::Md5;
+pub(crate) use ripemd::Ripemd160;
+pub(crate) use sha1::Sha1;
+pub(crate) use sha2::{Sha256, Sha384, Sha512};
+use vector::{Element, Vector, Words4Long, Words8, Words8Long, Words16};
+
+use crate::detect::features;
+
+/// Lanes of the widest vector.
+const MAX_LANES: usize = 16;
+
+/// A hash function that works on vectors as it does on words.
+pub(crate) trait Algorithm: 'static {
+    /// A word of the state and of a block: a block is sixteen of them.
+    type Element: Element;
+    /// Words of state.
+    const STATE: usize;
+    /// Bytes of digest.
+    const DIGEST: usize;
+    /// Whether words are read and written with their high byte first.
+    const BIG_ENDIAN: bool;
+
+    /// Reads one block in each lane.
+    fn compress<V: Vector<Element = Self::Element>>(state: &mut [V; 8], block: [V; 16]);
+}
+
+/// One message.
+pub(crate) struct HmacJob<'a, A: Algorithm> {
+    /// The state after the key's inner block.
+    pub(crate) inner: &'a [A::Element],
+    /// The state after the key's outer block.
+    pub(crate) outer: &'a [A::Element],
+    /// The parts of the message in order.
+    pub(crate) message: [&'a [u8]; 4],
+    /// Receives the MAC, truncated to its length.
+    pub(crate) icv: &'a mut [u8],
+}
+
+/// Vectors that this processor has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Width {
+    /// AVX2.
+    Half,
+    /// AVX-512 F and BW.
+    Full,
+}
+
+impl Width {
+    /// The widest, if there is any.
+    pub(crate) fn best() -> Option<Self> {
+        Self::all().last()
+    }
+
+    fn all() -> impl DoubleEndedIterator<Item = Self> {
+        let features = features();
+        let half = features.avx2.then_some(Self::Half);
+        half.into_iter()
+            .chain(features.avx512.then_some(Self::Full))
+    }
+}
+
+/// Hash functions with a function for each width.
+pub(crate) trait Lanes: Algorithm {
+    /// Signs all jobs.
+    ///
+    /// # Safety
+    /// The processor has vectors of this width.
+    unsafe fn sign<'a>(width: Width, jobs: impl Iterator<Item = HmacJob<'a, Self>>)
+    where
+        Self: Sized;
+}
+
+macro_rules! lanes {
+    ($($algorithm:ident: $half:ident $full:ident;)*) => {$(
+        impl Lanes for $algorithm {
+            unsafe fn sign<'a>(width: Width, jobs: impl Iterator<Item = HmacJob<'a, Self>>) {
+                type Words = Flight<<$algorithm as Algorithm>::Element>;
+
+                #[target_feature(enable = "avx2")]
+                unsafe fn half(flight: &mut Words, blocks: usize) {
+                    // SAFETY: the flight's invariant.
+                    unsafe { run::<$algorithm, $half>(flight, blocks) }
+                }
+
+                #[target_feature(enable = "avx512f,avx512bw")]
+                unsafe fn full(flight: &mut Words, blocks: usize) {
+                    // SAFETY: the flight's invariant.
+                    unsafe { run::<$algorithm, $full>(flight, blocks) }
+                }
+
+                match width {
+                    // SAFETY: the caller promises the width, and `sign` keeps the flight's invariant.
+                    Width::Half => sign($half::LANES, jobs, |flight, blocks| unsafe { half(flight, blocks) }),
+                    // SAFETY: as above.
+                    Width::Full => sign($full::LANES, jobs, |flight, blocks| unsafe { full(flight, blocks) }),
+                }
+            }
+        }
+    )*};
+}
+
+lanes! {
+    Md5: Words8 Words16;
+    Sha1: Words8 Words16;
+    Ripemd160: Words8 Words16;
+    Sha256: Words8 Words16;
+    Sha384: Words4Long Words8Long;
+    Sha512: Words4Long Words8Long;
+}
+
+/// What the lanes need for a stretch of blocks.
+///
+/// INVARIANT: the first [`Vector::LANES`] pointers are to at least as many readable blocks as the stretch is long.
+struct Flight<E> {
+    state: [[E; MAX_LANES]; 8],
+    data: [*const u8; MAX_LANES],
+}
+
+/// A message on its way.
+struct Lane<'a, A: Algorithm> {
+    outer: &'a [A::Element],
+    message: [&'a [u8]; 4],
+    /// Bytes in the message and the key's block.
+    len: u64,
+    icv: &'a mut [u8],
+    phase: Phase,
+    /// The stretch that is being read, if it stands in the message.
+    direct: Option<&'a [u8]>,
+    /// The stretch that is being read, if it had to be put together.
+    buffer: [u8; 256],
+    /// Bytes of the stretch that have been read.
+    at: usize,
+    /// Blocks of the stretch that have not.
+    left: usize,
+}
+
+/// What the stretch of a lane is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Message,
+    Padding,
+    Outer,
+}
+
+/// Signs all jobs in `lanes` lanes; `run` takes every lane of a flight so many blocks further and leaves the pointers
+/// alone.
+fn sign<'a, A: Algorithm>(
+    lanes: usize,
+    jobs: impl Iterator<Item = HmacJob<'a, A>>,
+    run: impl Fn(&mut Flight<A::Element>, usize),
+) {
+    let mut jobs = jobs.fuse();
+    let zero = A::Element::default();
+    let mut flight = Flight {
+        state: [[zero; MAX_LANES]; 8],
+        data: [std::ptr::null(); MAX_LANES],
+    };
+    let mut flown: [Option<Lane<'a, A>>; MAX_LANES] = array::from_fn(|_| None);
+    loop {
+        let mut shortest = usize::MAX;
+        let mut readable = std::ptr::null();
+        for (at, lane) in flown[..lanes].iter_mut().enumerate() {
+            prepare(lane, at, &mut flight.state, &mut jobs);
+            if let Some(lane) = lane {
+                shortest = shortest.min(lane.left);
+                readable = lane.stretch().as_ptr();
+                flight.data[at] = readable;
+            }
+        }
+        if readable.is_null() {
+            return;
+        }
+        // A lane without a message reads what another reads; nobody looks at what comes of it.
+        for (data, _) in flight
+            .data
+            .iter_mut()
+            .zip(&flown)
+            .filter(|(_, lane)| lane.is_none())
+        {
+            *data = readable;
+        }
+        run(&mut flight, shortest);
+        for lane in flown[..lanes].iter_mut().flatten() {
+            lane.left -= shortest;
+            lane.at += shortest * block_len::<A>();
+        }
+    }
+}
+
+const fn block_len<A: Algorithm>() -> usize {
+    16 * size_of::<A::Element>()
+}
+
+/// Sees to it that a lane has blocks to read, from its message or the next, unless there are none.
+fn prepare<'a, A: Algorithm>(
+    lane: &mut Option<Lane<'a, A>>,
+    at: usize,
+    state: &mut [[A::Element; MAX_LANES]; 8],
+    jobs: &mut impl Iterator<Item = HmacJob<'a, A>>,
+) {
+    if let Some(flown) = lane
+        && flown.left == 0
+    {
+        match flown.phase {
+            Phase::Message => flown.read_on(),
+            Phase::Padding => flown.enter_outer(at, state),
+            Phase::Outer => {
+                let digest = digest::<A>(at, state);
+                flown.icv.copy_from_slice(&digest[..flown.icv.len()]);
+                *lane = None;
+            }
+        }
+    }
+    if lane.is_none()
+        && let Some(job) = jobs.next()
+    {
+        set_state(at, state, job.inner);
+        lane.insert(Lane::new(job)).read_on();
+    }
+}
+
+fn set_state<E: Element>(at: usize, state: &mut [[E; MAX_LANES]; 8], words: &[E]) {
+    for (row, word) in state.iter_mut().zip(words) {
+        row[at] = *word;
+    }
+}
+
+fn digest<A: Algorithm>(at: usize, state: &[[A::Element; MAX_LANES]; 8]) -> [u8; 64] {
+    let mut digest = [0; 64];
+    let size = size_of::<A::Element>();
+    for (bytes, row) in digest.chunks_exact_mut(size).zip(&state[..A::STATE]) {
+        row[at].write(A::BIG_ENDIAN, bytes);
+    }
+    digest
+}
+
+impl<'a, A: Algorithm> Lane<'a, A> {
+    fn new(job: HmacJob<'a, A>) -> Self {
+        let len: usize = job.message.iter().map(|part| part.len()).sum();
+        Self {
+            outer: job.outer,
+            message: job.message,
+            len: (len + block_len::<A>()) as u64,
+            icv: job.icv,
+            phase: Phase::Message,
+            direct: None,
+            buffer: [0; 256],
+            at: 0,
+            left: 0,
+        }
+    }
+
+    /// What is left of the current stretch.
+    fn stretch(&self) -> &[u8] {
+        let whole = self.direct.unwrap_or(&self.buffer);
+        &whole[self.at..self.at + self.left * block_len::<A>()]
+    }
+
+    /// Finds the next stretch of the message, or closes it.
+    fn read_on(&mut self) {
+        let block = block_len::<A>();
+        self.at = 0;
+        let first = self
+            .message
+            .iter()
+            .position(|part| !part.is_empty())
+            .unwrap_or(self.message.len() - 1);
+        if self.message[first].len() >= block {
+            let (now, later) =
+                self.message[first].split_at(self.message[first].len() / block * block);
+            self.left = now.len() / block;
+            (self.direct, self.message[first]) = (Some(now), later);
+            return;
+        }
+        self.direct = None;
+        self.left = 1;
+        let held = self.compose(block);
+        if held < block {
+            self.close(held);
+        }
+    }
+
+    /// Fills the buffer with up to a block of the message; says with how many bytes.
+    fn compose(&mut self, block: usize) -> usize {
+        let mut held = 0;
+        for part in &mut self.message {
+            let (now, later) = part.split_at(part.len().min(block - held));
+            self.buffer[held..held + now.len()].copy_from_slice(now);
+            held += now.len();
+            *part = later;
+        }
+        held
+    }
+
+    /// Pads what the buffer holds and appends the length, in one block or two.
+    fn close(&mut self, held: usize) {
+        let (block, length) = (block_len::<A>(), 2 * size_of::<A::Element>());
+        self.left = if held + 1 + length <= block { 1 } else { 2 };
+        self.phase = Phase::Padding;
+        let end = self.left * block;
+        self.buffer[held] = 0x80;
+        self.buffer[held + 1..end].fill(0);
+        let bits = self.len * 8;
+        if A::BIG_ENDIAN {
+            self.buffer[end - 8..end].copy_from_slice(&bits.to_be_bytes());
+        } else {
+            self.buffer[end - 8..end].copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+
+    /// Goes over to the outer hash, whose message is the digest of the inner.
+    fn enter_outer(&mut self, at: usize, state: &mut [[A::Element; MAX_LANES]; 8]) {
+        let digest = digest::<A>(at, state);
+        set_state(at, state, self.outer);
+        self.buffer[..64].copy_from_slice(&digest);
+        self.len = (block_len::<A>() + A::DIGEST) as u64;
+        self.direct = None;
+        self.at = 0;
+        self.close(A::DIGEST);
+        self.phase = Phase::Outer;
+    }
+}
+
+/// Takes each lane `blocks` blocks further.
+///
+/// # Safety
+/// Each pointer that [`Vector::LANES`] counts is valid for reading `blocks` blocks.
+#[inline(always)]
+unsafe fn run<A: Algorithm, V: Vector<Element = A::Element>>(
+    flight: &mut Flight<A::Element>,
+    blocks: usize,
+) {
+    let mut state = [V::splat(A::Element::default()); 8];
+    for (vector, row) in state.iter_mut().zip(&flight.state) {
+        *vector = V::load(row);
+    }
+    for block in 0..blocks {
+        // SAFETY: the caller promises that many blocks.
+        let words = unsafe { V::load_block(&flight.data, block * block_len::<A>(), A::BIG_ENDIAN) };
+        A::compress(&mut state, words);
+    }
+    for (vector, row) in state.iter().zip(&mut flight.state) {
+        vector.store(row);
+    }
+}

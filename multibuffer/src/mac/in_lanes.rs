@@ -1,0 +1,83 @@
+//! Which MACs are computed in lanes, and from how many messages on.
+
+use std::{
+    array,
+    iter::{Chain, Flatten},
+};
+
+use super::{MacJob, MacKey};
+use crate::kernels::lanes::{self, HmacJob, Lanes};
+
+/// Signs every job; all keys are of the same algorithm as `key`.
+pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>) {
+    let many = lanes::hmac_pays_from();
+    match key {
+        MacKey::HmacMd5(_) => sign(many, jobs, MacJob::into_md5),
+        MacKey::HmacSha1(_) => sign(many, jobs, MacJob::into_sha1),
+        MacKey::HmacRipemd160(_) => sign(many, jobs, MacJob::into_ripemd160),
+        MacKey::HmacSha256(_) => sign(lanes::hmac_sha256_pays_from(), jobs, MacJob::into_sha256),
+        MacKey::HmacSha384(_) => sign(many, jobs, MacJob::into_sha384),
+        MacKey::HmacSha512(_) => sign(many, jobs, MacJob::into_sha512),
+        MacKey::None | MacKey::CbcMac(_) => jobs.for_each(MacJob::alone),
+    }
+}
+
+/// Signs in lanes if there are any and at least `many` jobs, else one after the other.
+fn sign<'a, A: Lanes>(
+    many: Option<usize>,
+    jobs: impl Iterator<Item = MacJob<'a>>,
+    into: impl Fn(MacJob<'a>) -> HmacJob<'a, A>,
+) {
+    let Some(many) = many else {
+        return jobs.for_each(MacJob::alone);
+    };
+    match at_least(many, jobs) {
+        Ok(jobs) => lanes::hmac(jobs.map(into)),
+        Err(few) => few.for_each(MacJob::alone),
+    }
+}
+
+/// The most jobs that any kernel asks for.
+const MANY: usize = 8;
+
+type First<T> = Flatten<array::IntoIter<Option<T>, MANY>>;
+
+/// All the jobs if there are at least `many`, else the few that there are.
+fn at_least<J: Iterator>(
+    many: usize,
+    mut jobs: J,
+) -> Result<Chain<First<J::Item>, J>, First<J::Item>> {
+    let mut first = [const { None }; MANY];
+    let mut count = 0;
+    for (place, job) in first[..many].iter_mut().zip(&mut jobs) {
+        *place = Some(job);
+        count += 1;
+    }
+    let first = first.into_iter().flatten();
+    if count < many {
+        Err(first)
+    } else {
+        Ok(first.chain(jobs))
+    }
+}
+
+macro_rules! into_lane {
+    ($($into:ident: $variant:ident $algorithm:ident;)*) => {
+        impl<'a> MacJob<'a> {$(
+            fn $into(self) -> lanes::HmacJob<'a, lanes::$algorithm> {
+                let MacKey::$variant(key) = self.key else { unreachable!("all jobs have one algorithm") };
+                let [inner, outer] = key.states();
+                lanes::HmacJob { inner, outer, message: self.message, icv: self.icv }
+            }
+        )*}
+    };
+}
+
+into_lane! {
+    into_md5: HmacMd5 Md5;
+    into_sha1: HmacSha1 Sha1;
+    into_ripemd160: HmacRipemd160 Ripemd160;
+    into_sha256: HmacSha256 Sha256;
+    into_sha384: HmacSha384 Sha384;
+    into_sha512: HmacSha512 Sha512;
+}
