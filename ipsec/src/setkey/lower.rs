@@ -20,6 +20,7 @@ mod refusal;
 mod resolve;
 mod suite;
 
+pub use option::SA_OPTIONS;
 pub use resolve::resolve;
 
 /// What a text comes to.

@@ -2,6 +2,7 @@
 
 mod dump;
 mod lowering;
+mod manual;
 mod problems;
 mod round_trip;
 mod samples;

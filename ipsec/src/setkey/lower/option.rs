@@ -6,8 +6,8 @@ use crate::setkey::ast::{At, NamedOption};
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span, shown};
 
-/// The options of a security association, with what may stand behind the equals sign.
-const OPTIONS: [(&str, &str); 11] = [
+/// The options of a security association that `-o` knows, with what may stand behind the equals sign.
+pub const SA_OPTIONS: [(&str, &str); 11] = [
     ("esn", "`yes` or `no`"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
@@ -80,7 +80,7 @@ fn set<T>(
 ) -> Lower<()> {
     let name = &option.node.name;
     let value = read(option.node.value.as_deref()).ok_or_else(|| {
-        let known = OPTIONS.iter().find(|(known, _)| known == name);
+        let known = SA_OPTIONS.iter().find(|(known, _)| known == name);
         let wanted = known.map_or("something else", |(_, wanted)| wanted);
         Problem::new(
             option.span,
@@ -105,7 +105,7 @@ fn unknown(name: &str, span: Span) -> Problem {
         span,
         format!("`{}` is no option of a security association", shown(name)),
     );
-    let names = OPTIONS.iter().map(|&(name, _)| name);
+    let names = SA_OPTIONS.iter().map(|&(name, _)| name);
     match nearest(name, names.clone()) {
         Some(near) => problem.advise(format!("did you mean `{near}`?")),
         None => problem.advise(format!(
