@@ -72,6 +72,10 @@ impl Session<'_> {
         let text = read(path).map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
         let lowered = self.check(&name, &text)?;
         if self.arguments.check {
+            self.tell(&format!(
+                "{} commands understood, nothing changed",
+                lowered.commands.len()
+            ));
             return Ok(());
         }
         let text = without_names(text).map_err(|problems| told(&problems, &name, &[]))?;
@@ -81,14 +85,15 @@ impl Session<'_> {
             .map(|warning| &*warning.message)
             .collect();
         self.send(name, text, &known)?;
-        if self.arguments.verbose {
-            let _ = writeln!(
-                self.err,
-                "setkey: {} commands obeyed",
-                lowered.commands.len()
-            );
-        }
+        self.tell(&format!("{} commands obeyed", lowered.commands.len()));
         Ok(())
+    }
+
+    /// What only `-v` wants to know.
+    fn tell(&mut self, message: &str) {
+        if self.arguments.verbose {
+            let _ = writeln!(self.err, "setkey: {message}");
+        }
     }
 
     /// Finds every mistake before anything is sent, and tells what is unwise.

@@ -170,13 +170,19 @@ fn underlined_line(text: &[u8], span: Span) -> (String, String) {
     (shown.trim_end().to_owned(), underline)
 }
 
-/// Bytes `start..end` of `text` with every byte of a key replaced by an asterisk.
+/// How far before a line its statement may have begun: what counts as a key depends on the words before it.
+const CONTEXT: usize = 1 << 14;
+
+/// The line at `start..end` of `text` with every byte of a key replaced by an asterisk.
 fn masked(text: &[u8], start: usize, end: usize) -> Vec<u8> {
+    let earliest = start.saturating_sub(CONTEXT);
+    let newline = text[..earliest].iter().rposition(|&byte| byte == b'\n');
+    let context = newline.map_or(0, |newline| newline + 1);
     let mut line = text[start..end].to_vec();
-    for secret in lexer::secrets(text) {
-        let (from, to) = (secret.start.max(start), secret.end.min(end));
-        if from < to {
-            line[from - start..to - start].fill(b'*');
+    for secret in lexer::secrets(&text[context..end]) {
+        let (from, to) = (context + secret.start, context + secret.end);
+        if to > start {
+            line[from.max(start) - start..to - start].fill(b'*');
         }
     }
     line
