@@ -22,7 +22,7 @@ pub(crate) enum MacKey {
     HmacSha256(HmacKey<Sha256>),
     HmacSha384(HmacKey<Sha384>),
     HmacSha512(HmacKey<Sha512>),
-    CbcMac(CbcMacKey),
+    CbcMac(Box<CbcMacKey>),
 }
 
 impl MacKey {
@@ -30,8 +30,8 @@ impl MacKey {
     pub(crate) fn new(integrity: Integrity, key: &[u8]) -> Option<Self> {
         match integrity {
             Integrity::None => key.is_empty().then_some(Self::None),
-            Integrity::AesXcbc => CbcMacKey::xcbc(key).map(Self::CbcMac),
-            Integrity::AesCmac => CbcMacKey::cmac(key).map(Self::CbcMac),
+            Integrity::AesXcbc => CbcMacKey::xcbc(key).map(|key| Self::CbcMac(Box::new(key))),
+            Integrity::AesCmac => CbcMacKey::cmac(key).map(|key| Self::CbcMac(Box::new(key))),
             _ if key.is_empty() || key.len() > MAX_HMAC_KEY => None,
             Integrity::HmacMd5 => Some(Self::HmacMd5(HmacKey::new(key))),
             Integrity::HmacSha1 => Some(Self::HmacSha1(HmacKey::new(key))),

@@ -5,11 +5,13 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::kernels::{aws_lc::AesKey, scalar::xor};
+use crate::kernels::{aws_lc::AesKey, lanes::LaneKeys, scalar::xor};
 
 /// An expanded XCBC or CMAC key.
 pub(crate) struct CbcMacKey {
     aes: AesKey,
+    /// For many messages at once, where the processor can.
+    lanes: Option<LaneKeys>,
     /// Masks a last block that is complete.
     complete: [u8; 16],
     /// Masks a last block that was padded.
@@ -29,6 +31,7 @@ impl CbcMacKey {
         let (first, complete, padded) = (derived(1), derived(2), derived(3));
         Some(Self {
             aes: AesKey::encrypting(&*first)?,
+            lanes: LaneKeys::new(&*first),
             complete: *complete,
             padded: *padded,
         })
@@ -42,9 +45,20 @@ impl CbcMacKey {
         let complete = doubled(&zero);
         Some(Self {
             aes,
+            lanes: LaneKeys::new(key),
             padded: doubled(&complete),
             complete,
         })
+    }
+
+    /// The key for lanes, if the processor has them.
+    pub(crate) fn lanes(&self) -> Option<&LaneKeys> {
+        self.lanes.as_ref()
+    }
+
+    /// What masks a last block that is complete, and one that was padded.
+    pub(crate) fn masks(&self) -> [&[u8; 16]; 2] {
+        [&self.complete, &self.padded]
     }
 
     /// The MAC over `message` in order.

@@ -7,7 +7,7 @@ use std::arch::x86_64::{
 
 use zeroize::Zeroize;
 
-use super::cbc_lanes::{self, CbcJob, Flight};
+use super::cbc_lanes::{self, CbcJob, CbcMacJob, Flight};
 use crate::detect::features;
 
 /// One round key more than AES-256 has rounds.
@@ -91,20 +91,34 @@ pub(crate) fn cbc_encrypt<'a>(rounds: usize, jobs: impl Iterator<Item = CbcJob<'
         // SAFETY: round keys exist only where AES-NI does, and the flight's pointers are good for `blocks` blocks.
         unsafe {
             match rounds {
-                10 => run::<10>(flight, blocks),
-                12 => run::<12>(flight, blocks),
-                _ => run::<14>(flight, blocks),
+                10 => run::<10, true>(flight, blocks),
+                12 => run::<12, true>(flight, blocks),
+                _ => run::<14, true>(flight, blocks),
             }
         }
     });
 }
 
-/// Takes each lane `blocks` blocks further.
+/// Signs all jobs; their keys have `rounds` rounds.
+pub(crate) fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
+    cbc_lanes::sign::<LANES>(rounds, jobs, |flight, blocks| {
+        // SAFETY: round keys exist only where AES-NI does, and the flight's pointers are good for `blocks` blocks.
+        unsafe {
+            match rounds {
+                10 => run::<10, false>(flight, blocks),
+                12 => run::<12, false>(flight, blocks),
+                _ => run::<14, false>(flight, blocks),
+            }
+        }
+    });
+}
+
+/// Takes each lane `blocks` blocks further; the text is replaced by its ciphertext if `STORE`, else only read.
 ///
 /// # Safety
-/// Each `text` of the flight is valid for reading and writing `blocks` blocks.
+/// Each `text` of the flight is valid for reading `blocks` blocks, and for writing them if `STORE`.
 #[target_feature(enable = "aes,sse4.1")]
-unsafe fn run<const ROUNDS: usize>(flight: &mut Flight<LANES>, blocks: usize) {
+unsafe fn run<const ROUNDS: usize, const STORE: bool>(flight: &mut Flight<LANES>, blocks: usize) {
     let keys = flight.keys.as_ptr().cast::<__m128i>();
     // SAFETY: `chain` is LANES blocks and `keys` LANES blocks for each round; `text` as the caller promises.
     unsafe {
@@ -130,7 +144,9 @@ unsafe fn run<const ROUNDS: usize>(flight: &mut Flight<LANES>, blocks: usize) {
             for (lane, state) in state.iter_mut().enumerate() {
                 *state =
                     _mm_aesenclast_si128(*state, _mm_loadu_si128(keys.add(ROUNDS * LANES + lane)));
-                _mm_storeu_si128(flight.text[lane].cast::<__m128i>().add(block), *state);
+                if STORE {
+                    _mm_storeu_si128(flight.text[lane].cast::<__m128i>().add(block), *state);
+                }
             }
         }
         for (lane, state) in state.iter().enumerate() {

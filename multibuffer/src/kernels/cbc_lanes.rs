@@ -1,4 +1,5 @@
-//! AES-CBC encryption of many packets at once: which packet stands in which lane.
+//! AES-CBC encryption of many packets at once: which packet stands in which lane. MACs that are the last block of
+//! such an encryption stand in [`mac`].
 //!
 //! Within a packet each block waits for the one before it, so one packet alone leaves the AES unit idle for most of
 //! the time. Sixteen packets side by side fill it. Lanes differ in length and key: the shortest decides how far all
@@ -9,6 +10,11 @@
 //!   lane 1  ██████████████▌▌▌▌▌▌▌
 //!   lane 2  ███████████████████████
 //! ```
+
+mod mac;
+
+pub(crate) use mac::CbcMacJob;
+pub(super) use mac::sign;
 
 use super::aesni::{MAX_ROUND_KEYS, RoundKeys};
 
@@ -22,7 +28,8 @@ pub(crate) struct CbcJob<'a> {
 
 /// What `N` lanes need for a stretch of blocks.
 ///
-/// INVARIANT: each `text` pointer is to at least as many writable blocks as the stretch is long.
+/// INVARIANT: each `text` pointer is to at least as many blocks as the stretch is long, writable if they are to be
+/// encrypted and readable if only the last block is wanted.
 #[repr(C, align(64))]
 pub(super) struct Flight<const N: usize> {
     /// The round keys of the lanes, side by side: a mixture of keys costs no more than one key.

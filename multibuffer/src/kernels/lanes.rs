@@ -10,7 +10,7 @@ pub(crate) use other::*;
 mod x86_64 {
     pub(crate) use crate::kernels::{
         aesni::RoundKeys as LaneKeys,
-        cbc_lanes::CbcJob,
+        cbc_lanes::{CbcJob, CbcMacJob},
         hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
     };
     use crate::{
@@ -25,6 +25,16 @@ mod x86_64 {
             unsafe { vaes::cbc_encrypt(rounds, jobs) }
         } else {
             aesni::cbc_encrypt(rounds, jobs);
+        }
+    }
+
+    /// Signs all jobs with XCBC or CMAC; their keys have `rounds` rounds.
+    pub(crate) fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
+        if features().vaes {
+            // SAFETY: the processor has VAES.
+            unsafe { vaes::cbc_mac(rounds, jobs) }
+        } else {
+            aesni::cbc_mac(rounds, jobs);
         }
     }
 

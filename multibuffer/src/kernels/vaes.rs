@@ -6,7 +6,7 @@ use std::arch::x86_64::{
     _mm256_set_m128i, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::cbc_lanes::{self, CbcJob, Flight};
+use super::cbc_lanes::{self, CbcJob, CbcMacJob, Flight};
 
 const LANES: usize = 16;
 const PAIRS: usize = LANES / 2;
@@ -20,20 +20,37 @@ pub(crate) unsafe fn cbc_encrypt<'a>(rounds: usize, jobs: impl Iterator<Item = C
         // SAFETY: the caller answers for the processor, and the flight's pointers are good for `blocks` blocks.
         unsafe {
             match rounds {
-                10 => run::<10>(flight, blocks),
-                12 => run::<12>(flight, blocks),
-                _ => run::<14>(flight, blocks),
+                10 => run::<10, true>(flight, blocks),
+                12 => run::<12, true>(flight, blocks),
+                _ => run::<14, true>(flight, blocks),
             }
         }
     });
 }
 
-/// Takes each lane `blocks` blocks further.
+/// Signs all jobs; their keys have `rounds` rounds.
 ///
 /// # Safety
-/// Each `text` of the flight is valid for reading and writing `blocks` blocks.
+/// The processor has VAES and AVX2.
+pub(crate) unsafe fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
+    cbc_lanes::sign::<LANES>(rounds, jobs, |flight, blocks| {
+        // SAFETY: the caller answers for the processor, and the flight's pointers are good for `blocks` blocks.
+        unsafe {
+            match rounds {
+                10 => run::<10, false>(flight, blocks),
+                12 => run::<12, false>(flight, blocks),
+                _ => run::<14, false>(flight, blocks),
+            }
+        }
+    });
+}
+
+/// Takes each lane `blocks` blocks further; the text is replaced by its ciphertext if `STORE`, else only read.
+///
+/// # Safety
+/// Each `text` of the flight is valid for reading `blocks` blocks, and for writing them if `STORE`.
 #[target_feature(enable = "vaes,avx2")]
-unsafe fn run<const ROUNDS: usize>(flight: &mut Flight<LANES>, blocks: usize) {
+unsafe fn run<const ROUNDS: usize, const STORE: bool>(flight: &mut Flight<LANES>, blocks: usize) {
     let keys = flight.keys.as_ptr().cast::<__m256i>();
     // SAFETY: `chain` is LANES blocks and `keys` LANES blocks for each round; `text` as the caller promises.
     unsafe {
@@ -65,11 +82,13 @@ unsafe fn run<const ROUNDS: usize>(flight: &mut Flight<LANES>, blocks: usize) {
                     *state,
                     _mm256_loadu_si256(keys.add(ROUNDS * PAIRS + pair)),
                 );
-                _mm_storeu_si128(text(2 * pair, block), _mm256_castsi256_si128(*state));
-                _mm_storeu_si128(
-                    text(2 * pair + 1, block),
-                    _mm256_extracti128_si256::<1>(*state),
-                );
+                if STORE {
+                    _mm_storeu_si128(text(2 * pair, block), _mm256_castsi256_si128(*state));
+                    _mm_storeu_si128(
+                        text(2 * pair + 1, block),
+                        _mm256_extracti128_si256::<1>(*state),
+                    );
+                }
             }
         }
         for (pair, state) in state.iter().enumerate() {

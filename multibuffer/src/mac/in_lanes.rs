@@ -18,6 +18,10 @@ pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>)
         MacKey::HmacSha256(_) => sign(lanes::hmac_sha256_pays_from(), jobs, MacJob::into_sha256),
         MacKey::HmacSha384(_) => sign(many, jobs, MacJob::into_sha384),
         MacKey::HmacSha512(_) => sign(many, jobs, MacJob::into_sha512),
+        MacKey::CbcMac(key) if let Some(keys) = key.lanes() => match at_least(CBC_MAC_MANY, jobs) {
+            Ok(jobs) => lanes::cbc_mac(keys.rounds(), jobs.map(MacJob::into_cbc_mac)),
+            Err(few) => few.for_each(MacJob::alone),
+        },
         MacKey::None | MacKey::CbcMac(_) => jobs.for_each(MacJob::alone),
     }
 }
@@ -37,16 +41,18 @@ fn sign<'a, A: Lanes>(
     }
 }
 
+/// From how many messages on lanes are faster than the library for XCBC and CMAC.
+const CBC_MAC_MANY: usize = 2;
+
 /// The most jobs that any kernel asks for.
 const MANY: usize = 8;
 
 type First<T> = Flatten<array::IntoIter<Option<T>, MANY>>;
 
 /// All the jobs if there are at least `many`, else the few that there are.
-fn at_least<J: Iterator>(
-    many: usize,
-    mut jobs: J,
-) -> Result<Chain<First<J::Item>, J>, First<J::Item>> {
+type AtLeast<J, T> = Result<Chain<First<T>, J>, First<T>>;
+
+fn at_least<J: Iterator>(many: usize, mut jobs: J) -> AtLeast<J, J::Item> {
     let mut first = [const { None }; MANY];
     let mut count = 0;
     for (place, job) in first[..many].iter_mut().zip(&mut jobs) {
@@ -58,6 +64,25 @@ fn at_least<J: Iterator>(
         Err(first)
     } else {
         Ok(first.chain(jobs))
+    }
+}
+
+impl<'a> MacJob<'a> {
+    fn into_cbc_mac(self) -> lanes::CbcMacJob<'a> {
+        let MacKey::CbcMac(key) = self.key else {
+            unreachable!("all jobs have one algorithm")
+        };
+        let keys = key
+            .lanes()
+            .expect("all keys were expanded on this processor");
+        let [complete, padded] = key.masks();
+        lanes::CbcMacJob {
+            keys,
+            complete,
+            padded,
+            message: self.message,
+            icv: self.icv,
+        }
     }
 }
 
