@@ -49,6 +49,8 @@ unpack() {
 }
 
 mount_kernel() {
+  # The root of the new system is a mount point, as it is on any machine: the lab keeps its mounts private.
+  mount --bind "$root" "$root"
   mount -t proc proc "$root/proc"
   mount -t sysfs sys "$root/sys"
   mount --rbind /dev "$root/dev"
