@@ -137,6 +137,8 @@ struct Flight<E> {
 
 /// A message on its way.
 struct Lane<'a, A: Algorithm> {
+    /// Whether there is a message at all.
+    busy: bool,
     outer: &'a [A::Element],
     message: [&'a [u8]; 4],
     /// Bytes in the message and the key's block.
@@ -174,13 +176,13 @@ fn sign<'a, A: Algorithm>(
         state: [[zero; MAX_LANES]; 8],
         data: [std::ptr::null(); MAX_LANES],
     };
-    let mut flown: [Option<Lane<'a, A>>; MAX_LANES] = array::from_fn(|_| None);
+    let mut flown: [Lane<'a, A>; MAX_LANES] = array::from_fn(|_| Lane::idle());
     loop {
         let mut shortest = usize::MAX;
         let mut readable = std::ptr::null();
         for (at, lane) in flown[..lanes].iter_mut().enumerate() {
             prepare(lane, at, &mut flight.state, &mut jobs);
-            if let Some(lane) = lane {
+            if lane.busy {
                 shortest = shortest.min(lane.left);
                 readable = lane.stretch().as_ptr();
                 flight.data[at] = readable;
@@ -194,12 +196,12 @@ fn sign<'a, A: Algorithm>(
             .data
             .iter_mut()
             .zip(&flown)
-            .filter(|(_, lane)| lane.is_none())
+            .filter(|(_, lane)| !lane.busy)
         {
             *data = readable;
         }
         run(&mut flight, shortest);
-        for lane in flown[..lanes].iter_mut().flatten() {
+        for lane in flown[..lanes].iter_mut().filter(|lane| lane.busy) {
             lane.left -= shortest;
             lane.at += shortest * block_len::<A>();
         }
@@ -212,29 +214,24 @@ const fn block_len<A: Algorithm>() -> usize {
 
 /// Sees to it that a lane has blocks to read, from its message or the next, unless there are none.
 fn prepare<'a, A: Algorithm>(
-    lane: &mut Option<Lane<'a, A>>,
+    lane: &mut Lane<'a, A>,
     at: usize,
     state: &mut [[A::Element; MAX_LANES]; 8],
     jobs: &mut impl Iterator<Item = HmacJob<'a, A>>,
 ) {
-    if let Some(flown) = lane
-        && flown.left == 0
-    {
-        match flown.phase {
-            Phase::Message => flown.read_on(),
-            Phase::Padding => flown.enter_outer(at, state),
-            Phase::Outer => {
-                let digest = digest::<A>(at, state);
-                flown.icv.copy_from_slice(&digest[..flown.icv.len()]);
-                *lane = None;
-            }
+    if lane.busy && lane.left == 0 {
+        match lane.phase {
+            Phase::Message => lane.read_on(),
+            Phase::Padding => lane.enter_outer(at, state),
+            Phase::Outer => lane.finish(at, state),
         }
     }
-    if lane.is_none()
+    if !lane.busy
         && let Some(job) = jobs.next()
     {
         set_state(at, state, job.inner);
-        lane.insert(Lane::new(job)).read_on();
+        lane.take_on(job);
+        lane.read_on();
     }
 }
 
@@ -254,19 +251,37 @@ fn digest<A: Algorithm>(at: usize, state: &[[A::Element; MAX_LANES]; 8]) -> [u8;
 }
 
 impl<'a, A: Algorithm> Lane<'a, A> {
-    fn new(job: HmacJob<'a, A>) -> Self {
-        let len: usize = job.message.iter().map(|part| part.len()).sum();
+    fn idle() -> Self {
         Self {
-            outer: job.outer,
-            message: job.message,
-            len: (len + block_len::<A>()) as u64,
-            icv: job.icv,
+            busy: false,
+            outer: &[],
+            message: [&[]; 4],
+            len: 0,
+            icv: &mut [],
             phase: Phase::Message,
             direct: None,
             buffer: [0; 256],
             at: 0,
             left: 0,
         }
+    }
+
+    fn take_on(&mut self, job: HmacJob<'a, A>) {
+        let len: usize = job.message.iter().map(|part| part.len()).sum();
+        self.busy = true;
+        self.outer = job.outer;
+        self.message = job.message;
+        self.len = (len + block_len::<A>()) as u64;
+        self.icv = job.icv;
+        self.phase = Phase::Message;
+    }
+
+    /// Gives the MAC away and the lane free.
+    fn finish(&mut self, at: usize, state: &[[A::Element; MAX_LANES]; 8]) {
+        let digest = digest::<A>(at, state);
+        let icv = std::mem::take(&mut self.icv);
+        icv.copy_from_slice(&digest[..icv.len()]);
+        self.busy = false;
     }
 
     /// What is left of the current stretch.
