@@ -1,0 +1,179 @@
+//! Carrying packets allocates nothing, once every buffer has had its size: an allocator that counts says so.
+
+#[path = "../pipeline/world.rs"]
+mod world;
+
+use dataplane::frames::BatchSize;
+use dataplane::inbound::Inbound;
+use dataplane::io::memory::{Repeat, Void};
+use dataplane::io::{Arrival, Paths, Wait};
+use dataplane::iv::{IvSource, SEED_LEN};
+use dataplane::outbound::Outbound;
+use dataplane::path::PathMtus;
+use dataplane::pipeline::worker::Idle;
+use dataplane::train::Offload;
+use dataplane::{DataPlane, Ends, Options};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use world::{World, bytes, cbc_sha1, datagram, gcm, published, singly, tcp, tso, tunnel};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_during(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    work();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// Trains, packets with unfinished work, small and large ones.
+fn plaintext() -> Vec<(Vec<u8>, Offload)> {
+    let mut items: Vec<_> = (0..40)
+        .map(|number| {
+            (
+                datagram(number, 10 + 30 * number as usize),
+                Offload::default(),
+            )
+        })
+        .collect();
+    items.push((tcp(false, 1, &[1; 30_000]), tso(1400)));
+    items.push((tcp(true, 1, &[1; 60_000]), tso(1000)));
+    items
+}
+
+/// What a left gateway makes of that, for a right one that admits the same packet again and again.
+fn protected(suite: &str) -> Vec<(Vec<u8>, Arrival)> {
+    let mut world = World::tunnel(suite, "esp-udp");
+    for (item, offload) in plaintext() {
+        world.left_in.put(item, offload);
+    }
+    world.send();
+    let mut parcels = world.wire.take_all();
+    parcels.extend(singly(parcels.clone()).into_iter().take(20));
+    parcels
+}
+
+fn without_replay_check(suite: &str, right: bool) -> String {
+    tunnel(suite, "esp-udp", right).replace("-r 1024", "")
+}
+
+fn outbound_inline(suite: &str) -> u64 {
+    let direction = Outbound {
+        source: Box::new(Repeat::of(plaintext())),
+        sink: Box::new(Void),
+        replies: None,
+        databases: published(&without_replay_check(suite, false)),
+        ivs: IvSource::seeded(&[1; SEED_LEN]),
+        paths: PathMtus::new(Paths::default(), 65_535),
+        hook: Arc::new(|_| ()),
+        counters: Arc::default(),
+    };
+    let counters = Arc::clone(&direction.counters);
+    let mut pump = direction.pump(BatchSize::default(), &world::INLINE, Arc::default());
+    let mut steps = |count| (0..count).for_each(|_| assert!(pump.step(Wait::Poll).unwrap() > 0));
+    steps(50);
+    let allocations = allocations_during(|| steps(200));
+    assert!(counters.read().packets > 10_000);
+    assert_eq!(counters.read().dropped(), 0);
+    allocations
+}
+
+fn inbound_inline(suite: &str) -> u64 {
+    let direction = Inbound {
+        source: Box::new(Repeat::of(protected(suite))),
+        sink: Box::new(Void),
+        databases: published(&without_replay_check(suite, true)),
+        paths: PathMtus::new(Paths::default(), 65_535),
+        counters: Arc::default(),
+    };
+    let counters = Arc::clone(&direction.counters);
+    let mut pump = direction.pump(BatchSize::default(), &world::INLINE, Arc::default());
+    let mut steps = |count| (0..count).for_each(|_| assert!(pump.step(Wait::Poll).unwrap() > 0));
+    steps(50);
+    let allocations = allocations_during(|| steps(200));
+    assert!(counters.read().packets > 10_000);
+    assert_eq!(counters.read().dropped(), 0);
+    allocations
+}
+
+fn both_with_workers(suite: &str) -> u64 {
+    let ends = Ends {
+        plaintext_source: Box::new(Repeat::of(plaintext())),
+        protected_sink: Box::new(Void),
+        protected_source: Box::new(Repeat::of(protected(suite))),
+        plaintext_sink: Box::new(Void),
+        replies: None,
+        paths: Paths::default(),
+        wakers: Vec::new(),
+    };
+    // One text for both directions, as this gateway is the left end of one tunnel and the right end of the other.
+    let left = without_replay_check(suite, false);
+    let right = without_replay_check(suite, true).replace("0x1002", "0x1003");
+    let own = left.lines().chain(right.lines()).filter(|line| {
+        let sent = line.contains("0x1001") && !line.contains("spdadd");
+        sent || line.contains("-P out ipsec esp/tunnel/192.0.2.1")
+            || line.contains("-P in ipsec esp/tunnel/192.0.2.1")
+    });
+    let mut own: Vec<_> = own.collect();
+    own.sort_unstable();
+    own.dedup();
+    let options = Options {
+        workers: 2,
+        idle: Idle::Sleep,
+        seed: Some([1; SEED_LEN]),
+        ..Options::default()
+    };
+    let hook: dataplane::Hook = Arc::new(|_| ());
+    let plane = DataPlane::start(ends, published(&own.join("\n")), &options, hook).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let before = plane.totals();
+    let allocations = allocations_during(|| std::thread::sleep(Duration::from_millis(500)));
+    let after = plane.stop();
+    for (before, after) in [
+        (before.outbound, after.outbound),
+        (before.inbound, after.inbound),
+    ] {
+        assert!(after.packets > before.packets + 1000, "{after:?}");
+        assert_eq!(after.dropped(), 0, "{after:?}");
+    }
+    allocations
+}
+
+// One test, so that nothing else runs while it counts.
+#[test]
+fn no_packet_costs_an_allocation_in_either_direction_inline_or_with_workers() {
+    let counted = allocations_during(|| drop(std::hint::black_box(Box::new(1))));
+    assert_eq!(counted, 1, "the allocator does not count");
+    let null = format!("-E null -A hmac-sha2-256 {}", bytes("d4", 32));
+    for suite in [gcm(), cbc_sha1(), null] {
+        assert_eq!(outbound_inline(&suite), 0, "outbound, {suite}");
+        assert_eq!(inbound_inline(&suite), 0, "inbound, {suite}");
+    }
+    assert_eq!(both_with_workers(&gcm()), 0, "with workers");
+}
