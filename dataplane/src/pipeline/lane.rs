@@ -12,25 +12,24 @@
 //! Who finishes a batch tries to take the committing role and empties the ring from its head. A head that nobody has
 //! claimed is transformed by the committing thread itself, so that with no workers the same code runs inline.
 //!
-//! No wake-up is lost: a slot turns `Done` under its own lock before its worker tries for the role, and whoever gives
+//! No commit is lost: a slot turns `Done` under its own lock before its worker tries for the role, and whoever gives
 //! the role back looks at the head's slot again afterwards. If that look came too early to see `Done`, the worker's
 //! try comes after the role was given back, and succeeds.
 
 use super::event::Event;
 use super::worker::Serve;
+use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use std::sync::TryLockError;
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
-
-use crossbeam_utils::CachePadded;
 
 /// The middle step of a batch: any thread, any order, several at a time.
 pub trait Transform: Send {
@@ -59,11 +58,14 @@ pub struct Lane<B, C> {
     published: CachePadded<AtomicU64>,
     /// How many were ever claimed, at most `published`.
     claimed: CachePadded<AtomicU64>,
-    /// How many were ever committed, at most `claimed`. Written under `role` alone.
+    /// How many were ever committed, at most `claimed`. Written by who has the role alone.
     committed: CachePadded<AtomicU64>,
-    role: Mutex<C>,
+    /// Whether a thread has the committing role.
+    role: CachePadded<AtomicBool>,
+    /// Never contended: locked by who has the role alone.
+    committer: Mutex<C>,
     /// Calls a worker.
-    bell: std::sync::Arc<Event>,
+    bell: Arc<Event>,
     /// Tells a waiting producer that the head moved on.
     moved: Event,
 }
@@ -75,7 +77,7 @@ pub struct Producer<B, C> {
 
 impl<B: Transform, C: Commit<B>> Producer<B, C> {
     /// A lane of `slots` places whose batches end in `committer`; `bell` calls the workers.
-    pub fn new(slots: usize, committer: C, bell: std::sync::Arc<Event>) -> Self {
+    pub fn new(slots: usize, committer: C, bell: Arc<Event>) -> Self {
         let slot = || CachePadded::new(Mutex::new(Slot::Free));
         let counter = || CachePadded::new(AtomicU64::new(0));
         let lane = Lane {
@@ -83,7 +85,8 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
             published: counter(),
             claimed: counter(),
             committed: counter(),
-            role: Mutex::new(committer),
+            role: CachePadded::new(AtomicBool::new(false)),
+            committer: Mutex::new(committer),
             bell,
             moved: Event::default(),
         };
@@ -208,22 +211,32 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
 
     /// Empties the ring from its head as far as it is done, unless another thread is at it.
     fn commit(&self) {
-        loop {
-            let mut committer = match self.role.try_lock() {
-                Ok(committer) => committer,
-                Err(TryLockError::WouldBlock) => return,
-                Err(TryLockError::Poisoned(_)) => panic!("a committer panicked"),
-            };
-            while let Some(batch) = self.take_head() {
-                committer.commit(batch);
-                let committed = self.committed.load(Ordering::Relaxed) + 1;
-                self.committed.store(committed, Ordering::Release);
-                self.moved.announce();
-            }
-            drop(committer);
+        // INVARIANT: who finds the role taken leaves its batch to whoever has it. That thread's look at the head comes
+        // after it gave the role back: had it come before the batch was done, the slot's lock would make that
+        // giving-back visible here, and the role would be free.
+        while self.take_role() {
+            self.commit_all_done();
+            self.role.store(false, Ordering::Release);
             if !self.head_is_done() {
                 return;
             }
+        }
+    }
+
+    fn take_role(&self) -> bool {
+        let taken = self
+            .role
+            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok()
+    }
+
+    fn commit_all_done(&self) {
+        let mut committer = self.committer.lock().expect("no committer panicked");
+        while let Some(batch) = self.take_head() {
+            committer.commit(batch);
+            let committed = self.committed.load(Ordering::Relaxed) + 1;
+            self.committed.store(committed, Ordering::Release);
+            self.moved.announce();
         }
     }
 

@@ -3,7 +3,6 @@
 use super::*;
 use loom::sync::atomic::AtomicBool;
 use loom::thread;
-use std::sync::Arc as Plain;
 
 struct Numbered {
     number: u64,
@@ -28,12 +27,12 @@ impl Commit<Numbered> for Strict {
     }
 }
 
-type Ends = (Producer<Numbered, Strict>, Arc<AtomicU64>, Plain<Event>);
+type Ends = (Producer<Numbered, Strict>, Arc<AtomicU64>, Arc<Event>);
 
 fn lane(slots: usize) -> Ends {
     let done = Arc::new(AtomicU64::new(0));
-    let bell = Plain::new(Event::default());
-    let producer = Producer::new(slots, Strict(Arc::clone(&done)), Plain::clone(&bell));
+    let bell = Arc::new(Event::default());
+    let producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&bell));
     (producer, done, bell)
 }
 
@@ -114,7 +113,7 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
         let (mut producer, done, bell) = lane(2);
         let stop = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (lane, bell) = (Arc::clone(producer.lane()), Plain::clone(&bell));
+            let (lane, bell) = (Arc::clone(producer.lane()), Arc::clone(&bell));
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
