@@ -11,6 +11,8 @@ pub mod capture;
 pub mod control;
 pub mod events;
 pub mod local_time;
+pub mod obey;
+pub mod plane;
 pub mod routes;
 pub mod setkey_cli;
 pub mod status;

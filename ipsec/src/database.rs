@@ -25,8 +25,8 @@ use draft::Draft;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The one writer's view.
-#[derive(Default)]
+/// The one writer's view. A clone is a draft: cheap, sharing the associations' state, thrown away or taken over.
+#[derive(Clone, Default)]
 pub struct Database {
     draft: Draft,
     snapshot: Arc<Snapshot>,

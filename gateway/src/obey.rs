@@ -1,0 +1,161 @@
+//! setkey text, from its first byte to what it has to say: parsed, judged, obeyed as a whole or not at all.
+
+use crate::control::SetkeyText;
+use crate::local_time::utc_offset;
+use crate::plane::Plane;
+use ipsec::command::{Answer, Command, Phase, Refused, SaReport};
+use ipsec::setkey::{
+    Forwarding, Frame, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
+};
+use zeroize::Zeroizing;
+
+/// What came of a text that was obeyed.
+pub struct Obeyed {
+    /// Its commands.
+    pub commands: Vec<Command>,
+    /// What its dumps have to say, in setkey's layout.
+    pub output: Zeroizing<String>,
+    /// What one should know, a rendered message each.
+    pub warnings: Vec<String>,
+}
+
+/// Obeys a text. On any mistake nothing has changed and all mistakes are in the message.
+pub fn obey(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Obeyed, String> {
+    let lowered = read(request)?;
+    let answers = plane
+        .apply(&lowered.commands)
+        .map_err(|refused| blame(&refused, &lowered, request))?;
+    Ok(Obeyed {
+        output: output(&answers, request, now),
+        warnings: warnings(&lowered, request),
+        commands: lowered.commands,
+    })
+}
+
+/// Reads a text without obeying it.
+pub fn read(request: &SetkeyText) -> Result<Lowered, String> {
+    let forwarding = match request.kernel_semantics {
+        true => Forwarding::AsWritten,
+        false => Forwarding::WithIn,
+    };
+    compile(&request.text, forwarding, &mut NoNames).map_err(|problems| {
+        let rendered: Vec<_> = problems
+            .iter()
+            .map(|problem| problem.render(&request.name, &request.text))
+            .collect();
+        rendered.join("\n")
+    })
+}
+
+/// The warnings of a text, one rendered message each.
+pub fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
+    let render = |warning: &ipsec::setkey::Warning| warning.render(&request.name, &request.text);
+    lowered.warnings.iter().map(render).collect()
+}
+
+/// A refusal by the plane, at the statement that it is about.
+fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
+    match lowered.places.get(refused.index) {
+        Some(place) => ipsec::setkey::Problem::new(*place, refused.reason.clone())
+            .render(&request.name, &request.text),
+        None => refused.reason.clone(),
+    }
+}
+
+/// Dumps grow without leaving copies of keys behind: each piece is zeroed when it has been taken over.
+fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<String> {
+    let frame = Frame {
+        now,
+        utc_offset: &utc_offset,
+        pid: request.pid,
+        ports: request.with_ports,
+    };
+    let mut pieces: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+    for answer in answers {
+        match answer {
+            Answer::Done => {}
+            Answer::Sas(sas) => pieces.push(sas_piece(sas, request, &frame)),
+            Answer::Policies(policies) => {
+                pieces.push(Zeroizing::new(dump_policies(policies, &frame).into_bytes()));
+            }
+            Answer::Spi(spi) => {
+                pieces.push(Zeroizing::new(
+                    format!("{}({spi})\n", spi.get()).into_bytes(),
+                ));
+            }
+        }
+    }
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    let mut whole = Zeroizing::new(String::with_capacity(len));
+    for piece in &pieces {
+        // Dumps are ASCII; anything else would be a mistake of ours and is left out rather than shown half.
+        whole.push_str(std::str::from_utf8(piece).unwrap_or_default());
+    }
+    whole
+}
+
+fn sas_piece(sas: &[SaReport], request: &SetkeyText, frame: &Frame<'_>) -> Zeroizing<Vec<u8>> {
+    let shown: Vec<_> = sas
+        .iter()
+        .filter(|sa| request.with_dead || sa.phase != Phase::Dead)
+        .cloned()
+        .collect();
+    if request.short {
+        return Zeroizing::new(dump_short(&shown).into_bytes());
+    }
+    dump_sas(&shown, frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plane::Recorder;
+
+    fn request(text: &str) -> SetkeyText {
+        SetkeyText {
+            name: "test.conf".to_owned(),
+            text: Zeroizing::new(text.as_bytes().to_vec()),
+            kernel_semantics: false,
+            dry_run: false,
+            with_dead: false,
+            with_ports: false,
+            short: false,
+            pid: 4321,
+        }
+    }
+
+    const ADD: &str = "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 4 -E aes-cbc \
+        0x000102030405060708090a0b0c0d0e0f -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213;";
+
+    #[test]
+    fn what_was_added_is_dumped_in_the_layout_that_scripts_expect() {
+        let mut plane = Recorder::default();
+        let obeyed = obey(&mut plane, &request(&format!("{ADD} dump;")), 0).unwrap();
+        assert!(
+            obeyed
+                .output
+                .starts_with("192.0.2.1 192.0.2.2 \n\tesp mode=tunnel spi=4097(0x00001001)")
+        );
+        assert_eq!(obeyed.commands.len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_in_the_last_line_keeps_the_first_from_being_obeyed() {
+        let mut plane = Recorder::default();
+        let error = obey(&mut plane, &request(&format!("{ADD}\nspdflsh;")), 0)
+            .err()
+            .unwrap();
+        assert!(error.contains("test.conf:2:1"), "{error}");
+        assert!(plane.obeyed().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_points_at_its_statement_and_shows_no_key() {
+        let mut plane = Recorder::default();
+        let error = obey(&mut plane, &request(&format!("{ADD}\n{ADD}")), 0)
+            .err()
+            .unwrap();
+        assert!(error.contains("test.conf:2:1"), "{error}");
+        assert!(!error.contains("00010203"), "{error}");
+    }
+}

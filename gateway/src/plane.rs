@@ -1,0 +1,28 @@
+//! Who enforces commands: our own data plane, or a recorder for tests and dry runs. (The kernel's XFRM is a third.)
+
+mod own;
+mod recorder;
+
+pub use own::{Kernel, OwnPlane};
+pub use recorder::Recorder;
+
+use ipsec::command::{Answer, Command, Refused};
+
+/// Something that can be told what to protect, and does.
+pub trait Plane {
+    /// Whether a command can be obeyed at all, or why not.
+    fn supports(&self, command: &Command) -> Result<(), String>;
+
+    /// Obeys all commands, in order, or none.
+    fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused>;
+}
+
+/// The first command that a plane does not know, before anything is changed.
+pub fn check(plane: &dyn Plane, commands: &[Command]) -> Result<(), Refused> {
+    for (index, command) in commands.iter().enumerate() {
+        plane
+            .supports(command)
+            .map_err(|reason| Refused { index, reason })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Our own data plane: the database that its threads read, and the kernel's tables around it.
+//!
+//! ```text
+//!   commands ──► a draft of the database ──► kernel's tables (drop rules, routes) ──► published to the threads
+//!                  │ refused                   │ failed: the old ones again
+//!                  └──► nothing has changed ◄──┘
+//! ```
+
+use super::{Plane, check};
+use arc_swap::ArcSwap;
+use ipsec::command::{Answer, Command, Refused};
+use ipsec::database::{Database, Snapshot};
+use ipsec::sa::{LifeEvent, Protocol, SaConfig, SaId};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What has to be brought in line with the databases: the kernel's tables, and the sockets that associations need.
+pub trait Kernel {
+    /// Whether this association can be served here, or why not.
+    fn can_serve(&self, config: &SaConfig) -> Result<(), String>;
+
+    /// Makes drop rules, routes and sockets fit.
+    fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()>;
+}
+
+/// The plane of a running gateway.
+pub struct OwnPlane<K> {
+    database: Database,
+    published: Arc<ArcSwap<Snapshot>>,
+    kernel: K,
+    clock: fn() -> u64,
+    random: fn() -> u64,
+}
+
+/// How long a delete waits for batches in flight. They take milliseconds.
+const DRAIN: Duration = Duration::from_secs(2);
+
+impl<K: Kernel> OwnPlane<K> {
+    /// An empty plane. `clock` tells seconds since the Unix epoch, `random` unpredictable bits.
+    pub fn new(kernel: K, clock: fn() -> u64, random: fn() -> u64) -> Self {
+        Self {
+            database: Database::default(),
+            published: Arc::default(),
+            kernel,
+            clock,
+            random,
+        }
+    }
+
+    /// Where the data plane's threads find the snapshot of the moment.
+    pub fn published(&self) -> Arc<ArcSwap<Snapshot>> {
+        Arc::clone(&self.published)
+    }
+
+    /// The kernel's side.
+    pub fn kernel(&mut self) -> &mut K {
+        &mut self.kernel
+    }
+
+    /// A copy to try things on.
+    pub fn draft(&self) -> Database {
+        self.database.clone()
+    }
+
+    /// Ages associations; those that have ended are out of the databases, and of the kernel's tables, when this returns.
+    pub fn tick(&mut self) -> io::Result<Vec<(SaId, LifeEvent)>> {
+        let before = self.database.snapshot();
+        let events = self.database.tick((self.clock)());
+        let after = self.database.snapshot();
+        if !Arc::ptr_eq(&before, &after) {
+            self.published.store(Arc::clone(&after));
+            self.kernel.enforce(&after)?;
+        }
+        Ok(events)
+    }
+
+    /// Brings the kernel's side in line again, after addresses or paths have changed.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        self.kernel.enforce(&self.database.snapshot())
+    }
+
+    /// Keys are zeroed with the last holder of an association, so a delete is done when no batch holds the old snapshot.
+    fn publish(&mut self) {
+        let snapshot = self.database.snapshot();
+        let old = self.published.swap(snapshot);
+        let end = Instant::now() + DRAIN;
+        while Arc::strong_count(&old) > 1 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<K: Kernel> Plane for OwnPlane<K> {
+    fn supports(&self, command: &Command) -> Result<(), String> {
+        let (Command::AddSa(config) | Command::UpdateSa(config)) = command else {
+            return Ok(());
+        };
+        if config.id.protocol == Protocol::Ah {
+            return Err("AH is not carried yet; use ESP with an integrity algorithm".to_owned());
+        }
+        self.kernel.can_serve(config)
+    }
+
+    fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
+        check(self, commands)?;
+        let mut random = || (self.random)();
+        let mut draft = self.database.clone();
+        let answers = draft.apply(commands, (self.clock)(), &mut random)?;
+        if commands.iter().all(Command::is_question) {
+            return Ok(answers);
+        }
+        if let Err(error) = self.kernel.enforce(&draft.snapshot()) {
+            // The old tables were accepted before; if they are refused now, the first reason is the one to tell.
+            let _ = self.kernel.enforce(&self.database.snapshot());
+            return Err(Refused {
+                index: commands.len(),
+                reason: error.to_string(),
+            });
+        }
+        self.database = draft;
+        self.publish();
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+use ipsec::setkey::{Forwarding, NoNames, compile};
+
+/// Counts, and fails when told to.
+#[derive(Default)]
+struct Pretend {
+    enforced: usize,
+    policies: usize,
+    fails: bool,
+}
+
+impl Kernel for Pretend {
+    fn can_serve(&self, _: &SaConfig) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        if self.fails {
+            return Err(io::Error::other("no more room for rules"));
+        }
+        self.enforced += 1;
+        self.policies = snapshot.policies(ipsec::policy::Direction::Out).count();
+        Ok(())
+    }
+}
+
+fn plane() -> OwnPlane<Pretend> {
+    OwnPlane::new(Pretend::default(), || 1_000_000, || 4)
+}
+
+fn commands(text: &str) -> Vec<Command> {
+    compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames)
+        .unwrap()
+        .commands
+}
+
+const TUNNEL: &str = "
+    add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 64 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+    spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;";
+
+#[test]
+fn commands_are_published_once_the_kernel_agrees() {
+    let mut plane = plane();
+    plane.apply(&commands(TUNNEL)).unwrap();
+    assert_eq!(plane.published().load().sas().count(), 1);
+    assert_eq!(plane.kernel().policies, 1);
+}
+
+#[test]
+fn a_kernel_that_refuses_leaves_everything_as_it_was() {
+    let mut plane = plane();
+    plane.apply(&commands(TUNNEL)).unwrap();
+    plane.kernel().fails = true;
+    let refused = plane.apply(&commands("flush; spdflush;")).unwrap_err();
+    assert_eq!(refused.reason, "no more room for rules");
+    assert_eq!(plane.published().load().sas().count(), 1);
+    plane.kernel().fails = false;
+    plane.apply(&commands("spdflush;")).unwrap();
+    assert_eq!(plane.kernel().policies, 0);
+}
+
+#[test]
+fn one_bad_command_in_a_list_changes_nothing() {
+    let mut plane = plane();
+    let refused = plane
+        .apply(&commands(&format!(
+            "{TUNNEL} delete 192.0.2.1 192.0.2.2 esp 0x9999;"
+        )))
+        .unwrap_err();
+    assert_eq!(refused.index, 2);
+    assert_eq!(plane.published().load().sas().count(), 0);
+    assert_eq!(plane.kernel().enforced, 0);
+}
+
+#[test]
+fn questions_do_not_touch_the_kernel() {
+    let mut plane = plane();
+    plane.apply(&commands("dump; spddump;")).unwrap();
+    assert_eq!(plane.kernel().enforced, 0);
+}
+
+#[test]
+fn ah_is_refused_by_name_before_anything_changes() {
+    let mut plane = plane();
+    let text = format!(
+        "{TUNNEL} add 192.0.2.1 192.0.2.2 ah 0x2001 -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213;"
+    );
+    let refused = plane.apply(&commands(&text)).unwrap_err();
+    assert!(refused.reason.contains("AH"), "{}", refused.reason);
+    assert_eq!(plane.published().load().sas().count(), 0);
+}
+
+#[test]
+fn a_delete_returns_only_when_no_batch_holds_the_association() {
+    let mut plane = plane();
+    plane.apply(&commands(TUNNEL)).unwrap();
+    let held = plane.published().load_full();
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+        Instant::now()
+    });
+    plane.apply(&commands("flush;")).unwrap();
+    let returned = Instant::now();
+    assert!(holder.join().unwrap() <= returned);
+}

@@ -1,0 +1,51 @@
+//! A plane that obeys in memory alone and remembers what it was told: for tests and for `setkey -n`.
+
+use super::{Plane, check};
+use ipsec::command::{Answer, Command, Refused};
+use ipsec::database::{Database, Snapshot};
+use std::sync::Arc;
+
+/// Remembers every list of commands that was obeyed.
+#[derive(Default)]
+pub struct Recorder {
+    database: Database,
+    obeyed: Vec<Command>,
+    random: u64,
+}
+
+impl Recorder {
+    /// A recorder that starts from what `database` holds.
+    pub fn over(database: Database) -> Self {
+        Self {
+            database,
+            ..Self::default()
+        }
+    }
+
+    /// What it was told, in order.
+    pub fn obeyed(&self) -> &[Command] {
+        &self.obeyed
+    }
+
+    /// What came of it.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.database.snapshot()
+    }
+}
+
+impl Plane for Recorder {
+    fn supports(&self, _: &Command) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
+        check(self, commands)?;
+        let counter = &mut self.random;
+        let answers = self.database.apply(commands, 0, &mut || {
+            *counter += 1;
+            *counter
+        })?;
+        self.obeyed.extend_from_slice(commands);
+        Ok(answers)
+    }
+}
