@@ -8,11 +8,15 @@
 //! ```
 
 pub mod capture;
+pub mod cli;
 pub mod control;
 pub mod events;
 pub mod local_time;
 pub mod obey;
 pub mod plane;
+pub mod privileges;
+pub mod report;
 pub mod routes;
+pub mod run;
 pub mod setkey_cli;
 pub mod status;

@@ -1,3 +1,7 @@
-//! The program `esplanade`.
+//! `esplanade`: the gateway, and everything that talks to it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gateway::cli::main()
+}

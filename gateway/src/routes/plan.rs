@@ -38,6 +38,8 @@ pub struct Plan {
     pub passing: Vec<Entry>,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
+    /// Whether outer packets are themselves of the traffic that is protected: both ends are their own gateways.
+    pub wraps_itself: bool,
 }
 
 /// IPv4 or IPv6.
@@ -80,6 +82,15 @@ impl Plan {
         self.leaving
             .iter()
             .any(|entry| entry.family() == Some(family))
+    }
+
+    /// Whether packets between two addresses belong into the tunnel, by any policy.
+    pub fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.leaving.iter().any(|entry| {
+            entry.verdict == Verdict::Protect
+                && entry.selector.source.contains(source)
+                && entry.selector.destination.contains(destination)
+        })
     }
 
     /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a

@@ -35,6 +35,14 @@ impl Record {
         Site::new(&self.tun, Some(self.table), self.mark)
     }
 
+    /// Sets the kernel's settings back.
+    pub fn restore(&self) {
+        for (name, value) in &self.settings {
+            // Whoever has changed it since, or forbids it now, knows better.
+            let _ = std::fs::write(format!("/proc/sys/{name}"), value);
+        }
+    }
+
     /// Where it lies for a control socket.
     pub fn path(control: &Path) -> PathBuf {
         control.with_extension("state")

@@ -40,6 +40,7 @@ fn plan() -> Plan {
             Verdict::Protect,
         )],
         udp_ports: [4500].into(),
+        wraps_itself: false,
     }
 }
 
@@ -141,4 +142,18 @@ fn a_replacement_empties_each_chain_before_it_fills_it() {
         let first = script.find(&format!("add rule inet esplanade {name} "));
         assert!(first.is_none_or(|first| flush < first), "{name}");
     }
+}
+
+#[test]
+fn arriving_outer_packets_are_marked_where_both_ends_are_their_own_gateways() {
+    let mut plan = plan();
+    plan.wraps_itself = true;
+    let marking = chain(&script(&site(), &plan), "marking");
+    assert_eq!(
+        marking,
+        [
+            "meta l4proto { 50, 51 } fib daddr type local meta mark set meta mark or 0x10000000 accept",
+            "udp dport 4500 fib daddr type local meta mark set meta mark or 0x10000000 accept",
+        ]
+    );
 }

@@ -1,0 +1,121 @@
+//! Questions to a running gateway, and its answers on standard output.
+
+use super::{Explain, Failure, print};
+use crate::control::{self, Answer, Client, NoAnswer, Request};
+use crate::local_time::utc_offset;
+use crate::routes::installed::Installed;
+use crate::routes::record::Record;
+use ipsec::setkey::local_time;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+type Outcome = Result<(), Failure>;
+
+pub(super) fn status(control: Option<PathBuf>, json: bool) -> Outcome {
+    match ask(control, &Request::Status)? {
+        Answer::Status(status) if json => print_json(&*status),
+        Answer::Status(status) => print(&status.table()),
+        _ => Err(strange()),
+    }
+}
+
+pub(super) fn drops(control: Option<PathBuf>, json: bool) -> Outcome {
+    match ask(control, &Request::Drops)? {
+        Answer::Drops(drops) if json => print_json(&drops),
+        Answer::Drops(drops) => print(&drops.table()),
+        _ => Err(strange()),
+    }
+}
+
+pub(super) fn explain(explain: Explain) -> Outcome {
+    let request = Request::Explain(control::Explain {
+        source: explain.source,
+        destination: explain.destination,
+        protocol: explain.protocol,
+        source_port: explain.source_port,
+        destination_port: explain.port,
+    });
+    match ask(explain.socket.control, &request)? {
+        Answer::Text(text) => print(&text),
+        _ => Err(strange()),
+    }
+}
+
+pub(super) fn events(control: Option<PathBuf>, json: bool) -> Outcome {
+    let path = control::path(control);
+    let client = Client::connect(&path).map_err(Failure::new)?;
+    let followed = client.follow(&Request::Events, |answer| {
+        let Answer::Event(event) = answer else {
+            return true;
+        };
+        let line = match json {
+            true => serde_json::to_string(&event).unwrap_or_default(),
+            false => format!(
+                "{} {}",
+                local_time(event.time, utc_offset(event.time)),
+                event.what
+            ),
+        };
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
+    });
+    followed.map_err(Failure::new)
+}
+
+/// A gateway that runs takes its own things away; after one that died we do it.
+pub(super) fn down(control: Option<PathBuf>) -> Outcome {
+    let path = control::path(control);
+    match Client::connect(&path).and_then(|client| client.ask(&Request::Down)) {
+        Ok(Answer::Done) => print("the gateway has stopped and its rules are gone\n"),
+        Ok(Answer::Refused(why)) => Err(Failure::new(why)),
+        Ok(_) => Err(strange()),
+        Err(NoAnswer::Nobody(_)) => clear(&path),
+        Err(error) => Err(Failure::new(error)),
+    }
+}
+
+fn clear(control: &Path) -> Outcome {
+    let Some(record) = Record::load(control).map_err(Failure::new)? else {
+        return print(&format!(
+            "no gateway answers at {} and nothing is left of one\n",
+            control.display()
+        ));
+    };
+    let site = record.site().map_err(Failure::new)?;
+    let removed = Installed::new(site).and_then(|mut installed| installed.remove());
+    removed.map_err(|error| {
+        Failure::new(format!(
+            "cannot take away what the gateway of {} left: {error}",
+            record.tun
+        ))
+    })?;
+    record.restore();
+    Record::remove(control).map_err(Failure::new)?;
+    // The socket of a gateway that was killed is of no use to anybody.
+    let _ = std::fs::remove_file(control);
+    print(&format!(
+        "no gateway was running; what the last one left for {} is gone\n",
+        record.tun
+    ))
+}
+
+fn ask(control: Option<PathBuf>, request: &Request) -> Result<Answer, Failure> {
+    let path = control::path(control);
+    let answer = Client::connect(&path).and_then(|client| client.ask(request));
+    match answer.map_err(Failure::new)? {
+        Answer::Refused(why) => Err(Failure::new(why)),
+        answer => Ok(answer),
+    }
+}
+
+fn print_json<T: Serialize>(value: &T) -> Outcome {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
+    print(&format!("{text}\n"))
+}
+
+fn strange() -> Failure {
+    Failure::new(
+        "the gateway gave an answer to another question; are both of the same version? (`esplanade --version`)",
+    )
+}

@@ -1,0 +1,359 @@
+//! From the engine's own numbers to what `status`, `drops`, `events` and `explain` tell.
+
+use crate::control::Explain;
+use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
+use crate::status::{Drops, PolicyStatus, SaDrops, SaStatus, Traffic};
+use dataplane::counters::Tally;
+use dataplane::io::tun::Abilities;
+use dataplane::train::Takes;
+use ipsec::Dropped;
+use ipsec::command::{Phase, PolicyReport, SaReport};
+use ipsec::database::{Outcome, Snapshot};
+use ipsec::packet::{FragmentKind, Outline};
+use ipsec::policy::{Action, Direction, Level, Template};
+use ipsec::sa::{Mode, SaConfig};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// One association for `status`.
+pub fn association(report: &SaReport) -> SaStatus {
+    let config = &report.config;
+    SaStatus {
+        name: SaName::of(config),
+        mode: mode_name(config.mode).to_owned(),
+        suite: suite_name(config),
+        encapsulation: config
+            .encapsulation
+            .map(|udp| (udp.source_port, udp.destination_port)),
+        reqid: config.reqid.0,
+        phase: phase_name(report.phase).to_owned(),
+        esn: config.esn,
+        replay_window: config.replay_window,
+        sequence: report.sequence,
+        packets: report.packets,
+        bytes: report.bytes,
+        created: report.created,
+        last_used: report.last_used,
+        drops: by_name(report.drops.iter().copied()),
+        mtu: None,
+    }
+}
+
+/// One policy for `status`.
+pub fn policy(report: &PolicyReport) -> PolicyStatus {
+    PolicyStatus {
+        id: report.id,
+        direction: direction_name(report.policy.direction).to_owned(),
+        selector: selector_text(&report.policy.selector),
+        action: action_text(&report.policy.action),
+        priority: report.policy.priority,
+        created: report.created,
+        last_used: report.last_used,
+    }
+}
+
+/// One direction for `status`.
+pub fn traffic(tally: &Tally, (packets_per_second, bits_per_second): (u64, u64)) -> Traffic {
+    Traffic {
+        packets: tally.packets,
+        bytes: tally.bytes,
+        batches: tally.batches,
+        calls: tally.calls,
+        dropped: tally.dropped(),
+        packets_per_second,
+        bits_per_second,
+    }
+}
+
+/// Everything for `drops`.
+pub fn drops(tallies: &[Tally], sas: &[SaReport], clear: &[(&'static str, u64, u64)]) -> Drops {
+    let counted = Dropped::ALL.iter().map(|reason| {
+        let count = tallies
+            .iter()
+            .map(|tally| tally.drops[reason.index()])
+            .sum();
+        (*reason, count)
+    });
+    let reasons = by_name(counted);
+    Drops {
+        total: reasons.values().sum(),
+        reasons,
+        associations: sas
+            .iter()
+            .filter(|sa| !sa.drops.is_empty())
+            .map(|sa| SaDrops {
+                name: SaName::of(&sa.config),
+                reasons: by_name(sa.drops.iter().copied()),
+            })
+            .collect(),
+        clear: clear
+            .iter()
+            .map(|(name, packets, _)| ((*name).to_owned(), *packets))
+            .collect(),
+    }
+}
+
+fn by_name(counts: impl Iterator<Item = (Dropped, u64)>) -> BTreeMap<String, u64> {
+    counts
+        .filter(|(_, count)| *count > 0)
+        .map(|(reason, count)| (reason.name().to_owned(), count))
+        .collect()
+}
+
+/// What start-up probes of the TUN device found.
+pub fn offloads(abilities: Abilities) -> Vec<String> {
+    let trains = |takes: Takes| {
+        let kinds = [
+            ("TCP/IPv4", takes.tcp_v4),
+            ("TCP/IPv6", takes.tcp_v6),
+            ("UDP", takes.udp),
+        ];
+        let works: Vec<_> = kinds
+            .into_iter()
+            .filter(|(_, yes)| *yes)
+            .map(|(name, _)| name)
+            .collect();
+        if works.is_empty() {
+            "none".to_owned()
+        } else {
+            works.join(", ")
+        }
+    };
+    vec![format!(
+        "trains from the kernel: {}; to the kernel: {}; unfinished checksums: {}",
+        trains(abilities.read),
+        trains(abilities.write),
+        if abilities.checksum { "yes" } else { "no" }
+    )]
+}
+
+/// The most memory this process has held, in bytes, as the kernel counts it.
+pub fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// What is different between two moments.
+pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
+    let mut changes = Vec::new();
+    let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
+    let mut kept = HashMap::new();
+    for sa in after.sas() {
+        let name = SaName::of(&sa.config);
+        match known.get(&sa.config.id) {
+            Some(old) if Arc::ptr_eq(&old.state, &sa.state) => {
+                kept.insert(sa.config.id, ());
+                if !Arc::ptr_eq(&old.config, &sa.config) {
+                    changes.push(What::SaUpdated(name));
+                }
+            }
+            _ => changes.push(What::SaAdded(name)),
+        }
+    }
+    let gone = before.sas().filter(|sa| !kept.contains_key(&sa.config.id));
+    // First what went, then what came: an association deleted and added again is told in that order.
+    let mut all: Vec<_> = gone
+        .map(|sa| What::SaDeleted(SaName::of(&sa.config)))
+        .collect();
+    all.append(&mut changes);
+    for direction in [Direction::Out, Direction::In, Direction::Fwd] {
+        let old: HashMap<_, _> = before.policies(direction).collect();
+        let new: HashMap<_, _> = after.policies(direction).collect();
+        let gone = old.iter().filter(|(id, _)| !new.contains_key(*id));
+        all.extend(gone.map(|(_, policy)| What::PolicyDeleted(PolicyName::of(policy))));
+        let came = new
+            .iter()
+            .filter(|(id, policy)| !old.get(*id).is_some_and(|known| Arc::ptr_eq(known, policy)));
+        all.extend(came.map(|(_, policy)| What::PolicyAdded(PolicyName::of(policy))));
+    }
+    all
+}
+
+/// Which policy and associations a packet would meet.
+pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
+    let has_ports = question.source_port.is_some() || question.destination_port.is_some();
+    let packet = Outline {
+        source: question.source,
+        destination: question.destination,
+        protocol: question.protocol,
+        header_len: 20,
+        transport_offset: 20,
+        total_len: 20,
+        ports: (has_ports || [6, 17].contains(&question.protocol)).then_some((
+            question.source_port.unwrap_or(0),
+            question.destination_port.unwrap_or(0),
+        )),
+        fragment: FragmentKind::Whole,
+        traffic_class: 0,
+        dont_fragment: true,
+        hop_limit: 64,
+    };
+    let explanation = snapshot.explain(&packet);
+    let mut text = String::new();
+    match &explanation.policy {
+        Some((id, policy)) => {
+            let _ = writeln!(
+                text,
+                "policy {id}: {} {} {}",
+                selector_text(&policy.selector),
+                direction_name(policy.direction),
+                action_text(&policy.action)
+            );
+        }
+        None => text.push_str("no policy knows this packet\n"),
+    }
+    for index in &explanation.path {
+        let config = &snapshot.sa(*index).config;
+        let _ = writeln!(
+            text,
+            "association: {} {}",
+            SaName::of(config),
+            suite_name(config)
+        );
+    }
+    let outcome = match explanation.outcome {
+        Outcome::Protected => "it leaves protected".to_owned(),
+        Outcome::InClear => "it leaves in clear".to_owned(),
+        Outcome::Dropped(Dropped::NoPolicy) => {
+            "it leaves in clear, by the kernel's own path, because nothing says otherwise"
+                .to_owned()
+        }
+        Outcome::Dropped(reason) => format!("it is dropped ({reason}): {}", reason.advice()),
+    };
+    let _ = writeln!(text, "{outcome}");
+    for finding in explanation.findings {
+        let _ = writeln!(text, "look: {}", finding.advice());
+    }
+    text
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Any => "any",
+        Mode::Transport => "transport",
+        Mode::Tunnel => "tunnel",
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Larval => "larval",
+        Phase::Mature => "mature",
+        Phase::Dying => "dying",
+        Phase::Dead => "dead",
+    }
+}
+
+fn suite_name(config: &SaConfig) -> String {
+    let encryption = config.suite.encryption().map(|(row, _)| row.name);
+    let integrity = config.suite.integrity().map(|(row, _)| row.name);
+    let names: Vec<_> = encryption.into_iter().chain(integrity).collect();
+    names.join(" + ")
+}
+
+fn action_text(action: &Action) -> String {
+    match action {
+        Action::Discard => "discard".to_owned(),
+        Action::Bypass => "none".to_owned(),
+        Action::Entrust => "entrust".to_owned(),
+        Action::Protect(templates) => {
+            let texts: Vec<_> = templates.iter().map(template_text).collect();
+            format!("ipsec {}", texts.join(" "))
+        }
+    }
+}
+
+fn template_text(template: &Template) -> String {
+    let ends = template
+        .endpoints
+        .map_or_else(String::new, |(near, far)| format!("{near}-{far}"));
+    let level = match template.level {
+        Level::Default => "default".to_owned(),
+        Level::Use => "use".to_owned(),
+        Level::Require => "require".to_owned(),
+        Level::Unique(None) => "unique".to_owned(),
+        Level::Unique(Some(reqid)) => format!("unique:{}", reqid.0),
+    };
+    format!(
+        "{}/{}/{ends}/{level}",
+        crate::events::protocol_name(template.protocol),
+        mode_name(template.mode)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plane::{Plane, Recorder};
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    const TUNNEL: &str = "
+        add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 64 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+        spdadd 10.1.0.0/24 10.2.0.0/24[53] udp -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;";
+
+    fn obey(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
+        let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
+        plane.apply(&lowered.commands).unwrap();
+        plane.snapshot()
+    }
+
+    #[test]
+    fn changes_name_what_came_what_went_and_what_is_new_again() {
+        let mut plane = Recorder::default();
+        let empty = plane.snapshot();
+        let first = obey(&mut plane, TUNNEL);
+        let told = changes(&empty, &first);
+        assert!(
+            matches!(told[..], [What::SaAdded(_), What::PolicyAdded(_)]),
+            "{told:?}"
+        );
+        assert_eq!(changes(&first, &first), []);
+        let second = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
+        let told = changes(&first, &second);
+        assert!(
+            matches!(told[..2], [What::SaDeleted(_), What::SaAdded(_)]),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn status_shows_names_and_never_keys() {
+        let mut plane = Recorder::default();
+        obey(&mut plane, TUNNEL);
+        let questions = [ipsec::command::Command::DumpSas(None)];
+        let answers = plane.apply(&questions).unwrap();
+        let ipsec::command::Answer::Sas(sas) = &answers[0] else {
+            panic!("another answer");
+        };
+        let json = serde_json::to_string(&association(&sas[0])).unwrap();
+        assert!(
+            json.contains("\"spi\":\"0x00001001\"") && json.contains("aes-gcm-16"),
+            "{json}"
+        );
+        assert!(!json.contains("00010203"), "{json}");
+    }
+
+    #[test]
+    fn explain_names_policy_association_and_outcome() {
+        let mut plane = Recorder::default();
+        let snapshot = obey(&mut plane, TUNNEL);
+        let mut question = Explain {
+            source: "10.1.0.2".parse().unwrap(),
+            destination: "10.2.0.2".parse().unwrap(),
+            protocol: 17,
+            source_port: None,
+            destination_port: Some(53),
+        };
+        let text = explain(&snapshot, &question);
+        assert!(
+            text.contains("it leaves protected") && text.contains("0x00001001"),
+            "{text}"
+        );
+        assert!(text.contains("no `in` policy knows the answers"), "{text}");
+        question.destination_port = Some(54);
+        assert!(explain(&snapshot, &question).contains("leaves in clear"));
+    }
+}

@@ -1,0 +1,242 @@
+//! `esplanade run`: from a setkey file to traffic, and back to silence.
+//!
+//! ```text
+//!   read the file ─► claim the socket ─► open TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
+//!                                                                                                   │
+//!   main thread: control socket, signals, one tick a second ◄── notices ── data plane's threads ◄──┘
+//! ```
+//!
+//! Everything that can fail is tried before anything is changed, and what a failed start has changed it takes back. The
+//! main thread is the only writer of the databases, so none of this needs a lock.
+
+mod host;
+mod interface;
+mod main_loop;
+mod rates;
+mod signals;
+mod sockets;
+mod xfrm;
+
+use crate::cli::Failure;
+use crate::control::{self, Server, SetkeyText};
+use crate::obey;
+use crate::plane::OwnPlane;
+use crate::privileges;
+use crate::routes::record::Record;
+use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
+use clap::Args;
+use dataplane::io::Warn;
+use host::Host;
+use main_loop::Gateway;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// What `esplanade run` takes.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Associations and policies, in the language of setkey
+    #[arg(long, value_name = "FILE")]
+    pub setkey: PathBuf,
+    /// The TUN device; its name keeps several gateways of one host apart
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
+    pub tun: String,
+    /// The control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Threads that encrypt and decrypt, beside the two that read; 0 does everything on those two
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub workers: usize,
+    /// Where all of them may run, such as 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    pub cpus: Option<CpuList>,
+    /// Take the drop rules away when the gateway stops, so that protected traffic then passes IN CLEAR
+    #[arg(long)]
+    pub fail_open: bool,
+    /// The mark bit of packets that must not enter the tunnel; the next higher bit is used too
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MARK, value_parser = number)]
+    pub mark: u32,
+    /// The routing table that leads to the TUN device [default: 4500 for esp0]
+    #[arg(long, value_name = "N")]
+    pub table: Option<u32>,
+    /// The UDP port of ESP in UDP, beside those that associations name
+    #[arg(long, value_name = "PORT", default_value_t = 4500)]
+    pub port: u16,
+    /// Send the UDP checksum 0 over IPv4, as RFC 3948 prefers; costs the trains of both ends
+    #[arg(long)]
+    pub zero_checksum: bool,
+    /// Do without trains and checksum offloads, for broken drivers
+    #[arg(long)]
+    pub no_offloads: bool,
+    /// Keep all capabilities and system calls
+    #[arg(long)]
+    pub no_privilege_drop: bool,
+    /// Make IVs of CBC suites and the start of counters repeatable; for tests alone, and never twice with one key
+    #[arg(long, value_name = "N", hide = true)]
+    pub seed: Option<u64>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  esplanade run --setkey tunnel.conf
+  esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
+
+SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
+
+/// Numbers of processors.
+pub type CpuList = Arc<[usize]>;
+
+/// Runs a gateway until a signal or `down` ends it.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    privileges::keep_keys_out_of_core_dumps();
+    let site = Site::new(&options.tun, options.table, options.mark).map_err(Failure::new)?;
+    let text = read(&options.setkey)?;
+    // Mistakes in the file are told before anything is touched.
+    obey::read(&text).map_err(Failure::new)?;
+    let control = control::path(options.control.clone());
+    let server = Server::bind(&control).map_err(Failure::new)?;
+    let signals = signals::Signals::block().map_err(Failure::new)?;
+    let warnings = Warnings::default();
+    if !options.no_privilege_drop {
+        privileges::drop_to_needed(&warnings.warn()).map_err(Failure::new)?;
+    }
+    let left_over = inherit(&control, &site)?;
+    let host = Host::new(site.clone(), options, &warnings.warn())?;
+    let mut record = Record::of(&site);
+    record.settings = left_over.map(|record| record.settings).unwrap_or_default();
+    let plane = OwnPlane::new(host, now, random(options.seed));
+    let gateway = Gateway::new(plane, server, signals, options, control, record, warnings);
+    gateway.map_err(Failure::new)?.start(&text)?.serve()
+}
+
+/// What an earlier gateway left here is taken over, never doubled.
+fn inherit(control: &Path, site: &Site) -> Result<Option<Record>, Failure> {
+    let record = Record::load(control).map_err(Failure::new)?;
+    if let Some(record) = &record {
+        let left = record.site().map_err(Failure::new)?;
+        if left != *site {
+            return Err(Failure::new(format!(
+                "an earlier gateway at {} left rules for device {} and table {}: take them away with `esplanade down \
+                 --control {0}`, or start this one with the same --tun, --table and --mark",
+                control.display(),
+                record.tun,
+                record.table
+            )));
+        }
+    }
+    Ok(record)
+}
+
+fn read(path: &Path) -> Result<SetkeyText, Failure> {
+    let text = std::fs::read(path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+    Ok(SetkeyText {
+        name: path.display().to_string(),
+        text: Zeroizing::new(text),
+        kernel_semantics: false,
+        dry_run: false,
+        with_dead: false,
+        with_ports: false,
+        short: false,
+        pid: std::process::id(),
+    })
+}
+
+/// Seconds since the Unix epoch.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}
+
+/// Unpredictable bits, or with a seed always the same ones.
+fn random(seed: Option<u64>) -> fn() -> u64 {
+    match seed {
+        None => system_random,
+        Some(_) => || 0,
+    }
+}
+
+fn system_random() -> u64 {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        // The system's generator is ready since boot and only fails when interrupted.
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+                .unwrap_or(0);
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+/// Warnings: told on standard error at once, and kept for `status`.
+#[derive(Clone, Default)]
+struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Warnings {
+    fn warn(&self) -> Warn {
+        let kept = Arc::clone(&self.0);
+        Arc::new(move |text: &str| {
+            eprintln!("esplanade: warning: {text}");
+            let mut kept = kept
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            // A gateway runs for years; the first hundred say what is wrong with it.
+            if kept.len() < 100 && !kept.iter().any(|known| known == text) {
+                kept.push(text.to_owned());
+            }
+        })
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn number(word: &str) -> Result<u32, String> {
+    let parsed = match word.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => word.parse(),
+    };
+    parsed.map_err(|_| "a number is expected, such as 0x10000000".to_owned())
+}
+
+fn cpu_list(word: &str) -> Result<CpuList, String> {
+    let wrong = || format!("`{word}` is no list of processors; an example is 0-3,8");
+    let mut cpus = Vec::new();
+    for part in word.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.parse().map_err(|_| wrong())?;
+        let last: usize = last.parse().map_err(|_| wrong())?;
+        if first > last || last >= 1024 {
+            return Err(wrong());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed_one_by_one_and_in_ranges() {
+        assert_eq!(*cpu_list("0-3,8").unwrap(), [0, 1, 2, 3, 8]);
+        for wrong in ["", "a", "3-1", "1-", "0-99999", "1,,2"] {
+            assert!(cpu_list(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn marks_are_decimal_or_hexadecimal() {
+        assert_eq!(number("0x10000000"), Ok(DEFAULT_MARK));
+        assert_eq!(number("16"), Ok(16));
+        assert!(number("0xg").is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
+
+use super::sockets::{self, Need, Sockets};
+use super::xfrm::Xfrm;
+use super::{Options, interface};
+use crate::cli::Failure;
+use crate::plane::Kernel;
+use crate::routes::Site;
+use crate::routes::installed::Installed;
+use crate::routes::plan::{Family, Plan};
+use arc_swap::ArcSwap;
+use dataplane::io::tun::{Abilities, Tun, TunOptions};
+use dataplane::io::{Paths, Waker, Warn};
+use dataplane::{DataPlane, Ends, Hook, Totals};
+use ipsec::database::Snapshot;
+use ipsec::esp;
+use ipsec::policy::{Action, Direction, Policy, Template};
+use ipsec::sa::{Mode, SaConfig};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Everything outside the databases.
+pub(super) struct Host {
+    installed: Installed,
+    tun: Tun,
+    sockets: Sockets,
+    paths: Paths,
+    xfrm: Xfrm,
+    plan: Option<Plan>,
+    engine: Option<DataPlane>,
+    options: dataplane::Options,
+    warn: Warn,
+}
+
+impl Host {
+    /// Opens the device. Nothing leads there yet.
+    pub fn new(site: Site, options: &Options, warn: &Warn) -> Result<Self, Failure> {
+        let mut tun = TunOptions::named(site.tun());
+        tun.trains = !options.no_offloads;
+        let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
+        interface::prepare(site.tun(), warn);
+        let paths = Paths::default();
+        let sockets = Sockets::new(&site, options, &paths, warn);
+        let installed = Installed::new(site).map_err(|error| {
+            Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
+        })?;
+        let engine_options = dataplane::Options {
+            workers: options.workers,
+            cpus: options
+                .cpus
+                .iter()
+                .flat_map(|cpus| cpus.iter().copied())
+                .collect(),
+            seed: options.seed.map(seed),
+            ..dataplane::Options::default()
+        };
+        Ok(Self {
+            installed,
+            tun,
+            sockets,
+            paths,
+            xfrm: Xfrm::open(),
+            plan: None,
+            engine: None,
+            options: engine_options,
+            warn: Arc::clone(warn),
+        })
+    }
+
+    /// The kernel's tables.
+    pub fn installed(&mut self) -> &mut Installed {
+        &mut self.installed
+    }
+
+    /// What is known of paths.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// What the TUN device can do.
+    pub fn abilities(&self) -> Abilities {
+        self.tun.abilities
+    }
+
+    /// What is bound, in words.
+    pub fn sockets(&self) -> Vec<String> {
+        self.sockets.describe()
+    }
+
+    /// Starts the threads.
+    pub fn start(&mut self, databases: Arc<ArcSwap<Snapshot>>, hook: Hook) -> io::Result<()> {
+        let (source, sink) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
+        let (_, replies) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
+        let (protected_source, protected_sink, mut wakers) = self.sockets.ends()?;
+        let waker = Waker::new()?;
+        wakers.push(waker.clone());
+        let ends = Ends {
+            plaintext_source: Box::new(source.woken_by(waker)),
+            protected_sink,
+            protected_source,
+            plaintext_sink: Box::new(sink),
+            replies: Some(Box::new(replies)),
+            paths: self.paths.clone(),
+            wakers,
+        };
+        self.engine = Some(DataPlane::start(ends, databases, &self.options, hook)?);
+        Ok(())
+    }
+
+    /// Stops the threads; what is in flight still leaves.
+    pub fn stop(&mut self) {
+        self.engine = None;
+    }
+
+    /// What the threads have done.
+    pub fn totals(&self) -> Totals {
+        self.engine
+            .as_ref()
+            .map(DataPlane::totals)
+            .unwrap_or_default()
+    }
+
+    /// Whether outer packets are themselves of the traffic that is protected.
+    pub fn wraps_itself(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.wraps_itself)
+    }
+
+    /// Tells what the host does not let through.
+    pub fn warn_about_host(&self) {
+        if let Some(plan) = &self.plan {
+            let forwards = |family| {
+                plan.passing
+                    .iter()
+                    .any(|entry| entry.family() == Some(family))
+            };
+            interface::warn_without_forwarding(
+                forwards(Family::V4),
+                forwards(Family::V6),
+                &self.warn,
+            );
+        }
+    }
+
+    /// What the kernel has to enforce for these databases.
+    fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
+        let mut plan = Plan {
+            udp_ports: sockets::udp_ports(needs),
+            ..Plan::default()
+        };
+        let mut known = HashMap::new();
+        for direction in [Direction::Out, Direction::In, Direction::Fwd] {
+            for (id, policy) in snapshot.policies(direction) {
+                let mtu = self.policy_mtu(snapshot, id, policy, &mut known);
+                let reachable = direction != Direction::Out || snapshot.route(id).is_some();
+                plan.push(policy, reachable, mtu);
+            }
+        }
+        plan.wraps_itself = snapshot
+            .sas()
+            .any(|sa| plan.protects(sa.config.source, sa.config.id.destination));
+        plan
+    }
+
+    /// The largest packet that a policy's associations carry without fragments, if there are any.
+    fn policy_mtu(
+        &mut self,
+        snapshot: &Snapshot,
+        id: u32,
+        policy: &Policy,
+        known: &mut HashMap<(IpAddr, IpAddr), Option<u32>>,
+    ) -> Option<u32> {
+        let Action::Protect(templates) = &policy.action else {
+            return None;
+        };
+        if policy.direction != Direction::Out {
+            return None;
+        }
+        let route = snapshot.route(id)?;
+        let chain: Vec<_> = route
+            .iter()
+            .map(|index| Arc::clone(&snapshot.sa(*index).config))
+            .collect();
+        let last = chain.last()?;
+        let ends = (last.source, last.id.destination);
+        let path = *known.entry(ends).or_insert_with(|| self.path_mtu(ends));
+        let floor = if policy.selector.destination.address.is_ipv6() {
+            1280
+        } else {
+            576
+        };
+        Some(inner_mtu(templates, &chain, path?).max(floor))
+    }
+
+    /// What fits between two outer addresses: by the kernel's routes, and by what our sockets have learnt.
+    fn path_mtu(&mut self, (source, destination): (IpAddr, IpAddr)) -> Option<u32> {
+        let mark = self.installed.site().outside_mark();
+        let path = self
+            .installed
+            .netlink()
+            .path(source, destination, mark)
+            .ok()?;
+        let learnt = self.paths.mtu(destination).unwrap_or(u32::MAX);
+        // Where outer packets loop back to this host the device's limit is none of a wire.
+        Some(path.mtu.min(learnt).min(u16::MAX.into()))
+    }
+}
+
+impl Kernel for Host {
+    fn can_serve(&self, config: &SaConfig) -> Result<(), String> {
+        if self.xfrm.owns(&config.id) {
+            return Err(format!(
+                "the kernel's own IPsec already has an association to {} with SPI {}, and would take its packets: delete \
+                 that one first (`ip xfrm state delete …`, or stop the daemon that made it)",
+                config.id.destination, config.id.spi
+            ));
+        }
+        Ok(())
+    }
+
+    fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let addresses = self.installed.netlink().addresses()?;
+        let needs = sockets::needs(snapshot, &addresses);
+        self.sockets.bind(&needs)?;
+        let plan = self.plan(snapshot, &needs);
+        if self.plan.as_ref() != Some(&plan) {
+            self.plan = None;
+            self.installed.enforce(&plan)?;
+            self.plan = Some(plan);
+        }
+        Ok(())
+    }
+}
+
+/// From the outermost association inwards, each takes its headers and padding off what fits.
+fn inner_mtu(templates: &[Template], chain: &[Arc<SaConfig>], path: u32) -> u32 {
+    let mut room = path as usize;
+    for (place, config) in chain.iter().enumerate().rev() {
+        let ip_header = if config.id.destination.is_ipv6() {
+            40
+        } else {
+            20
+        };
+        let esp = room.saturating_sub(ip_header + config.encapsulation_len());
+        let is_transport = templates
+            .get(place)
+            .is_some_and(|template| template.mode == Mode::Transport);
+        let plaintext = esp::plaintext_limit(config, esp);
+        room = if is_transport {
+            plaintext + ip_header
+        } else {
+            plaintext
+        };
+    }
+    room as u32
+}
+
+fn seed(number: u64) -> [u8; dataplane::iv::SEED_LEN] {
+    let mut seed = [0; dataplane::iv::SEED_LEN];
+    seed[..8].copy_from_slice(&number.to_be_bytes());
+    seed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipsec::command::Command;
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    fn chain(text: &str) -> (Vec<Template>, Vec<Arc<SaConfig>>) {
+        let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames)
+            .unwrap()
+            .commands;
+        let (mut templates, mut sas) = (Vec::new(), Vec::new());
+        for command in commands {
+            match command {
+                Command::AddSa(config) => sas.push(config),
+                Command::AddPolicy(policy) => {
+                    if let Action::Protect(list) = &policy.action {
+                        templates.clone_from(list);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (templates, sas)
+    }
+
+    #[test]
+    fn a_gcm_tunnel_in_udp_leaves_1438_of_1500() {
+        let (templates, sas) = chain(
+            "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+             spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;",
+        );
+        // 1500 − 20 IP − 8 UDP − 8 ESP − 8 IV − 16 ICV = 1440, less two of trailer, in steps of four.
+        assert_eq!(inner_mtu(&templates, &sas, 1500), 1438);
+    }
+
+    #[test]
+    fn transport_keeps_the_ip_header_outside() {
+        let (templates, sas) = chain(
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -m transport -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+             spdadd 192.0.2.1 192.0.2.2 any -P out ipsec esp/transport//require;",
+        );
+        assert_eq!(inner_mtu(&templates, &sas, 1500), 1466);
+    }
+}

@@ -1,0 +1,440 @@
+//! The gateway's main thread: requests, signals, notices and a tick a second, one after the other.
+
+use super::host::Host;
+use super::rates::Rate;
+use super::signals::Signals;
+use super::{Options, Warnings, interface, now};
+use crate::cli::Failure;
+use crate::control::{Answer, ClientId, Explain, Request, Server, SetkeyText};
+use crate::events::{Event, SaName, What};
+use crate::obey;
+use crate::plane::{OwnPlane, Plane, Recorder};
+use crate::report;
+use crate::routes::firewall;
+use crate::routes::record::Record;
+use crate::status::{Drops, Status};
+use dataplane::{Hook, Notice, Totals};
+use ipsec::command::Answer as Told;
+use ipsec::command::Command;
+use ipsec::database::Snapshot;
+use ipsec::sa::LifeEvent;
+use rustix::event::{EventfdFlags, eventfd};
+use sd_notify::NotifyState;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Notices that may wait; when the main thread is that far behind, more of the same tell nothing new.
+const MOST_NOTICES: usize = 256;
+
+/// How often the same policy's want of an association is told.
+const ACQUIRE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Ticks between two looks at addresses and paths.
+const LOOK_AGAIN: u64 = 10;
+
+/// A running gateway.
+pub(super) struct Gateway {
+    plane: OwnPlane<Host>,
+    server: Server,
+    signals: Signals,
+    options: Options,
+    control: PathBuf,
+    record: Record,
+    warnings: Warnings,
+    bell: Arc<OwnedFd>,
+    notices: Receiver<Notice>,
+    sender: SyncSender<Notice>,
+    started: Instant,
+    ticks: u64,
+    path_changes: u64,
+    outbound: Rate,
+    inbound: Rate,
+    acquired: HashMap<u32, Instant>,
+}
+
+/// Whether to go on.
+enum Next {
+    Wait,
+    Stop {
+        take_away: bool,
+        asked_by: Option<ClientId>,
+    },
+}
+
+impl Gateway {
+    /// Brings the parts together; nothing is enforced yet.
+    pub fn new(
+        plane: OwnPlane<Host>,
+        server: Server,
+        signals: Signals,
+        options: &Options,
+        control: PathBuf,
+        record: Record,
+        warnings: Warnings,
+    ) -> io::Result<Self> {
+        let (sender, notices) = sync_channel(MOST_NOTICES);
+        let started = Instant::now();
+        Ok(Self {
+            plane,
+            server,
+            signals,
+            options: options.clone(),
+            control,
+            record,
+            warnings,
+            bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            notices,
+            sender,
+            started,
+            ticks: 0,
+            path_changes: 0,
+            outbound: Rate::new(started),
+            inbound: Rate::new(started),
+            acquired: HashMap::new(),
+        })
+    }
+
+    /// Obeys the file and starts the threads; a failure takes back what this start has changed.
+    pub fn start(mut self, text: &SetkeyText) -> Result<Self, Failure> {
+        let is_first = Record::load(&self.control).map_err(Failure::new)?.is_none();
+        if is_first
+            && self
+                .plane
+                .kernel()
+                .installed()
+                .is_present()
+                .map_err(Failure::new)?
+        {
+            let site = self.plane.kernel().installed().site().clone();
+            return Err(Failure::new(format!(
+                "routing rules {} to {} belong to another gateway: choose another routing table with --table (this one \
+                 wanted {})",
+                site.first_preference(),
+                site.first_preference() + crate::routes::steering::BLOCK - 1,
+                site.table()
+            )));
+        }
+        self.record.save(&self.control).map_err(|error| {
+            Failure::new(format!(
+                "cannot write beside {}: {error}",
+                self.control.display()
+            ))
+        })?;
+        let done = self.bring_up(text);
+        if let Err(failure) = done {
+            if is_first {
+                self.take_away().ok();
+            }
+            return Err(failure);
+        }
+        Ok(self)
+    }
+
+    fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
+        let obeyed = obey::obey(&mut self.plane, text, now()).map_err(Failure::new)?;
+        for warning in &obeyed.warnings {
+            eprint!("{warning}");
+        }
+        self.mind_marks();
+        let hook = self.hook();
+        let published = self.plane.published();
+        let host = self.plane.kernel();
+        host.start(published, hook)
+            .map_err(|error| Failure::new(format!("cannot start the data plane: {error}")))?;
+        host.warn_about_host();
+        Ok(())
+    }
+
+    /// Serves until a signal or a request ends it.
+    pub fn serve(mut self) -> Result<(), Failure> {
+        self.say_ready();
+        let mut next_tick = Instant::now() + Duration::from_secs(1);
+        let (take_away, asked_by) = loop {
+            let time = next_tick.saturating_duration_since(Instant::now());
+            let others = [self.signals.as_fd(), self.bell.as_fd()];
+            let heard = self.server.wait(&others, time).map_err(Failure::new)?;
+            if let Some(name) = self.signals.take() {
+                println!("esplanade: {name}, stopping");
+                break (self.options.fail_open, None);
+            }
+            let mut end = None;
+            for (id, request) in heard.requests {
+                if let Next::Stop {
+                    take_away,
+                    asked_by,
+                } = self.serve_one(id, request)
+                {
+                    end = Some((take_away, asked_by));
+                }
+            }
+            if let Some(end) = end {
+                break end;
+            }
+            self.hear_notices()?;
+            if Instant::now() >= next_tick {
+                next_tick += Duration::from_secs(1);
+                self.tick();
+            }
+        };
+        self.finish(take_away, asked_by)
+    }
+
+    fn say_ready(&self) {
+        let snapshot = self.snapshot();
+        println!(
+            "esplanade {} ready: device {}, control socket {}, {} associations",
+            env!("CARGO_PKG_VERSION"),
+            self.options.tun,
+            self.control.display(),
+            snapshot.sas().count(),
+        );
+        // Without a service manager there is nobody to tell.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+    }
+
+    fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
+        let answer = match request {
+            Request::Setkey(text) => self.obey(&text),
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Drops => Answer::Drops(self.drops()),
+            Request::Explain(question) => Answer::Text(self.explain(&question)),
+            Request::Events => {
+                self.server.listen(id);
+                return Next::Wait;
+            }
+            Request::Down => {
+                return Next::Stop {
+                    take_away: true,
+                    asked_by: Some(id),
+                };
+            }
+            Request::Stop => {
+                return Next::Stop {
+                    take_away: self.options.fail_open,
+                    asked_by: Some(id),
+                };
+            }
+        };
+        self.server.answer(id, &answer);
+        Next::Wait
+    }
+
+    fn obey(&mut self, text: &SetkeyText) -> Answer {
+        let outcome = if text.dry_run {
+            obey::obey(&mut Recorder::over(self.plane.draft()), text, now())
+        } else {
+            let before = self.snapshot();
+            let outcome = obey::obey(&mut self.plane, text, now());
+            self.mind_marks();
+            self.tell_changes(&before);
+            outcome
+        };
+        match outcome {
+            Ok(obeyed) => Answer::Setkey {
+                output: obeyed.output,
+                warnings: obeyed.warnings,
+            },
+            Err(why) => Answer::Refused(why),
+        }
+    }
+
+    /// Once the tunnel's own outer addresses are protected, arriving outer packets need their marks looked at.
+    fn mind_marks(&mut self) {
+        if self.plane.kernel().wraps_itself() && self.record.settings.is_empty() {
+            interface::look_at_marks(&mut self.record);
+            // The note only serves to set this back; without it the setting stays, which harms nobody.
+            let _ = self.record.save(&self.control);
+        }
+    }
+
+    fn explain(&self, question: &Explain) -> String {
+        report::explain(&self.snapshot(), question)
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.plane.published().load_full()
+    }
+
+    fn status(&mut self) -> Status {
+        let (sas, policies) = self.reports();
+        let uptime = self.started.elapsed().as_secs();
+        let dropped = self.drops();
+        let totals = self.plane.kernel().totals();
+        let host = self.plane.kernel();
+        let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: uptime,
+            tun: self.options.tun.clone(),
+            control: self.control.display().to_string(),
+            table: self.record.table,
+            mark: self.record.mark,
+            workers: self.options.workers,
+            fail_open: self.options.fail_open,
+            sockets: host.sockets(),
+            offloads: report::offloads(host.abilities()),
+            outbound: report::traffic(&totals.outbound, self.outbound.packets_and_bits()),
+            inbound: report::traffic(&totals.inbound, self.inbound.packets_and_bits()),
+            dropped: dropped.total,
+            clear_dropped: dropped.clear.values().sum(),
+            peak_memory_bytes: report::peak_memory(),
+            warnings: self.warnings.list(),
+            ..Status::default()
+        };
+        status.associations = sas.iter().map(report::association).collect();
+        status.policies = policies.iter().map(report::policy).collect();
+        status
+    }
+
+    fn drops(&mut self) -> Drops {
+        let (sas, _) = self.reports();
+        let host = self.plane.kernel();
+        let Totals { outbound, inbound } = host.totals();
+        let clear = firewall::counters(host.installed().site());
+        report::drops(&[outbound, inbound], &sas, &clear)
+    }
+
+    fn reports(
+        &mut self,
+    ) -> (
+        Vec<ipsec::command::SaReport>,
+        Vec<ipsec::command::PolicyReport>,
+    ) {
+        let (mut sas, mut policies) = (Vec::new(), Vec::new());
+        let questions = [Command::DumpSas(None), Command::DumpPolicies];
+        for answer in self.plane.apply(&questions).unwrap_or_default() {
+            match answer {
+                Told::Sas(list) => sas = list,
+                Told::Policies(list) => policies = list,
+                Told::Done | Told::Spi(_) => {}
+            }
+        }
+        (sas, policies)
+    }
+
+    /// Called on the data plane's threads: a full queue loses the notice, never time.
+    fn hook(&self) -> Hook {
+        let (sender, bell) = (self.sender.clone(), Arc::clone(&self.bell));
+        Arc::new(move |notice| {
+            if sender.try_send(notice).is_ok() {
+                let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+            }
+        })
+    }
+
+    fn hear_notices(&mut self) -> Result<(), Failure> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.bell, &mut count);
+        while let Ok(notice) = self.notices.try_recv() {
+            match notice {
+                Notice::Acquire { policy, outline } => {
+                    let last = self.acquired.get(&policy);
+                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_AGAIN) {
+                        self.acquired.insert(policy, Instant::now());
+                        self.tell(What::Acquire {
+                            policy,
+                            source: Some(outline.source),
+                            destination: Some(outline.destination),
+                        });
+                    }
+                }
+                Notice::Failed { direction, error } => {
+                    return Err(Failure::new(format!(
+                        "the {} side stands still: {error}; the drop rules stay in place",
+                        crate::events::direction_name(direction)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        match self.plane.tick() {
+            Ok(events) => events.into_iter().for_each(|(id, event)| {
+                let name = SaName::from(id);
+                self.tell(match event {
+                    LifeEvent::Soft => What::SaDying(name),
+                    LifeEvent::Hard => What::SaExpired(name),
+                    LifeEvent::SequenceOver => What::SaExhausted(name),
+                });
+            }),
+            Err(error) => {
+                (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"))
+            }
+        }
+        let totals = self.plane.kernel().totals();
+        let at = Instant::now();
+        self.outbound
+            .read(totals.outbound.packets, totals.outbound.bytes, at);
+        self.inbound
+            .read(totals.inbound.packets, totals.inbound.bytes, at);
+        self.look_at_paths();
+    }
+
+    /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
+    fn look_at_paths(&mut self) {
+        let changes = self.plane.kernel().paths().changes();
+        if changes != self.path_changes {
+            self.path_changes = changes;
+            for (peer, mtu) in self.plane.kernel().paths().all() {
+                self.tell(What::PathMtu { peer, mtu });
+            }
+        } else if !self.ticks.is_multiple_of(LOOK_AGAIN) {
+            return;
+        }
+        if let Err(error) = self.plane.refresh() {
+            (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"));
+        }
+    }
+
+    /// What a text has changed, association by association and policy by policy.
+    fn tell_changes(&mut self, before: &Snapshot) {
+        let after = self.snapshot();
+        for what in report::changes(before, &after) {
+            self.tell(what);
+        }
+    }
+
+    fn tell(&mut self, what: What) {
+        if matches!(what, What::SaExpired(_) | What::SaExhausted(_)) {
+            eprintln!("esplanade: {what}");
+        }
+        let event = Event { time: now(), what };
+        self.server.tell(&Answer::Event(event));
+    }
+
+    /// The last things: what is in flight leaves, then the rules go if they should.
+    fn finish(mut self, take_away: bool, asked_by: Option<ClientId>) -> Result<(), Failure> {
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.tell(What::Stopping);
+        self.plane.kernel().stop();
+        let outcome = match take_away {
+            true => self.take_away(),
+            false => Ok(()),
+        };
+        let answer = match &outcome {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(format!(
+                "the gateway stops, but not everything could be taken away: {error}"
+            )),
+        };
+        if let Some(id) = asked_by {
+            self.server.answer(id, &answer);
+        }
+        self.server.flush(Duration::from_secs(2));
+        outcome.map_err(|error| Failure::new(format!("cannot take everything away: {error}")))
+    }
+
+    fn take_away(&mut self) -> io::Result<()> {
+        self.plane.kernel().installed().remove()?;
+        self.record.restore();
+        Record::remove(&self.control)
+    }
+}

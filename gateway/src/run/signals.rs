@@ -1,0 +1,60 @@
+//! SIGTERM, SIGINT and SIGHUP as something one can wait for beside sockets.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The signals that end a gateway, blocked everywhere and read here.
+pub(super) struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks them for this thread and every thread that it starts.
+    pub fn block() -> io::Result<Self> {
+        // SAFETY: the set is made whole by sigemptyset before it is used, and lives through every call.
+        let fd = unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            let blocked =
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            if blocked != 0 {
+                return Err(io::Error::from_raw_os_error(blocked));
+            }
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The name of a signal that has come, if one has.
+    pub fn take(&self) -> Option<&'static str> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let read = rustix::io::read(&self.0, &mut info).ok()?;
+        if read < 4 {
+            return None;
+        }
+        let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+        match number as i32 {
+            libc::SIGTERM => Some("SIGTERM"),
+            libc::SIGINT => Some("SIGINT"),
+            libc::SIGHUP => Some("SIGHUP"),
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
