@@ -9,6 +9,7 @@ mod messages;
 #[cfg(test)]
 pub(crate) mod namespaces;
 mod path;
+pub mod raw;
 mod receiving;
 mod refusal;
 mod sending;

@@ -313,17 +313,18 @@ impl Outbox {
         control
     }
 
-    /// One `sendmmsg` of the messages from `first` on; says how many went. `bytes_of` finds a message's bytes.
+    /// One `sendmmsg` of the messages from `first` on; says how many went. `bytes_of` finds the
+    /// bytes of a message, given its place among them.
     pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
         first: usize,
-        bytes_of: impl Fn(&Letter) -> [&'a [u8]; 2],
+        bytes_of: impl Fn(usize, &Letter) -> [&'a [u8]; 2],
     ) -> io::Result<usize> {
         let count = self.letters.len();
         for i in first..count {
             let letter = &self.letters[i];
-            self.headers.pieces[i] = bytes_of(letter).map(|piece| libc::iovec {
+            self.headers.pieces[i] = bytes_of(i, letter).map(|piece| libc::iovec {
                 iov_base: piece.as_ptr().cast_mut().cast(),
                 iov_len: piece.len(),
             });

@@ -116,6 +116,8 @@ pub(crate) fn cable(right: &Namespace, mtu: u32) {
         "ip link add left mtu {mtu} type veth peer name right mtu {mtu} netns {}",
         right.path()
     ));
+    command("ip link set left up");
+    right.run(|| command("ip link set right up"));
     dress("left", 1);
     right.run(|| dress("right", 2));
     // Neighbours are found before a test starts to count packets.
@@ -124,12 +126,12 @@ pub(crate) fn cable(right: &Namespace, mtu: u32) {
 }
 
 fn dress(device: &str, number: u8) {
-    fs::write(format!("/proc/sys/net/ipv6/conf/{device}/accept_dad"), "0").ok();
+    // Being looked at makes the kernel take note of the carrier now and not within a second, which IPv6 would wait for.
+    command(&format!("ip link show dev {device}"));
     command(&format!("ip addr add 192.0.2.{number}/24 dev {device}"));
     command(&format!(
         "ip addr add 2001:db8::{number}/64 dev {device} nodad"
     ));
-    command(&format!("ip link set {device} up"));
 }
 
 /// A place for warnings that a test wants to see.

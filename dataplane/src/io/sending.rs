@@ -19,7 +19,7 @@ pub(super) fn send_all<'a>(
     outbox: &mut Outbox,
     parcels: &[Parcel<'_>],
     sent: &mut Sent,
-    bytes_of: impl Fn(&Letter) -> [&'a [u8]; 2],
+    bytes_of: impl Fn(usize, &Letter) -> [&'a [u8]; 2],
     mut rescue: impl FnMut(&Letter, i32, &mut Sent) -> bool,
 ) {
     let (mut next, mut tried) = (0, false);

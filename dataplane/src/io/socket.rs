@@ -111,10 +111,6 @@ impl Socket {
             self.set(level, name, 1)
                 .map_err(Refusal::during("set socket options"))?;
         }
-        if self.family == Family::V6 {
-            self.set(level, libc::IPV6_V6ONLY, 1)
-                .map_err(Refusal::during("set socket options"))?;
-        }
         if let Some(mark) = self.options.mark {
             self.set(libc::SOL_SOCKET, libc::SO_MARK, mark as c_int)
                 .map_err(Refusal::during("mark packets"))?;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::io::memory::ALL_TRAINS;
 use crate::io::namespaces::{Namespace, command, isolated, warnings};
-use crate::train::ChecksumSpot;
+use crate::train::{ChecksumSpot, Segmentation};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -73,8 +73,6 @@ fn carry(mut source: TunSource, mut sink: TunSink, tally: &Tally) {
         }
     }
 }
-
-use crate::train::Segmentation;
 
 /// Headers split in their middle, then pieces of 1448 bytes as a train would have.
 fn in_pieces(packet: &[u8]) -> Vec<IoSlice<'_>> {

@@ -1,6 +1,7 @@
 use super::*;
-use crate::io::Paths;
 use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
+use crate::io::{Arrival, Intake, LARGEST, Parcel, Paths, ProtectedSink, ProtectedSource, Wait};
+use ipsec::tunnel::Outer;
 use std::net::UdpSocket;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -78,8 +79,6 @@ fn receive_all(source: &mut UdpSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) 
     }
     (got, arrivals)
 }
-
-use crate::io::LARGEST;
 
 fn trains_pass(family: Family) {
     let (mut left, mut right, _other) = pair(family, 1500);

@@ -1,0 +1,318 @@
+use super::*;
+use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
+use crate::io::{LARGEST, Paths};
+use etherparse::Ipv4HeaderSlice;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
+
+fn open_end(family: Family, protocol: Native, paths: &Paths) -> (RawSource, RawSink) {
+    let (warn, warned) = warnings();
+    let ends = open(family, protocol, &SocketOptions::new(paths.clone(), warn)).unwrap();
+    assert!(warned.lock().unwrap().is_empty());
+    ends
+}
+
+fn outer(family: Family, protocol: Native) -> Outer {
+    let (source, destination) = match family {
+        Family::V4 => ("192.0.2.1", "192.0.2.2"),
+        Family::V6 => ("2001:db8::1", "2001:db8::2"),
+    };
+    Outer {
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        protocol: protocol.number(),
+        ports: None,
+        traffic_class: 0xb9,
+        dont_fragment: true,
+        hop_limit: 61,
+    }
+}
+
+/// Packets of `size` bytes (the last is shorter) that look like ESP with rising sequence numbers.
+fn packets(count: usize, size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for n in 0..count as u32 {
+        bytes.extend_from_slice(&0x1001u32.to_be_bytes());
+        bytes.extend_from_slice(&(n + 1).to_be_bytes());
+        bytes.extend((8..size as u32).map(|i| (i ^ n) as u8));
+    }
+    bytes.truncate(count * size - 12);
+    bytes
+}
+
+fn receive_all(source: &mut RawSource, count: usize) -> Vec<(Vec<u8>, Arrival)> {
+    let mut intake = Intake::with_room(LARGEST, 256);
+    let mut got = Vec::new();
+    while got.len() < count {
+        intake.clear();
+        if source.fill(&mut intake, SECOND).unwrap() == 0 {
+            break;
+        }
+        got.extend(
+            intake
+                .items
+                .iter()
+                .map(|(range, note)| (intake.bytes[range.clone()].to_vec(), *note)),
+        );
+    }
+    got
+}
+
+/// A raw socket of the plain kind, as a witness in the other namespace: it gets whole IPv4 packets.
+fn witness(other: &Namespace, protocol: Native) -> OwnedFd {
+    let number = NonZeroU32::new(protocol.number().into()).map(Protocol::from_raw);
+    other.run(|| {
+        rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::RAW, number).unwrap()
+    })
+}
+
+fn receive_one(witness: &OwnedFd) -> Vec<u8> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let limit = Timespec {
+        tv_sec: 5,
+        tv_nsec: 0,
+    };
+    poll(&mut [PollFd::new(witness, PollFlags::IN)], Some(&limit)).unwrap();
+    let mut room = vec![0; LARGEST];
+    let (len, _) =
+        rustix::net::recv(witness, &mut room[..], rustix::net::RecvFlags::DONTWAIT).unwrap();
+    room.truncate(len);
+    room
+}
+
+fn a_batch_arrives(family: Family, protocol: Native) {
+    let other = Namespace::new();
+    cable(&other, 1500);
+    let (_, mut sink) = open_end(family, protocol, &Paths::default());
+    let (mut source, _) = other.run(|| open_end(family, protocol, &Paths::default()));
+    let bytes = packets(300, 1400);
+    let outer = outer(family, protocol);
+    let sent = sink
+        .deliver(&[Parcel {
+            outer,
+            bytes: &bytes,
+            stride: 1400,
+        }])
+        .unwrap();
+    // 64 packets a call; one call more sets the don't-fragment bit.
+    assert_eq!((sent.packets, sent.calls), (300, 6), "{sent:?}");
+    let got = receive_all(&mut source, 300);
+    assert_eq!(got.len(), 300);
+    for ((packet, arrival), expected) in got.iter().zip(bytes.chunks(1400)) {
+        assert!(packet == expected);
+        assert_eq!(
+            *arrival,
+            Arrival {
+                outer,
+                stride: expected.len()
+            }
+        );
+    }
+    assert_eq!(source.malformed().load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_batch_of_esp_arrives_in_order_and_equal_with_its_header_fields_over_v4() {
+    isolated(|| a_batch_arrives(Family::V4, Native::Esp));
+}
+
+#[test]
+fn a_batch_of_esp_arrives_in_order_and_equal_with_its_header_fields_over_v6() {
+    isolated(|| a_batch_arrives(Family::V6, Native::Esp));
+}
+
+#[test]
+fn a_batch_of_ah_arrives_in_order_and_equal_with_its_header_fields_over_v4() {
+    isolated(|| a_batch_arrives(Family::V4, Native::Ah));
+}
+
+#[test]
+fn a_batch_of_ah_arrives_in_order_and_equal_with_its_header_fields_over_v6() {
+    isolated(|| a_batch_arrives(Family::V6, Native::Ah));
+}
+
+#[test]
+fn packets_that_may_be_fragmented_are_and_arrive_whole() {
+    isolated(|| {
+        for family in [Family::V4, Family::V6] {
+            let other = Namespace::new();
+            cable(&other, 1400);
+            let (_, mut sink) = open_end(family, Native::Esp, &Paths::default());
+            let (mut source, _) = other.run(|| open_end(family, Native::Esp, &Paths::default()));
+            let outer = Outer {
+                dont_fragment: false,
+                ..outer(family, Native::Esp)
+            };
+            let bytes = packets(5, 9000);
+            let sent = sink
+                .deliver(&[Parcel {
+                    outer,
+                    bytes: &bytes,
+                    stride: 9000,
+                }])
+                .unwrap();
+            assert_eq!((sent.packets, sent.too_big), (5, 0), "{sent:?}");
+            let got = receive_all(&mut source, 5);
+            assert!(
+                got.iter()
+                    .map(|(packet, _)| &packet[..])
+                    .eq(bytes.chunks(9000)),
+                "{family:?}"
+            );
+            command("ip link del left");
+        }
+    });
+}
+
+#[test]
+fn packets_too_big_for_the_path_are_counted_and_the_mtu_is_learnt() {
+    isolated(|| {
+        for family in [Family::V4, Family::V6] {
+            let other = Namespace::new();
+            cable(&other, 1400);
+            let paths = Paths::default();
+            let (mut source, mut sink) = open_end(family, Native::Esp, &paths);
+            let outer = outer(family, Native::Esp);
+            let bytes = packets(3, 1390);
+            let sent = sink
+                .deliver(&[Parcel {
+                    outer,
+                    bytes: &bytes,
+                    stride: 1390,
+                }])
+                .unwrap();
+            // The last is 12 bytes shorter, which helps over IPv4 only.
+            let passes = u64::from(family == Family::V4);
+            assert_eq!(
+                (sent.too_big, sent.packets),
+                (3 - passes, passes),
+                "{sent:?}"
+            );
+            assert_eq!(paths.mtu(outer.destination), Some(1400));
+            let mut intake = Intake::with_room(LARGEST, 4);
+            assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 0);
+            command("ip link del left");
+        }
+    });
+}
+
+#[test]
+fn a_second_reader_finds_the_ah_header_exactly_as_it_was_computed() {
+    isolated(|| {
+        let other = Namespace::new();
+        cable(&other, 1500);
+        let witness = witness(&other, Native::Ah);
+        let (_, mut sink) = open_end(Family::V4, Native::Ah, &Paths::default());
+        for (sequence, dont_fragment) in [(1u32, true), (0xffff, false), (0x1_0000, true)] {
+            let mut packet = vec![0; 60];
+            packet[8..12].copy_from_slice(&sequence.to_be_bytes());
+            let outer = Outer {
+                dont_fragment,
+                ..outer(Family::V4, Native::Ah)
+            };
+            let parcel = Parcel {
+                outer,
+                bytes: &packet,
+                stride: 60,
+            };
+            assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+            let got = receive_one(&witness);
+            let header = Ipv4HeaderSlice::from_slice(&got).unwrap();
+            assert_eq!(header.identification(), ah_identification(sequence));
+            assert_eq!(
+                header.to_header().calc_header_checksum(),
+                header.header_checksum()
+            );
+            assert_eq!((header.dont_fragment(), header.ttl()), (dont_fragment, 61));
+            assert_eq!((header.dcp().value(), header.ecn().value()), (0xb9 >> 2, 1));
+            assert!(got[20..] == packet);
+        }
+    });
+}
+
+#[test]
+fn an_identification_is_never_zero_and_does_not_repeat_for_long() {
+    let ids: std::collections::HashSet<u16> = (7..7 + 0xffffu32).map(ah_identification).collect();
+    assert_eq!(ids.len(), 0xffff);
+    assert!(!ids.contains(&0) && ah_identification(u32::MAX) != 0);
+}
+
+#[test]
+fn the_kernel_answers_packets_only_while_nobody_listens() {
+    isolated(|| {
+        let other = Namespace::new();
+        cable(&other, 1500);
+        let (_, mut sink) = open_end(Family::V4, Native::Esp, &Paths::default());
+        let bytes = packets(1, 100);
+        let parcel = Parcel {
+            outer: outer(Family::V4, Native::Esp),
+            bytes: &bytes,
+            stride: 100,
+        };
+        let answers = || {
+            let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+            let mut icmp = snmp
+                .lines()
+                .filter(|line| line.starts_with("Icmp:"))
+                .map(str::split_whitespace);
+            let at = icmp
+                .next()
+                .unwrap()
+                .position(|word| word == "InDestUnreachs")
+                .unwrap();
+            icmp.next()
+                .unwrap()
+                .nth(at)
+                .unwrap()
+                .parse::<u32>()
+                .unwrap()
+        };
+        let mut listener = other.run(|| open_end(Family::V4, Native::Esp, &Paths::default()));
+        sink.deliver(&[parcel]).unwrap();
+        assert_eq!(receive_all(&mut listener.0, 1).len(), 1);
+        assert_eq!(answers(), 0);
+        drop(listener);
+        sink.deliver(&[parcel]).unwrap();
+        let patience = Instant::now() + Duration::from_secs(5);
+        while answers() == 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(answers(), 1);
+        // What the answer left behind does not stop the next packet.
+        assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+    });
+}
+
+#[test]
+fn encapsulated_and_foreign_parcels_are_refused() {
+    isolated(|| {
+        let (_, mut sink) = open_end(Family::V4, Native::Esp, &Paths::default());
+        let base = outer(Family::V4, Native::Esp);
+        let others = [
+            Outer {
+                ports: Some((4500, 4500)),
+                ..base
+            },
+            Outer {
+                protocol: 51,
+                ..base
+            },
+            outer(Family::V6, Native::Esp),
+        ];
+        let bytes = packets(2, 100);
+        let parcels = others.map(|outer| Parcel {
+            outer,
+            bytes: &bytes,
+            stride: 100,
+        });
+        assert_eq!(
+            sink.deliver(&parcels).unwrap(),
+            Sent {
+                failed: 6,
+                ..Sent::default()
+            }
+        );
+    });
+}

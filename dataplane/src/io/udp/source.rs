@@ -1,0 +1,161 @@
+//! The receiving end: ESP packets out of datagrams, everything else set aside.
+
+use super::super::ancillary::Note;
+use super::super::messages::Received;
+use super::super::receiving::Inlet;
+use super::super::socket::Socket;
+use super::super::{Arrival, Intake, ProtectedSource, Wait, Waker};
+use super::UdpFacts;
+use ipsec::tunnel::Outer;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Who gets the IKE messages that arrive on the ESP port, without their four zero bytes.
+pub type IkeHandler = Box<dyn FnMut(&Outer, &[u8]) + Send>;
+
+/// Receives ESP packets from UDP datagrams.
+pub struct UdpSource {
+    inlet: Inlet,
+    reader: Reader,
+}
+
+impl UdpSource {
+    pub(super) fn new(socket: Arc<Socket>, port: u16, facts: Arc<UdpFacts>) -> Self {
+        let reader = Reader {
+            port,
+            ike: None,
+            facts,
+        };
+        Self {
+            inlet: Inlet::new(socket),
+            reader,
+        }
+    }
+
+    /// Lets `waker` end this source's sleep.
+    pub fn woken_by(mut self, waker: Waker) -> Self {
+        self.inlet.waker = Some(waker);
+        self
+    }
+
+    /// Gives the IKE messages among the datagrams to `handler`; without one they are only counted.
+    pub fn with_ike(mut self, handler: IkeHandler) -> Self {
+        self.reader.ike = Some(handler);
+        self
+    }
+
+    /// What the socket is doing.
+    pub fn facts(&self) -> Arc<UdpFacts> {
+        self.reader.facts.clone()
+    }
+
+    /// The local port.
+    pub fn port(&self) -> u16 {
+        self.reader.port
+    }
+}
+
+impl ProtectedSource for UdpSource {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+        let reader = &mut self.reader;
+        self.inlet.fill(intake, wait, |intake, range, received| {
+            reader.enter(intake, range, &received)
+        })
+    }
+}
+
+impl AsFd for UdpSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inlet.socket.as_fd()
+    }
+}
+
+/// Tells ESP from keepalives and IKE.
+struct Reader {
+    port: u16,
+    ike: Option<IkeHandler>,
+    facts: Arc<UdpFacts>,
+}
+
+impl Reader {
+    /// Enters the ESP packets of one receive: usually all of it as one item, several if something else is among them.
+    fn enter(
+        &mut self,
+        intake: &mut Intake<Arrival>,
+        range: Range<usize>,
+        received: &Received<'_>,
+    ) {
+        let Some((outer, stride)) = self.describe(received, range.len()) else {
+            return;
+        };
+        let mut run = range.start..range.start;
+        while run.end < range.end {
+            let packet = run.end..(run.end + stride).min(range.end);
+            if self.set_aside(&outer, &intake.bytes[packet.clone()]) {
+                push_run(intake, run, Arrival { outer, stride });
+                run = packet.end..packet.end;
+            } else {
+                run.end = packet.end;
+            }
+        }
+        push_run(intake, run, Arrival { outer, stride });
+    }
+
+    fn describe(&self, received: &Received<'_>, len: usize) -> Option<(Outer, usize)> {
+        let (source, source_port) = received.peer.read()?;
+        let unknown = if source.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let mut outer = Outer {
+            source,
+            destination: unknown,
+            protocol: 17,
+            ports: Some((source_port, self.port)),
+            traffic_class: 0,
+            // The kernel does not say; nothing inbound depends on it.
+            dont_fragment: false,
+            hop_limit: 0,
+        };
+        let mut stride = len;
+        for note in received.control.notes() {
+            match note {
+                Note::Destination(address) => outer.destination = address,
+                Note::TrafficClass(class) => outer.traffic_class = class,
+                Note::HopLimit(limit) => outer.hop_limit = limit,
+                Note::Stride(bytes) if bytes > 0 => stride = bytes.min(len),
+                Note::Stride(_) | Note::MtuReport(_) => {}
+            }
+        }
+        Some((outer, stride))
+    }
+
+    /// Counts what is not ESP, and says so.
+    fn set_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+        match packet {
+            // RFC 3948 2.3.
+            [0xff] => self.facts.keepalives.fetch_add(1, Ordering::Relaxed),
+            // RFC 3948 2.2.
+            [0, 0, 0, 0, message @ ..] => {
+                if let Some(handler) = &mut self.ike {
+                    handler(outer, message);
+                }
+                self.facts.ike.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => return false,
+        };
+        true
+    }
+}
+
+fn push_run(intake: &mut Intake<Arrival>, run: Range<usize>, arrival: Arrival) {
+    if !run.is_empty() {
+        let stride = arrival.stride.min(run.len());
+        intake.items.push((run, Arrival { stride, ..arrival }));
+    }
+}
