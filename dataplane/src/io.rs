@@ -13,6 +13,7 @@ pub mod raw;
 mod receiving;
 mod refusal;
 mod sending;
+pub mod several;
 mod socket;
 pub mod tun;
 pub mod udp;
@@ -26,7 +27,7 @@ pub use waker::Waker;
 use crate::train::{Offload, Segmentation, Takes};
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,6 +189,16 @@ pub struct Sent {
     pub failed: u64,
     /// System calls it took.
     pub calls: u64,
+}
+
+impl AddAssign for Sent {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.too_big += more.too_big;
+        self.no_buffer += more.no_buffer;
+        self.failed += more.failed;
+        self.calls += more.calls;
+    }
 }
 
 /// Where plaintext packets come from: a TUN device, memory, a capture.

@@ -125,6 +125,11 @@ impl Receiver {
         Ok(())
     }
 
+    /// Whether packets wait here for room.
+    pub fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// How much room each packet gets, and how many of them there are room for.
     fn plan<Note>(&self, intake: &mut Intake<Note>) -> (usize, usize) {
         let most = intake.places().min(MOST);

@@ -134,6 +134,21 @@ fn dress(device: &str, number: u8) {
     ));
 }
 
+/// Waits until packets to an IPv6 address of ours are taken, for which the kernel takes a moment.
+pub(crate) fn await_local(address: &str) {
+    for _ in 0..1000 {
+        let route = Command::new("ip")
+            .args(["-6", "route", "get", address])
+            .output()
+            .unwrap();
+        if route.stdout.starts_with(b"local") {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("{address} never became an address of ours");
+}
+
 /// A place for warnings that a test wants to see.
 pub(crate) fn warnings() -> (super::Warn, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

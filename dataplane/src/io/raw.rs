@@ -15,6 +15,7 @@ use super::ancillary::Note;
 use super::messages::{Letter, Outbox, Received};
 use super::receiving::Inlet;
 use super::sending::send_all;
+use super::several::{Addressed, Waitable};
 use super::socket::Socket;
 use super::{
     Arrival, Family, Intake, Parcel, ProtectedSink, ProtectedSource, Refusal, Sent, SocketOptions,
@@ -120,6 +121,12 @@ impl ProtectedSource for RawSource {
     }
 }
 
+impl Waitable for RawSource {
+    fn has_backlog(&self) -> bool {
+        self.inlet.has_backlog()
+    }
+}
+
 impl AsFd for RawSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inlet.socket.as_fd()
@@ -207,13 +214,6 @@ impl RawSink {
         self.protocol
     }
 
-    fn fits(&self, parcel: &Parcel<'_>) -> bool {
-        Family::of(parcel.outer.destination) == self.socket.family
-            && parcel.outer.protocol == self.protocol.number()
-            && parcel.outer.ports.is_none()
-            && parcel.stride > 0
-    }
-
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
         let parcel = &parcels[n];
         for start in (0..parcel.bytes.len()).step_by(parcel.stride) {
@@ -263,6 +263,15 @@ impl RawSink {
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
+    }
+}
+
+impl Addressed for RawSink {
+    fn fits(&self, parcel: &Parcel<'_>) -> bool {
+        Family::of(parcel.outer.destination) == self.socket.family
+            && parcel.outer.protocol == self.protocol.number()
+            && parcel.outer.ports.is_none()
+            && parcel.stride > 0
     }
 }
 

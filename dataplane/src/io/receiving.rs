@@ -27,6 +27,11 @@ impl Inlet {
         }
     }
 
+    /// Whether packets were received that no intake had room for yet.
+    pub fn has_backlog(&self) -> bool {
+        self.receiver.has_parked()
+    }
+
     /// The whole of a source's `fill`, but for what becomes of each packet.
     pub fn fill<Note>(
         &mut self,

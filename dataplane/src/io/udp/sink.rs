@@ -2,6 +2,7 @@
 
 use super::super::messages::{Letter, Outbox};
 use super::super::sending::send_all;
+use super::super::several::Addressed;
 use super::super::socket::Socket;
 use super::super::{Family, Parcel, ProtectedSink, Sent};
 use super::UdpFacts;
@@ -56,16 +57,6 @@ impl UdpSink {
         self.port
     }
 
-    /// Whether this socket can send the parcel at all.
-    fn fits(&self, parcel: &Parcel<'_>) -> bool {
-        Family::of(parcel.outer.destination) == self.socket.family
-            && parcel
-                .outer
-                .ports
-                .is_some_and(|(source, _)| source == self.port)
-            && parcel.stride > 0
-    }
-
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
         let parcel = &parcels[n];
         let packets = if self.facts.segments() {
@@ -116,6 +107,17 @@ impl UdpSink {
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
+    }
+}
+
+impl Addressed for UdpSink {
+    fn fits(&self, parcel: &Parcel<'_>) -> bool {
+        Family::of(parcel.outer.destination) == self.socket.family
+            && parcel
+                .outer
+                .ports
+                .is_some_and(|(source, _)| source == self.port)
+            && parcel.stride > 0
     }
 }
 

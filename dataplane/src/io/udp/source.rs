@@ -3,6 +3,7 @@
 use super::super::ancillary::Note;
 use super::super::messages::Received;
 use super::super::receiving::Inlet;
+use super::super::several::Waitable;
 use super::super::socket::Socket;
 use super::super::{Arrival, Intake, ProtectedSource, Wait, Waker};
 use super::UdpFacts;
@@ -65,6 +66,12 @@ impl ProtectedSource for UdpSource {
         self.inlet.fill(intake, wait, |intake, range, received| {
             reader.enter(intake, range, &received)
         })
+    }
+}
+
+impl Waitable for UdpSource {
+    fn has_backlog(&self) -> bool {
+        self.inlet.has_backlog()
     }
 }
 

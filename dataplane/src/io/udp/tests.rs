@@ -15,6 +15,18 @@ struct Ends {
     warned: Arc<Mutex<Vec<String>>>,
 }
 
+impl Ends {
+    /// Of other shortcomings (small buffers, without root) it may have heard.
+    fn heard_nothing_of_segmentation(&self) -> bool {
+        !self
+            .warned
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|words| words.contains("packet by packet"))
+    }
+}
+
 fn open_end(family: Family, change: impl FnOnce(&mut UdpOptions)) -> Ends {
     let (warn, warned) = warnings();
     let paths = Paths::default();
@@ -106,7 +118,7 @@ fn trains_pass(family: Family) {
         "{arrivals:?}"
     );
     assert_eq!(arrivals.len(), 3, "the cable carries trains whole");
-    assert!(left.warned.lock().unwrap().is_empty());
+    assert!(left.heard_nothing_of_segmentation());
 }
 
 #[test]
@@ -217,7 +229,7 @@ fn a_parcel_leaves_from_the_source_address_that_it_names() {
         });
         let sent = left.sink.deliver(&parcels).unwrap();
         assert_eq!((sent.failed, sent.packets), (11, 10), "{sent:?}");
-        assert!(left.sink.facts().segments() && left.warned.lock().unwrap().is_empty());
+        assert!(left.sink.facts().segments() && left.heard_nothing_of_segmentation());
     });
 }
 
@@ -384,9 +396,7 @@ fn keepalives_and_ike_messages_are_set_aside_even_inside_a_train() {
 fn packets_larger_than_guessed_arrive_in_order_whatever_the_intake_has_room_for() {
     isolated(|| {
         let (mut left, mut right, _other) = pair(Family::V4, 65_535);
-        let sizes = [
-            100, 60_000, 50, 50_000, 1, 2048, 2049, 65_507, 9, 30_000, 30_000, 30_000, 7,
-        ];
+        let sizes = [100, 60_000, 50, 20_000, 1, 2048, 2049, 65_507, 9, 30_000, 7];
         let all: Vec<Vec<u8>> = sizes.iter().map(|&size| noise(size)).collect();
         let parcels: Vec<_> = all
             .iter()
@@ -396,28 +406,28 @@ fn packets_larger_than_guessed_arrive_in_order_whatever_the_intake_has_room_for(
                 stride: bytes.len(),
             })
             .collect();
-        for _ in 0..3 {
+        // Room for one of the largest only: the others have to wait for their turn.
+        let mut intake = Intake::with_room(LARGEST, 4);
+        for turn in 0..3 {
             assert_eq!(
                 left.sink.deliver(&parcels).unwrap().packets,
                 sizes.len() as u64
             );
+            let mut got = Vec::new();
+            while got.len() < sizes.len() {
+                intake.clear();
+                assert!(right.source.fill(&mut intake, SECOND).unwrap() > 0);
+                assert!(intake.items.len() <= 4);
+                assert!(intake.items.is_sorted_by(|a, b| a.0.end <= b.0.start));
+                got.extend(
+                    intake
+                        .items
+                        .iter()
+                        .map(|(range, _)| intake.bytes[range.clone()].to_vec()),
+                );
+            }
+            assert!(got == all, "turn {turn}");
         }
-        // Room for one of the largest only: the others have to wait for their turn.
-        let mut intake = Intake::with_room(LARGEST, 4);
-        let mut got = Vec::new();
-        while got.len() < 3 * sizes.len() {
-            intake.clear();
-            assert!(right.source.fill(&mut intake, SECOND).unwrap() > 0);
-            assert!(intake.items.len() <= 4);
-            assert!(intake.items.is_sorted_by(|a, b| a.0.end <= b.0.start));
-            got.extend(
-                intake
-                    .items
-                    .iter()
-                    .map(|(range, _)| intake.bytes[range.clone()].to_vec()),
-            );
-        }
-        assert!(got.chunks(sizes.len()).all(|turn| turn == all));
     });
 }
 
@@ -432,11 +442,16 @@ fn a_socket_asked_to_send_the_checksum_zero_sends_it() {
             rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::RAW, udp).unwrap()
         });
         let mut checksums = Vec::new();
-        for zero_checksum in [true, false] {
-            let mut left = open_end(Family::V4, |options| options.zero_checksum = zero_checksum);
+        for (zero_checksum, port) in [(true, 4500), (false, 4501)] {
+            let mut left = open_end(Family::V4, |options| {
+                (options.zero_checksum, options.port) = (zero_checksum, port);
+            });
             let bytes = noise(100);
             let parcel = Parcel {
-                outer: outer(Family::V4),
+                outer: Outer {
+                    ports: Some((port, 4500)),
+                    ..outer(Family::V4)
+                },
                 bytes: &bytes,
                 stride: 100,
             };
