@@ -9,8 +9,7 @@ const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 
 fn open_end(family: Family, protocol: Native, paths: &Paths) -> (RawSource, RawSink) {
     let (warn, _) = warnings();
-    let ends = open(family, protocol, &SocketOptions::new(paths.clone(), warn)).unwrap();
-    ends
+    open(family, protocol, &SocketOptions::new(paths.clone(), warn)).unwrap()
 }
 
 fn outer(family: Family, protocol: Native) -> Outer {
