@@ -10,6 +10,7 @@
 
 mod cut;
 mod join;
+mod read;
 
 pub use cut::Cutter;
 pub use join::{Limits, Offered, Reassembler};

@@ -200,6 +200,11 @@ fn overlapping_fragments_lose_the_whole_packet_and_those_still_to_come() {
             piece(6, 8, true, 1),
         ),
         ("an end inside", piece(0, 6, true, 1), piece(4, 5, false, 1)),
+        (
+            "an end before what is there",
+            piece(8, 9, true, 1),
+            piece(4, 5, false, 1),
+        ),
         ("two ends", piece(4, 6, false, 1), piece(8, 9, false, 1)),
         (
             "the end, said to go on",
