@@ -15,7 +15,7 @@ mod x86_64 {
     };
     use crate::{
         detect::features,
-        kernels::{aesni, hash_lanes::Width, vaes},
+        kernels::{aesni, hash_lanes::Best, vaes},
     };
 
     /// Encrypts all jobs in CBC mode; their keys have `rounds` rounds.
@@ -39,22 +39,20 @@ mod x86_64 {
     }
 
     /// From how many messages on lanes are faster than the library, if this processor has them.
-    pub(crate) fn hmac_pays_from() -> Option<usize> {
-        Width::best().map(|width| if width == Width::Full { 4 } else { 3 })
-    }
-
-    /// The same for SHA-256: the library's SHA instructions on one message are faster than eight lanes.
-    ///
-    /// MEASURED: 8.9 against 7.4 Gbit/s at 1408 bytes (Xeon, family 6 model 207; `--example versus null+sha256`).
-    pub(crate) fn hmac_sha256_pays_from() -> Option<usize> {
-        hmac_pays_from().filter(|_| Width::best() == Some(Width::Full) || !features().sha)
+    pub(crate) fn hmac_pays_from<A: Lanes>() -> Option<usize> {
+        A::best(features()).pays_from()
     }
 
     /// Signs all jobs; only where [`hmac_pays_from`] says that there are lanes.
     pub(crate) fn hmac<'a, A: Lanes>(jobs: impl Iterator<Item = HmacJob<'a, A>>) {
-        let width = Width::best().expect("a processor with lanes");
-        // SAFETY: the processor has this width.
-        unsafe { A::sign(width, jobs) }
+        // SAFETY: only kernels of the features that the processor has are best.
+        unsafe {
+            match A::best(features()) {
+                Best::Vectors(width) => A::sign_in_vectors(width, jobs),
+                Best::Pair => A::sign_in_pairs(jobs),
+                Best::Library => unreachable!("asked for lanes where there are none"),
+            }
+        }
     }
 }
 

@@ -10,14 +10,13 @@ use crate::kernels::lanes::{self, HmacJob, Lanes};
 
 /// Signs every job; all keys are of the same algorithm as `key`.
 pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>) {
-    let many = lanes::hmac_pays_from();
     match key {
-        MacKey::HmacMd5(_) => sign(many, jobs, MacJob::into_md5),
-        MacKey::HmacSha1(_) => sign(many, jobs, MacJob::into_sha1),
-        MacKey::HmacRipemd160(_) => sign(many, jobs, MacJob::into_ripemd160),
-        MacKey::HmacSha256(_) => sign(lanes::hmac_sha256_pays_from(), jobs, MacJob::into_sha256),
-        MacKey::HmacSha384(_) => sign(many, jobs, MacJob::into_sha384),
-        MacKey::HmacSha512(_) => sign(many, jobs, MacJob::into_sha512),
+        MacKey::HmacMd5(_) => sign(jobs, MacJob::into_md5),
+        MacKey::HmacSha1(_) => sign(jobs, MacJob::into_sha1),
+        MacKey::HmacRipemd160(_) => sign(jobs, MacJob::into_ripemd160),
+        MacKey::HmacSha256(_) => sign(jobs, MacJob::into_sha256),
+        MacKey::HmacSha384(_) => sign(jobs, MacJob::into_sha384),
+        MacKey::HmacSha512(_) => sign(jobs, MacJob::into_sha512),
         MacKey::CbcMac(key) if let Some(keys) = key.lanes() => match at_least(CBC_MAC_MANY, jobs) {
             Ok(jobs) => lanes::cbc_mac(keys.rounds(), jobs.map(MacJob::into_cbc_mac)),
             Err(few) => few.for_each(MacJob::alone),
@@ -26,13 +25,12 @@ pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>)
     }
 }
 
-/// Signs in lanes if there are any and at least `many` jobs, else one after the other.
+/// Signs in lanes if there are any and jobs enough for them, else one after the other.
 fn sign<'a, A: Lanes>(
-    many: Option<usize>,
     jobs: impl Iterator<Item = MacJob<'a>>,
     into: impl Fn(MacJob<'a>) -> HmacJob<'a, A>,
 ) {
-    let Some(many) = many else {
+    let Some(many) = lanes::hmac_pays_from::<A>() else {
         return jobs.for_each(MacJob::alone);
     };
     match at_least(many, jobs) {

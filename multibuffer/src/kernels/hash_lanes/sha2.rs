@@ -101,7 +101,7 @@ sha2!(
 );
 
 /// The high halves of the first 64 of [`CONSTANTS_512`].
-const CONSTANTS_256: [u32; 64] = {
+pub(super) static CONSTANTS_256: [u32; 64] = {
     let mut constants = [0; 64];
     let mut at = 0;
     while at < 64 {
