@@ -32,7 +32,7 @@ pub(crate) fn features() -> Features {
     static FEATURES: OnceLock<Features> = OnceLock::new();
     *FEATURES.get_or_init(|| {
         let names = std::env::var(WITHOUT).unwrap_or_default();
-        detected().without(&names)
+        proven(detected().without(&names))
     })
 }
 
@@ -71,6 +71,19 @@ fn detected() -> Features {
     }
 }
 
+/// The features whose kernels have passed their test on this processor.
+#[cfg(target_arch = "x86_64")]
+fn proven(features: Features) -> Features {
+    // SAFETY: the processor has AVX-512.
+    let avx512 = features.avx512 && unsafe { crate::kernels::self_test::avx512_is_right() };
+    Features { avx512, ..features }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn proven(features: Features) -> Features {
+    features
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn detected() -> Features {
     Features {
@@ -104,6 +117,11 @@ mod tests {
             }
         );
         assert_eq!(EVERYTHING.without("all"), Features::default());
+    }
+
+    #[test]
+    fn what_this_processor_has_passes_its_test() {
+        assert_eq!(proven(detected()), detected());
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod cbc_lanes;
 #[cfg(target_arch = "x86_64")]
 mod hash_lanes;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod self_test;
+#[cfg(target_arch = "x86_64")]
 mod vaes;
 
 pub(crate) mod lanes;

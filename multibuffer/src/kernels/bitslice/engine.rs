@@ -149,6 +149,32 @@ impl Drop for Engine<'_> {
     }
 }
 
+/// Compares the AVX-512 passes with the portable one.
+///
+/// # Safety
+/// The processor has AVX-512 F and VL.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn avx512_is_right() -> bool {
+    let any = |lane: usize| (lane as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let keys: [[u64; 3]; 5] =
+        std::array::from_fn(|key| std::array::from_fn(|third| any(key + 5 * third)));
+    let passed = |width: Width, lanes: std::ops::Range<usize>| {
+        // INVARIANT: the caller answers for the widths.
+        let mut engine = Engine::new(width, true, false);
+        for (place, lane) in lanes.enumerate() {
+            engine.set_keys(place, &keys[lane % 5]);
+            engine.text[place] = any(lane);
+        }
+        engine.run();
+        engine.text
+    };
+    [Width::Avx512Half, Width::Avx512].into_iter().all(|width| {
+        let wide = passed(width, 0..width.lanes());
+        let mut starts = (0..width.lanes()).step_by(64);
+        starts.all(|from| passed(Width::Any, from..from + 64)[..64] == wide[from..from + 64])
+    })
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use super::{
