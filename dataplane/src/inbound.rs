@@ -48,16 +48,26 @@ pub type InboundPump = Pump<InboundPrepare, InboundCommit>;
 impl Inbound {
     /// Puts the direction together.
     pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> InboundPump {
+        let (prepare, commit, pool) = self.steps(size, gearing.slots + 1);
+        Pump::new(prepare, commit, pool, gearing, bell)
+    }
+
+    /// The first and the last step by themselves, and the pool of at most `spare` batches between them.
+    pub fn steps(
+        self,
+        size: BatchSize,
+        spare: usize,
+    ) -> (InboundPrepare, InboundCommit, Arc<Pool<InboundBatch>>) {
         let takes = self.sink.takes_trains();
         let make = move || InboundBatch::new(size, takes);
-        let pool = Arc::new(Pool::new(gearing.slots + 1, make));
+        let pool = Arc::new(Pool::new(spare, make));
         let prepare = InboundPrepare {
             source: self.source,
             databases: self.databases,
             paths: self.paths,
         };
         let commit = InboundCommit::new(self.sink, self.counters, Arc::clone(&pool));
-        Pump::new(prepare, commit, pool, gearing, bell)
+        (prepare, commit, pool)
     }
 }
 

@@ -56,9 +56,17 @@ pub type OutboundPump = Pump<OutboundPrepare, OutboundCommit>;
 impl Outbound {
     /// Puts the direction together.
     pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> OutboundPump {
-        let pool = Arc::new(Pool::new(gearing.slots + 1, move || {
-            OutboundBatch::new(size)
-        }));
+        let (prepare, commit, pool) = self.steps(size, gearing.slots + 1);
+        Pump::new(prepare, commit, pool, gearing, bell)
+    }
+
+    /// The first and the last step by themselves, and the pool of at most `spare` batches between them.
+    pub fn steps(
+        self,
+        size: BatchSize,
+        spare: usize,
+    ) -> (OutboundPrepare, OutboundCommit, Arc<Pool<OutboundBatch>>) {
+        let pool = Arc::new(Pool::new(spare, move || OutboundBatch::new(size)));
         let prepare = OutboundPrepare {
             source: self.source,
             databases: self.databases,
@@ -67,7 +75,7 @@ impl Outbound {
             hook: self.hook,
         };
         let commit = OutboundCommit::new(self.sink, self.replies, self.counters, Arc::clone(&pool));
-        Pump::new(prepare, commit, pool, gearing, bell)
+        (prepare, commit, pool)
     }
 }
 

@@ -84,6 +84,11 @@ impl InboundBatch {
         &buffer[inner.start..inner.start + inner.len]
     }
 
+    /// What was counted so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Ready for the next read; lets go of the snapshot.
     pub(super) fn clear(&mut self) {
         self.intake.clear();

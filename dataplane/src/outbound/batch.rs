@@ -93,6 +93,11 @@ impl OutboundBatch {
         &self.sealed
     }
 
+    /// What was counted so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Ready for the next read; lets go of the snapshot.
     pub(super) fn clear(&mut self) {
         self.intake.clear();

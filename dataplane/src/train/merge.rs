@@ -9,14 +9,14 @@
 //! see what the sender sent. [`Passenger::read`] looks at a packet alone and may run on any thread; [`Merger`] runs in
 //! order. The kernel does not check a train's checksum again, so that a passenger's own must be right.
 
-use super::fields::{
-    ACK, PSH, TCP, TCP_CHECKSUM, TCP_FLAGS, UDP, UDP_CHECKSUM, UDP_HEADER_LEN, get_u16, get_u32,
-    put_u16,
-};
-use super::{ChecksumSpot, Offload, Segmentation, Takes};
-use ipsec::packet::{FragmentKind, Outline};
+mod passenger;
+
+pub use passenger::Passenger;
+
+use super::fields::{PSH, TCP_FLAGS, put_u16};
+use super::{ChecksumSpot, Offload, Segmentation};
 use ipsec::wire::checksum::Sum;
-use std::net::IpAddr;
+use passenger::{Flow, Kind, Seat};
 
 /// Trains that may grow at the same time: flows that take turns within a batch.
 const OPEN: usize = 8;
@@ -26,45 +26,6 @@ const MOST_UDP: u32 = 64;
 /// Most bytes of a train, by its own length field.
 const MOST_BYTES: usize = 65_535;
 
-/// What merging needs to know of one packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passenger {
-    flow: Flow,
-    /// Absent if the packet must travel alone.
-    seat: Option<Seat>,
-}
-
-/// Who must not overtake whom. A collision only costs a merge.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Flow {
-    /// Of both addresses.
-    pair: u32,
-    /// Of protocol and ports; absent where they cannot be known.
-    upper: Option<u32>,
-}
-
-/// A packet that may share a train.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seat {
-    kind: Kind,
-    /// Where the transport header starts, and where the payload does.
-    transport: u16,
-    head_len: u16,
-    payload_len: u16,
-    /// TCP's.
-    sequence: u32,
-    /// IPv4's.
-    identification: u16,
-    /// Whether nothing may follow it: TCP's PSH.
-    last: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Tcp,
-    Udp,
-}
-
 /// How IPv4 identifications go on within a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counting {
@@ -73,137 +34,6 @@ enum Counting {
     Up,
     /// RFC 6864 4.1: with DF set the field means nothing, and some senders leave it alone.
     Still,
-}
-
-impl Passenger {
-    /// Reads what merging needs of `packet`, whose outline was read. A sink that takes no such train makes it travel
-    /// alone, and its checksum is not looked at.
-    pub fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Self {
-        Self {
-            flow: Flow::of(outline),
-            seat: Seat::read(packet, outline, takes),
-        }
-    }
-
-    /// Bytes of header, IP and transport, if it may share a train; of the whole packet otherwise.
-    pub fn head_len(&self) -> Option<usize> {
-        self.seat.map(|seat| usize::from(seat.head_len))
-    }
-}
-
-impl Flow {
-    fn of(outline: &Outline) -> Self {
-        let mix = |hash: u32, word: u32| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b1);
-        let fold = |hash: u32, address: IpAddr| match address {
-            IpAddr::V4(v4) => mix(hash, v4.to_bits()),
-            IpAddr::V6(v6) => {
-                let bits = v6.to_bits();
-                (0..4).fold(hash, |hash, word| mix(hash, (bits >> (32 * word)) as u32))
-            }
-        };
-        let upper = |(source, destination)| {
-            let ports = u32::from(source) << 16 | u32::from(destination);
-            mix(u32::from(outline.protocol), ports)
-        };
-        let known = outline.fragment == FragmentKind::Whole;
-        Self {
-            pair: fold(fold(0, outline.source), outline.destination),
-            upper: outline.ports.filter(|_| known).map(upper),
-        }
-    }
-
-    /// Whether a packet of this flow must stay behind one of `other`.
-    fn meets(self, other: Self) -> bool {
-        self.pair == other.pair
-            && (self.upper == other.upper || self.upper.is_none() || other.upper.is_none())
-    }
-}
-
-impl Seat {
-    fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Option<Self> {
-        let packet = packet.get(..outline.total_len)?;
-        let v4 = outline.source.is_ipv4();
-        let plain_header = outline.header_len == if v4 { 20 } else { 40 };
-        if outline.fragment != FragmentKind::Whole || !plain_header {
-            return None;
-        }
-        let seat = match outline.protocol {
-            TCP if v4 && takes.tcp_v4 || !v4 && takes.tcp_v6 => Self::tcp(packet, outline),
-            UDP if takes.udp => Self::udp(packet, outline),
-            _ => None,
-        }?;
-        seat.is_exact(packet, outline).then_some(seat)
-    }
-
-    fn tcp(packet: &[u8], outline: &Outline) -> Option<Self> {
-        let header = packet.get(outline.header_len..)?;
-        let words = header.get(12)?;
-        let flags = header.get(TCP_FLAGS)?;
-        let len = usize::from(words >> 4) * 4;
-        let carries_data = len >= 20 && len < header.len();
-        // The low half of `words` is reserved, and every other flag has a meaning for one segment only.
-        if !carries_data || words & 0x0f != 0 || flags & !PSH != ACK {
-            return None;
-        }
-        Some(Self {
-            kind: Kind::Tcp,
-            sequence: get_u32(header, 4),
-            last: flags & PSH != 0,
-            ..Self::new(Kind::Tcp, packet, outline, len)
-        })
-    }
-
-    fn udp(packet: &[u8], outline: &Outline) -> Option<Self> {
-        let header = packet.get(outline.header_len..)?;
-        let carries_data = header.len() > UDP_HEADER_LEN;
-        if !carries_data || usize::from(get_u16(header, 4)) != header.len() {
-            return None;
-        }
-        Some(Self::new(Kind::Udp, packet, outline, UDP_HEADER_LEN))
-    }
-
-    fn new(kind: Kind, packet: &[u8], outline: &Outline, transport_len: usize) -> Self {
-        let head_len = outline.header_len + transport_len;
-        Self {
-            kind,
-            transport: outline.header_len as u16,
-            head_len: head_len as u16,
-            payload_len: (packet.len() - head_len) as u16,
-            sequence: 0,
-            identification: get_u16(packet, 4),
-            last: false,
-        }
-    }
-
-    /// Whether its checksums are right, and in the one form that cutting would write.
-    fn is_exact(&self, packet: &[u8], outline: &Outline) -> bool {
-        let (ip, upper) = packet.split_at(outline.header_len);
-        let written = get_u16(upper, self.kind.checksum_at());
-        let form = match self.kind {
-            Kind::Tcp => written != 0xffff,
-            Kind::Udp => written != 0,
-        };
-        let ip_is_right = outline.source.is_ipv6()
-            || get_u16(ip, 10) != 0xffff && Sum::new().bytes(ip).finish() == 0;
-        let sum = Sum::new()
-            .pseudo_header(
-                outline.source,
-                outline.destination,
-                outline.protocol,
-                upper.len(),
-            )
-            .bytes(upper);
-        form && ip_is_right && sum.finish() == 0
-    }
-}
-
-impl Kind {
-    fn checksum_at(self) -> usize {
-        match self {
-            Self::Tcp => TCP_CHECKSUM,
-            Self::Udp => UDP_CHECKSUM,
-        }
-    }
 }
 
 /// A train that grows, or a packet that travels alone.
@@ -415,30 +245,6 @@ impl Group {
             Kind::Udp => put_u16(upper, 4, upper_len as u16),
         }
         put_u16(upper, seat.kind.checksum_at(), sum);
-    }
-}
-
-impl Seat {
-    /// Whether two heads differ in nothing but lengths, identification, sequence number, PSH and checksums.
-    fn same_head(&self, a: &[u8], b: &[u8]) -> bool {
-        let transport = usize::from(self.transport);
-        let (a_ip, a_upper) = a.split_at(transport);
-        let (b_ip, b_upper) = b.split_at(transport);
-        let same_ip = match transport {
-            20 => a_ip[..2] == b_ip[..2] && a_ip[6..10] == b_ip[6..10] && a_ip[12..] == b_ip[12..],
-            _ => a_ip[..4] == b_ip[..4] && a_ip[6..] == b_ip[6..],
-        };
-        let same_ports = a_upper[..4] == b_upper[..4];
-        same_ip
-            && same_ports
-            && match self.kind {
-                Kind::Udp => true,
-                Kind::Tcp => {
-                    a_upper[8..13] == b_upper[8..13]
-                        && a_upper[14..16] == b_upper[14..16]
-                        && a_upper[18..] == b_upper[18..]
-                }
-            }
     }
 }
 

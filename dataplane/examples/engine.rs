@@ -1,0 +1,389 @@
+//! How many packets the whole engine carries in memory, and what of the time each step takes.
+//!
+//! ```text
+//! cargo run --release -p dataplane --example engine -- [MILLISECONDS PER POINT] [MOST WORKERS] [FILTER]
+//! ```
+//!
+//! For each suite, direction and size of the inner packet: nanoseconds per packet for the steps that must be done in
+//! order (prepare, commit) and for the one that need not (transform), packets per second inline and with workers in
+//! one flow, and how that compares with the bare ciphers on the same bytes. `train` rows are TCP super-packets.
+
+#[path = "../tests/pipeline/world.rs"]
+mod world;
+
+use dataplane::frames::BatchSize;
+use dataplane::inbound::Inbound;
+use dataplane::io::memory::{Repeat, Void};
+use dataplane::io::{Arrival, Paths, Wait};
+use dataplane::iv::{IvSource, SEED_LEN};
+use dataplane::outbound::Outbound;
+use dataplane::path::PathMtus;
+use dataplane::pipeline::lane::{Commit, Transform};
+use dataplane::pipeline::pump::{Gearing, Prepare, Pump};
+use dataplane::pipeline::worker::{Idle, Serve, Team};
+use dataplane::train::Offload;
+use multibuffer::{Iv, Key, OpenJob, SealJob, Verdict};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use world::{World, bytes, datagram, published, tcp, tso, tunnel};
+
+type Steps<P, C, B> = (P, C, Arc<dataplane::frames::Pool<B>>);
+
+fn main() {
+    let argument = |place| std::env::args().nth(place);
+    let time = argument(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200);
+    let time = Duration::from_millis(time);
+    let most_workers = argument(2).and_then(|text| text.parse().ok()).unwrap_or(1);
+    let filter = argument(3).unwrap_or_default();
+    let workers: Vec<usize> = std::iter::successors(Some(1), |count| Some(count * 2))
+        .take_while(|&count| count <= most_workers)
+        .collect();
+    print!(
+        "{:<22} {:>8} {:>5} | {:>7} {:>9} {:>7} ns/packet | {:>6} {:>6}",
+        "suite", "way", "bytes", "prepare", "transform", "commit", "bare", "inline"
+    );
+    workers
+        .iter()
+        .for_each(|count| print!(" {:>6}", format!("{count} w")));
+    println!(" Mpps | of bare  Gbit/s inline");
+    for (name, suite) in suites() {
+        for shape in [
+            Shape::Single(64),
+            Shape::Single(494),
+            Shape::Single(1408),
+            Shape::Train(1448),
+        ] {
+            for outbound in [true, false] {
+                let row = format!("{name} {} {shape:?}", way(outbound));
+                if row.contains(&filter) {
+                    print_row(name, &suite, shape, outbound, &workers, time);
+                }
+            }
+        }
+    }
+}
+
+fn suites() -> Vec<(&'static str, String)> {
+    let sha1 = format!("-A hmac-sha1 {}", bytes("c3", 20));
+    vec![
+        ("null+sha1", format!("-E null {sha1}")),
+        ("aes-128-gcm", world::gcm()),
+        (
+            "chacha20-poly1305",
+            format!("-E chacha20-poly1305 {}", bytes("e5", 36)),
+        ),
+        (
+            "aes-128-cbc+sha1",
+            format!("-E aes-cbc {} {sha1}", bytes("b2", 16)),
+        ),
+        (
+            "3des+sha1",
+            format!("-E 3des-cbc {} {sha1}", bytes("f6", 24)),
+        ),
+    ]
+}
+
+fn way(outbound: bool) -> &'static str {
+    if outbound { "outbound" } else { "inbound" }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// UDP datagrams of so many bytes.
+    Single(usize),
+    /// TCP super-packets of segments with so much payload.
+    Train(u16),
+}
+
+impl Shape {
+    fn items(self) -> Vec<(Vec<u8>, Offload)> {
+        match self {
+            Self::Single(len) => (0..64)
+                .map(|number| (datagram(number, len - 28), Offload::default()))
+                .collect(),
+            Self::Train(size) => (0..3)
+                .map(|number| {
+                    (
+                        tcp(false, number, &vec![7; usize::from(size) * 44]),
+                        tso(size),
+                    )
+                })
+                .collect(),
+        }
+    }
+
+    fn packet_len(self) -> usize {
+        match self {
+            Self::Single(len) => len,
+            Self::Train(size) => usize::from(size) + 40,
+        }
+    }
+}
+
+fn print_row(
+    name: &str,
+    suite: &str,
+    shape: Shape,
+    outbound: bool,
+    workers: &[usize],
+    time: Duration,
+) {
+    let (split, inline, parallel) = match outbound {
+        true => (
+            split_time(out_steps(suite, shape), time),
+            pumped(out_steps(suite, shape), 0, time),
+            workers
+                .iter()
+                .map(|&count| pumped(out_steps(suite, shape), count, time))
+                .collect::<Vec<_>>(),
+        ),
+        false => (
+            split_time(in_steps(suite, shape), time),
+            pumped(in_steps(suite, shape), 0, time),
+            workers
+                .iter()
+                .map(|&count| pumped(in_steps(suite, shape), count, time))
+                .collect::<Vec<_>>(),
+        ),
+    };
+    let bare = bare(suite, shape.packet_len(), outbound, time);
+    let [prepare, transform, commit] = split;
+    let size = match shape {
+        Shape::Single(len) => len.to_string(),
+        Shape::Train(size) => format!("t{size}"),
+    };
+    print!(
+        "{name:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1}           | {:>6.3} {:>6.3}",
+        way(outbound),
+        bare / 1e6,
+        inline / 1e6
+    );
+    parallel
+        .iter()
+        .for_each(|rate| print!(" {:>6.3}", rate / 1e6));
+    println!(
+        "      | {:>7.2} {:>8.2}",
+        inline / bare,
+        inline * shape.packet_len() as f64 * 8.0 / 1e9
+    );
+}
+
+fn text(suite: &str, right: bool) -> String {
+    tunnel(suite, "esp-udp", right).replace("-r 1024", "")
+}
+
+fn out_steps(
+    suite: &str,
+    shape: Shape,
+) -> impl FnOnce() -> Steps<
+    dataplane::outbound::OutboundPrepare,
+    dataplane::outbound::OutboundCommit,
+    dataplane::outbound::OutboundBatch,
+> {
+    let (databases, items) = (published(&text(suite, false)), shape.items());
+    move || {
+        let direction = Outbound {
+            source: Box::new(Repeat::of(items)),
+            sink: Box::new(Void),
+            replies: None,
+            databases,
+            ivs: IvSource::seeded(&[1; SEED_LEN]),
+            paths: PathMtus::new(Paths::default(), 65_535),
+            hook: Arc::new(|_| ()),
+            counters: Arc::default(),
+        };
+        direction.steps(BatchSize::default(), 17)
+    }
+}
+
+fn in_steps(
+    suite: &str,
+    shape: Shape,
+) -> impl FnOnce() -> Steps<
+    dataplane::inbound::InboundPrepare,
+    dataplane::inbound::InboundCommit,
+    dataplane::inbound::InboundBatch,
+> {
+    let mut world = World::tunnel(suite, "esp-udp");
+    for (item, offload) in shape.items() {
+        world.left_in.put(item, offload);
+    }
+    world.send();
+    let parcels: Vec<(Vec<u8>, Arrival)> = world.wire.take_all();
+    let databases = published(&text(suite, true));
+    move || {
+        let direction = Inbound {
+            source: Box::new(Repeat::of(parcels)),
+            sink: Box::new(Void),
+            databases,
+            paths: PathMtus::new(Paths::default(), 65_535),
+            counters: Arc::default(),
+        };
+        direction.steps(BatchSize::default(), 17)
+    }
+}
+
+/// Packets in a batch, from what the steps themselves say they did.
+trait Count {
+    fn arrived(&self) -> u64;
+}
+
+impl Count for dataplane::outbound::OutboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally().arrived
+    }
+}
+
+impl Count for dataplane::inbound::InboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally().arrived
+    }
+}
+
+/// Nanoseconds per packet of prepare, transform and commit, reading left out.
+fn split_time<P, C>(steps: impl FnOnce() -> Steps<P, C, P::Batch>, time: Duration) -> [f64; 3]
+where
+    P: Prepare,
+    P::Batch: Count,
+    C: Commit<P::Batch>,
+{
+    let (mut prepare, mut commit, pool) = steps();
+    let (mut spent, mut packets) = ([0; 3], 0);
+    let (start, mut warm) = (Instant::now(), false);
+    while start.elapsed() < time {
+        if !warm && start.elapsed() > time / 4 {
+            (spent, packets, warm) = ([0; 3], 0, true);
+        }
+        let mut batch = pool.take();
+        prepare.fill(&mut batch, Wait::Poll).unwrap();
+        let begin = Instant::now();
+        prepare.prepare(&mut batch);
+        let prepared = Instant::now();
+        packets += batch.arrived();
+        batch.transform();
+        let transformed = Instant::now();
+        commit.commit(batch);
+        let end = Instant::now();
+        spent[0] += (prepared - begin).as_nanos();
+        spent[1] += (transformed - prepared).as_nanos();
+        spent[2] += (end - transformed).as_nanos();
+    }
+    spent.map(|nanoseconds| nanoseconds as f64 / packets.max(1) as f64)
+}
+
+/// Packets per second through the lane.
+fn pumped<P, C>(
+    steps: impl FnOnce() -> Steps<P, C, P::Batch>,
+    workers: usize,
+    time: Duration,
+) -> f64
+where
+    P: Prepare,
+    P::Batch: Count,
+    C: Commit<P::Batch> + 'static,
+{
+    let (prepare, commit, pool) = steps();
+    let counted = Arc::new(AtomicU64::new(0));
+    let prepare = Counted(prepare, Arc::clone(&counted));
+    let gearing = Gearing {
+        slots: if workers == 0 { 2 } else { 16 },
+        workers,
+    };
+    let bell = Arc::default();
+    let mut pump = Pump::new(prepare, commit, pool, &gearing, Arc::clone(&bell));
+    let lane: Arc<dyn Serve> = pump.lane().clone();
+    let team = Team::start(workers, &[], Idle::default(), vec![lane], bell).unwrap();
+    let mut run = |time: Duration| {
+        let before = counted.load(Ordering::Relaxed);
+        let start = Instant::now();
+        while start.elapsed() < time {
+            for _ in 0..16 {
+                pump.step(Wait::Poll).unwrap();
+            }
+        }
+        pump.drain();
+        (counted.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
+    };
+    run(time / 4);
+    let rate = run(time);
+    drop(team);
+    rate
+}
+
+/// Counts the packets that pass through the first step.
+struct Counted<P>(P, Arc<AtomicU64>);
+
+impl<P: Prepare> Prepare for Counted<P>
+where
+    P::Batch: Count,
+{
+    type Batch = P::Batch;
+
+    fn fill(&mut self, batch: &mut P::Batch, wait: Wait) -> std::io::Result<usize> {
+        self.0.fill(batch, wait)
+    }
+
+    fn prepare(&mut self, batch: &mut P::Batch) {
+        self.0.prepare(batch);
+        self.1.fetch_add(batch.arrived(), Ordering::Relaxed);
+    }
+}
+
+/// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call.
+fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
+    let snapshot = world::database(&text(suite, false)).snapshot();
+    let sa = snapshot.sas().next().unwrap();
+    let key: &Key = &sa.key;
+    let len = (len + 2).next_multiple_of(sa.config.suite.align());
+    let (plain, iv) = (vec![3; len], Iv::new(&[9; 16][..key.iv_len()]));
+    let mut sealed = vec![vec![0u8; len + key.icv_len()]; 64];
+    let seal = |sealed: &mut [Vec<u8>]| {
+        let mut jobs: Vec<_> = sealed
+            .iter_mut()
+            .map(|output| SealJob {
+                key,
+                aad: &[1; 8],
+                aad_tail: &[],
+                iv,
+                input: [&plain, &[], &[]],
+                output,
+            })
+            .collect();
+        multibuffer::seal(&mut jobs);
+    };
+    seal(&mut sealed);
+    let genuine = sealed.clone();
+    let (start, mut packets, mut spent) = (Instant::now(), 0, Duration::ZERO);
+    while start.elapsed() < time {
+        if outbound {
+            let begin = Instant::now();
+            seal(&mut sealed);
+            spent += begin.elapsed();
+        } else {
+            sealed
+                .iter_mut()
+                .zip(&genuine)
+                .for_each(|(text, genuine)| text.copy_from_slice(genuine));
+            let begin = Instant::now();
+            let mut jobs: Vec<_> = sealed
+                .iter_mut()
+                .map(|text| OpenJob {
+                    key,
+                    aad: &[1; 8],
+                    aad_tail: &[],
+                    iv,
+                    text,
+                    verdict: Verdict::Pending,
+                })
+                .collect();
+            multibuffer::open(&mut jobs);
+            assert!(jobs.iter().all(|job| job.verdict == Verdict::Genuine));
+            spent += begin.elapsed();
+        }
+        packets += 64;
+    }
+    f64::from(packets) / spent.as_secs_f64()
+}

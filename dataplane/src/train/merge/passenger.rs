@@ -1,0 +1,201 @@
+//! What merging needs to know of a packet, read from the packet alone.
+
+use crate::train::Takes;
+use crate::train::fields::{
+    ACK, PSH, TCP, TCP_CHECKSUM, TCP_FLAGS, UDP, UDP_CHECKSUM, UDP_HEADER_LEN, get_u16, get_u32,
+};
+use ipsec::packet::{FragmentKind, Outline};
+use ipsec::wire::checksum::Sum;
+use std::net::IpAddr;
+
+/// What merging needs to know of one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passenger {
+    pub(super) flow: Flow,
+    /// Absent if the packet must travel alone.
+    pub(super) seat: Option<Seat>,
+}
+
+/// Who must not overtake whom. A collision only costs a merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// Of both addresses.
+    pair: u32,
+    /// Of protocol and ports; absent where they cannot be known.
+    upper: Option<u32>,
+}
+
+/// A packet that may share a train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seat {
+    pub kind: Kind,
+    /// Where the transport header starts, and where the payload does.
+    pub transport: u16,
+    pub head_len: u16,
+    pub payload_len: u16,
+    /// TCP's.
+    pub sequence: u32,
+    /// IPv4's.
+    pub identification: u16,
+    /// Whether nothing may follow it: TCP's PSH.
+    pub last: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Tcp,
+    Udp,
+}
+
+impl Passenger {
+    /// Reads what merging needs of `packet`, whose outline was read. A sink that takes no such train makes it travel
+    /// alone, and its checksum is not looked at.
+    pub fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Self {
+        Self {
+            flow: Flow::of(outline),
+            seat: Seat::read(packet, outline, takes),
+        }
+    }
+
+    /// Bytes of header, IP and transport, of a packet that may share a train.
+    pub fn head_len(&self) -> Option<usize> {
+        self.seat.map(|seat| usize::from(seat.head_len))
+    }
+}
+
+impl Flow {
+    fn of(outline: &Outline) -> Self {
+        let mix = |hash: u32, word: u32| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b1);
+        let fold = |hash: u32, address: IpAddr| match address {
+            IpAddr::V4(v4) => mix(hash, v4.to_bits()),
+            IpAddr::V6(v6) => {
+                let bits = v6.to_bits();
+                (0..4).fold(hash, |hash, word| mix(hash, (bits >> (32 * word)) as u32))
+            }
+        };
+        let upper = |(source, destination)| {
+            let ports = u32::from(source) << 16 | u32::from(destination);
+            mix(u32::from(outline.protocol), ports)
+        };
+        let known = outline.fragment == FragmentKind::Whole;
+        Self {
+            pair: fold(fold(0, outline.source), outline.destination),
+            upper: outline.ports.filter(|_| known).map(upper),
+        }
+    }
+
+    /// Whether a packet of this flow must stay behind one of `other`.
+    pub fn meets(self, other: Self) -> bool {
+        self.pair == other.pair
+            && (self.upper == other.upper || self.upper.is_none() || other.upper.is_none())
+    }
+}
+
+impl Seat {
+    fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Option<Self> {
+        let packet = packet.get(..outline.total_len)?;
+        let v4 = outline.source.is_ipv4();
+        let plain_header = outline.header_len == if v4 { 20 } else { 40 };
+        if outline.fragment != FragmentKind::Whole || !plain_header {
+            return None;
+        }
+        let seat = match outline.protocol {
+            TCP if v4 && takes.tcp_v4 || !v4 && takes.tcp_v6 => Self::tcp(packet, outline),
+            UDP if takes.udp => Self::udp(packet, outline),
+            _ => None,
+        }?;
+        seat.is_exact(packet, outline).then_some(seat)
+    }
+
+    fn tcp(packet: &[u8], outline: &Outline) -> Option<Self> {
+        let header = packet.get(outline.header_len..)?;
+        let words = header.get(12)?;
+        let flags = header.get(TCP_FLAGS)?;
+        let len = usize::from(words >> 4) * 4;
+        let carries_data = len >= 20 && len < header.len();
+        // The low half of `words` is reserved, and every other flag has a meaning for one segment only.
+        if !carries_data || words & 0x0f != 0 || flags & !PSH != ACK {
+            return None;
+        }
+        Some(Self {
+            kind: Kind::Tcp,
+            sequence: get_u32(header, 4),
+            last: flags & PSH != 0,
+            ..Self::new(Kind::Tcp, packet, outline, len)
+        })
+    }
+
+    fn udp(packet: &[u8], outline: &Outline) -> Option<Self> {
+        let header = packet.get(outline.header_len..)?;
+        let carries_data = header.len() > UDP_HEADER_LEN;
+        if !carries_data || usize::from(get_u16(header, 4)) != header.len() {
+            return None;
+        }
+        Some(Self::new(Kind::Udp, packet, outline, UDP_HEADER_LEN))
+    }
+
+    fn new(kind: Kind, packet: &[u8], outline: &Outline, transport_len: usize) -> Self {
+        let head_len = outline.header_len + transport_len;
+        Self {
+            kind,
+            transport: outline.header_len as u16,
+            head_len: head_len as u16,
+            payload_len: (packet.len() - head_len) as u16,
+            sequence: 0,
+            identification: get_u16(packet, 4),
+            last: false,
+        }
+    }
+
+    /// Whether two heads differ in nothing but lengths, identification, sequence number, PSH and checksums.
+    pub fn same_head(&self, a: &[u8], b: &[u8]) -> bool {
+        let transport = usize::from(self.transport);
+        let (a_ip, a_upper) = a.split_at(transport);
+        let (b_ip, b_upper) = b.split_at(transport);
+        let same_ip = match transport {
+            20 => a_ip[..2] == b_ip[..2] && a_ip[6..10] == b_ip[6..10] && a_ip[12..] == b_ip[12..],
+            _ => a_ip[..4] == b_ip[..4] && a_ip[6..] == b_ip[6..],
+        };
+        let same_ports = a_upper[..4] == b_upper[..4];
+        same_ip
+            && same_ports
+            && match self.kind {
+                Kind::Udp => true,
+                Kind::Tcp => {
+                    a_upper[8..13] == b_upper[8..13]
+                        && a_upper[14..16] == b_upper[14..16]
+                        && a_upper[18..] == b_upper[18..]
+                }
+            }
+    }
+
+    /// Whether its checksums are right, and in the one form that cutting would write.
+    fn is_exact(&self, packet: &[u8], outline: &Outline) -> bool {
+        let (ip, upper) = packet.split_at(outline.header_len);
+        let written = get_u16(upper, self.kind.checksum_at());
+        let form = match self.kind {
+            Kind::Tcp => written != 0xffff,
+            Kind::Udp => written != 0,
+        };
+        let ip_is_right = outline.source.is_ipv6()
+            || get_u16(ip, 10) != 0xffff && Sum::new().bytes(ip).finish() == 0;
+        let sum = Sum::new()
+            .pseudo_header(
+                outline.source,
+                outline.destination,
+                outline.protocol,
+                upper.len(),
+            )
+            .bytes(upper);
+        form && ip_is_right && sum.finish() == 0
+    }
+}
+
+impl Kind {
+    pub fn checksum_at(self) -> usize {
+        match self {
+            Self::Tcp => TCP_CHECKSUM,
+            Self::Udp => UDP_CHECKSUM,
+        }
+    }
+}
