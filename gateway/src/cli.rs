@@ -4,8 +4,8 @@ mod ask;
 mod lab;
 mod manual;
 
-use crate::run;
 use crate::setkey_cli;
+use crate::{capture, run};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -58,6 +58,8 @@ enum Command {
         after_help = "Examples:\n  esplanade explain 10.1.0.2 10.2.0.2\n  esplanade explain 10.1.0.2 10.2.0.2 tcp 443"
     )]
     Explain(Explain),
+    /// Run the engine over a capture file
+    Capture(capture::Options),
     /// Measure; see `esplanade lab --help`
     #[command(disable_help_flag = true)]
     Lab {
@@ -153,6 +155,7 @@ pub fn main() -> ExitCode {
         Command::Down(socket) => ask::down(socket.control),
         Command::Events(asking) => ask::events(asking.socket.control, asking.json),
         Command::Explain(explain) => ask::explain(explain),
+        Command::Capture(options) => capture::run(&options),
         Command::Lab { arguments } => lab::exec(&arguments),
         Command::Man { folder } => manual::man(&Program::command(), folder.as_deref()),
         Command::Completions { shell } => manual::completions(&mut Program::command(), shell),

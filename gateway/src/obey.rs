@@ -54,7 +54,7 @@ pub fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
 }
 
 /// A refusal by the plane, at the statement that it is about.
-fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
+pub fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
     match lowered.places.get(refused.index) {
         Some(place) => ipsec::setkey::Problem::new(*place, refused.reason.clone())
             .render(&request.name, &request.text),

@@ -159,7 +159,8 @@ fn random(seed: Option<u64>) -> fn() -> u64 {
     }
 }
 
-fn system_random() -> u64 {
+/// Unpredictable bits.
+pub fn system_random() -> u64 {
     let mut bytes = [0; 8];
     let mut filled = 0;
     while filled < bytes.len() {

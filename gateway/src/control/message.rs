@@ -27,7 +27,7 @@ pub enum Request {
 }
 
 /// setkey text and how to read it.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct SetkeyText {
     /// What messages call it: a file's name.
     pub name: String,

@@ -1,0 +1,337 @@
+//! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door.
+
+use super::report::Report;
+use arc_swap::ArcSwap;
+use dataplane::counters::{Counters, Tally};
+use dataplane::frames::BatchSize;
+use dataplane::inbound::{Inbound, InboundPump};
+use dataplane::io::{
+    Arrival, Delivery, Intake, LARGEST, Parcel, Paths, PlaintextSink, PlaintextSource,
+    ProtectedSink, ProtectedSource, Sent, Wait,
+};
+use dataplane::iv::{IvSource, SEED_LEN};
+use dataplane::outbound::{Outbound, OutboundPump};
+use dataplane::path::PathMtus;
+use dataplane::pipeline::pump::Gearing;
+use dataplane::train::{Offload, Takes};
+use ipsec::Dropped;
+use ipsec::database::{Decision, Snapshot};
+use ipsec::fragment::{Limits, Offered, Reassembler};
+use ipsec::packet::Outline;
+use ipsec::tunnel::Outer;
+use std::io;
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is done to the packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// Authenticate and decrypt.
+    Open,
+    /// Encrypt and authenticate.
+    Seal,
+}
+
+/// A capture's packets on their way through the engine.
+pub struct Engine {
+    pump: Pump,
+    desk: Arc<Mutex<Desk>>,
+    counters: Arc<Counters>,
+    snapshot: Arc<Snapshot>,
+    fragments: Reassembler,
+    /// The latest time seen: captures merged by hand may go back.
+    now: u64,
+    held: Vec<u64>,
+}
+
+enum Pump {
+    Open(Box<InboundPump>),
+    Seal(Box<OutboundPump>),
+}
+
+/// Where the pump's ends find the packet and leave what became of it.
+#[derive(Default)]
+struct Desk {
+    waiting: Option<Vec<u8>>,
+    carried: Vec<Vec<u8>>,
+    identification: u16,
+}
+
+/// A packet is either none of ours, or one to carry.
+enum Claim {
+    PassBy,
+    Carry,
+    Drop(Dropped),
+}
+
+impl Engine {
+    /// An engine over the databases of `snapshot`. With a seed its IVs are always the same.
+    pub fn new(verb: Verb, snapshot: Arc<Snapshot>, seed: Option<u64>) -> io::Result<Self> {
+        let desk = Arc::<Mutex<Desk>>::default();
+        let counters = Arc::<Counters>::default();
+        let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
+        let ends = Ends(Arc::clone(&desk));
+        let paths = || PathMtus::new(Paths::default(), LARGEST - 1);
+        let gearing = Gearing {
+            slots: 1,
+            workers: 0,
+        };
+        let size = BatchSize {
+            items: 1,
+            bytes: LARGEST,
+        };
+        let pump = match verb {
+            Verb::Open => {
+                let inbound = Inbound {
+                    source: Box::new(ends.clone()),
+                    sink: Box::new(ends),
+                    databases,
+                    paths: paths(),
+                    counters: Arc::clone(&counters),
+                };
+                Pump::Open(Box::new(inbound.pump(size, &gearing, Arc::default())))
+            }
+            Verb::Seal => {
+                let outbound = Outbound {
+                    source: Box::new(ends.clone()),
+                    sink: Box::new(ends),
+                    replies: None,
+                    databases,
+                    ivs: ivs(seed)?,
+                    paths: paths(),
+                    hook: Arc::new(|_| ()),
+                    counters: Arc::clone(&counters),
+                };
+                Pump::Seal(Box::new(outbound.pump(size, &gearing, Arc::default())))
+            }
+        };
+        let fragments = Reassembler::new(Limits::default());
+        Ok(Self {
+            pump,
+            desk,
+            counters,
+            snapshot,
+            fragments,
+            now: 0,
+            held: Vec::new(),
+        })
+    }
+
+    /// What becomes of one packet; its fate is entered into `report`.
+    pub fn process(
+        &mut self,
+        packet: &[u8],
+        time: Duration,
+        number: u64,
+        report: &mut Report,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        self.now = self.now.max(time.as_secs());
+        match self.pump {
+            Pump::Seal(_) => self.offer(packet, number, report),
+            // RFC 4303 3.4.1: fragments are joined before ESP is looked at.
+            Pump::Open(_) => match self.fragments.offer(packet, self.now) {
+                Ok(Offered::NotFragment) | Err(_) => self.offer(packet, number, report),
+                Ok(Offered::Held) => {
+                    self.held.push(number);
+                    Ok(Vec::new())
+                }
+                Ok(Offered::Joined(whole)) => self.offer(&whole, number, report),
+            },
+        }
+    }
+
+    /// What is left over at the end: packets of which a fragment never came.
+    pub fn finish(&self, report: &mut Report) {
+        let incomplete = self.fragments.held_bytes() > 0 || self.fragments.given_up() > 0;
+        for number in self.held.iter().filter(|_| incomplete) {
+            report.note_fragment(*number);
+        }
+    }
+
+    fn offer(
+        &mut self,
+        packet: &[u8],
+        number: u64,
+        report: &mut Report,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        match self.claim(packet) {
+            Claim::PassBy => {
+                report.pass_by(number);
+                Ok(Vec::new())
+            }
+            Claim::Drop(reason) => {
+                report.drop(number, reason, 1);
+                Ok(Vec::new())
+            }
+            Claim::Carry => {
+                let before = self.counters.read();
+                self.desk().waiting = Some(packet.to_vec());
+                self.step()?;
+                report.enter(number, &before, &self.counters.read());
+                Ok(take(&mut self.desk().carried))
+            }
+        }
+    }
+
+    /// Whether a packet is named by an association (to open) or by a policy that protects (to seal).
+    fn claim(&self, packet: &[u8]) -> Claim {
+        match self.pump {
+            Pump::Seal(_) => match Outline::read(packet) {
+                Err(reason) => Claim::Drop(reason),
+                Ok(outline) => match self.snapshot.outbound(&outline) {
+                    Decision::Bypass
+                    | Decision::Drop(Dropped::NoPolicy | Dropped::PolicyDiscard) => Claim::PassBy,
+                    Decision::Protect(_) | Decision::Drop(_) | Decision::Acquire { .. } => {
+                        Claim::Carry
+                    }
+                },
+            },
+            Pump::Open(_) => match Outer::payload(packet) {
+                Err(Dropped::Unsupported) => Claim::PassBy,
+                Err(reason) => Claim::Drop(reason),
+                Ok((outer, _)) if self.is_for_us(&outer) => Claim::Carry,
+                Ok(_) => Claim::PassBy,
+            },
+        }
+    }
+
+    /// Whether any association ends at the packet's destination: then an unknown SPI is a drop, not somebody else's.
+    fn is_for_us(&self, outer: &Outer) -> bool {
+        self.snapshot
+            .sas()
+            .any(|sa| sa.config.id.destination == outer.destination)
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        match &mut self.pump {
+            Pump::Open(pump) => pump.step(Wait::Poll).map(drop),
+            Pump::Seal(pump) => pump.step(Wait::Poll).map(drop),
+        }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        lock(&self.desk)
+    }
+}
+
+fn ivs(seed: Option<u64>) -> io::Result<IvSource> {
+    let Some(seed) = seed else {
+        return IvSource::from_system();
+    };
+    let mut bytes = [0; SEED_LEN];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    Ok(IvSource::seeded(&bytes))
+}
+
+/// Both ends of both directions, at the desk.
+#[derive(Clone)]
+struct Ends(Arc<Mutex<Desk>>);
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    // Vectors of packets are whole whatever their last user did.
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ends {
+    fn enter<Note>(
+        &self,
+        intake: &mut Intake<Note>,
+        note: impl FnOnce(&[u8]) -> Option<(usize, usize, Note)>,
+    ) -> usize {
+        let Some(packet) = lock(&self.0).waiting.take() else {
+            return 0;
+        };
+        let Some((start, end, note)) = note(&packet) else {
+            return 0;
+        };
+        let bytes = &packet[start..end];
+        if bytes.len() > intake.free().len() {
+            return 0;
+        }
+        intake.free()[..bytes.len()].copy_from_slice(bytes);
+        intake.push(bytes.len(), note);
+        1
+    }
+}
+
+impl PlaintextSource for Ends {
+    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
+        Ok(self.enter(intake, |packet| Some((0, packet.len(), Offload::default()))))
+    }
+}
+
+impl ProtectedSource for Ends {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, _: Wait) -> io::Result<usize> {
+        Ok(self.enter(intake, |packet| {
+            let (outer, range) = Outer::payload(packet).ok()?;
+            Some((
+                range.start,
+                range.end,
+                Arrival {
+                    outer,
+                    stride: range.len(),
+                },
+            ))
+        }))
+    }
+}
+
+impl PlaintextSink for Ends {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        let mut desk = lock(&self.0);
+        for delivery in deliveries {
+            desk.carried.push(
+                delivery
+                    .pieces
+                    .iter()
+                    .flat_map(|piece| piece.iter().copied())
+                    .collect(),
+            );
+        }
+        Ok(Sent {
+            packets: deliveries.len() as u64,
+            ..Sent::default()
+        })
+    }
+
+    fn takes_trains(&self) -> Takes {
+        Takes::default()
+    }
+}
+
+impl ProtectedSink for Ends {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        let mut desk = lock(&self.0);
+        let before = desk.carried.len();
+        for parcel in parcels {
+            for sealed in parcel.bytes.chunks(parcel.stride) {
+                // RFC 6864: never 0, for eyes that take it for "not set".
+                desk.identification = desk.identification.wrapping_add(1).max(1);
+                let mut packet = vec![0; parcel.outer.len()];
+                parcel
+                    .outer
+                    .emit(sealed.len(), desk.identification, &mut packet);
+                packet.extend_from_slice(sealed);
+                desk.carried.push(packet);
+            }
+        }
+        Ok(Sent {
+            packets: (desk.carried.len() - before) as u64,
+            ..Sent::default()
+        })
+    }
+}
+
+impl Report {
+    /// What the counters say became of one packet.
+    fn enter(&mut self, number: u64, before: &Tally, after: &Tally) {
+        self.carry(after.packets - before.packets);
+        for reason in Dropped::ALL {
+            let count = after.drops[reason.index()] - before.drops[reason.index()];
+            if count > 0 {
+                self.drop(number, reason, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What became of a capture's packets, for people.
+
+use super::engine::Verb;
+use ipsec::Dropped;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// How many packet numbers are named for each reason.
+const NAMED: usize = 8;
+
+/// What became of every packet.
+#[derive(Default)]
+pub struct Report {
+    carried: u64,
+    passed_by: u64,
+    drops: BTreeMap<Dropped, (u64, Vec<u64>)>,
+}
+
+impl Report {
+    /// Packets that were carried.
+    pub fn carry(&mut self, packets: u64) {
+        self.carried += packets;
+    }
+
+    /// A packet that is none of ours.
+    pub fn pass_by(&mut self, _number: u64) {
+        self.passed_by += 1;
+    }
+
+    /// A packet that was dropped.
+    pub fn drop(&mut self, number: u64, reason: Dropped, packets: u64) {
+        let (count, numbers) = self.drops.entry(reason).or_default();
+        *count += packets;
+        if numbers.len() < NAMED {
+            numbers.push(number);
+        }
+    }
+
+    /// A fragment whose packet never became whole.
+    pub fn note_fragment(&mut self, number: u64) {
+        self.drop(number, Dropped::Fragment, 1);
+    }
+
+    /// All packets dropped.
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().map(|(count, _)| count).sum()
+    }
+
+    /// All packets that an association or policy named.
+    pub fn named(&self) -> u64 {
+        self.carried + self.dropped()
+    }
+
+    /// Whether everything that was named was carried.
+    pub fn is_complete(&self) -> bool {
+        self.drops.is_empty()
+    }
+
+    /// The report as it is printed.
+    pub fn text(&self, verb: Verb) -> String {
+        let done = match verb {
+            Verb::Open => "opened",
+            Verb::Seal => "sealed",
+        };
+        let mut text = format!(
+            "{done} {}, dropped {}, passed by {}",
+            self.carried,
+            self.dropped(),
+            self.passed_by
+        );
+        for (reason, (count, numbers)) in &self.drops {
+            let list: Vec<_> = numbers.iter().map(u64::to_string).collect();
+            let more = if *count > numbers.len() as u64 {
+                ", …"
+            } else {
+                ""
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n  {:<20} {count:>6}  packet {}{more}: {}",
+                reason.name(),
+                list.join(", "),
+                reason.advice()
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_each_reason_with_its_packets_and_what_to_look_at() {
+        let mut report = Report::default();
+        report.carry(3);
+        report.pass_by(1);
+        assert!(report.is_complete());
+        report.drop(4, Dropped::BadIcv, 1);
+        report.drop(9, Dropped::BadIcv, 1);
+        assert_eq!((report.named(), report.dropped()), (5, 2));
+        let text = report.text(Verb::Open);
+        assert!(
+            text.starts_with("opened 3, dropped 2, passed by 1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("packet 4, 9: the keys or algorithms differ"),
+            "{text}"
+        );
+    }
+}
