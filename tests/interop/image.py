@@ -150,3 +150,7 @@ def write_entry(out, number, name, mode, data):
 
 def padding(data):
     return bytes(-len(data) % 4)
+
+
+if __name__ == "__main__":
+    print(*image())

@@ -15,8 +15,8 @@ from runner.suite import Suite, run_suite  # noqa: E402
 LISTED = [{"id": "proven", "why": "w", "probe": "true"}, {"id": "unproven", "why": "w", "probe": "false"}]
 
 
-def tally(command, counts, limit=20):
-    suite = Suite("selftest", "sample", command, counts, limit)
+def tally(command, counts, limit=20, **more):
+    suite = Suite("selftest", "sample", command, counts, limit, **more)
     with contextlib.redirect_stdout(io.StringIO()):
         found = run_suite(suite, Absences(LISTED))
     return found.passed, found.failed
@@ -38,6 +38,9 @@ CASES = {
     "cargo's sums are added": lambda: cargo(5, 2, 0, 101) == (5, 2),
     "an ignored cargo test fails": lambda: cargo(5, 0, 1) == (5, 1),
     "cargo that does not build fails": lambda: tally("echo error; exit 101", "cargo") == (0, 1),
+    "an isolated suite sees no network but its own":
+        lambda: tally("ip -brief link | wc -l | sed 's/^1$/ok a/'", "lines", isolated=True) == (1, 0),
+    "a suite that cannot be prepared fails": lambda: tally("echo ok a", "lines", prepare="false") == (0, 1),
     "a command is one test": lambda: (tally("true", "exit"), tally("false", "exit")) == ((1, 0), (0, 1)),
     "a suite that hangs is stopped and fails": lambda: tally("echo ok a; sleep 60", "lines", limit=1) == (1, 1),
     "a child left behind is ended": lambda: tally("echo ok a; sleep 60 >/dev/null 2>&1 & echo ok b", "lines") == (2, 0),
@@ -45,7 +48,10 @@ CASES = {
 
 
 def main():
+    isolated = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated")
     with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(f"{folder}/tests/runner")
+        os.symlink(isolated, f"{folder}/tests/runner/isolated")
         os.chdir(folder)
         outcomes = [(name, check()) for name, check in CASES.items()]
     for name, good in outcomes:

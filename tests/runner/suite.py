@@ -25,13 +25,12 @@ class Suite:
     command: str
     counts: str
     limit: int
-    needs: str = ""
+    isolated: bool = False
+    prepare: str = "true"
 
     def argv(self):
         shell = ["bash", "-c", self.command]
-        if self.needs == "network" and os.geteuid() != 0:
-            return ["tests/runner/rootless", *shell]
-        return shell
+        return ["tests/runner/isolated", *shell] if self.isolated else shell
 
 
 @dataclass
@@ -49,7 +48,8 @@ def run_suite(suite, absences):
     """Runs the suite, shows its lines (cargo's only if it failed) and returns its tally."""
     print(f"==== {suite.tier}: {suite.name}", flush=True)
     started = time.monotonic()
-    lines, status = execute(suite)
+    prepared = subprocess.run(["bash", "-c", suite.prepare], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    lines, status = execute(suite) if prepared.returncode == 0 else ([], f"{suite.prepare}: failed")
     tally = COUNTERS[suite.counts](suite, lines, status, absences)
     if status == "timeout":
         tally.fail(f"stopped after {suite.limit} s")
