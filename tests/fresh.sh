@@ -60,14 +60,14 @@ mount_kernel() {
 mount_rust() {
   local sysroot
   sysroot=$(rustc --print sysroot)
-  mkdir -p "$root/opt/rust" "$root/root/.cargo/registry"
+  mkdir -p "$root/opt/rust" "$root/home/.cargo/registry"
   mount --bind "$sysroot" "$root/opt/rust"
-  mount --bind "${CARGO_HOME:-$HOME/.cargo}/registry" "$root/root/.cargo/registry"
+  mount --bind "${CARGO_HOME:-$HOME/.cargo}/registry" "$root/home/.cargo/registry"
 }
 
 # A command in the new system, with none of this machine's settings but the way to the network.
 inside() {
-  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rust/bin HOME=/root LANG=C.UTF-8 \
+  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rust/bin HOME=/home LANG=C.UTF-8 \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
     chroot "$root" bash -c "cd /esplanade && $1" </dev/null
 }

@@ -3,7 +3,7 @@
 import re
 import struct
 
-from network.wire import ESP, UDP, Esp, Packet
+from network.wire import ESP, LONGEST_FRAME, UDP, Esp, Packet
 
 from sides import FILE_SIZE, target
 
@@ -47,7 +47,7 @@ def only_esp(case, frames, near, far):
             continue
         if ends & inside or ends == outside and packet.protocol != due:
             return f"on the wire: {packet.source} to {packet.destination}, protocol {packet.protocol}"
-        if ends == outside and not packet.fragment:
+        if ends == outside and not packet.fragment and len(packet.frame) <= LONGEST_FRAME:
             found = Esp.find(packet.frame)
             if found is None:
                 return f"on the wire: UDP from {packet.source} to {packet.destination} that is no ESP"
@@ -59,7 +59,7 @@ def only_esp(case, frames, near, far):
 def replayed(case, frames, sender, receiver, inject):
     """The newest packet, sent once more, is refused as such."""
     last = newest(case, frames, sender)
-    return refusal("replayed", last.frame, receiver, inject)
+    return refusal("replayed", last.again(), receiver, inject)
 
 
 def forged(case, frames, sender, receiver, inject):

@@ -11,6 +11,8 @@ IP4, IP6 = 0x0800, 0x86DD
 UDP, FRAGMENT, ESP, ICMP6 = 17, 44, 50, 58
 ESP_PORT = 4500
 NON_ESP_MARKER = bytes(4)
+# Longer frames are trains that a device has yet to cut.
+LONGEST_FRAME = 1514
 
 
 class Wire:
@@ -82,7 +84,7 @@ class Packet:
 
 
 class Esp:
-    """Where ESP stands in a whole packet, native or in UDP; `find` gives None if it does not."""
+    """Where ESP stands in a single whole packet, native or in UDP; `find` gives None if it does not."""
 
     def __init__(self, frame, offset):
         self.frame, self.offset = frame, offset
@@ -91,7 +93,7 @@ class Esp:
     @classmethod
     def find(cls, frame):
         packet = Packet.of(frame)
-        if packet is None or packet.fragment:
+        if packet is None or packet.fragment or len(frame) > LONGEST_FRAME:
             return None
         offset = packet.offset
         if packet.protocol == ESP and len(frame) >= offset + 8:
@@ -102,12 +104,15 @@ class Esp:
                 return cls(frame, offset + 8)
         return None
 
+    def again(self):
+        """The frame as a network card would have sent it: captured before that, it lacks its UDP checksum."""
+        return with_udp_checksum(self.frame)
+
     def tampered(self):
         """The frame with one bit of the ciphertext turned, and a UDP checksum that fits again."""
         frame = bytearray(self.frame)
         frame[self.offset + (len(frame) - self.offset) * 2 // 3] ^= 0x10
-        mend_udp_checksum(frame)
-        return bytes(frame)
+        return with_udp_checksum(frame)
 
 
 def checksum(data):
@@ -119,13 +124,16 @@ def checksum(data):
     return total ^ 0xFFFF
 
 
-def mend_udp_checksum(frame):
+def with_udp_checksum(frame):
+    """The frame with the checksum of its UDP header made right: none in IPv4, the true one in IPv6."""
+    frame = bytearray(frame)
     packet = Packet.of(bytes(frame))
     if packet.protocol != UDP:
-        return
+        return bytes(frame)
     offset = packet.offset
     struct.pack_into("!H", frame, offset + 6, 0)
     if frame[12:14] == b"\x86\xdd":
         length = len(frame) - offset
         pseudo = bytes(frame[ETHERNET + 8:ETHERNET + 40]) + struct.pack("!IHBB", length, 0, 0, UDP)
         struct.pack_into("!H", frame, offset + 6, checksum(pseudo + frame[offset:]) or 0xFFFF)
+    return bytes(frame)
