@@ -4,6 +4,7 @@
 //! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
 mod ancillary;
+pub mod faulty;
 pub mod memory;
 mod messages;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod refusal;
 mod sending;
 pub mod several;
 mod socket;
+pub mod tap;
 pub mod tun;
 pub mod udp;
 mod waker;
@@ -227,4 +229,32 @@ pub trait ProtectedSource: Send {
 pub trait ProtectedSink: Send {
     /// Hands over all of them, in order.
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent>;
+}
+
+impl<S: PlaintextSource + ?Sized> PlaintextSource for Box<S> {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        (**self).fill(intake, wait)
+    }
+}
+
+impl<S: PlaintextSink + ?Sized> PlaintextSink for Box<S> {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        (**self).deliver(deliveries)
+    }
+
+    fn takes_trains(&self) -> Takes {
+        (**self).takes_trains()
+    }
+}
+
+impl<S: ProtectedSource + ?Sized> ProtectedSource for Box<S> {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+        (**self).fill(intake, wait)
+    }
+}
+
+impl<S: ProtectedSink + ?Sized> ProtectedSink for Box<S> {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        (**self).deliver(parcels)
+    }
 }
