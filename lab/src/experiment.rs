@@ -108,10 +108,19 @@ impl Experiment<'_> {
                 absence.why, absence.remedy
             )));
         }
-        let asked = self.contenders.iter();
-        Ok(asked
-            .map(|contender| contender.presence(&bed).err())
-            .collect())
+        let asked = self
+            .contenders
+            .iter()
+            .map(|contender| contender.presence(&bed).err());
+        let absences: Vec<_> = asked.collect();
+        let present = self
+            .contenders
+            .iter()
+            .zip(&absences)
+            .filter(|(_, absence)| absence.is_none());
+        let versions = present.filter_map(|(contender, _)| contender.version(&bed));
+        self.provenance.versions.extend(versions);
+        Ok(absences)
     }
 
     fn trial(&mut self, planned: &Planned, plan: &Plan) -> Record {

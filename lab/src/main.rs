@@ -273,10 +273,10 @@ fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
     let table = report::text(&summary.records);
     println!("{table}");
     let kept = fs::write(out.path.join(TABLE), &table);
+    let (place, count) = (out.path.display(), summary.records.len());
     eprintln!(
-        "kept in {}: {} records",
-        out.path.display(),
-        summary.records.len()
+        "kept in {place}: {count} record{}",
+        if count == 1 { "" } else { "s" }
     );
     if let Some(why) = &summary.not_kept {
         return Err(format!(

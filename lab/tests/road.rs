@@ -211,6 +211,9 @@ fn an_absent_contender_is_recorded_once_with_its_remedy() {
         .filter(|record| record.contender == "absent")
         .collect();
     assert_eq!(absent.len(), 1);
+    let versions = &absent[0].provenance.versions;
+    assert_eq!(versions.get("plain").map(String::as_str), Some("1.2.3"));
+    assert_eq!(versions.get("absent"), None);
     let table = report::text(&run.summary.records);
     assert!(
         table.contains("absent: absent: it was never written; write it"),

@@ -245,11 +245,7 @@ fn count(
         clear: BTreeMap<String, u64>,
     }
     let drops: Drops = serde_json::from_value(answer)?;
-    let clear = drops
-        .clear
-        .into_iter()
-        .map(|(reason, number)| (format!("clear {reason}"), number));
-    for (reason, number) in drops.reasons.into_iter().chain(clear) {
+    for (reason, number) in drops.reasons.into_iter().chain(drops.clear) {
         *all.entry(reason).or_default() += number;
     }
     Ok(())
@@ -263,12 +259,12 @@ mod tests {
     fn drops_of_both_gateways_add_up_by_reason() {
         let left = r#"{"total": 2, "reasons": {"no-sa": 2}, "associations": [{"spi": 4097, "reasons": {"no-sa": 2}}]}"#;
         let right =
-            r#"{"total": 4, "reasons": {"no-sa": 3, "bad-icv": 1}, "clear": {"output": 7}}"#;
+            r#"{"total": 4, "reasons": {"no-sa": 3, "bad-icv": 1}, "clear": {"clear_leaving": 7}}"#;
         let mut all = BTreeMap::new();
         for answer in [left, right] {
             count(serde_json::from_str(answer).unwrap(), &mut all).unwrap();
         }
-        let expected = [("bad-icv", 1), ("clear output", 7), ("no-sa", 5)];
+        let expected = [("bad-icv", 1), ("clear_leaving", 7), ("no-sa", 5)];
         assert_eq!(
             all,
             expected

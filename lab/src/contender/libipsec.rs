@@ -75,7 +75,7 @@ impl Contender for KernelLibipsec {
     }
 
     fn version(&self, bed: &Bed) -> Option<(String, String)> {
-        version_of(&*bed.left, Command::line("swanctl --version"))
+        version_of(&*bed.left, Command::line(CHARON).arg("--version"))
     }
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {

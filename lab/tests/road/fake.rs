@@ -247,6 +247,10 @@ impl Contender for FakeContender {
         }
     }
 
+    fn version(&self, _bed: &Bed) -> Option<(String, String)> {
+        Some((self.id.clone(), "1.2.3".into()))
+    }
+
     fn up(&self, _bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
         if self.manner == Manner::Refusing {
             return Err(Fault::failed("it does not want to"));
