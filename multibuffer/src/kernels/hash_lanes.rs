@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   lane   header+IV+text │ text text text text text │ text+padding │ outer │ next packet …
-//!            one block         as many as there are       1 or 2        1
+//!            one block         as many as there are       1 to 4        1
 //! ```
 
 mod md5;
@@ -346,56 +346,60 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         &whole[self.at..self.at + self.left * block_len::<A>()]
     }
 
-    /// Finds the next stretch of the message, or closes it.
+    /// Finds the next stretch of the message. A short rest is put together with its padding at once, for each stretch
+    /// costs the lane a stop.
     fn read_on(&mut self) {
         let block = block_len::<A>();
         self.at = 0;
+        self.direct = None;
+        let rest: usize = self.message.iter().map(|part| part.len()).sum();
+        if rest + 1 + Self::LENGTH <= self.buffer.len() {
+            self.compose(rest);
+            return self.close(rest);
+        }
         let first = self
             .message
-            .iter()
-            .position(|part| !part.is_empty())
-            .unwrap_or(self.message.len() - 1);
-        if self.message[first].len() >= block {
-            let (now, later) =
-                self.message[first].split_at(self.message[first].len() / block * block);
-            self.left = now.len() / block;
-            (self.direct, self.message[first]) = (Some(now), later);
-            return;
+            .iter_mut()
+            .find(|part| !part.is_empty())
+            .expect("the rest is not short");
+        if first.len() < block {
+            self.left = 1;
+            return self.compose(block);
         }
-        self.direct = None;
-        self.left = 1;
-        let held = self.compose(block);
-        if held < block {
-            self.close(held);
-        }
+        let (now, later) = first.split_at(first.len() / block * block);
+        self.left = now.len() / block;
+        *first = later;
+        self.direct = Some(now);
     }
 
-    /// Fills the buffer with up to a block of the message; says with how many bytes.
-    fn compose(&mut self, block: usize) -> usize {
+    /// Fills the buffer with `wanted` bytes of the message, which has as many.
+    fn compose(&mut self, wanted: usize) {
         let mut held = 0;
         for part in &mut self.message {
-            let (now, later) = part.split_at(part.len().min(block - held));
+            let (now, later) = part.split_at(part.len().min(wanted - held));
             self.buffer[held..held + now.len()].copy_from_slice(now);
             held += now.len();
             *part = later;
         }
-        held
     }
 
-    /// Pads what the buffer holds and appends the length, in one block or two.
+    /// Bytes that the message's length takes behind it.
+    const LENGTH: usize = 2 * size_of::<A::Element>();
+
+    /// Pads the `held` bytes in the buffer and appends the length, to whole blocks.
     fn close(&mut self, held: usize) {
-        let (block, length) = (block_len::<A>(), 2 * size_of::<A::Element>());
-        self.left = if held + 1 + length <= block { 1 } else { 2 };
+        self.left = (held + 1 + Self::LENGTH).div_ceil(block_len::<A>());
         self.phase = Phase::Padding;
-        let end = self.left * block;
+        let end = self.left * block_len::<A>();
         self.buffer[held] = 0x80;
         self.buffer[held + 1..end].fill(0);
         let bits = self.len * 8;
-        if A::BIG_ENDIAN {
-            self.buffer[end - 8..end].copy_from_slice(&bits.to_be_bytes());
+        let bits = if A::BIG_ENDIAN {
+            bits.to_be_bytes()
         } else {
-            self.buffer[end - 8..end].copy_from_slice(&bits.to_le_bytes());
-        }
+            bits.to_le_bytes()
+        };
+        self.buffer[end - 8..end].copy_from_slice(&bits);
     }
 
     /// Goes over to the outer hash, whose message is the digest of the inner.

@@ -1,7 +1,7 @@
 //! XCBC and CMAC of many packets at once.
 //!
-//! A lane reads straight from the packet where whole blocks stand together, and from a buffer of one block where parts
-//! meet and for the last block, which is masked.
+//! A lane reads straight from the packet where whole blocks stand together, and from a buffer where parts meet and at
+//! the end, where the last block is masked.
 
 use std::{array, ptr};
 
@@ -24,14 +24,12 @@ pub(crate) struct CbcMacJob<'a> {
 /// A message on its way.
 struct Lane<'a> {
     job: CbcMacJob<'a>,
-    /// Bytes of the message that have not come into a stretch yet.
-    remaining: usize,
     /// Whether the last block is on its way.
     closed: bool,
     /// The stretch that is being read, if it stands in the message.
     direct: Option<&'a [u8]>,
     /// The stretch that is being read, if it had to be put together.
-    buffer: [u8; 16],
+    buffer: [u8; 128],
     /// Bytes of the stretch that have been read.
     at: usize,
     /// Blocks of the stretch that have not.
@@ -108,13 +106,11 @@ fn finish_stretch(lane: &mut Option<Lane<'_>>, chain: &[u8; 16]) {
 
 impl<'a> Lane<'a> {
     fn new(job: CbcMacJob<'a>) -> Self {
-        let remaining = job.message.iter().map(|part| part.len()).sum();
         Self {
             job,
-            remaining,
             closed: false,
             direct: None,
-            buffer: [0; 16],
+            buffer: [0; 128],
             at: 0,
             left: 0,
         }
@@ -126,52 +122,56 @@ impl<'a> Lane<'a> {
         &whole[self.at..self.at + 16 * self.left]
     }
 
-    /// Finds the next stretch of the message. The last block, complete or not, is always a stretch of its own.
+    /// Finds the next stretch of the message. A short rest is put together at once, for each stretch costs the lane a
+    /// stop; its last block, complete or not, is masked.
     fn read_on(&mut self) {
         self.at = 0;
-        let message = &mut self.job.message;
-        let first = message
-            .iter()
-            .position(|part| !part.is_empty())
-            .unwrap_or(message.len() - 1);
-        let blocks = message[first].len().min(self.remaining.saturating_sub(1)) / 16;
-        if blocks > 0 {
-            let (now, later) = message[first].split_at(16 * blocks);
-            (self.direct, message[first]) = (Some(now), later);
-            self.left = blocks;
-            self.remaining -= now.len();
-            return;
-        }
         self.direct = None;
-        self.left = 1;
-        self.closed = self.remaining <= 16;
-        let held = self.compose();
-        if self.closed {
-            self.mask(held);
+        let rest: usize = self.job.message.iter().map(|part| part.len()).sum();
+        if rest <= self.buffer.len() {
+            self.compose(rest);
+            return self.close(rest);
         }
+        let first = self
+            .job
+            .message
+            .iter_mut()
+            .find(|part| !part.is_empty())
+            .expect("the rest is not short");
+        let blocks = first.len().min(rest - 1) / 16;
+        if blocks == 0 {
+            self.left = 1;
+            return self.compose(16);
+        }
+        let (now, later) = first.split_at(16 * blocks);
+        self.left = blocks;
+        *first = later;
+        self.direct = Some(now);
     }
 
-    /// Fills the buffer with up to a block of the message; says with how many bytes.
-    fn compose(&mut self) -> usize {
+    /// Fills the buffer with `wanted` bytes of the message, which has as many.
+    fn compose(&mut self, wanted: usize) {
         let mut held = 0;
         for part in &mut self.job.message {
-            let (now, later) = part.split_at(part.len().min(16 - held));
+            let (now, later) = part.split_at(part.len().min(wanted - held));
             self.buffer[held..held + now.len()].copy_from_slice(now);
             held += now.len();
             *part = later;
         }
-        self.remaining -= held;
-        held
     }
 
-    /// RFC 3566 4 and RFC 4493 2.4: which mask depends on whether the last block had to be padded.
-    fn mask(&mut self, held: usize) {
-        if held == 16 {
-            xor(&mut self.buffer, self.job.complete);
+    /// Masks the last block of the `held` bytes in the buffer. RFC 3566 4 and RFC 4493 2.4: by which mask depends on
+    /// whether it had to be padded.
+    fn close(&mut self, held: usize) {
+        self.closed = true;
+        self.left = held.div_ceil(16).max(1);
+        let (start, end) = (16 * (self.left - 1), 16 * self.left);
+        if held == end {
+            xor(&mut self.buffer[start..end], self.job.complete);
         } else {
             self.buffer[held] = 0x80;
-            self.buffer[held + 1..].fill(0);
-            xor(&mut self.buffer, self.job.padded);
+            self.buffer[held + 1..end].fill(0);
+            xor(&mut self.buffer[start..end], self.job.padded);
         }
     }
 }
