@@ -6,12 +6,16 @@
 //!   UDP v6 ─┼─► Gathering ──► inbound     outbound ──► Dispatching ─► raw v6, protocol 50
 //!   raw v4 ─┘                                        └─► …
 //! ```
+//!
+//! Sockets may join while packets flow: an association added later can need one that nobody had before.
 
 use super::waker::poll_patiently;
 use super::{Arrival, Intake, Parcel, ProtectedSink, ProtectedSource, Sent, Wait, Waker};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -24,73 +28,120 @@ pub trait Waitable: ProtectedSource + AsFd {
 }
 
 /// The most sources of one [`Gathering`].
-pub const MOST_SOURCES: usize = 15;
+pub const MOST_SOURCES: usize = 63;
 
 /// Several sources as one.
 pub struct Gathering {
     sources: Vec<Box<dyn Waitable>>,
-    waker: Option<Waker>,
-    /// Who is asked first: after a turn in which the intake got full, the one behind it.
+    joiner: Joiner<dyn Waitable>,
+    waker: Waker,
+    /// Who is asked first: in every turn another one, so that nobody starves while the intake gets full.
     first: usize,
 }
 
+/// Lets more ends join a [`Gathering`] or a [`Dispatching`] that is at work.
+pub struct Joiner<End: ?Sized> {
+    newcomers: Arc<Newcomers<End>>,
+    /// Ends the sleep of a reader that does not know its new source yet.
+    waker: Option<Waker>,
+}
+
+struct Newcomers<End: ?Sized> {
+    waiting: Mutex<Vec<Box<End>>>,
+    /// Looked at first, so that a call without newcomers costs nothing.
+    any: AtomicBool,
+}
+
+impl<End: ?Sized> Clone for Joiner<End> {
+    fn clone(&self) -> Self {
+        Self {
+            newcomers: self.newcomers.clone(),
+            waker: self.waker.clone(),
+        }
+    }
+}
+
+impl<End: ?Sized> Joiner<End> {
+    fn new(waker: Option<Waker>) -> Self {
+        let newcomers = Newcomers {
+            waiting: Mutex::default(),
+            any: AtomicBool::new(false),
+        };
+        Self {
+            newcomers: Arc::new(newcomers),
+            waker,
+        }
+    }
+
+    /// From the next call on, this end is one of them.
+    pub fn join(&self, end: Box<End>) {
+        let waiting = &self.newcomers.waiting;
+        waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(end);
+        self.newcomers.any.store(true, Ordering::Release);
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+    }
+
+    fn let_in(&self, ends: &mut Vec<Box<End>>) {
+        if self.newcomers.any.swap(false, Ordering::Acquire) {
+            let waiting = &self.newcomers.waiting;
+            ends.append(&mut waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
 impl Gathering {
-    /// Reads from all of these, each in its turn.
-    ///
-    /// # Panics
-    /// If there are none, or more than [`MOST_SOURCES`].
-    pub fn of(sources: Vec<Box<dyn Waitable>>) -> Self {
-        assert!((1..=MOST_SOURCES).contains(&sources.len()));
+    /// Reads from all of these, each in its turn, and of those that join later; `waker` ends the sleep. There may be
+    /// [`MOST_SOURCES`]; those beyond are not read.
+    pub fn of(sources: Vec<Box<dyn Waitable>>, waker: Waker) -> Self {
         Self {
             sources,
-            waker: None,
+            joiner: Joiner::new(Some(waker.clone())),
+            waker,
             first: 0,
         }
     }
 
-    /// Lets `waker` end this source's sleep; the single sources need none.
-    pub fn woken_by(self, waker: Waker) -> Self {
-        Self {
-            waker: Some(waker),
-            ..self
-        }
+    /// How more sources join.
+    pub fn joiner(&self) -> Joiner<dyn Waitable> {
+        self.joiner.clone()
     }
 
-    /// Which sources have something, after at most this time: one bit each. None if the waker was used.
-    fn ready(&self, limit: Duration) -> io::Result<Option<u16>> {
-        let nobody = self.sources[0].as_fd();
-        let fd_of = |n: usize| self.sources.get(n).map_or(nobody, |source| source.as_fd());
+    /// Which sources have something, after at most this time: one bit each.
+    fn ready(&self, limit: Duration) -> io::Result<u64> {
         let mut watched: [PollFd<'_>; MOST_SOURCES + 1] =
-            std::array::from_fn(|n| PollFd::from_borrowed_fd(fd_of(n), PollFlags::IN));
-        let mut count = self.sources.len();
-        if let Some(waker) = &self.waker {
-            watched[count] = PollFd::new(waker, PollFlags::IN);
-            count += 1;
+            std::array::from_fn(
+                |n| match n.checked_sub(1).and_then(|n| self.sources.get(n)) {
+                    Some(source) => PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN),
+                    None => PollFd::new(&self.waker, PollFlags::IN),
+                },
+            );
+        let count = self.sources.len().min(MOST_SOURCES);
+        poll_patiently(&mut watched[..=count], limit)?;
+        if !watched[0].revents().is_empty() {
+            self.waker.take();
         }
-        poll_patiently(&mut watched[..count], limit)?;
-        let bits = watched[..count].iter().enumerate();
-        let bits = bits.fold(0, |bits, (n, one)| {
-            bits | u16::from(!one.revents().is_empty()) << n
-        });
-        match &self.waker {
-            Some(waker) if bits >> self.sources.len() != 0 => {
-                waker.take();
-                Ok(None)
-            }
-            _ => Ok(Some(bits)),
-        }
+        let each = watched[1..=count].iter().enumerate();
+        Ok(each.fold(0, |bits, (n, one)| {
+            bits | u64::from(!one.revents().is_empty()) << n
+        }))
     }
 
     /// Which sources have packets that no longer wait in the kernel.
-    fn backlogs(&self) -> u16 {
-        let each = self.sources.iter().enumerate();
+    fn backlogs(&self) -> u64 {
+        let each = self.sources.iter().take(MOST_SOURCES).enumerate();
         each.fold(0, |bits, (n, source)| {
-            bits | u16::from(source.has_backlog()) << n
+            bits | u64::from(source.has_backlog()) << n
         })
     }
 
-    fn fill_from(&mut self, ready: u16, intake: &mut Intake<Arrival>) -> io::Result<usize> {
-        let (count, before) = (self.sources.len(), intake.items.len());
+    fn fill_from(&mut self, ready: u64, intake: &mut Intake<Arrival>) -> io::Result<usize> {
+        let count = self.sources.len().min(MOST_SOURCES);
+        let before = intake.items.len();
         for turn in 0..count {
             let n = (self.first + turn) % count;
             if ready & (1 << n) == 0 {
@@ -109,14 +160,15 @@ impl Gathering {
 
 impl ProtectedSource for Gathering {
     fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+        self.joiner.let_in(&mut self.sources);
         let backlogs = self.backlogs();
         let limit = match wait {
             Wait::AtMost(limit) if backlogs == 0 && intake.items.is_empty() => limit,
             _ => Duration::ZERO,
         };
-        match self.ready(limit)? {
-            Some(ready) if ready | backlogs != 0 => self.fill_from(ready | backlogs, intake),
-            _ => Ok(0),
+        match self.ready(limit)? | backlogs {
+            0 => Ok(0),
+            ready => self.fill_from(ready, intake),
         }
     }
 }
@@ -128,21 +180,30 @@ pub trait Addressed: ProtectedSink {
 }
 
 /// Several sinks as one.
-#[derive(Default)]
 pub struct Dispatching {
     sinks: Vec<Box<dyn Addressed>>,
+    joiner: Joiner<dyn Addressed>,
 }
 
 impl Dispatching {
-    /// Sends each parcel through the first of these that fits it.
+    /// Sends each parcel through the first of these that fits it, or of those that join later.
     pub fn to(sinks: Vec<Box<dyn Addressed>>) -> Self {
-        Self { sinks }
+        Self {
+            sinks,
+            joiner: Joiner::new(None),
+        }
+    }
+
+    /// How more sinks join.
+    pub fn joiner(&self) -> Joiner<dyn Addressed> {
+        self.joiner.clone()
     }
 }
 
 impl ProtectedSink for Dispatching {
     /// Runs of parcels for one sink go in one call, so that order is kept and calls are few.
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        self.joiner.let_in(&mut self.sinks);
         let mut sent = Sent::default();
         let mut rest = parcels;
         while let Some(first) = rest.first() {

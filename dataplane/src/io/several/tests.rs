@@ -21,7 +21,7 @@ fn open_all(waker: &Waker) -> (Gathering, Dispatching) {
         sinks.push(Box::new(sink));
     }
     (
-        Gathering::of(sources).woken_by(waker.clone()),
+        Gathering::of(sources, waker.clone()),
         Dispatching::to(sinks),
     )
 }
@@ -147,5 +147,42 @@ fn packets_that_found_no_room_come_with_the_next_call_although_no_socket_is_read
             intake.clear();
             assert_eq!(source.fill(&mut intake, SECOND).unwrap(), 1);
         }
+    });
+}
+
+#[test]
+fn sockets_that_join_while_the_reader_sleeps_are_read_and_sent_through() {
+    isolated(|| {
+        let mut source = Gathering::of(Vec::new(), Waker::new().unwrap());
+        let mut sink = Dispatching::to(Vec::new());
+        let here = Outer {
+            destination: "127.0.0.1".parse().unwrap(),
+            ..outer(false, true)
+        };
+        let here = Outer {
+            source: here.destination,
+            ..here
+        };
+        let parcel = Parcel {
+            outer: here,
+            bytes: &[1; 100],
+            stride: 100,
+        };
+        assert_eq!(sink.deliver(&[parcel]).unwrap().failed, 1);
+
+        let (sources, sinks) = (source.joiner(), sink.joiner());
+        let reader = std::thread::spawn(move || {
+            let mut intake = Intake::with_room(4 * LARGEST, 64);
+            let long = Wait::AtMost(Duration::from_secs(60));
+            // One sleep ends because somebody joined, the next with a packet.
+            while source.fill(&mut intake, long).unwrap() == 0 {}
+            intake.items.len()
+        });
+        let options = UdpOptions::new(SocketOptions::new(Paths::default(), warnings().0));
+        let (new_source, new_sink) = udp::open(Family::V4, &options).unwrap();
+        sources.join(Box::new(new_source));
+        sinks.join(Box::new(new_sink));
+        assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+        assert_eq!(reader.join().unwrap(), 1);
     });
 }
