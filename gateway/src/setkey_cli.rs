@@ -73,8 +73,8 @@ impl Session<'_> {
         let lowered = self.check(&name, &text)?;
         if self.arguments.check {
             self.tell(&format!(
-                "{} commands understood, nothing changed",
-                lowered.commands.len()
+                "{} understood, nothing changed",
+                counted(lowered.commands.len(), "command")
             ));
             return Ok(());
         }
@@ -85,7 +85,10 @@ impl Session<'_> {
             .map(|warning| &*warning.message)
             .collect();
         self.send(name, text, &known)?;
-        self.tell(&format!("{} commands obeyed", lowered.commands.len()));
+        self.tell(&format!(
+            "{} obeyed",
+            counted(lowered.commands.len(), "command")
+        ));
         Ok(())
     }
 
@@ -243,16 +246,20 @@ fn without_names(text: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Vec<Pro
     })
 }
 
+fn counted(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
 /// All problems of a text as one message.
 fn told(problems: &[Problem], name: &str, text: &[u8]) -> String {
     let rendered: Vec<_> = problems
         .iter()
         .map(|problem| problem.render(name, text))
         .collect();
-    let count = match problems.len() {
-        1 => "1 mistake".to_owned(),
-        more => format!("{more} mistakes"),
-    };
+    let count = counted(problems.len(), "mistake");
     format!(
         "{}\nsetkey: {count} in {name}; nothing was changed",
         rendered.join("\n")

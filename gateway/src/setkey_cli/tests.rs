@@ -121,7 +121,7 @@ fn checking_needs_no_gateway_and_warns_all_the_same() {
     let (_, _, err) = folder.setkey(&["-nv", "-f", path.to_str().unwrap()]);
     assert!(err.contains("^^^"), "{err}");
     assert!(
-        err.ends_with("setkey: 1 commands understood, nothing changed\n"),
+        err.ends_with("setkey: 1 command understood, nothing changed\n"),
         "{err}"
     );
 }

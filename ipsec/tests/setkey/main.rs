@@ -1,6 +1,7 @@
 //! The setkey language against texts that others wrote, against itself, and against everything that can be wrong.
 
 mod dump;
+mod judged;
 mod lowering;
 mod manual;
 mod problems;
