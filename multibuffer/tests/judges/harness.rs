@@ -188,9 +188,18 @@ impl Packet {
     }
 }
 
-/// Ciphertext and ICV of one packet.
+/// How often a single packet is put into a batch, so that it stands in every lane of the kernels for many.
+const COPIES: usize = 20;
+
+/// Ciphertext and ICV of one packet, alone and in a batch.
 pub fn seal_one(key: &Key, packet: &Packet) -> Vec<u8> {
-    seal_all(&[(key, packet)]).remove(0)
+    let alone = seal_all(&[(key, packet)]).remove(0);
+    let together = seal_all(&[(key, packet); COPIES]);
+    assert!(
+        together.iter().all(|sealed| *sealed == alone),
+        "sealed otherwise in a batch"
+    );
+    alone
 }
 
 /// Seals a batch; every output begins at another alignment.
@@ -230,9 +239,15 @@ fn assert_untouched(room: &[u8], before: usize) {
     );
 }
 
-/// Opens one packet; its plaintext if it was genuine.
+/// Opens one packet, alone and in a batch; its plaintext if it was genuine.
 pub fn open_one(key: &Key, packet: &Packet, sealed: &[u8]) -> Option<Vec<u8>> {
-    open_all(&[(key, packet, sealed)]).remove(0)
+    let alone = open_all(&[(key, packet, sealed)]).remove(0);
+    let together = open_all(&[(key, packet, sealed); COPIES]);
+    assert!(
+        together.iter().all(|plain| *plain == alone),
+        "opened otherwise in a batch"
+    );
+    alone
 }
 
 /// Opens a batch; the plaintext of each that was genuine.
@@ -270,16 +285,30 @@ pub fn open_all(packets: &[(&Key, &Packet, &[u8])]) -> Vec<Option<Vec<u8>>> {
     plain
 }
 
-/// The ICV of one message in three pieces.
+/// The ICV of one message in three pieces, alone and in a batch.
 pub fn sign_one(key: &Key, iv: Iv, input: [&[u8]; 3]) -> Vec<u8> {
-    let mut icv = vec![0; key.icv_len()];
-    multibuffer::sign(&mut [SignJob {
-        key,
-        input,
-        iv,
-        icv: &mut icv,
-    }]);
-    icv
+    let alone = sign_copies(key, iv, input, 1).remove(0);
+    let together = sign_copies(key, iv, input, COPIES);
+    assert!(
+        together.iter().all(|icv| *icv == alone),
+        "signed otherwise in a batch"
+    );
+    alone
+}
+
+fn sign_copies(key: &Key, iv: Iv, input: [&[u8]; 3], copies: usize) -> Vec<Vec<u8>> {
+    let mut icvs = vec![vec![0; key.icv_len()]; copies];
+    let mut jobs: Vec<SignJob<'_>> = icvs
+        .iter_mut()
+        .map(|icv| SignJob {
+            key,
+            input,
+            iv,
+            icv,
+        })
+        .collect();
+    multibuffer::sign(&mut jobs);
+    icvs
 }
 
 /// A small repeatable source of bytes (splitmix64).
