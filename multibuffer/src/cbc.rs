@@ -8,6 +8,7 @@ use cast5::cipher::KeyInit;
 use crate::kernels::{
     aws_lc::AesKey,
     bitslice::{self, DesKeys},
+    few::at_least,
     lanes::{self, LaneKeys},
     scalar,
 };
@@ -46,7 +47,10 @@ pub(crate) enum CipherKey {
     Cast128(Cast5),
 }
 
-/// A text to encrypt in place.
+/// From how many texts on lanes are faster than the library for AES-CBC.
+const AES_CBC_MANY: usize = 3;
+
+/// A text to encrypt or decrypt in place.
 pub(crate) struct Text<'a> {
     pub(crate) key: &'a CipherKey,
     pub(crate) iv: Iv,
@@ -54,6 +58,10 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    fn encrypt_alone(self) {
+        self.key.encrypt(self.iv.as_bytes(), self.text);
+    }
+
     fn into_lane(self) -> lanes::CbcJob<'a> {
         let CipherKey::AesCbc(key) = self.key else {
             unreachable!("all texts have one cipher")
@@ -153,13 +161,16 @@ impl CipherKey {
     /// Encrypts many texts; every key is of the same cipher and length as this one.
     pub(crate) fn encrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
         match self {
-            Self::AesCbc(key) if let Some(keys) = &key.lanes => {
-                lanes::cbc_encrypt(keys.rounds(), texts.map(Text::into_lane));
-            }
-            Self::Des(keys) if features().bitslice => {
-                bitslice::cbc_encrypt(keys.is_triple(), texts.map(Text::into_des));
-            }
-            _ => texts.for_each(|text| text.key.encrypt(text.iv.as_bytes(), text.text)),
+            Self::AesCbc(key) if let Some(keys) = &key.lanes => match at_least(AES_CBC_MANY, texts)
+            {
+                Ok(texts) => lanes::cbc_encrypt(keys.rounds(), texts.map(Text::into_lane)),
+                Err(few) => few.for_each(Text::encrypt_alone),
+            },
+            Self::Des(keys) if features().bitslice => match at_least(bitslice::FEW, texts) {
+                Ok(texts) => bitslice::cbc_encrypt(keys.is_triple(), texts.map(Text::into_des)),
+                Err(few) => few.for_each(Text::encrypt_alone),
+            },
+            _ => texts.for_each(Text::encrypt_alone),
         }
     }
 

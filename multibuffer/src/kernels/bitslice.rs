@@ -17,6 +17,6 @@ mod engine;
 mod sboxes;
 mod word;
 
-pub(crate) use cbc::{CbcJob, DesKeys, cbc_decrypt, cbc_encrypt};
+pub(crate) use cbc::{CbcJob, DesKeys, FEW, cbc_decrypt, cbc_encrypt};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use engine::avx512_is_right;

@@ -1,12 +1,10 @@
 //! Which MACs are computed in lanes, and from how many messages on.
 
-use std::{
-    array,
-    iter::{Chain, Flatten},
-};
-
 use super::{MacJob, MacKey};
-use crate::kernels::lanes::{self, HmacJob, Lanes};
+use crate::kernels::{
+    few::at_least,
+    lanes::{self, HmacJob, Lanes},
+};
 
 /// Signs every job; all keys are of the same algorithm as `key`.
 pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>) {
@@ -41,29 +39,6 @@ fn sign<'a, A: Lanes>(
 
 /// From how many messages on lanes are faster than the library for XCBC and CMAC.
 const CBC_MAC_MANY: usize = 2;
-
-/// The most jobs that any kernel asks for.
-const MANY: usize = 8;
-
-type First<T> = Flatten<array::IntoIter<Option<T>, MANY>>;
-
-/// All the jobs if there are at least `many`, else the few that there are.
-type AtLeast<J, T> = Result<Chain<First<T>, J>, First<T>>;
-
-fn at_least<J: Iterator>(many: usize, mut jobs: J) -> AtLeast<J, J::Item> {
-    let mut first = [const { None }; MANY];
-    let mut count = 0;
-    for (place, job) in first[..many].iter_mut().zip(&mut jobs) {
-        *place = Some(job);
-        count += 1;
-    }
-    let first = first.into_iter().flatten();
-    if count < many {
-        Err(first)
-    } else {
-        Ok(first.chain(jobs))
-    }
-}
 
 impl<'a> MacJob<'a> {
     fn into_cbc_mac(self) -> lanes::CbcMacJob<'a> {

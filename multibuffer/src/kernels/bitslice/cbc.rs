@@ -6,7 +6,7 @@ use super::engine::{Engine, MAX_LANES, Width};
 use crate::kernels::aws_lc::{DesKey, TripleDesKey};
 
 /// With fewer blocks than this the library is done before a pass over all lanes is.
-const FEW: usize = 12;
+pub(crate) const FEW: usize = 12;
 
 /// A DES or Triple DES key, for lanes and for the library.
 pub(crate) struct DesKeys {

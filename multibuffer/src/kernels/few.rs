@@ -1,0 +1,49 @@
+//! Kernels for many packets do not pay for few: how to find out without knowing how many there are.
+
+use std::{
+    array,
+    iter::{Chain, Flatten},
+};
+
+/// The most jobs that any kernel asks for.
+const MANY: usize = 12;
+
+type First<T> = Flatten<array::IntoIter<Option<T>, MANY>>;
+
+/// All the jobs, or the few that there are.
+pub(crate) type AtLeast<J, T> = Result<Chain<First<T>, J>, First<T>>;
+
+/// All the jobs if there are at least `many`, else the few that there are.
+pub(crate) fn at_least<J: Iterator>(many: usize, mut jobs: J) -> AtLeast<J, J::Item> {
+    let mut first = [const { None }; MANY];
+    let mut count = 0;
+    for (place, job) in first[..many].iter_mut().zip(&mut jobs) {
+        *place = Some(job);
+        count += 1;
+    }
+    let first = first.into_iter().flatten();
+    if count < many {
+        Err(first)
+    } else {
+        Ok(first.chain(jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_job_is_lost_or_put_out_of_order_on_either_side_of_the_bound() {
+        for many in 1..=MANY {
+            for count in 0..2 * MANY {
+                let (enough, jobs) = match at_least(many, 0..count) {
+                    Ok(jobs) => (true, Vec::from_iter(jobs)),
+                    Err(jobs) => (false, Vec::from_iter(jobs)),
+                };
+                assert_eq!(enough, count >= many);
+                assert!(jobs.into_iter().eq(0..count));
+            }
+        }
+    }
+}
