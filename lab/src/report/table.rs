@@ -77,16 +77,14 @@ fn cells(rows: &[Row], reference: &str) -> Vec<[String; 7]> {
 /// The mean, and half the width of its 95 % interval where there is one.
 fn goodput(mean: f64, values: &[f64]) -> String {
     let scatter = stats::mean_interval(values, 0.95).map(|interval| interval.half_width());
-    match (rate(mean), scatter) {
-        ((number, unit, scale), Some(half)) => format!("{number} ± {:.2} {unit}", half / scale),
-        ((number, unit, _), None) => format!("{number} {unit}"),
-    }
-}
-
-fn rate(bps: f64) -> (String, &'static str, f64) {
-    match bps {
-        bps if bps >= 1e9 => (format!("{:.2}", bps / 1e9), "Gbit/s", 1e9),
-        bps => (format!("{:.1}", bps / 1e6), "Mbit/s", 1e6),
+    let (unit, scale, digits) = match mean {
+        mean if mean >= 1e9 => ("Gbit/s", 1e9, 2),
+        _ => ("Mbit/s", 1e6, 1),
+    };
+    let number = |bps: f64| format!("{:.digits$}", bps / scale);
+    match scatter {
+        Some(half) => format!("{} ± {} {unit}", number(mean), number(half)),
+        None => format!("{} {unit}", number(mean)),
     }
 }
 
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn rates_choose_their_unit() {
         assert_eq!(goodput(9.876e9, &[9.876e9]), "9.88 Gbit/s");
-        assert_eq!(goodput(47.04e6, &[47.0e6, 47.08e6]), "47.0 ± 0.51 Mbit/s");
+        assert_eq!(goodput(47.04e6, &[47.0e6, 47.08e6]), "47.0 ± 0.5 Mbit/s");
     }
 
     #[test]
