@@ -42,7 +42,7 @@ impl Host {
         let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
         interface::prepare(site.tun(), warn);
         let paths = Paths::default();
-        let sockets = Sockets::new(&site, options, &paths, warn);
+        let sockets = Sockets::new(&site, options, &paths, warn).map_err(Failure::new)?;
         let installed = Installed::new(site).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
@@ -93,17 +93,17 @@ impl Host {
     pub fn start(&mut self, databases: Arc<ArcSwap<Snapshot>>, hook: Hook) -> io::Result<()> {
         let (source, sink) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
         let (_, replies) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
-        let (protected_source, protected_sink, mut wakers) = self.sockets.ends()?;
+        let (gathering, dispatching, arrival) =
+            self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
-        wakers.push(waker.clone());
         let ends = Ends {
-            plaintext_source: Box::new(source.woken_by(waker)),
-            protected_sink,
-            protected_source,
+            plaintext_source: Box::new(source.woken_by(waker.clone())),
+            protected_sink: Box::new(dispatching),
+            protected_source: Box::new(gathering),
             plaintext_sink: Box::new(sink),
             replies: Some(Box::new(replies)),
             paths: self.paths.clone(),
-            wakers,
+            wakers: vec![arrival, waker],
         };
         self.engine = Some(DataPlane::start(ends, databases, &self.options, hook)?);
         Ok(())

@@ -2,12 +2,13 @@
 
 use super::Options;
 use crate::routes::Site;
-use dataplane::io::{
-    Family, Paths, ProtectedSink, ProtectedSource, SocketOptions, Waker, Warn, udp,
-};
+use dataplane::io::raw::{self, Native};
+use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
+use dataplane::io::udp::{self, UdpFacts, UdpOptions};
+use dataplane::io::{Family, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Protocol, SaConfig};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,62 +68,144 @@ fn of_association(config: &SaConfig, addresses: &[IpAddr]) -> Vec<Need> {
         .collect()
 }
 
-/// The sockets of a gateway.
+/// The sockets of a gateway. Those that associations ask for later join the running data plane.
 pub(super) struct Sockets {
     options: SocketOptions,
     zero_checksum: bool,
     trains: bool,
-    fresh: Option<(udp::UdpSource, udp::UdpSink)>,
-    bound: BTreeSet<Need>,
+    sources: Joiner<dyn Waitable>,
+    sinks: Joiner<dyn Addressed>,
+    ends: Option<(Gathering, Dispatching)>,
+    waker: Waker,
+    bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
 }
 
 impl Sockets {
     /// None yet.
-    pub fn new(site: &Site, options: &Options, paths: &Paths, warn: &Warn) -> Self {
+    pub fn new(site: &Site, options: &Options, paths: &Paths, warn: &Warn) -> io::Result<Self> {
         let mut socket = SocketOptions::new(paths.clone(), Arc::clone(warn));
         socket.mark = Some(site.outside_mark());
-        Self {
+        let waker = Waker::new()?;
+        let source = Gathering::of(Vec::new(), waker.clone());
+        let sink = Dispatching::to(Vec::new());
+        Ok(Self {
             options: socket,
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
-            fresh: None,
-            bound: BTreeSet::new(),
-        }
+            sources: source.joiner(),
+            sinks: sink.joiner(),
+            ends: Some((source, sink)),
+            waker,
+            bound: BTreeMap::new(),
+        })
     }
 
-    /// Opens what is needed and not there yet.
+    /// Opens what is needed and not there yet: all of it, or nothing. What is open stays open: an association that is
+    /// deleted is often added again.
     pub fn bind(&mut self, needs: &BTreeSet<Need>) -> io::Result<()> {
-        for need in needs.difference(&self.bound.clone()) {
-            if let Need::Udp { v6, port } = *need {
-                let options = udp::UdpOptions {
+        let missing: Vec<_> = needs
+            .iter()
+            .filter(|need| !self.bound.contains_key(need))
+            .copied()
+            .collect();
+        if self.bound.len() + missing.len() > MOST_SOURCES {
+            return Err(io::Error::other(format!(
+                "associations use more than {MOST_SOURCES} different UDP ports and protocols"
+            )));
+        }
+        let opened: Result<Vec<_>, _> = missing.iter().map(|need| self.open(*need)).collect();
+        let opened = opened.map_err(io::Error::other)?;
+        for (need, (source, sink, facts)) in missing.into_iter().zip(opened) {
+            self.sources.join(source);
+            self.sinks.join(sink);
+            self.bound.insert(need, facts);
+        }
+        Ok(())
+    }
+
+    fn open(&self, need: Need) -> Result<Opened, Refusal> {
+        match need {
+            Need::Udp { v6, port } => {
+                let options = UdpOptions {
                     port,
                     zero_checksum: self.zero_checksum,
                     trains: self.trains,
                     socket: self.options.clone(),
                 };
-                let family = if v6 { Family::V6 } else { Family::V4 };
-                self.fresh = Some(udp::open(family, &options).map_err(io::Error::other)?);
-                self.bound.insert(*need);
+                let (source, sink) = udp::open(family(v6), &options)?;
+                let facts = source.facts();
+                Ok((Box::new(source), Box::new(sink), Some(facts)))
+            }
+            Need::Esp { v6 } => {
+                let (source, sink) = raw::open(family(v6), Native::Esp, &self.options)?;
+                Ok((Box::new(source), Box::new(sink), None))
             }
         }
-        Ok(())
     }
 
-    /// The two ends for the data plane, and what wakes them.
-    pub fn ends(
-        &mut self,
-    ) -> io::Result<(Box<dyn ProtectedSource>, Box<dyn ProtectedSink>, Vec<Waker>)> {
-        let (source, sink) = self.fresh.take().ok_or(io::ErrorKind::NotFound)?;
-        let waker = Waker::new()?;
-        Ok((
-            Box::new(source.woken_by(waker.clone())),
-            Box::new(sink),
-            vec![waker],
-        ))
+    /// The two ends for the data plane, once, and what wakes them.
+    pub fn ends(&mut self) -> Option<(Gathering, Dispatching, Waker)> {
+        let (source, sink) = self.ends.take()?;
+        Some((source, sink, self.waker.clone()))
     }
 
-    /// What is bound, in words.
+    /// What is bound and what it can do, in words.
     pub fn describe(&self) -> Vec<String> {
-        self.bound.iter().map(|need| format!("{need:?}")).collect()
+        let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
+        let line = |(need, facts): (&Need, &Option<Arc<UdpFacts>>)| match (need, facts) {
+            (Need::Esp { v6 }, _) => format!("ESP over {}", version(*v6)),
+            (Need::Udp { v6, port }, facts) => {
+                let trains = facts.as_ref().map_or("", |facts| {
+                    match (facts.segments(), facts.coalesces()) {
+                        (true, true) => ", trains both ways",
+                        (true, false) => ", trains outwards only",
+                        (false, true) => ", trains inwards only",
+                        (false, false) => ", no trains",
+                    }
+                });
+                format!("ESP in UDP over {}, port {port}{trains}", version(*v6))
+            }
+        };
+        self.bound.iter().map(line).collect()
+    }
+}
+
+type Opened = (Box<dyn Waitable>, Box<dyn Addressed>, Option<Arc<UdpFacts>>);
+
+fn family(v6: bool) -> Family {
+    if v6 { Family::V6 } else { Family::V4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipsec::command::Command;
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    fn needs_of(text: &str, addresses: &[&str]) -> Vec<Need> {
+        let text = format!(
+            "{text} -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;"
+        );
+        let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
+        let Command::AddSa(config) = &lowered.commands[0] else {
+            panic!("another command");
+        };
+        let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        of_association(config, &addresses)
+    }
+
+    #[test]
+    fn the_local_port_is_the_one_of_our_end() {
+        let text = "add 192.0.2.1[4501] 192.0.2.2[4502] esp-udp 0x1001";
+        let port = |port| Need::Udp { v6: false, port };
+        assert_eq!(needs_of(text, &["192.0.2.1"]), [port(4501)]);
+        assert_eq!(needs_of(text, &["192.0.2.2"]), [port(4502)]);
+        assert_eq!(needs_of(text, &[]), [port(4502), port(4501)]);
+    }
+
+    #[test]
+    fn native_esp_needs_a_socket_of_its_family() {
+        let text = "add 2001:db8::1 2001:db8::2 esp 0x1001";
+        assert_eq!(needs_of(text, &["2001:db8::1"]), [Need::Esp { v6: true }]);
     }
 }
