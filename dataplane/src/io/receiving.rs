@@ -76,6 +76,44 @@ impl Inlet {
                 Err(_) => self.socket.drain_errors(),
             }
         }
-        self.receiver.receive(self.socket.as_fd(), intake, enter)
+        match self.receiver.receive(self.socket.as_fd(), intake, enter) {
+            Err(error) if !is_fatal(&error) => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Whether the socket itself is beyond use. Everything else is hearsay from the network: whoever can send ICMP can make
+/// such errors as fast as they are read, and must not be able to stop a gateway with them.
+fn is_fatal(error: &io::Error) -> bool {
+    let ours = [libc::EBADF, libc::ENOTSOCK, libc::EINVAL, libc::EFAULT];
+    error
+        .raw_os_error()
+        .is_none_or(|number| ours.contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_from_the_network_ends_a_source() {
+        // All that the kernel makes of ICMP and ICMPv6 (its tables of `icmp_err_convert` and `tab_unreach`).
+        let hearsay = [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENOPROTOOPT,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::EHOSTDOWN,
+            libc::ENONET,
+            libc::EPROTO,
+            libc::EACCES,
+        ];
+        for number in hearsay {
+            assert!(!is_fatal(&io::Error::from_raw_os_error(number)), "{number}");
+        }
+        assert!(is_fatal(&io::Error::from_raw_os_error(libc::EBADF)));
     }
 }
