@@ -243,7 +243,8 @@ impl Count for dataplane::inbound::InboundBatch {
     }
 }
 
-/// Nanoseconds per packet of prepare, transform and commit, reading left out.
+/// Nanoseconds per packet of prepare, transform and commit, reading left out: medians over batches, so that what else
+/// the machine does now and then does not count.
 fn split_time<P, C>(steps: impl FnOnce() -> Steps<P, C, P::Batch>, time: Duration) -> [f64; 3]
 where
     P: Prepare,
@@ -251,30 +252,36 @@ where
     C: Commit<P::Batch>,
 {
     let (mut prepare, mut commit, pool) = steps();
-    let (mut spent, mut packets) = ([0; 3], 0);
-    let (start, mut warm) = (Instant::now(), false);
+    let mut samples: [Vec<f64>; 3] = Default::default();
+    let start = Instant::now();
     while start.elapsed() < time {
-        if !warm && start.elapsed() > time / 4 {
-            (spent, packets, warm) = ([0; 3], 0, true);
-        }
         let mut batch = pool.take();
         prepare.fill(&mut batch, Wait::Poll).unwrap();
         let begin = Instant::now();
         prepare.prepare(&mut batch);
         let prepared = Instant::now();
-        packets += batch.arrived();
+        let packets = batch.arrived() as f64;
         batch.transform();
         let transformed = Instant::now();
         commit.commit(batch);
-        let end = Instant::now();
-        spent[0] += (prepared - begin).as_nanos();
-        spent[1] += (transformed - prepared).as_nanos();
-        spent[2] += (end - transformed).as_nanos();
+        let spans = [
+            prepared - begin,
+            transformed - prepared,
+            transformed.elapsed(),
+        ];
+        for (samples, span) in samples.iter_mut().zip(spans) {
+            samples.push(span.as_nanos() as f64 / packets);
+        }
     }
-    spent.map(|nanoseconds| nanoseconds as f64 / packets.max(1) as f64)
+    samples.map(median)
 }
 
-/// Packets per second through the lane.
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_unstable_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+/// Packets per second through the lane: the median of many short runs.
 fn pumped<P, C>(
     steps: impl FnOnce() -> Steps<P, C, P::Batch>,
     workers: usize,
@@ -296,21 +303,21 @@ where
     let mut pump = Pump::new(prepare, commit, pool, &gearing, Arc::clone(&bell));
     let lane: Arc<dyn Serve> = pump.lane().clone();
     let team = Team::start(workers, &[], Idle::default(), vec![lane], bell).unwrap();
-    let mut run = |time: Duration| {
-        let before = counted.load(Ordering::Relaxed);
-        let start = Instant::now();
-        while start.elapsed() < time {
-            for _ in 0..16 {
-                pump.step(Wait::Poll).unwrap();
-            }
+    // Inline, a run is one batch; with workers it is long enough to fill the ring several times over.
+    let batches = if workers == 0 { 1 } else { 64 };
+    let mut rates = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < time {
+        let (before, begin) = (counted.load(Ordering::Relaxed), Instant::now());
+        for _ in 0..batches {
+            pump.step(Wait::Poll).unwrap();
         }
-        pump.drain();
-        (counted.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
-    };
-    run(time / 4);
-    let rate = run(time);
+        let packets = counted.load(Ordering::Relaxed) - before;
+        rates.push(packets as f64 / begin.elapsed().as_secs_f64());
+    }
+    pump.drain();
     drop(team);
-    rate
+    median(rates)
 }
 
 /// Counts the packets that pass through the first step.
@@ -356,18 +363,18 @@ fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
     };
     seal(&mut sealed);
     let genuine = sealed.clone();
-    let (start, mut packets, mut spent) = (Instant::now(), 0, Duration::ZERO);
+    let (start, mut rates) = (Instant::now(), Vec::new());
     while start.elapsed() < time {
+        let begin;
         if outbound {
-            let begin = Instant::now();
+            begin = Instant::now();
             seal(&mut sealed);
-            spent += begin.elapsed();
         } else {
             sealed
                 .iter_mut()
                 .zip(&genuine)
                 .for_each(|(text, genuine)| text.copy_from_slice(genuine));
-            let begin = Instant::now();
+            begin = Instant::now();
             let mut jobs: Vec<_> = sealed
                 .iter_mut()
                 .map(|text| OpenJob {
@@ -381,9 +388,8 @@ fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
                 .collect();
             multibuffer::open(&mut jobs);
             assert!(jobs.iter().all(|job| job.verdict == Verdict::Genuine));
-            spent += begin.elapsed();
         }
-        packets += 64;
+        rates.push(64.0 / begin.elapsed().as_secs_f64());
     }
-    f64::from(packets) / spent.as_secs_f64()
+    median(rates)
 }

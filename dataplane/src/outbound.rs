@@ -103,6 +103,7 @@ impl Prepare for OutboundPrepare {
             paths: &mut self.paths,
             hook: &*self.hook,
             now: clock::now(),
+            last: None,
         };
         planner.plan(batch);
         batch.snapshot = Some(snapshot);

@@ -9,7 +9,8 @@ use crate::syn;
 use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
-use ipsec::database::Snapshot;
+use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp::Received;
 use ipsec::packet::Outline;
 use ipsec::pmtu::TcpChecksum;
 use ipsec::sa::{Mode, Sa};
@@ -39,6 +40,7 @@ impl Transform for InboundBatch {
                 takes: self.takes,
                 bytes: &mut self.intake.bytes,
                 rebuilt: &mut self.rebuilt,
+                allowed: None,
             };
             for packet in packets {
                 let (_, arrival) = &self.intake.items[packet.item as usize];
@@ -94,6 +96,8 @@ struct Opener<'a> {
     takes: Takes,
     bytes: &'a mut [u8],
     rebuilt: &'a mut Vec<u8>,
+    /// The packet that policy allowed last: most are followed by another one of their flow.
+    allowed: Option<(Outline, SaIndex)>,
 }
 
 /// Where a packet from inside lies.
@@ -108,9 +112,9 @@ impl Opener<'_> {
     /// RFC 4303 3.4.4, RFC 4301 5.2: padding off, tunnel undone, policy asked.
     fn look_into(
         &mut self,
-        received: &ipsec::esp::Received,
+        received: &Received,
         range: Range<usize>,
-        index: ipsec::database::SaIndex,
+        index: SaIndex,
         arrival: &Arrival,
         inner_mtu: usize,
     ) -> Result<Inner, Dropped> {
@@ -121,7 +125,7 @@ impl Opener<'_> {
         let place = self.unwrap(sa, plaintext, next_header, &arrival.outer, sequence)?;
         let takes = self.takes;
         let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
-        self.snapshot.inbound(&outline, &[index])?;
+        self.ask_policy(&outline, index)?;
         let packet = self.at(place);
         if syn::is_syn(packet, &outline) {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
@@ -132,6 +136,19 @@ impl Opener<'_> {
             rebuilt: place.rebuilt,
             start: place.start,
         })
+    }
+
+    /// RFC 4301 5.2; not asked again about what differs in nothing but its length.
+    fn ask_policy(&mut self, outline: &Outline, index: SaIndex) -> Result<(), Dropped> {
+        if let Some((before, through)) = &mut self.allowed {
+            before.total_len = outline.total_len;
+            if *through == index && before == outline {
+                return Ok(());
+            }
+        }
+        self.snapshot.inbound(outline, &[index])?;
+        self.allowed = Some((*outline, index));
+        Ok(())
     }
 
     fn at(&mut self, place: Place) -> &mut [u8] {

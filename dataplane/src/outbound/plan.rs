@@ -29,19 +29,29 @@ pub(super) struct Planner<'a> {
     pub paths: &'a mut PathMtus,
     pub hook: &'a (dyn Fn(Notice) + Send + Sync),
     pub now: u64,
+    /// What was decided for the packet before: most are followed by another one of their flow.
+    pub last: Option<(Outline, Road)>,
 }
 
-/// One item on its way into its association.
+/// How packets of one flow are protected.
+#[derive(Clone, Copy)]
+pub(super) struct Road {
+    index: SaIndex,
+    outer: Outer,
+    next_header: u8,
+    /// Bytes at the start of each packet that stay outside.
+    outside: usize,
+    inner_mtu: usize,
+}
+
+/// One item on its road.
 struct Passage<'a> {
     item: Range<usize>,
     /// Whether the item lies among the fragments made here instead of in the intake.
     in_fragments: bool,
     cut: Cut,
-    index: SaIndex,
+    road: Road,
     sa: &'a Sa,
-    outer: Outer,
-    next_header: u8,
-    outside: usize,
 }
 
 impl Planner<'_> {
@@ -68,26 +78,43 @@ impl Planner<'_> {
         let outline = Outline::read(packet)?;
         let cut = Cut::plan(packet, &outline, offload)?;
         batch.tally.arrived += u64::from(cut.count());
-        let index = self.decide(&outline)?;
-        let sa = self.snapshot.sa(index);
-        let (outer, next_header, outside) = envelope(sa, packet, &outline)?;
-        // In transport mode the packet's own IP header is the outer one.
-        let inner_mtu = outside + pmtu::inner_mtu(&sa.config, self.paths.mtu(outer.destination));
+        let road = self.road(packet, &outline)?;
         if syn::is_syn(packet, &outline) {
             let packet = &mut batch.intake.bytes[item.clone()];
-            syn::clamp(packet, inner_mtu, state_of_checksum(offload));
+            syn::clamp(packet, road.inner_mtu, state_of_checksum(offload));
         }
         let passage = Passage {
             item,
             in_fragments: false,
             cut,
+            road,
+            sa: self.snapshot.sa(road.index),
+        };
+        self.fit(batch, passage, &outline)
+    }
+
+    /// Policy's answer for a packet; the answer before, if all that policy looks at is the same.
+    fn road(&mut self, packet: &[u8], outline: &Outline) -> Result<Road, Dropped> {
+        if let Some((before, road)) = &mut self.last {
+            before.total_len = outline.total_len;
+            if before == outline {
+                return Ok(*road);
+            }
+        }
+        let index = self.decide(outline)?;
+        let sa = self.snapshot.sa(index);
+        let (outer, next_header, outside) = envelope(sa, packet, outline)?;
+        let path_mtu = self.paths.mtu(outer.destination);
+        let road = Road {
             index,
-            sa,
             outer,
             next_header,
             outside,
+            // In transport mode the packet's own IP header is the outer one.
+            inner_mtu: outside + pmtu::inner_mtu(&sa.config, path_mtu),
         };
-        self.fit(batch, passage, &outline, inner_mtu)
+        self.last = Some((*outline, road));
+        Ok(road)
     }
 
     /// RFC 4301 8.2: what is too big for the path is cut before it is protected, or refused.
@@ -96,15 +123,19 @@ impl Planner<'_> {
         batch: &mut OutboundBatch,
         passage: Passage<'_>,
         outline: &Outline,
-        inner_mtu: usize,
     ) -> Result<(), Dropped> {
+        let total_len = passage.cut.packet_len(0);
+        if total_len <= passage.road.inner_mtu {
+            self.number(batch, passage);
+            return Ok(());
+        }
         let longest = Outline {
-            total_len: passage.cut.packet_len(0),
+            total_len,
             ..*outline
         };
-        match pmtu::judge(&longest, inner_mtu) {
-            Fit::CutInside if passage.outside == 0 => {
-                self.fragment(batch, &passage, inner_mtu);
+        match pmtu::judge(&longest, passage.road.inner_mtu) {
+            Fit::CutInside if passage.road.outside == 0 => {
+                self.fragment(batch, &passage);
                 Ok(())
             }
             Fit::Fits | Fit::CutInside | Fit::CutOutside => {
@@ -123,7 +154,7 @@ impl Planner<'_> {
     }
 
     /// Cuts each packet of the item into fragments, each of which then goes its own way. Rare, so it may allocate.
-    fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>, inner_mtu: usize) {
+    fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
         let mut whole = Vec::new();
         for number in 0..passage.cut.count() {
             let item = &batch.intake.bytes[passage.item.clone()];
@@ -131,7 +162,7 @@ impl Planner<'_> {
             whole.resize(passage.cut.head_len(), 0);
             passage.cut.write_head(item, number, &mut whole);
             whole.extend_from_slice(&item[passage.cut.payload(number)]);
-            match Cutter::new(&whole, inner_mtu, 0) {
+            match Cutter::new(&whole, passage.road.inner_mtu, 0) {
                 Ok(cutter) => self.number_fragments(batch, passage, cutter),
                 Err(reason) => batch.tally.drop(reason, 1),
             }
@@ -199,8 +230,8 @@ impl Planner<'_> {
                 in_fragments: passage.in_fragments,
                 cut: passage.cut,
                 granted,
-                outside: passage.outside,
-                sa: passage.index,
+                outside: passage.road.outside,
+                sa: passage.road.index,
             });
         }
     }
@@ -244,9 +275,10 @@ impl Planner<'_> {
         let iv = passage
             .sa
             .iv_for(sequence, &mut |bytes| self.ivs.fill(bytes));
-        let plaintext_len = len - passage.outside;
-        let stamp = Stamp::new(passage.sa, sequence, iv, passage.next_header, plaintext_len);
-        batch.lay(passage.outer, stamp.packet_len());
+        let road = &passage.road;
+        let plaintext_len = len - road.outside;
+        let stamp = Stamp::new(passage.sa, sequence, iv, road.next_header, plaintext_len);
+        batch.lay(road.outer, stamp.packet_len());
         batch.heads_len += passage.cut.head_len();
         batch.tally.bytes += len as u64;
         batch.stamps.push(stamp);
