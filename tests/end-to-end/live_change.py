@@ -11,7 +11,8 @@ from network.sites import CLIENT, SERVER, Sites
 PORT = 9000
 PACE = 0.001
 SETTLE = 0.5
-OTHER = "192.0.2.1 192.0.2.2 esp-udp 0x2001"
+# Between other ends: a policy takes the newest association between its own.
+OTHER = "192.0.2.1 192.0.2.9 esp-udp 0x2001"
 CHANGES = 1000
 
 

@@ -61,11 +61,7 @@ def a_stale_socket_is_no_obstacle():
         left, _ = sites.start_both()
         left.stop(9)
         expect(os.path.exists(left.control), "the control failed: kill -9 should leave the socket file")
-        again = subprocess.Popen(sites.left.argv([program(), "run", "--setkey", left.setkey, "--control", left.control]),
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        sites.left.processes.append(again)
-        left.process = again
-        left.ready()
+        left.start().ready()
         expect(sites.ping() == 3, "no ping through the tunnel")
 
 

@@ -1,5 +1,6 @@
 """Our gateway on a host, driven only by what its users have: the command line and JSON."""
 
+import functools
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ class GatewayError(Exception):
     """The gateway did not do what it was asked; the text holds its own words."""
 
 
+@functools.cache
 def program(name="esplanade"):
     """The program under test: $ESPLANADE_BIN if set, otherwise what cargo built for tests."""
     folder = os.environ.get("ESPLANADE_BIN") or os.path.join(target_dir(), "debug")
@@ -40,9 +42,15 @@ class Gateway:
         self.log = f"{self.folder}/log"
         with open(self.setkey, "w") as file:
             file.write(setkey)
+        self.options = options
+        self.start()
+
+    def start(self):
+        """Starts it, for the first time or again."""
+        argv = [program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options]
         with open(self.log, "w") as log:
-            self.process = host.start([program(), "run", "--setkey", self.setkey, "--control", self.control, *options],
-                                      stdout=log, stderr=subprocess.STDOUT)
+            self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
+        return self
 
     def ready(self):
         """Waits until the control socket answers."""
@@ -69,8 +77,8 @@ class Gateway:
 
     def setkey_text(self, text):
         """Changes associations and policies of the running gateway."""
-        argv = self.host.argv([program("setkey"), "-c"])
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60,
+        # The socket is a file, so it can be reached from every network namespace.
+        done = subprocess.run([program("setkey"), "-c"], input=text, capture_output=True, text=True, timeout=60,
                               env={**os.environ, "ESPLANADE_CONTROL": self.control})
         if done.returncode != 0:
             raise GatewayError(f"setkey -c: exit status {done.returncode}:\n{done.stdout}{done.stderr}")
