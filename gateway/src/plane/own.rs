@@ -28,6 +28,8 @@ pub trait Kernel {
 pub struct OwnPlane<K> {
     database: Database,
     published: Arc<ArcSwap<Snapshot>>,
+    /// Snapshots that are replaced but may still be in use by batches in flight.
+    retired: Vec<Arc<Snapshot>>,
     kernel: K,
     clock: fn() -> u64,
     random: fn() -> u64,
@@ -42,6 +44,7 @@ impl<K: Kernel> OwnPlane<K> {
         Self {
             database: Database::default(),
             published: Arc::default(),
+            retired: Vec::new(),
             kernel,
             clock,
             random,
@@ -80,13 +83,19 @@ impl<K: Kernel> OwnPlane<K> {
         self.kernel.enforce(&self.database.snapshot())
     }
 
-    /// Keys are zeroed with the last holder of an association, so a delete is done when no batch holds the old snapshot.
     fn publish(&mut self) {
         let snapshot = self.database.snapshot();
-        let old = self.published.swap(snapshot);
+        self.retired.push(self.published.swap(snapshot));
+    }
+
+    /// Waits until no batch holds a snapshot from before the last change. Keys are zeroed with the last holder of an
+    /// association, so only now is a delete done; the caller must hold no old snapshot either.
+    pub fn drain(&mut self) {
         let end = Instant::now() + DRAIN;
-        while Arc::strong_count(&old) > 1 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        for old in self.retired.drain(..) {
+            while Arc::strong_count(&old) > 1 && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }

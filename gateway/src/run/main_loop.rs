@@ -232,6 +232,8 @@ impl Gateway {
             let outcome = obey::obey(&mut self.plane, text, now());
             self.mind_marks();
             self.tell_changes(&before);
+            drop(before);
+            self.plane.drain();
             outcome
         };
         match outcome {

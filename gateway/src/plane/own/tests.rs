@@ -91,7 +91,7 @@ fn ah_is_refused_by_name_before_anything_changes() {
 }
 
 #[test]
-fn a_delete_returns_only_when_no_batch_holds_the_association() {
+fn a_delete_is_done_only_when_no_batch_holds_the_association() {
     let mut plane = plane();
     plane.apply(&commands(TUNNEL)).unwrap();
     let held = plane.published().load_full();
@@ -101,6 +101,7 @@ fn a_delete_returns_only_when_no_batch_holds_the_association() {
         Instant::now()
     });
     plane.apply(&commands("flush;")).unwrap();
+    plane.drain();
     let returned = Instant::now();
     assert!(holder.join().unwrap() <= returned);
 }
