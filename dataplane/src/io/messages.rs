@@ -19,6 +19,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// The most packets of one call.
 pub(super) const MOST: usize = 64;
 
+/// The least that a call is prepared for.
+const LEAST: usize = 8;
+
 /// Room for a packet when none was large of late.
 const NARROW: usize = 2048;
 
@@ -78,6 +81,8 @@ pub(super) struct Receiver {
     parked: Range<usize>,
     wide: bool,
     calm: u32,
+    /// How many packets the next call is prepared for: preparing for many that do not come is not free.
+    hope: usize,
 }
 
 /// One packet, as the kernel handed it over.
@@ -97,6 +102,7 @@ impl Receiver {
             parked: 0..0,
             wide: false,
             calm: 0,
+            hope: LEAST,
         }
     }
 
@@ -132,7 +138,7 @@ impl Receiver {
 
     /// How much room each packet gets, and how many of them there are room for.
     fn plan<Note>(&self, intake: &mut Intake<Note>) -> (usize, usize) {
-        let most = intake.places().min(MOST);
+        let most = intake.places().min(self.hope);
         let free = intake.free().len();
         // The last packet needs no distance to a next one.
         let wide = (free + WIDE - LARGEST) / WIDE;
@@ -219,8 +225,9 @@ impl Receiver {
         self.guess(count);
     }
 
-    /// Learns from the sizes of a call which slots the next one should have.
+    /// Learns from the sizes of a call which slots the next one should have, and how many.
     fn guess(&mut self, count: usize) {
+        self.hope = (count * 2).clamp(LEAST, MOST);
         if self.lens[..count].iter().any(|&len| len > NARROW) {
             (self.wide, self.calm) = (true, 0);
         } else if count > 0 {
