@@ -5,7 +5,7 @@ import itertools
 from network.expect import expect
 from network.sites import CLIENT, OUTER, SERVER, Sites
 from network.wire import ESP, UDP, Packet
-from path_mtu import fetch, serve
+from path_mtu import FILE_SIZE, fetch, serve
 
 SUITES = {
     "null-sha1": "-E null -A hmac-sha1 0x{:02x}" + "5a" * 19,
@@ -37,14 +37,14 @@ def shape(outer, udp, suite):
 def only_esp(frames, outer, protocol):
     """Between the gateways: the one protocol that was asked for, and nobody's inner address."""
     inner = {*CLIENT.values(), *SERVER.values()}
-    seen = 0
+    carried = 0
     for packet in filter(None, map(Packet.of, frames)):
         ends = {packet.source, packet.destination}
         expect(not ends & inner, f"in clear: {packet.source} to {packet.destination}")
         if ends == set(OUTER[outer]) and not packet.is_neighbour_discovery():
             expect(packet.protocol == protocol, f"protocol {packet.protocol} where {protocol} was due")
-            seen += 1
-    expect(seen > 1000, f"only {seen} protected packets were seen")
+            carried += len(packet.frame)
+    expect(carried > 2 * FILE_SIZE, f"only {carried} protected bytes were seen")
 
 
 CASES = {
