@@ -96,6 +96,7 @@ fn prepare(queue: &OwnedFd) -> io::Result<()> {
 /// Sets the MTU and the interface up, and finds its index. What is right already is not touched, so that an
 /// unprivileged user of a prepared persistent device passes.
 pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, Refusal> {
+    keep_silent(name);
     let mut interface =
         Interface::named(name).map_err(Refusal::during("open a socket for device settings"))?;
     let fields = interface.ask(libc::SIOCGIFMTU, "read the MTU of the TUN device")?;
@@ -114,6 +115,19 @@ pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, Refusal> {
     let fields = interface.ask(libc::SIOCGIFINDEX, "find the TUN device")?;
     // SAFETY: the kernel has just written the index into the union.
     Ok(unsafe { fields.ifru_ifindex } as u32)
+}
+
+/// Nothing of the kernel's own shall enter the tunnel: no IPv6 address of the device's own (addr_gen_mode 1 is "none"), and
+/// so no reports about it, no asking for routers.
+fn keep_silent(name: &str) {
+    for (setting, value) in [
+        ("addr_gen_mode", "1"),
+        ("accept_ra", "0"),
+        ("autoconf", "0"),
+    ] {
+        // A kernel without IPv6 has no such settings and nothing to say; one that keeps them from us costs a dropped packet.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value);
+    }
 }
 
 /// Whether somebody is attached to the device of this name: only then has it a carrier. The interface flags would say so
