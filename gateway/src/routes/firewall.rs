@@ -224,26 +224,12 @@ impl<'a> Script<'a> {
             "rerouting",
             &format!("meta mark & {mark:#x} == {mark:#x} accept"),
         );
+        self.neighbours("rerouting");
         self.marks("rerouting", &plan.leaving, true);
     }
 
     fn marking(&mut self, plan: &Plan) {
         self.chain("marking", "filter", "prerouting", -150);
-        if plan.wraps_itself {
-            // The kernel asks the rules for the way back of what arrives, and must not find the tunnel.
-            let mark = self.site.outside_mark();
-            let set = format!("meta mark set meta mark or {mark:#x} accept");
-            self.rule(
-                "marking",
-                &format!("meta l4proto {{ 50, 51 }} fib daddr type local {set}"),
-            );
-            for port in &plan.udp_ports {
-                self.rule(
-                    "marking",
-                    &format!("udp dport {port} fib daddr type local {set}"),
-                );
-            }
-        }
         if plan.needs_marks() {
             self.rule(
                 "marking",

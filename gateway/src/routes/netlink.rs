@@ -409,6 +409,23 @@ fn read_rule(message: &RuleMessage) -> Option<Rule> {
     Some(rule)
 }
 
+/// The bit of RTAX_MTU in RTAX_LOCK: this MTU is never lowered, and packets leave without DF.
+const LOCK_MTU: u32 = 1 << 2;
+
+/// IPv4 and TCP headers without options, as the kernel counts them between MTU and MSS.
+const TCP_HEADERS: u32 = 40;
+
+fn metrics(mtu: u32, whole: bool) -> Vec<RouteMetric> {
+    match whole {
+        false => vec![RouteMetric::Mtu(mtu)],
+        true => vec![
+            RouteMetric::Lock(LOCK_MTU),
+            RouteMetric::Mtu(u16::MAX.into()),
+            RouteMetric::Advmss(mtu.saturating_sub(TCP_HEADERS)),
+        ],
+    }
+}
+
 fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(route.destination.address);
@@ -437,7 +454,7 @@ fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
     if let Some(mtu) = route.mtu {
         message
             .attributes
-            .push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+            .push(RouteAttribute::Metrics(metrics(mtu, route.whole)));
     }
     message
 }
@@ -456,6 +473,7 @@ fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Ro
         },
         by_tun: message.header.kind == RouteType::Unicast,
         mtu: metrics_mtu(&message.attributes),
+        whole: false,
         metric: 0,
     };
     let (mut in_table, mut device) = (u32::from(message.header.table), None);
@@ -464,6 +482,14 @@ fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Ro
             RouteAttribute::Table(value) => in_table = *value,
             RouteAttribute::Priority(value) => route.metric = *value,
             RouteAttribute::Oif(value) => device = Some(*value),
+            RouteAttribute::Metrics(metrics) => {
+                for metric in metrics {
+                    if let RouteMetric::Advmss(mss) = metric {
+                        route.whole = true;
+                        route.mtu = Some(mss + TCP_HEADERS);
+                    }
+                }
+            }
             RouteAttribute::Destination(RouteAddress::Inet(address)) => {
                 route.destination.address = IpAddr::V4(*address);
             }

@@ -1,6 +1,7 @@
 //! What has to be enforced, read from the policies: pure data from which firewall, rules and routes are compiled.
 
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
+use ipsec::sa::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,6 +26,18 @@ pub struct Entry {
     pub verdict: Verdict,
     /// The largest packet that fits the tunnel, if it is protected outbound traffic.
     pub mtu: Option<u32>,
+    /// Whether its packets must come whole (RFC 4301 4.1: transport mode knows no fragments), however large: the outer
+    /// packet is then what is cut.
+    pub whole: bool,
+}
+
+/// What fits towards a destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fit {
+    /// The largest packet, where it is known.
+    pub mtu: Option<u32>,
+    /// Larger ones are not cut before they are protected.
+    pub whole: bool,
 }
 
 /// The whole task, each list in the order in which policies are asked.
@@ -38,8 +51,8 @@ pub struct Plan {
     pub passing: Vec<Entry>,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
-    /// Whether outer packets are themselves of the traffic that is protected: both ends are their own gateways.
-    pub wraps_itself: bool,
+    /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own gateways.
+    pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
 }
 
 /// IPv4 or IPv6.
@@ -60,6 +73,7 @@ impl Plan {
             selector: normal(policy.selector),
             verdict,
             mtu: mtu.filter(|_| verdict == Verdict::Protect),
+            whole: is_transport(&policy.action) && policy.selector.source.address.is_ipv4(),
         };
         match policy.direction {
             Direction::Out => self.leaving.push(entry),
@@ -95,7 +109,7 @@ impl Plan {
 
     /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a
     /// wider one shares its limit and the reverse, because the kernel looks for the longest prefix only.
-    pub fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Option<u32>> {
+    pub fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
         let protected = || {
             self.leaving
                 .iter()
@@ -104,11 +118,13 @@ impl Plan {
         protected()
             .filter_map(|entry| Some((entry.family()?, entry.selector.destination)))
             .map(|(family, prefix)| {
-                let mtu = protected()
-                    .filter(|other| overlap(other.selector.destination, prefix))
-                    .filter_map(|other| other.mtu)
-                    .min();
-                ((family, prefix.address, prefix.len), mtu)
+                let sharing =
+                    || protected().filter(|other| overlap(other.selector.destination, prefix));
+                let fit = Fit {
+                    mtu: sharing().filter_map(|other| other.mtu).min(),
+                    whole: sharing().all(|other| other.whole),
+                };
+                ((family, prefix.address, prefix.len), fit)
             })
             .collect()
     }
@@ -168,6 +184,12 @@ fn verdict(action: &Action, reachable: bool) -> Verdict {
     }
 }
 
+/// Whether nothing but transport mode is applied.
+fn is_transport(action: &Action) -> bool {
+    matches!(action, Action::Protect(templates)
+        if templates.iter().all(|template| template.mode == Mode::Transport))
+}
+
 /// The selector without host bits behind its prefixes.
 fn normal(selector: Selector) -> Selector {
     Selector {
@@ -205,7 +227,7 @@ fn overlap(one: Prefix, other: Prefix) -> bool {
 pub(crate) mod tests {
     use super::*;
     use ipsec::policy::Template;
-    use ipsec::sa::{Mode, Protocol};
+    use ipsec::sa::Protocol;
 
     /// `"10.1.0.0/24"`.
     pub fn prefix(text: &str) -> Prefix {
@@ -226,6 +248,7 @@ pub(crate) mod tests {
             },
             verdict,
             mtu: None,
+            whole: false,
         }
     }
 
@@ -279,7 +302,8 @@ pub(crate) mod tests {
             one.mtu = Some(mtu);
             plan.leaving.push(one);
         }
-        let limits: Vec<_> = plan.destinations().into_values().collect();
+        let fits = plan.destinations().into_values();
+        let limits: Vec<_> = fits.map(|fit| fit.mtu).collect();
         assert_eq!(limits, [Some(1300), Some(1300), Some(1200)]);
     }
 }

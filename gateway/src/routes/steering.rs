@@ -71,6 +71,8 @@ pub struct Route {
     pub by_tun: bool,
     /// The largest packet that fits.
     pub mtu: Option<u32>,
+    /// Larger packets are led there all the same, uncut; only TCP is told what fits.
+    pub whole: bool,
     /// Where several routes fit, the smallest wins.
     pub metric: u32,
 }
@@ -183,15 +185,17 @@ pub fn routes(plan: &Plan) -> Vec<Route> {
         destination: Prefix { address, len: 0 },
         by_tun: false,
         mtu: None,
+        whole: false,
         metric: LAST_METRIC,
     })
     .collect();
-    for ((family, address, len), mtu) in plan.destinations() {
+    for ((family, address, len), fit) in plan.destinations() {
         routes.push(Route {
             family,
             destination: Prefix { address, len },
             by_tun: true,
-            mtu,
+            mtu: fit.mtu,
+            whole: fit.whole && fit.mtu.is_some(),
             metric: 1024,
         });
     }

@@ -122,18 +122,30 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Whether outer packets are themselves of the traffic that is protected.
-    pub fn wraps_itself(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.wraps_itself)
+    /// The devices by which peers are reached that are their own gateways, over IPv4.
+    pub fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
+        let mark = self.installed.site().outside_mark();
+        let peers = self.plan.iter().flat_map(|plan| plan.gateway_peers.clone());
+        let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
+        let netlink = self.installed.netlink();
+        let mut device = |(source, destination)| {
+            let path = netlink.path(source, destination, mark).ok()?;
+            netlink.link_by_index(path.device).ok()
+        };
+        let devices = peers.into_iter().filter_map(&mut device);
+        devices.map(|(name, _)| name).collect()
     }
 
     /// Tells what the host does not let through.
     pub fn warn_about_host(&self) {
         if let Some(plan) = &self.plan {
+            // A single address to be forwarded for is most likely our own.
             let forwards = |family| {
-                plan.passing
-                    .iter()
-                    .any(|entry| entry.family() == Some(family))
+                plan.passing.iter().any(|entry| {
+                    let prefix = entry.selector.destination;
+                    let host = if family == Family::V4 { 32 } else { 128 };
+                    entry.family() == Some(family) && prefix.len < host
+                })
             };
             interface::warn_without_forwarding(
                 forwards(Family::V4),
@@ -157,9 +169,11 @@ impl Host {
                 plan.push(policy, reachable, mtu);
             }
         }
-        plan.wraps_itself = snapshot
+        plan.gateway_peers = snapshot
             .sas()
-            .any(|sa| plan.protects(sa.config.source, sa.config.id.destination));
+            .map(|sa| (sa.config.source, sa.config.id.destination))
+            .filter(|(source, destination)| plan.protects(*source, *destination))
+            .collect();
         plan
     }
 

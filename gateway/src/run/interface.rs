@@ -4,21 +4,9 @@ use crate::routes::record::Record;
 use dataplane::io::Warn;
 use std::fs;
 
-/// The device neither asks for IPv6 routers nor makes up addresses, and takes packets from wherever the tunnel's far end
-/// says they come from (their way back leads by rules, which a strict reverse path check would not follow).
+/// The device takes packets from wherever the tunnel's far end says they come from: their way back leads by rules, which a
+/// strict reverse path check would not follow.
 pub(super) fn prepare(tun: &str, warn: &Warn) {
-    // addr_gen_mode 1: no link-local address. Turning IPv6 off and on takes away one that is already there.
-    let v6 = [
-        ("addr_gen_mode", "1"),
-        ("accept_ra", "0"),
-        ("autoconf", "0"),
-        ("disable_ipv6", "1"),
-        ("disable_ipv6", "0"),
-    ];
-    for (name, value) in v6 {
-        // A kernel without IPv6 has no such settings; nothing is lost then.
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{tun}/{name}"), value);
-    }
     if fs::write(format!("/proc/sys/net/ipv4/conf/{tun}/rp_filter"), "2").is_err()
         && read("net/ipv4/conf/all/rp_filter").as_deref() == Some("1")
     {
@@ -48,12 +36,28 @@ pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
     }
 }
 
-/// Where the tunnel's outer addresses are themselves protected, the reverse path of arriving outer packets leads by the
-/// tunnel unless their mark is looked at. Notes what was changed, for `down`.
-pub(super) fn look_at_marks(record: &mut Record) {
-    const PATH: &str = "net/ipv4/conf/all/src_valid_mark";
-    if read(PATH).as_deref() == Some("0") && fs::write(format!("/proc/sys/{PATH}"), "1").is_ok() {
-        record.settings.push((PATH.to_owned(), "0".to_owned()));
+/// Where the tunnel's outer addresses are themselves protected, the way back to the peer leads by the tunnel, and a strict
+/// reverse path check would drop what arrives by `device`, even the peer's ARP. A loose one does not. Notes what was
+/// changed, for `down`.
+pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) {
+    let own = format!("net/ipv4/conf/{device}/rp_filter");
+    let of_all = read("net/ipv4/conf/all/rp_filter");
+    let Some(before) = read(&own) else {
+        return;
+    };
+    let strict = |value: Option<&str>| value == Some("1");
+    let loose = |value: Option<&str>| value == Some("2");
+    // The larger of the two counts.
+    let (one, all) = (Some(&*before), of_all.as_deref());
+    if loose(one) || loose(all) || !(strict(one) || strict(all)) {
+        return;
+    }
+    match fs::write(format!("/proc/sys/{own}"), "2") {
+        Ok(()) => record.settings.push((own, before)),
+        Err(error) => warn(&format!(
+            "the reverse path check of {device} is strict and cannot be changed ({error}): packets of peers that are their \
+             own gateways will be dropped; set net.ipv4.conf.{device}.rp_filter to 2"
+        )),
     }
 }
 

@@ -140,7 +140,7 @@ impl Gateway {
         for warning in &obeyed.warnings {
             eprint!("{warning}");
         }
-        self.mind_marks();
+        self.mind_path_checks();
         let hook = self.hook();
         let published = self.plane.published();
         let host = self.plane.kernel();
@@ -230,7 +230,7 @@ impl Gateway {
         } else {
             let before = self.snapshot();
             let outcome = obey::obey(&mut self.plane, text, now());
-            self.mind_marks();
+            self.mind_path_checks();
             self.tell_changes(&before);
             drop(before);
             self.plane.drain();
@@ -245,10 +245,13 @@ impl Gateway {
         }
     }
 
-    /// Once the tunnel's own outer addresses are protected, arriving outer packets need their marks looked at.
-    fn mind_marks(&mut self) {
-        if self.plane.kernel().wraps_itself() && self.record.settings.is_empty() {
-            interface::look_at_marks(&mut self.record);
+    /// Once the tunnel's own outer addresses are protected, strict reverse path checks on the way there must go.
+    fn mind_path_checks(&mut self) {
+        let before = self.record.settings.len();
+        for device in self.plane.kernel().devices_to_gateway_peers() {
+            interface::loosen_path_check(&device, &mut self.record, &self.warnings.warn());
+        }
+        if self.record.settings.len() > before {
             // The note only serves to set this back; without it the setting stays, which harms nobody.
             let _ = self.record.save(&self.control);
         }

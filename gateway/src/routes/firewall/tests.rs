@@ -40,7 +40,7 @@ fn plan() -> Plan {
             Verdict::Protect,
         )],
         udp_ports: [4500].into(),
-        wraps_itself: false,
+        ..Plan::default()
     }
 }
 
@@ -145,15 +145,22 @@ fn a_replacement_empties_each_chain_before_it_fills_it() {
 }
 
 #[test]
-fn arriving_outer_packets_are_marked_where_both_ends_are_their_own_gateways() {
+fn neighbour_discovery_stays_on_its_link_even_between_protected_hosts() {
     let mut plan = plan();
-    plan.wraps_itself = true;
-    let marking = chain(&script(&site(), &plan), "marking");
-    assert_eq!(
-        marking,
-        [
-            "meta l4proto { 50, 51 } fib daddr type local meta mark set meta mark or 0x10000000 accept",
-            "udp dport 4500 fib daddr type local meta mark set meta mark or 0x10000000 accept",
-        ]
-    );
+    plan.leaving = vec![entry(
+        "2001:db8::1/128",
+        "2001:db8::2/128",
+        Upper::Any,
+        Verdict::Protect,
+    )];
+    let script = script(&site(), &plan);
+    for name in ["leaving", "arriving", "rerouting"] {
+        let rules = chain(&script, name);
+        let place = |word: &str| rules.iter().position(|rule| rule.contains(word));
+        let neighbours = place("icmpv6 type { 133, 134, 135, 136, 137 }");
+        assert!(
+            neighbours.is_some() && neighbours < place("2001:db8::").or(Some(99)),
+            "{name}"
+        );
+    }
 }
