@@ -27,6 +27,7 @@ use crate::pipeline::pump::{Gearing, Prepare, Pump};
 
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
+use ipsec::fragment::{Limits, Reassembler};
 use std::io;
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ impl Outbound {
             ivs: self.ivs,
             paths: self.paths,
             hook: self.hook,
+            partial: Reassembler::new(Limits::default()),
         };
         let commit = OutboundCommit::new(self.sink, self.replies, self.counters, Arc::clone(&pool));
         (prepare, commit, pool)
@@ -86,6 +88,7 @@ pub struct OutboundPrepare {
     ivs: IvSource,
     paths: PathMtus,
     hook: Hook,
+    partial: Reassembler,
 }
 
 impl Prepare for OutboundPrepare {
@@ -102,6 +105,7 @@ impl Prepare for OutboundPrepare {
             ivs: &mut self.ivs,
             paths: &mut self.paths,
             hook: &*self.hook,
+            partial: &mut self.partial,
             now: clock::now(),
             last: None,
         };

@@ -11,7 +11,7 @@ use crate::train::{Offload, Segmentation};
 use ipsec::Dropped;
 use ipsec::database::{Decision, SaIndex, Snapshot};
 use ipsec::esp::Stamp;
-use ipsec::fragment::Cutter;
+use ipsec::fragment::{Cutter, Offered, Reassembler};
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::pmtu::{self, Fit, TcpChecksum};
 use ipsec::sa::{Mode, Protocol, Sa, SequenceNumber};
@@ -28,6 +28,8 @@ pub(super) struct Planner<'a> {
     pub ivs: &'a mut IvSource,
     pub paths: &'a mut PathMtus,
     pub hook: &'a (dyn Fn(Notice) + Send + Sync),
+    /// Fragments of packets that go in transport mode, until they are whole.
+    pub partial: &'a mut Reassembler,
     pub now: u64,
     /// What was decided for the packet before: most are followed by another one of their flow.
     pub last: Option<(Outline, Road)>,
@@ -78,6 +80,9 @@ impl Planner<'_> {
         let outline = Outline::read(packet)?;
         let cut = Cut::plan(packet, &outline, offload)?;
         batch.tally.arrived += u64::from(cut.count());
+        if outline.fragment != FragmentKind::Whole && !self.is_for_tunnel(&outline)? {
+            return self.join(batch, item);
+        }
         let road = self.road(packet, &outline)?;
         if syn::is_syn(packet, &outline) {
             let packet = &mut batch.intake.bytes[item.clone()];
@@ -91,6 +96,40 @@ impl Planner<'_> {
             sa: self.snapshot.sa(road.index),
         };
         self.fit(batch, passage, &outline)
+    }
+
+    fn is_for_tunnel(&self, outline: &Outline) -> Result<bool, Dropped> {
+        let index = self.decide(outline)?;
+        Ok(is_tunnel(self.snapshot.sa(index), outline))
+    }
+
+    /// RFC 4303 3.1.1, 3.3.4: transport mode is for whole packets. What the kernel has cut for the device is joined
+    /// first; the protected packet is cut again on its way out. Rare, so it may allocate.
+    fn join(&mut self, batch: &mut OutboundBatch, item: Range<usize>) -> Result<(), Dropped> {
+        let whole = match self.partial.offer(&batch.intake.bytes[item], self.now)? {
+            Offered::NotFragment => return Err(Dropped::Malformed),
+            Offered::Held => {
+                // It arrives with the last of its packet.
+                batch.tally.arrived -= 1;
+                return Ok(());
+            }
+            Offered::Joined(whole) => whole,
+        };
+        let outline = Outline::read(&whole)?;
+        let mut road = self.road(&whole, &outline)?;
+        // Whoever cut a packet wants it to arrive in pieces.
+        road.outer.dont_fragment = false;
+        let start = batch.fragments.len();
+        batch.fragments.extend_from_slice(&whole);
+        let passage = Passage {
+            item: start..batch.fragments.len(),
+            in_fragments: true,
+            cut: Cut::whole(&outline),
+            road,
+            sa: self.snapshot.sa(road.index),
+        };
+        self.number(batch, passage);
+        Ok(())
     }
 
     /// Policy's answer for a packet; the answer before, if all that policy looks at is the same.

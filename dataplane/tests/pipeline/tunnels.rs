@@ -148,3 +148,43 @@ fn transport_mode_gives_each_packet_its_own_header_back() {
         }
     }
 }
+
+#[test]
+fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
+    let text = |direction| {
+        format!(
+            "add 10.1.0.1 10.2.0.1 esp 0x2001 -m transport {};
+             spdadd 10.1.0.1 10.2.0.1 any -P {direction} ipsec esp/transport//require;",
+            gcm()
+        )
+    };
+    let mut world = World::new(&text("out"), &text("in"), ALL_TRAINS, 1500);
+    let mut whole = datagram(1, 4000);
+    // May be cut.
+    whole[6] &= !0x40;
+    let sum = etherparse::Ipv4Header::from_slice(&whole)
+        .unwrap()
+        .0
+        .calc_header_checksum();
+    whole[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut cutter = ipsec::fragment::Cutter::new(&whole, 1440, 77).unwrap();
+    let mut pieces = Vec::new();
+    let mut count = 0;
+    while let Some(len) = cutter.next_into(&mut pieces) {
+        let piece = pieces[pieces.len() - len..].to_vec();
+        world.left_in.put(piece, Offload::default());
+        count += 1;
+    }
+    assert_eq!(count, 3);
+    world.send();
+    assert_eq!(
+        world.wire.0.lock().unwrap().len(),
+        1,
+        "one protected packet, for the socket to cut"
+    );
+    world.receive();
+    let delivered = world.delivered();
+    let (left, _) = world.balance();
+    assert_eq!((left.arrived, left.packets, delivered.len()), (1, 1, 1));
+    assert_eq!(delivered[0].0[20..], whole[20..]);
+}
