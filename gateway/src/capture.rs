@@ -182,3 +182,6 @@ pub fn check_any_file(bytes: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

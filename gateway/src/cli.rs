@@ -139,6 +139,12 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// Runs the program on its command line.
 pub fn main() -> ExitCode {
     let outcome = match Program::parse().command {

@@ -1,0 +1,283 @@
+use super::*;
+use etherparse::PacketBuilder;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::{DataLink, Endianness};
+use proptest::prelude::*;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const KEYS: &str = "-E aes-cbc 0x000102030405060708090a0b0c0d0e0f -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213";
+
+fn tunnel() -> String {
+    format!(
+        "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 64 {KEYS};
+         spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;"
+    )
+}
+
+/// The same seen from the other end.
+fn inbound() -> String {
+    tunnel().replace("-P out", "-P in")
+}
+
+fn udp_packet(source: [u8; 4], destination: [u8; 4], len: usize) -> Vec<u8> {
+    let builder = PacketBuilder::ipv4(source, destination, 64).udp(1000, 2000);
+    let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+    let mut packet = Vec::new();
+    builder.write(&mut packet, &payload).unwrap();
+    packet
+}
+
+fn inner(len: usize) -> Vec<u8> {
+    udp_packet([10, 1, 0, 2], [10, 2, 0, 2], len)
+}
+
+/// A capture of raw IP packets, a second apart.
+fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
+    let header = PcapHeader {
+        datalink: DataLink::RAW,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    for (time, packet) in (1000..).zip(packets) {
+        let packet = PcapPacket::new(Duration::from_secs(time), packet.len() as u32, packet);
+        writer.write_packet(&packet).unwrap();
+    }
+    writer.into_writer()
+}
+
+/// A folder of its own that is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("esplanade-capture-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The whole way from file to file; what stands in OUT, and what the report says.
+fn go(file: &[u8], text: &str, verb: Verb) -> (Result<Report, String>, Vec<Vec<u8>>) {
+    let folder = Folder::new();
+    let files = Files {
+        sa: folder.0.join("sa.setkey"),
+        seed: Some(7),
+        force: false,
+        input: folder.0.join("in.pcap"),
+        output: folder.0.join("out.pcap"),
+    };
+    std::fs::write(&files.sa, text).unwrap();
+    std::fs::write(&files.input, file).unwrap();
+    let database = database(&files)
+        .map_err(|failure| failure.to_string())
+        .unwrap();
+    let mut engine = Engine::new(verb, database.snapshot(), files.seed).unwrap();
+    let outcome = process(&mut engine, &files).map_err(|failure| failure.to_string());
+    let mut out = Vec::new();
+    if outcome.is_ok() {
+        let mut reader = Reader::new(File::open(&files.output).unwrap()).unwrap();
+        while let Some(frame) = reader.next_frame().unwrap() {
+            out.push(frame.bytes);
+        }
+    } else {
+        assert!(!files.output.exists());
+    }
+    (outcome, out)
+}
+
+fn round_trip(text: &str, packets: &[Vec<u8>]) {
+    let (report, sealed) = go(&capture(packets), text, Verb::Seal);
+    assert_eq!(report.unwrap().named(), packets.len() as u64);
+    for (sealed, plain) in sealed.iter().zip(packets) {
+        let secret = &plain[28..];
+        assert!(!sealed.windows(secret.len()).any(|window| window == secret));
+    }
+    // From the other end.
+    let text = text.replace("-P out", "-P in");
+    let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+    assert!(report.unwrap().is_complete());
+    assert_eq!(opened, packets);
+}
+
+#[test]
+fn what_was_sealed_opens_to_the_same_bytes() {
+    let packets: Vec<_> = [20, 64, 333, 1400].into_iter().map(inner).collect();
+    round_trip(&tunnel(), &packets);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let file = capture(&[inner(99)]);
+    assert_eq!(
+        go(&file, &tunnel(), Verb::Seal).1,
+        go(&file, &tunnel(), Verb::Seal).1
+    );
+}
+
+#[test]
+fn a_changed_byte_is_dropped_by_name_and_a_repeated_packet_as_replayed() {
+    let (_, sealed) = go(&capture(&[inner(99), inner(98)]), &tunnel(), Verb::Seal);
+    let mut changed = sealed[0].clone();
+    changed[60] ^= 1;
+    let file = capture(&[changed, sealed[1].clone(), sealed[1].clone()]);
+    let (report, opened) = go(&file, &inbound(), Verb::Open);
+    let report = report.unwrap();
+    assert_eq!(opened, [inner(98)]);
+    assert!(!report.is_complete());
+    let text = report.text(Verb::Open);
+    assert!(text.contains("opened 1, dropped 2, passed by 0"), "{text}");
+    assert!(
+        text.contains("bad-icv                   1  packet 1:"),
+        "{text}"
+    );
+    assert!(
+        text.contains("replayed                  1  packet 3:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_no_association_is_named_for_is_passed_over() {
+    let stranger = udp_packet([172, 16, 0, 1], [172, 16, 0, 2], 30);
+    let (summary, out) = go(&capture(&[stranger, inner(30)]), &tunnel(), Verb::Seal);
+    let text = summary.unwrap().text(Verb::Seal);
+    assert_eq!(out.len(), 1);
+    assert_eq!(text, "sealed 1, dropped 0, passed by 1");
+}
+
+#[test]
+fn outer_fragments_are_joined_before_they_are_opened() {
+    let (_, sealed) = go(&capture(&[inner(1400)]), &tunnel(), Verb::Seal);
+    let mut outer = sealed[0].clone();
+    // DF off, as a router that fragments would have found it.
+    outer[6] &= !0x40;
+    outer[10..12].fill(0);
+    let sum = ipsec::wire::checksum::over(&[&outer[..20]]);
+    outer[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut cutter = ipsec::fragment::Cutter::new(&outer, 600, 1).unwrap();
+    let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
+    while let Some(len) = cutter.next_into(&mut bytes) {
+        pieces.push(bytes[bytes.len() - len..].to_vec());
+    }
+    assert_eq!(pieces.len(), 3);
+    let (_, opened) = go(&capture(&pieces), &inbound(), Verb::Open);
+    assert_eq!(opened, [inner(1400)]);
+}
+
+#[test]
+fn a_file_that_ends_inside_a_packet_names_the_packet() {
+    let file = capture(&[inner(50), inner(60)]);
+    let (outcome, _) = go(&file[..file.len() - 3], &tunnel(), Verb::Seal);
+    let error = outcome.err().unwrap();
+    assert!(error.contains("ends inside packet 2"), "{error}");
+    for bad in [&b""[..], b"not a capture at all", &file[..10]] {
+        let (outcome, _) = go(bad, &tunnel(), Verb::Seal);
+        assert!(outcome.err().unwrap().contains("neither a pcap"));
+    }
+}
+
+#[test]
+fn a_packet_that_was_cut_when_captured_is_named_with_both_lengths() {
+    let mut file = capture(&[inner(50)]);
+    // The original length of the first packet, in the big-endian header that PcapHeader::default() makes.
+    file[36..40].copy_from_slice(&9999u32.to_be_bytes());
+    let error = go(&file, &tunnel(), Verb::Seal).0.err().unwrap();
+    assert!(
+        error.contains("packet 1 was cut to 78 of 9999 bytes"),
+        "{error}"
+    );
+}
+
+fn pcapng(endianness: Endianness, link: DataLink, resolution: u8, frame: &[u8]) -> Vec<u8> {
+    let mut writer = PcapNgWriter::with_endianness(Vec::new(), endianness).unwrap();
+    let mut interface = InterfaceDescriptionBlock::new(link, 65_535);
+    interface.options = vec![InterfaceDescriptionOption::IfTsResol(resolution)];
+    writer.write_pcapng_block(interface).unwrap();
+    let packet = EnhancedPacketBlock {
+        interface_id: 0,
+        timestamp: Duration::from_nanos(5_000_000_007),
+        original_len: frame.len() as u32,
+        data: Cow::Borrowed(frame),
+        options: Vec::new(),
+    };
+    writer.write_pcapng_block(packet).unwrap();
+    writer.into_inner()
+}
+
+#[test]
+fn pcapng_of_either_byte_order_keeps_its_times_and_link_types() {
+    let frame = [&[2; 12][..], &[0x81, 0, 0, 5, 0x08, 0x00], &inner(40)].concat();
+    for endianness in [Endianness::Big, Endianness::Little] {
+        let file = pcapng(endianness, DataLink::ETHERNET, 9, &frame);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let read = reader.next_frame().unwrap().unwrap();
+        assert_eq!(read.time, Duration::from_nanos(5_000_000_007));
+        assert_eq!((read.link, &read.bytes), (1, &frame));
+        assert!(reader.next_frame().unwrap().is_none());
+        assert_eq!(go(&file, &tunnel(), Verb::Seal).0.unwrap().named(), 1);
+        let cut = &file[..file.len() - 5];
+        let error = go(cut, &tunnel(), Verb::Seal).0.err().unwrap();
+        assert!(error.contains("packet 1"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_link_type_is_an_error_with_its_number() {
+    let file = pcapng(Endianness::Little, DataLink::IEEE802_11, 6, &inner(40));
+    let error = go(&file, &tunnel(), Verb::Seal).0.err().unwrap();
+    assert!(error.contains("link type 105"), "{error}");
+}
+
+#[test]
+fn an_output_that_is_not_finished_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let path = folder.0.join("out.pcap");
+    drop(Writer::create(&path, false).unwrap());
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    let mut writer = Writer::create(&path, false).unwrap();
+    writer.add(Duration::from_secs(9), &inner(20)).unwrap();
+    writer.finish().unwrap();
+    assert!(Writer::create(&path, false).is_err());
+    let mut reader = Reader::new(File::open(&path).unwrap()).unwrap();
+    assert_eq!(reader.next_frame().unwrap().unwrap().bytes, inner(20));
+}
+
+proptest! {
+    #[test]
+    fn damaged_captures_never_panic(
+        little in any::<bool>(),
+        ng in any::<bool>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
+        keep in any::<prop::sample::Index>(),
+    ) {
+        let (_, sealed) = go(&capture(&[inner(99), inner(5)]), &tunnel(), Verb::Seal);
+        let endianness = if little { Endianness::Little } else { Endianness::Big };
+        let mut file = match ng {
+            true => pcapng(endianness, DataLink::RAW, 9, &sealed[0]),
+            false => capture(&sealed),
+        };
+        for (place, byte) in damage {
+            let place = place.index(file.len());
+            file[place] = byte;
+        }
+        file.truncate(keep.index(file.len() + 1));
+        check_any_file(&file);
+        let _ = go(&file, &inbound(), Verb::Open);
+    }
+}
