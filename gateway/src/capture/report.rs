@@ -68,6 +68,11 @@ impl Report {
             self.dropped(),
             self.passed_by
         );
+        if self.named() == 0 {
+            text.push_str(
+                "\n  nothing in this capture is named there: compare addresses, SPIs and selectors",
+            );
+        }
         for (reason, (count, numbers)) in &self.drops {
             let list: Vec<_> = numbers.iter().map(u64::to_string).collect();
             let more = if *count > numbers.len() as u64 {
