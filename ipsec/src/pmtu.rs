@@ -45,7 +45,7 @@ pub enum Fit {
     Fits,
     /// Cut it to the inner MTU with a [`Cutter`](crate::fragment::Cutter), then protect each fragment.
     CutInside,
-    /// Drop it and tell its sender this MTU by [`report`].
+    /// Drop it and tell its sender this MTU by [`report()`].
     Report(usize),
     /// Protect it and let the outer packet be fragmented: it is not larger than what its sender may take for granted.
     CutOutside,
