@@ -2,6 +2,7 @@
 # Proves that the project works from nothing: a bare Debian 12, a bare checkout, three commands.
 #
 #   tests/fresh.sh [TARGET...]        as root; by default check, test and demo
+#   FRESH_KEEP=1 tests/fresh.sh ...   go on in the system of the last run instead of a new one
 #
 # Debian is made by debootstrap once and kept under .cache; every run unpacks it anew. Only the Rust
 # toolchain and cargo's downloads come from this machine, because Debian 12 has no cargo that is new
@@ -44,6 +45,8 @@ unpack() {
   git clone --quiet --no-hardlinks . "$root/esplanade"
   # How this machine reaches the network: names, certificates, proxies.
   cp /etc/resolv.conf "$root/etc/resolv.conf"
+  # An installed machine knows its own name; a bootstrapped one does not yet.
+  printf '127.0.0.1\tlocalhost\n::1\tlocalhost\n' >"$root/etc/hosts"
   mkdir -p "$root/usr/local/share/ca-certificates"
   find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$root/usr/local/share/ca-certificates/" \;
 }
@@ -101,10 +104,10 @@ target_and_count() {
 
 mkdir -p "$place"
 step "Debian 12" make_base
-step "unpacked with a checkout" unpack
+[ -n "${FRESH_KEEP:-}" ] || step "unpacked with a checkout" unpack
 mount_kernel
 step "make itself" inside 'apt-get update && apt-get install -y --no-install-recommends make ca-certificates'
-step "without cargo, make names the command that gets it" names_the_toolchain
+[ -n "${FRESH_KEEP:-}" ] || step "without cargo, make names the command that gets it" names_the_toolchain
 mount_rust
 for target in "${targets[@]}"; do
   step "make $target" target_and_count "$target"
