@@ -31,7 +31,9 @@ class Wire:
     def listen(self):
         while not self.closed:
             try:
-                self.frames.append(self.socket.recv(65536))
+                # Not in one expression: the list would be looked up before the wait, and `clear` may replace it.
+                frame = self.socket.recv(65536)
+                self.frames.append(frame)
             except TimeoutError:
                 continue
             except OSError:
