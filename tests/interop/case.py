@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-AXES = {"suite": None, "mode": "tunnel", "outer": 4, "inner": None, "encap": "native", "esn": False, "large": True}
+AXES = {"suite": None, "mode": "tunnel", "outer": 4, "inner": None, "encap": "native", "esn": False}
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,6 @@ class Case:
     inner: int
     encap: str
     esn: bool
-    large: bool
     words: dict
     secret: str = ""
 

@@ -14,12 +14,11 @@ PINGS = [(56, 3, 3), (1000, 3, 3), (1420, 4, 2), (3000, 4, 2)]
 
 def pings(case, near, far):
     """Every small ping returns; large ones return once the path MTU is known."""
-    sizes = PINGS if case.large else PINGS[:2]
     script = "\n".join(f"ping -q -c {count} -i 0.05 -W 3 {'-M dont' if size > 1472 else ''} "
-                       f"-s {size} {target(case, far.ends)}" for size, count, _ in sizes)
+                       f"-s {size} {target(case, far.ends)}" for size, count, _ in PINGS)
     _, output = near.attempt(script, 120)
     received = [int(number) for number in re.findall(r"(\d+) received", output)]
-    due = [least for _, _, least in sizes]
+    due = [least for _, _, least in PINGS]
     if len(received) == len(due) and all(got >= least for got, least in zip(received, due)):
         return None
     return f"{received} pings came back where at least {due} were due\n{output}"
