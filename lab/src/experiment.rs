@@ -1,6 +1,7 @@
 //! The whole road of an experiment over any testbed, contenders, load and meters: who is absent is recorded, every
 //! planned trial is run and recorded as it ends, and a request to stop ends it between two steps.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::capture::Album;
@@ -11,8 +12,22 @@ use crate::meter::Meter;
 use crate::plan::{Plan, Planned};
 use crate::record::{Journal, Outcome, Provenance, Record, SCHEMA};
 use crate::stop::Stop;
-use crate::testbed::{Bed, Testbed};
+use crate::testbed::{Bed, Ground, Testbed};
 use crate::trial::{self, Ended, Rig};
+
+/// One thing to measure: a contender on a certain ground under a certain load. The plan repeats it in every round.
+pub struct Case {
+    /// Who carries the packets.
+    pub contender: Box<dyn Contender>,
+    /// The testbed it stands on.
+    pub ground: Ground,
+    /// What fills the tunnel.
+    pub load: Box<dyn Load>,
+    /// For how long.
+    pub duration: Duration,
+    /// Every factor of it, for the record; the contender's own are added.
+    pub factors: BTreeMap<String, String>,
+}
 
 /// What an experiment is made of.
 pub struct Experiment<'a> {
@@ -26,14 +41,13 @@ pub struct Experiment<'a> {
     pub rounds: usize,
     /// Seed of the order.
     pub seed: u64,
-    /// Load per trial.
-    pub duration: Duration,
-    /// Who takes part, in the order of the table.
-    pub contenders: &'a [Box<dyn Contender>],
+    /// What is measured, in the order of the table.
+    pub cases: &'a [Case],
+    /// Trials that an earlier run recorded, as `(round, place of the case)`: they keep their places in the plan and are
+    /// not run again.
+    pub done: BTreeSet<(usize, usize)>,
     /// Raises beds.
     pub testbed: &'a mut dyn Testbed,
-    /// Fills tunnels.
-    pub load: &'a dyn Load,
     /// Read the cost.
     pub meters: &'a mut [Box<dyn Meter>],
     /// Keeps packets of the protected wire.
@@ -79,19 +93,20 @@ impl Experiment<'_> {
             .filter(|&index| absences[index].is_none())
             .collect();
         let plan = Plan::new(&present, self.rounds, self.seed);
-        watcher.planned(&plan, plan.estimate(self.duration));
+        watcher.planned(&plan, self.estimate(&plan));
         let mut summary = Summary::default();
         for (index, absence) in absences.into_iter().enumerate() {
-            if let Some(absence) = absence {
+            if let Some(absence) = absence.filter(|_| !self.done.contains(&(0, index))) {
                 let record = self.absent(index, absence, &plan);
                 keep(record, journal, watcher, &mut summary);
             }
         }
-        for planned in &plan.trials {
+        let left: Vec<Planned> = self.left(&plan);
+        for planned in &left {
             if self.stop.asked() {
                 break;
             }
-            watcher.begins(planned, self.contenders[planned.contender].label());
+            watcher.begins(planned, self.cases[planned.case].contender.label());
             let record = self.trial(planned, &plan);
             keep(record, journal, watcher, &mut summary);
         }
@@ -100,25 +115,42 @@ impl Experiment<'_> {
         Ok(summary)
     }
 
+    /// What no earlier run recorded.
+    fn left(&self, plan: &Plan) -> Vec<Planned> {
+        let mut trials = plan.trials.clone();
+        trials.retain(|trial| !self.done.contains(&(trial.round, trial.case)));
+        trials
+    }
+
+    /// Of what is left to do.
+    fn estimate(&self, plan: &Plan) -> Duration {
+        let mut left = plan.clone();
+        left.trials = self.left(plan);
+        left.estimate(|case| self.cases[case].duration)
+    }
+
+    /// Why a case cannot be measured here, if it cannot. Where no load is here at all, there is no experiment.
     fn absences(&mut self) -> Result<Vec<Option<Absence>>, Fault> {
-        let bed: Bed = self.testbed.raise()?;
-        if let Err(absence) = self.load.presence(&bed) {
+        let Some(first) = self.cases.first() else {
+            return Ok(Vec::new());
+        };
+        let bed: Bed = self.testbed.raise(&first.ground)?;
+        let loads = self.cases.iter().map(|case| case.load.presence(&bed).err());
+        let loads: Vec<Option<Absence>> = loads.collect();
+        if let Some(Some(absence)) = loads.iter().find(|_| loads.iter().all(Option::is_some)) {
             return Err(Fault::failed(format!(
                 "{}. {}",
                 absence.why, absence.remedy
             )));
         }
-        let asked = self
-            .contenders
-            .iter()
-            .map(|contender| contender.presence(&bed).err());
-        let absences: Vec<_> = asked.collect();
-        let present = self
-            .contenders
-            .iter()
-            .zip(&absences)
-            .filter(|(_, absence)| absence.is_none());
-        let versions = present.filter_map(|(contender, _)| contender.version(&bed));
+        let asked = self.cases.iter().zip(loads);
+        let absences: Vec<_> = asked
+            .map(|(case, load)| case.contender.presence(&bed).err().or(load))
+            .collect();
+        let present = self.cases.iter().zip(&absences);
+        let versions = present
+            .filter(|(_, absence)| absence.is_none())
+            .filter_map(|(case, _)| case.contender.version(&bed));
         self.provenance.versions.extend(versions);
         Ok(absences)
     }
@@ -128,40 +160,34 @@ impl Experiment<'_> {
         let token = format!("{:016x}-{}", self.seed, planned.number);
         let mut rig = Rig {
             testbed: &mut *self.testbed,
-            load: self.load,
             meters: &mut *self.meters,
-            duration: self.duration,
             album: self.album.as_deref_mut(),
         };
-        let ended = trial::run(&*self.contenders[planned.contender], &mut rig, &token);
+        let ended = trial::run(&self.cases[planned.case], &mut rig, &token);
         let mut record = self.record(planned, plan, ended);
         record.started_unix = began;
         record.took_s = clock.elapsed().as_secs_f64();
         record
     }
 
-    fn absent(&self, contender: usize, absence: Absence, plan: &Plan) -> Record {
+    fn absent(&self, case: usize, absence: Absence, plan: &Plan) -> Record {
         let planned = Planned {
             number: 0,
             round: 0,
-            contender,
+            case,
         };
         let outcome = Outcome::Absent {
             why: absence.why,
             remedy: absence.remedy,
         };
-        self.record(
-            &planned,
-            plan,
-            Ended {
-                outcome,
-                notes: Vec::new(),
-            },
-        )
+        self.record(&planned, plan, Ended::with(outcome))
     }
 
     fn record(&self, planned: &Planned, plan: &Plan, ended: Ended) -> Record {
-        let contender = &self.contenders[planned.contender];
+        let case = &self.cases[planned.case];
+        let contender = &case.contender;
+        let mut factors = case.factors.clone();
+        factors.extend(contender.factors());
         Record {
             schema: SCHEMA,
             study: self.study.clone(),
@@ -171,17 +197,19 @@ impl Experiment<'_> {
             round: planned.round,
             rounds: plan.rounds,
             seed: plan.seed,
-            order: planned.contender,
+            order: planned.case,
             contender: contender.id().into(),
             label: contender.label().into(),
-            factors: contender.factors(),
+            factors,
             protection: contender.protection(),
             reference: self.reference.clone(),
-            load: self.load.id().into(),
-            duration_s: self.duration.as_secs_f64(),
+            load: case.load.id().into(),
+            duration_s: case.duration.as_secs_f64(),
             started_unix: unix_now(),
             took_s: 0.0,
             outcome: ended.outcome,
+            figures: ended.figures,
+            verdict: ended.verdict,
             notes: ended.notes,
             provenance: self.provenance.clone(),
         }

@@ -2,6 +2,7 @@
 
 mod iperf3;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -48,4 +49,7 @@ pub struct Carried {
     pub retransmits: Option<u64>,
     /// Goodput of each interval, in bits per second, oldest first.
     pub intervals_bps: Vec<f64>,
+    /// Whatever else it found, under dotted names with the unit last. The record keeps them as its own `figures`.
+    #[serde(skip)]
+    pub figures: BTreeMap<String, f64>,
 }

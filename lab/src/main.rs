@@ -1,5 +1,6 @@
 //! The program `esplanade-lab`, reached as `esplanade lab …`: the command line, and nothing else.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,10 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Parser, Subcommand};
 
 use lab::capture::{Album, CAPTURE, PROFILE};
-use lab::contender::Contender;
-use lab::experiment::{Experiment, Summary};
+use lab::experiment::{Case, Experiment, Summary};
 use lab::host::program;
-use lab::load::{Iperf3, Load};
 use lab::outdir::{self, OutDir, README, RECORDS, TABLE};
 use lab::progress::Progress;
 use lab::record::{self, Journal, Outcome, Provenance};
@@ -149,10 +148,8 @@ impl Run {
         if let Some(moved) = &out.moved {
             eprintln!("the earlier result is now {}", moved.display());
         }
-        let contenders = spec
-            .contenders(esplanade)
-            .map_err(|fault| fault.to_string())?;
-        let summary = measure(&spec, &contenders, &out, self.repeat(&spec))?;
+        let cases = spec.cases(esplanade).map_err(|fault| fault.to_string())?;
+        let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
         conclude(&summary, &out)
     }
 
@@ -229,22 +226,16 @@ fn drawn_seed() -> u64 {
     now.map_or(1, |since| u64::from(since.subsec_nanos()) ^ since.as_secs()) % 1_000_000
 }
 
-fn measure(
-    spec: &Spec,
-    contenders: &[Box<dyn Contender>],
-    out: &OutDir,
-    repeat: String,
-) -> Result<Summary, String> {
+fn measure(spec: &Spec, cases: &[Case], out: &OutDir, repeat: String) -> Result<Summary, String> {
     let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let mut testbed = Namespaces::new(&out.path, spec.mtu, stop);
+    let mut testbed = Namespaces::new(&out.path, stop);
     let cannot = |what: &str| {
         let what = out.path.join(what).display().to_string();
         move |error: std::io::Error| format!("cannot write {what}: {error}")
     };
     let mut journal = Journal::create(&out.path.join(RECORDS)).map_err(cannot(RECORDS))?;
-    let mut album = Album::create(&out.path, ALBUM, contenders.len()).map_err(cannot(CAPTURE))?;
+    let mut album = Album::create(&out.path, ALBUM, cases.len()).map_err(cannot(CAPTURE))?;
     fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
-    let load = Iperf3::new(spec.warm_up_megabytes);
     let provenance = Provenance {
         command: repeat,
         testbed: testbed.describe(),
@@ -256,10 +247,9 @@ fn measure(
         reference: spec.reference.clone(),
         rounds: spec.rounds,
         seed: spec.seed.unwrap_or_default(),
-        duration: spec.duration,
-        contenders,
+        cases,
+        done: BTreeSet::new(),
         testbed: &mut testbed,
-        load: &load as &dyn Load,
         meters: &mut meter::usual(),
         album: Some(&mut album),
         provenance,

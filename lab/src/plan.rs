@@ -1,4 +1,4 @@
-//! The plan lists every trial before the first one starts. Each round holds every contender once, so that slow drifts of
+//! The plan lists every trial before the first one starts. Each round holds every case once, so that slow drifts of
 //! the machine meet all of them alike; the order within a round is shuffled by a recorded seed.
 
 use std::time::Duration;
@@ -12,8 +12,8 @@ pub struct Planned {
     pub number: usize,
     /// From 1.
     pub round: usize,
-    /// Index of the contender in the spec.
-    pub contender: usize,
+    /// Which case: a contender on a testbed under a load, by its place in the experiment.
+    pub case: usize,
 }
 
 /// Every trial, in the order of execution.
@@ -28,19 +28,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `rounds` rounds over the given contenders.
-    pub fn new(contenders: &[usize], rounds: usize, seed: u64) -> Plan {
+    /// Plans `rounds` rounds over the given cases.
+    pub fn new(cases: &[usize], rounds: usize, seed: u64) -> Plan {
         let mut seeded = Seeded::new(seed);
-        let mut trials = Vec::with_capacity(contenders.len() * rounds);
+        let mut trials = Vec::with_capacity(cases.len() * rounds);
         for round in 1..=rounds {
-            let mut order = contenders.to_vec();
+            let mut order = cases.to_vec();
             seeded.shuffle(&mut order);
-            for contender in order {
+            for case in order {
                 let number = trials.len() + 1;
                 trials.push(Planned {
                     number,
                     round,
-                    contender,
+                    case,
                 });
             }
         }
@@ -51,9 +51,10 @@ impl Plan {
         }
     }
 
-    /// About how long it will take: the load of every trial and what surrounds it.
-    pub fn estimate(&self, load: Duration) -> Duration {
-        (load + AROUND_A_LOAD) * self.trials.len() as u32
+    /// About how long it will take: the load of every trial, which `load` knows of a case, and what surrounds it.
+    pub fn estimate(&self, load: impl Fn(usize) -> Duration) -> Duration {
+        let trials = self.trials.iter();
+        trials.map(|trial| load(trial.case) + AROUND_A_LOAD).sum()
     }
 }
 
@@ -66,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_holds_every_contender_once() {
+    fn every_round_holds_every_case_once() {
         let plan = Plan::new(&[0, 2, 5, 7], 6, 42);
         assert_eq!(plan.trials.len(), 24);
         for round in 1..=6 {
             let of_round = plan.trials.iter().filter(|trial| trial.round == round);
-            let mut contenders: Vec<usize> = of_round.map(|trial| trial.contender).collect();
-            contenders.sort_unstable();
-            assert_eq!(contenders, [0, 2, 5, 7]);
+            let mut cases: Vec<usize> = of_round.map(|trial| trial.case).collect();
+            cases.sort_unstable();
+            assert_eq!(cases, [0, 2, 5, 7]);
         }
         let numbers: Vec<usize> = plan.trials.iter().map(|trial| trial.number).collect();
         assert_eq!(numbers, (1..=24).collect::<Vec<_>>());
@@ -81,20 +82,20 @@ mod tests {
 
     #[test]
     fn the_seed_decides_the_order() {
-        let contenders: Vec<usize> = (0..9).collect();
-        assert_eq!(Plan::new(&contenders, 3, 7), Plan::new(&contenders, 3, 7));
+        let cases: Vec<usize> = (0..9).collect();
+        assert_eq!(Plan::new(&cases, 3, 7), Plan::new(&cases, 3, 7));
         assert_ne!(
-            Plan::new(&contenders, 3, 7).trials,
-            Plan::new(&contenders, 3, 8).trials
+            Plan::new(&cases, 3, 7).trials,
+            Plan::new(&cases, 3, 8).trials
         );
     }
 
     #[test]
     fn a_long_plan_favours_no_position() {
-        let contenders: Vec<usize> = (0..3).collect();
-        let plan = Plan::new(&contenders, 3000, 1);
+        let cases: Vec<usize> = (0..3).collect();
+        let plan = Plan::new(&cases, 3000, 1);
         let firsts = plan.trials.iter().step_by(3);
-        let zeros = firsts.filter(|trial| trial.contender == 0).count();
+        let zeros = firsts.filter(|trial| trial.case == 0).count();
         assert!((900..1100).contains(&zeros), "{zeros} of 3000");
     }
 }

@@ -39,13 +39,15 @@ pub struct Record {
     pub rounds: usize,
     /// The seed of the plan.
     pub seed: u64,
-    /// Place of the contender in the spec, from 0: the order of a table.
+    /// Place of the case (a contender on a testbed under a load) in the spec, from 0: the order of a table. Trials of one
+    /// run with the same number differ in nothing but the round.
     pub order: usize,
     /// The contender's id.
     pub contender: String,
     /// The contender's name for readers.
     pub label: String,
-    /// What distinguishes it.
+    /// Every factor of the trial under its dotted name: the contender's (`suite`, `mode`), the testbed's (`mtu`,
+    /// `link.rate_mbit`, `impair.loss_percent`), the load's (`load`, `message_bytes`) and the study's `part`.
     pub factors: BTreeMap<String, String>,
     /// What it promises for the wire.
     pub protection: Protection,
@@ -61,10 +63,26 @@ pub struct Record {
     pub took_s: f64,
     /// What came of it.
     pub outcome: Outcome,
+    /// What the load found, under dotted names with the unit last: `goodput_bps`, `rtt.p99_us`, `loss_ratio`, and what
+    /// follows from it: `ideal_bps`, `ideal_ratio`. Empty in records of before there were figures.
+    #[serde(default)]
+    pub figures: BTreeMap<String, f64>,
+    /// What limited the trial, where that can be said.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
     /// Things worth knowing that did not spoil the measurement.
     pub notes: Vec<String>,
     /// The machine, the versions and the command that repeats the run.
     pub provenance: Provenance,
+}
+
+/// What limited a trial, and what makes the lab say so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// `link`, `generator`, `core`, `cipher`, `copies`, `drops` or `unknown`.
+    pub limit: String,
+    /// One sentence for each observation, the strongest first.
+    pub evidence: Vec<String>,
 }
 
 /// What came of a trial.

@@ -3,6 +3,7 @@
 
 mod complaint;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +12,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::contender::{Contender, Esplanade, KernelLibipsec, Plain};
+use crate::experiment::Case;
 use crate::fault::Fault;
+use crate::load::Iperf3;
 use crate::suite::{self, SUITES, Suite};
+use crate::testbed::Ground;
 
 pub use complaint::Complaint;
 
@@ -114,11 +118,19 @@ impl Spec {
             .map_err(|wrong| Complaint::new(wrong.at, wrong.what, wrong.advice, text, name))
     }
 
-    /// The contenders, ready to come up. `esplanade` is where our program is.
-    pub fn contenders(&self, esplanade: Option<PathBuf>) -> Result<Vec<Box<dyn Contender>>, Fault> {
+    /// What is measured, ready to start. `esplanade` is where our program is.
+    pub fn cases(&self, esplanade: Option<PathBuf>) -> Result<Vec<Case>, Fault> {
         let entries = self.contenders.iter().enumerate();
         entries
-            .map(|(order, entry)| entry.kind.contender(&esplanade, order))
+            .map(|(order, entry)| {
+                Ok(Case {
+                    contender: entry.kind.contender(&esplanade, order)?,
+                    ground: Ground { mtu: self.mtu },
+                    load: Box::new(Iperf3::new(self.warm_up_megabytes)),
+                    duration: self.duration,
+                    factors: BTreeMap::from([("mtu".into(), self.mtu.to_string())]),
+                })
+            })
             .collect()
     }
 }

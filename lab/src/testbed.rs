@@ -25,10 +25,23 @@ pub const LAN: &str = "lan";
 /// The interface between the gateways.
 pub const WAN: &str = "wan";
 
+/// What a testbed shall be like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ground {
+    /// MTU of every link.
+    pub mtu: u32,
+}
+
+impl Default for Ground {
+    fn default() -> Ground {
+        Ground { mtu: 1500 }
+    }
+}
+
 /// Raises beds.
 pub trait Testbed {
-    /// A fresh set of hosts, connected and routed, with no tunnel. Dropping it takes it away.
-    fn raise(&mut self) -> Result<Bed, Fault>;
+    /// A fresh set of hosts on this ground, connected and routed, with no tunnel. Dropping it takes it away.
+    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault>;
 
     /// One line on what this is, for the record.
     fn describe(&self) -> String;

@@ -1,19 +1,21 @@
 //! One trial, from a fresh bed to an outcome. Correctness comes first: a fast wrong tunnel is no result. Whatever
 //! happens, the contender is taken down and the bed goes with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Album;
 use crate::check::{self, Evidence};
 use crate::contender::{Contender, Tunnel};
+use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::host::Tap;
-use crate::load::{Carried, Load};
+use crate::load::Carried;
 use crate::meter::{Meter, Readings, Scene};
-use crate::record::Outcome;
+use crate::record::{Outcome, Verdict};
 use crate::testbed::{Bed, Testbed, WAN};
 
 /// The steps of a trial.
@@ -47,16 +49,12 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a trial needs beside the contender.
+/// What a trial needs beside its case.
 pub struct Rig<'a> {
     /// Raises a fresh bed for each trial.
     pub testbed: &'a mut dyn Testbed,
-    /// What fills the tunnel.
-    pub load: &'a dyn Load,
     /// What reads the cost.
     pub meters: &'a mut [Box<dyn Meter>],
-    /// Seconds of load.
-    pub duration: Duration,
     /// Where packets of the protected wire are kept, if they are.
     pub album: Option<&'a mut Album>,
 }
@@ -65,8 +63,24 @@ pub struct Rig<'a> {
 pub struct Ended {
     /// For the record.
     pub outcome: Outcome,
+    /// What the load found.
+    pub figures: BTreeMap<String, f64>,
+    /// What limited it.
+    pub verdict: Option<Verdict>,
     /// For the record, too.
     pub notes: Vec<String>,
+}
+
+impl Ended {
+    /// An outcome without figures.
+    pub fn with(outcome: Outcome) -> Ended {
+        Ended {
+            outcome,
+            figures: BTreeMap::new(),
+            verdict: None,
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// A fault and the stage it happened at.
@@ -77,22 +91,32 @@ struct Broken {
 }
 
 /// Runs one trial. `token` makes this trial's canary unlike any other.
-pub fn run(contender: &dyn Contender, rig: &mut Rig<'_>, token: &str) -> Ended {
+pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
     let mut notes = Vec::new();
-    let outcome =
-        on_fresh_bed(contender, rig, token, &mut notes).unwrap_or_else(Broken::into_outcome);
-    Ended { outcome, notes }
+    let outcome = on_fresh_bed(case, rig, token, &mut notes).unwrap_or_else(Broken::into_outcome);
+    let mut ended = Ended::with(outcome);
+    ended.notes = notes;
+    if let Outcome::Measured { carried, .. } = &mut ended.outcome {
+        ended.figures = std::mem::take(&mut carried.figures);
+        ended
+            .figures
+            .insert("goodput_bps".into(), carried.goodput_bps);
+    }
+    ended
 }
 
 fn on_fresh_bed(
-    contender: &dyn Contender,
+    case: &Case,
     rig: &mut Rig<'_>,
     token: &str,
     notes: &mut Vec<String>,
 ) -> Result<Outcome, Broken> {
-    let bed = rig.testbed.raise().map_err(at(Stage::Testbed))?;
-    let mut tunnel = contender.up(&bed).map_err(at(Stage::Up))?;
-    let outcome = measure(contender, &*tunnel, &bed, rig, token, notes);
+    let bed = rig
+        .testbed
+        .raise(&case.ground)
+        .map_err(at(Stage::Testbed))?;
+    let mut tunnel = case.contender.up(&bed).map_err(at(Stage::Up))?;
+    let outcome = measure(case, &*tunnel, &bed, rig, token, notes);
     if let Err(fault) = tunnel.down(&bed) {
         notes.push(format!("going down: {fault}"));
     }
@@ -100,13 +124,14 @@ fn on_fresh_bed(
 }
 
 fn measure(
-    contender: &dyn Contender,
+    case: &Case,
     tunnel: &dyn Tunnel,
     bed: &Bed,
     rig: &mut Rig<'_>,
     token: &str,
     notes: &mut Vec<String>,
 ) -> Result<Outcome, Broken> {
+    let contender = &*case.contender;
     let mut camera = Camera::open(contender, tunnel, bed, rig).map_err(at(Stage::Check))?;
     let evidence = checked(contender, bed, token)?;
     let spoiled = |stage| {
@@ -117,7 +142,7 @@ fn measure(
             check: Some(seen),
         }
     };
-    let mut load = rig.load.prepare(bed).map_err(spoiled(Stage::WarmUp))?;
+    let mut load = case.load.prepare(bed).map_err(spoiled(Stage::WarmUp))?;
     load.warm_up().map_err(spoiled(Stage::WarmUp))?;
     if let Err(fault) = camera.develop(contender, tunnel, rig) {
         notes.push(format!("the capture: {fault}"));
@@ -125,7 +150,7 @@ fn measure(
     let scene = Scene { bed, tunnel };
     begin(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
     let started = Instant::now();
-    let carried = load.run(rig.duration).map_err(spoiled(Stage::Load))?;
+    let carried = load.run(case.duration).map_err(spoiled(Stage::Load))?;
     let window = started.elapsed();
     let mut readings = end(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
     readings.insert("window_s".into(), window.as_secs_f64());

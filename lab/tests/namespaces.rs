@@ -14,7 +14,7 @@ use lab::contender::Protection;
 use lab::fault::Fault;
 use lab::host::{Command, Host};
 use lab::stop::Stop;
-use lab::testbed::{Bed, LAN, Namespaces, Testbed, WAN, isolate};
+use lab::testbed::{Bed, Ground, LAN, Namespaces, Testbed, WAN, isolate};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
@@ -50,14 +50,20 @@ fn main() {
 }
 
 fn passes((name, test): &Test) -> bool {
-    let mut testbed = Namespaces::new(Path::new("/run/results"), 1500, Stop::never());
+    let mut testbed = Namespaces::new(Path::new("/run/results"), Stop::never());
     let passed = catch_unwind(AssertUnwindSafe(|| test(&mut testbed))).is_ok();
     println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
     passed
 }
 
 fn raised(testbed: &mut Namespaces) -> Bed {
-    testbed.raise().unwrap_or_else(|fault| panic!("{fault}"))
+    on(testbed, &Ground::default())
+}
+
+fn on(testbed: &mut Namespaces, ground: &Ground) -> Bed {
+    testbed
+        .raise(ground)
+        .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 fn said(host: &dyn Host, line: &str) -> String {
@@ -148,9 +154,8 @@ s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
         .collect()
 }
 
-fn mtu(_testbed: &mut Namespaces) {
-    let mut jumbo = Namespaces::new(Path::new("/run/results"), 9000, Stop::never());
-    let bed = raised(&mut jumbo);
+fn mtu(testbed: &mut Namespaces) {
+    let bed = on(testbed, &Ground { mtu: 9000 });
     for (host, link) in [
         (&bed.client, LAN),
         (&bed.left, WAN),

@@ -4,18 +4,20 @@
 #[path = "road/fake.rs"]
 mod fake;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
 use lab::contender::Contender;
-use lab::experiment::{Experiment, Summary, Watcher};
+use lab::experiment::{Case, Experiment, Summary, Watcher};
 use lab::meter;
 use lab::plan::{Plan, Planned};
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report;
 use lab::stop::Stop;
+use lab::testbed::Ground;
 use lab::trial::Stage;
 
 #[derive(Default)]
@@ -62,6 +64,16 @@ fn run(name: &str, manners: &[Manner], rounds: usize) -> Run {
 }
 
 fn run_into(journal: &mut Journal, file: PathBuf, manners: &[Manner], rounds: usize) -> Run {
+    run_rest(journal, file, manners, rounds, BTreeSet::new())
+}
+
+fn run_rest(
+    journal: &mut Journal,
+    file: PathBuf,
+    manners: &[Manner],
+    rounds: usize,
+    done: BTreeSet<(usize, usize)>,
+) -> Run {
     let wire = Shared::default();
     let stop = Stop::never();
     let contender = |manner: &Manner| {
@@ -71,22 +83,28 @@ fn run_into(journal: &mut Journal, file: PathBuf, manners: &[Manner], rounds: us
             wire: wire.clone(),
         }) as Box<dyn Contender>
     };
-    let contenders: Vec<_> = manners.iter().map(contender).collect();
     let load = FakeLoad {
         wire: wire.clone(),
         stop,
     };
+    let case = |manner: &Manner| Case {
+        contender: contender(manner),
+        ground: Ground::default(),
+        load: Box::new(load.clone()),
+        duration: Duration::from_secs(1),
+        factors: BTreeMap::from([("mtu".into(), "1500".into())]),
+    };
+    let cases: Vec<Case> = manners.iter().map(case).collect();
     let mut listener = Listener::default();
     let experiment = Experiment {
         study: "road".into(),
         title: "The whole road".into(),
-        reference: contenders[0].id().into(),
+        reference: cases[0].contender.id().into(),
         rounds,
         seed: 11,
-        duration: Duration::from_secs(1),
-        contenders: &contenders,
+        cases: &cases,
+        done,
         testbed: &mut FakeTestbed { wire: wire.clone() },
-        load: &load,
         meters: &mut meter::usual(),
         album: None,
         provenance: Provenance::default(),
@@ -124,6 +142,10 @@ fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
             panic!("{:?}", record.outcome)
         };
         assert_eq!((carried.goodput_bps, check.canaries.len()), (1e8, 2));
+        assert_eq!(record.figures["rtt.p50_us"], 42.0);
+        assert_eq!(record.figures["goodput_bps"], 1e8);
+        assert_eq!(record.factors["mtu"], "1500");
+        assert!(record.factors.contains_key("manner"));
         assert_eq!(readings["drops.replayed"], 2.0);
         assert_eq!(readings["left.if.wan.rx_packets"], 1.0);
         let cost = readings.get("left.cpu.user_s");
@@ -306,4 +328,35 @@ fn a_full_disk_is_reported_and_the_experiment_goes_on() {
 fn a_file_of_records_is_never_overwritten() {
     let run = run("never", &[Manner::Plain], 1);
     assert!(Journal::create(&run.file).is_err());
+}
+
+#[test]
+fn trials_of_an_earlier_run_keep_their_places_and_are_not_run_again() {
+    let manners = [Manner::Plain, Manner::Secret, Manner::Absent];
+    let whole = run("whole", &manners, 3);
+    let file = records_file("rest-of-it");
+    let mut journal = Journal::create(&file).unwrap();
+    let earlier = &whole.summary.records[..4];
+    let done = earlier.iter().map(|record| (record.round, record.order));
+    let rest = run_rest(&mut journal, file, &manners, 3, done.collect());
+    let places = |records: &[Record]| -> Vec<_> {
+        let place = |record: &Record| (record.trial, record.round, record.order);
+        records.iter().map(place).collect()
+    };
+    assert_eq!(
+        places(&rest.summary.records),
+        places(&whole.summary.records[4..])
+    );
+}
+
+#[test]
+fn records_of_before_there_were_figures_can_be_read() {
+    let run = run("old", &[Manner::Plain], 1);
+    let text = fs::read_to_string(&run.file).unwrap();
+    let mut old: serde_json::Value = serde_json::from_str(text.trim()).unwrap();
+    for newer in ["figures", "verdict"] {
+        old.as_object_mut().unwrap().remove(newer).unwrap();
+    }
+    let (records, _) = record::read_text(&format!("{old}\n")).unwrap();
+    assert!(records[0].figures.is_empty() && records[0].verdict.is_none());
 }

@@ -189,6 +189,7 @@ impl Answer {
                 .iter()
                 .map(|interval| interval.sum.bits_per_second)
                 .collect(),
+            figures: Default::default(),
         }
     }
 }

@@ -124,8 +124,8 @@ fn no_text_makes_the_reader_panic() {
 #[test]
 fn contenders_know_the_ids_the_spec_gave_them() {
     let spec = Spec::read(include_str!("../../studies/demo.toml"), "demo").unwrap();
-    let contenders = spec.contenders(None).unwrap();
-    let ids: Vec<&str> = contenders.iter().map(|contender| contender.id()).collect();
+    let cases = spec.cases(None).unwrap();
+    let ids: Vec<&str> = cases.iter().map(|case| case.contender.id()).collect();
     let expected: Vec<&str> = spec
         .contenders
         .iter()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::isolate::{RUN, done};
 use super::tap::PacketSocket;
-use super::{Addresses, Bed, LAN, Testbed, WAN, process};
+use super::{Addresses, Bed, Ground, LAN, Testbed, WAN, process};
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
@@ -18,7 +18,6 @@ use crate::stop::Stop;
 /// Raises beds of network namespaces. Needs [`super::isolate::enter`].
 pub struct Namespaces {
     results: PathBuf,
-    mtu: u32,
     stop: Stop,
     raised: u32,
 }
@@ -27,11 +26,10 @@ pub struct Namespaces {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Namespaces {
-    /// `results` is where [`Host::place`] puts files; `mtu` is that of every link.
-    pub fn new(results: &Path, mtu: u32, stop: Stop) -> Namespaces {
+    /// `results` is where [`Host::place`] puts files.
+    pub fn new(results: &Path, stop: Stop) -> Namespaces {
         Namespaces {
             results: results.to_owned(),
-            mtu,
             stop,
             raised: 0,
         }
@@ -49,13 +47,18 @@ impl Namespaces {
     }
 
     /// A virtual link with the given interface at each end.
-    fn link(&self, one: (&Namespace, &str), other: (&Namespace, &str)) -> Result<(), Fault> {
+    fn link(
+        &self,
+        mtu: u32,
+        one: (&Namespace, &str),
+        other: (&Namespace, &str),
+    ) -> Result<(), Fault> {
         let place = format!(
             "/proc/{}/fd/{}",
             std::process::id(),
             other.0.network.as_raw_fd()
         );
-        let (near, far, mtu) = (one.1, other.1, self.mtu);
+        let (near, far) = (one.1, other.1);
         let command = Command::line(&format!(
             "ip link add name {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {place}"
         ));
@@ -64,14 +67,14 @@ impl Namespaces {
 }
 
 impl Testbed for Namespaces {
-    fn raise(&mut self) -> Result<Bed, Fault> {
+    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
         self.raised += 1;
         let map = Addresses::default();
         let (client, left) = (self.host("client")?, self.host("left")?);
         let (right, server) = (self.host("right")?, self.host("server")?);
-        self.link((&client, LAN), (&left, LAN))?;
-        self.link((&left, WAN), (&right, WAN))?;
-        self.link((&right, LAN), (&server, LAN))?;
+        self.link(ground.mtu, (&client, LAN), (&left, LAN))?;
+        self.link(ground.mtu, (&left, WAN), (&right, WAN))?;
+        self.link(ground.mtu, (&right, LAN), (&server, LAN))?;
         client.configure(&[(LAN, "10.1.0.2")], ("default", "10.1.0.1"))?;
         left.configure(
             &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
@@ -94,10 +97,7 @@ impl Testbed for Namespaces {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "client - gateway - gateway - server in network namespaces of one machine, virtual links of MTU {}",
-            self.mtu
-        )
+        "client - gateway - gateway - server in network namespaces of one machine".into()
     }
 }
 

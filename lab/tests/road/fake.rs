@@ -14,7 +14,7 @@ use lab::fault::Fault;
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use lab::load::{Carried, Load, Prepared};
 use lab::stop::Stop;
-use lab::testbed::{Addresses, Bed, Testbed};
+use lab::testbed::{Addresses, Bed, Ground, Testbed};
 
 /// How a contender behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct FakeTestbed {
 }
 
 impl Testbed for FakeTestbed {
-    fn raise(&mut self) -> Result<Bed, Fault> {
+    fn raise(&mut self, _ground: &Ground) -> Result<Bed, Fault> {
         let host = |name: &'static str| {
             Box::new(FakeHost {
                 name,
@@ -303,6 +303,7 @@ impl Tunnel for FakeTunnel {
 }
 
 /// A load that carries 100 Mbit/s for each trial so far.
+#[derive(Clone)]
 pub struct FakeLoad {
     pub wire: Shared,
     pub stop: Stop,
@@ -353,6 +354,7 @@ impl Prepared for Ready<'_> {
             goodput_bps: 1e8,
             retransmits: Some(1),
             intervals_bps: vec![1e8],
+            figures: BTreeMap::from([("rtt.p50_us".into(), 42.0)]),
         })
     }
 }
