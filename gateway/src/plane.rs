@@ -1,10 +1,12 @@
-//! Who enforces commands: our own data plane, or a recorder for tests and dry runs. (The kernel's XFRM is a third.)
+//! Who enforces commands: our own data plane, the kernel's, or a recorder for tests and dry runs.
 
 mod own;
 mod recorder;
+mod xfrm;
 
 pub use own::{Kernel, OwnPlane};
 pub use recorder::Recorder;
+pub use xfrm::XfrmPlane;
 
 use ipsec::command::{Answer, Command, Refused};
 

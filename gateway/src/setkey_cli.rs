@@ -6,24 +6,27 @@
 //!   standard output ◄── dumps in ipsec-tools' layout ──────────────────────────────────────────┘
 //! ```
 //!
-//! A text with a mistake never reaches the gateway, and `-n` needs none at all.
+//! A text with a mistake never reaches the gateway, and `-n` needs none at all. With `--plane kernel` the kernel's own
+//! IPsec takes the gateway's place.
 
 mod arguments;
 mod names;
 
-pub use arguments::{Arguments, Program};
+pub use arguments::{Arguments, PlaneChoice, Program};
 pub use names::SystemNames;
 
 use crate::control::{Answer, Client, NoAnswer, Request, SetkeyText};
 use crate::events::Event;
 use crate::local_time::utc_offset;
+use crate::obey::obey;
+use crate::plane::XfrmPlane;
 use arguments::Task;
 use ipsec::setkey::{Forwarding, Lowered, Problem, compile, local_time, parse, print, resolve};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
 /// How often `-lD` looks.
@@ -135,7 +138,7 @@ impl Session<'_> {
 
     /// Sends a text and shows the answer; warnings whose sentence is `known` were shown before.
     fn send(&mut self, name: String, text: Zeroizing<Vec<u8>>, known: &[&str]) -> Outcome {
-        let request = Request::Setkey(SetkeyText {
+        let text = SetkeyText {
             name,
             text,
             kernel_semantics: self.arguments.kernel_semantics,
@@ -144,7 +147,11 @@ impl Session<'_> {
             with_ports: self.arguments.ports,
             short: self.arguments.short,
             pid: std::process::id(),
-        });
+        };
+        if self.arguments.plane == PlaneChoice::Kernel {
+            return self.tell_kernel(&text);
+        }
+        let request = Request::Setkey(text);
         match self.client()?.ask(&request).map_err(|why| why.to_string())? {
             Answer::Setkey { output, warnings } => {
                 for warning in warnings {
@@ -160,8 +167,28 @@ impl Session<'_> {
         }
     }
 
+    /// The same for the kernel's own IPsec; the warnings of a text were shown when it was checked.
+    fn tell_kernel(&mut self, text: &SetkeyText) -> Outcome {
+        let mut plane = XfrmPlane::open().map_err(|why| format!("setkey: {why}"))?;
+        let obeyed = obey(&mut plane, text, now())?;
+        let unsaid = plane.unsaid();
+        if unsaid > 0 {
+            let left_out = counted(unsaid, "item");
+            self.tell(&format!(
+                "{left_out} of the kernel left out: setkey has no words for what `ip xfrm` shows"
+            ));
+        }
+        self.show(&obeyed.output)
+    }
+
     /// Prints every event until the gateway ends.
     fn watch(&mut self) -> Outcome {
+        if self.arguments.plane == PlaneChoice::Kernel {
+            return Err(
+                "setkey: -x follows a gateway; for the kernel's own events run `ip xfrm monitor`"
+                    .to_owned(),
+            );
+        }
         let client = self.client()?;
         let (out, arguments) = (&mut *self.out, self.arguments);
         let followed = client.follow(&Request::Events, |answer| {
@@ -244,6 +271,12 @@ fn without_names(text: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Vec<Pro
     } else {
         print(&resolved)
     })
+}
+
+/// Seconds since the Unix epoch.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 fn counted(number: usize, what: &str) -> String {

@@ -1,6 +1,6 @@
 //! The options of `setkey`, as ipsec-tools has them.
 
-use clap::{ArgAction, ArgGroup, Args, Parser};
+use clap::{ArgAction, ArgGroup, Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -10,6 +10,7 @@ Examples:
   setkey -D                     what associations there are
   setkey -DP                    what policies there are
   echo 'dump esp;' | setkey -c  statements from standard input
+  setkey --plane kernel -D      what the kernel's own IPsec has
 
 The language is described in docs/setkey.md.";
 
@@ -74,12 +75,25 @@ pub struct Arguments {
     /// With -x: events as the gateway sends them
     #[arg(short = 'H')]
     pub hexadecimal: bool,
+    /// Who is told: a running gateway, or the kernel's own IPsec
+    #[arg(long, value_name = "PLANE", value_enum, default_value_t)]
+    pub plane: PlaneChoice,
     /// The gateway's control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// Print help
     #[arg(short = 'h', short_alias = '?', long = "help", action = ArgAction::Help)]
     pub help: Option<bool>,
+}
+
+/// Who enforces what setkey says.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PlaneChoice {
+    /// The gateway behind the control socket.
+    #[default]
+    Gateway,
+    /// The kernel's XFRM in this network namespace; needs root and no gateway.
+    Kernel,
 }
 
 /// What the options ask for.

@@ -1,0 +1,440 @@
+//! The kernel's own IPsec as a plane: every command becomes XFRM messages over netlink.
+//!
+//! ```text
+//!   commands ──► can the kernel say it? ──► would our own databases, filled from the kernel's, obey? ──► kernel
+//!                  │ no                        │ no                                                       │ no, at the Nth
+//!                  └── nothing has changed ◄───┘        what was done so far is undone, newest first ◄────┘
+//! ```
+//!
+//! The kernel knows no transactions: between two commands of a list others see half of it. What an undo brings back has
+//! its keys, its sequence numbers and its counts again.
+
+mod association;
+mod conversation;
+mod policy;
+mod wiped;
+
+use super::{Plane, check};
+use association::Found;
+use conversation::{Conversation, Refusal};
+use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
+use ipsec::database::Database;
+use ipsec::policy::{Action, Level, Policy};
+use ipsec::sa::{Protocol, Reqid, SaConfig, SaId};
+use netlink_packet_xfrm::XfrmMessage;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use wiped::Wiped;
+
+/// The plane of the kernel of this network namespace.
+pub struct XfrmPlane {
+    kernel: Conversation,
+    /// What takes back the commands obeyed so far, in the order in which they were obeyed.
+    undo: Vec<Wiped>,
+    unsaid: usize,
+}
+
+type Outcome<T> = Result<T, Refusal>;
+
+impl XfrmPlane {
+    /// Connects to the kernel, or says why that cannot be.
+    pub fn open() -> Result<Self, String> {
+        let kernel = Conversation::open().map_err(|refusal| refusal.to_string())?;
+        Ok(Self {
+            kernel,
+            undo: Vec::new(),
+            unsaid: 0,
+        })
+    }
+
+    /// How many of the kernel's associations and policies the last dumps left out, because setkey has no words for them.
+    pub fn unsaid(&self) -> usize {
+        self.unsaid
+    }
+
+    fn sas(&mut self) -> Outcome<Vec<(Wiped, Found)>> {
+        let answers = self.kernel.list(&Wiped::new(association::everything()))?;
+        Ok(answers.into_iter().filter_map(with_meaning).collect())
+    }
+
+    fn policies(&mut self) -> Outcome<Vec<(Wiped, Option<PolicyReport>)>> {
+        let answers = self.kernel.list(&Wiped::new(policy::everything()))?;
+        let read = |answer: Wiped| {
+            let XfrmMessage::AddPolicy(message) = &*answer else {
+                return None;
+            };
+            let report = policy::read(message);
+            Some((answer, report))
+        };
+        Ok(answers.into_iter().filter_map(read).collect())
+    }
+
+    fn obey(&mut self, command: &Command) -> Outcome<Answer> {
+        match command {
+            Command::AddSa(config) | Command::UpdateSa(config) => self.put_sa(config, command),
+            Command::DeleteSa { id, .. } => self.delete_sa(id),
+            Command::DeleteAllSas {
+                source,
+                destination,
+                protocol,
+            } => self.delete_all(*source, *destination, *protocol),
+            Command::GetSa { id, .. } => self.get_sa(id),
+            Command::GetSpi {
+                source,
+                destination,
+                protocol,
+                range,
+            } => {
+                let wanted = association::reserve(*source, *destination, *protocol, *range);
+                self.get_spi(&Wiped::new(wanted))
+            }
+            Command::FlushSas(protocol) => self.flush_sas(*protocol),
+            Command::DumpSas(protocol) => self.dump_sas(*protocol),
+            Command::AddPolicy(policy) | Command::UpdatePolicy(policy) => {
+                self.put_policy(policy, command)
+            }
+            Command::DeletePolicy {
+                selector,
+                direction,
+            } => {
+                let name = policy::named(selector, *direction);
+                let old = self
+                    .kernel
+                    .ask(&Wiped::new(XfrmMessage::GetPolicy(name.clone())))?;
+                self.change(XfrmMessage::DeletePolicy(name), vec![old])
+            }
+            Command::GetPolicy {
+                selector,
+                direction,
+            } => {
+                let name = policy::named(selector, *direction);
+                let answer = self.kernel.ask(&Wiped::new(XfrmMessage::GetPolicy(name)))?;
+                let XfrmMessage::AddPolicy(message) = &*answer else {
+                    return Err(Refusal::of(libc::ENOENT));
+                };
+                Ok(Answer::Policies(
+                    policy::read(message).into_iter().collect(),
+                ))
+            }
+            Command::FlushPolicies => {
+                let old = self.policies()?.into_iter().map(|(old, _)| old).collect();
+                self.change(policy::flush(), old)
+            }
+            Command::DumpPolicies => self.dump_policies(),
+        }
+    }
+
+    /// A reserved SPI takes its keys by an update, whatever the command was; so does a living association.
+    fn put_sa(&mut self, config: &SaConfig, command: &Command) -> Outcome<Answer> {
+        let name = association::named(&config.id);
+        let old = self.find(XfrmMessage::GetSa(name.clone()))?;
+        let is_larval = old
+            .as_ref()
+            .is_some_and(|old| matches!(meaning(old), Some(Found::Larval(_))));
+        let delete = Wiped::new(XfrmMessage::DeleteSa(name));
+        match (old, command) {
+            (Some(_), _) if is_larval => {
+                let update = XfrmMessage::UpdateSa(association::write(config));
+                self.change(update, vec![delete])
+            }
+            (Some(old), Command::UpdateSa(_)) => {
+                let update = XfrmMessage::UpdateSa(association::write(config));
+                self.change(update, vec![old.into_update()])
+            }
+            _ => {
+                let add = Wiped::new(XfrmMessage::AddSa(association::write(config)));
+                self.kernel.create(&add)?;
+                self.undo.push(delete);
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    fn delete_sa(&mut self, id: &SaId) -> Outcome<Answer> {
+        let name = association::named(id);
+        let old = self
+            .kernel
+            .ask(&Wiped::new(XfrmMessage::GetSa(name.clone())))?;
+        self.change(XfrmMessage::DeleteSa(name), vec![old])
+    }
+
+    fn delete_all(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: Protocol,
+    ) -> Outcome<Answer> {
+        for (_, found) in self.sas()? {
+            if let Found::Sa(report) = found
+                && (
+                    report.config.source,
+                    report.config.id.destination,
+                    report.config.id.protocol,
+                ) == (source, destination, protocol)
+            {
+                self.delete_sa(&report.config.id)?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn get_sa(&mut self, id: &SaId) -> Outcome<Answer> {
+        let name = association::named(id);
+        let answer = self.kernel.ask(&Wiped::new(XfrmMessage::GetSa(name)))?;
+        match meaning(&answer) {
+            Some(Found::Sa(report)) => Ok(Answer::Sas(vec![*report])),
+            _ => Err(Refusal::of(libc::ENOENT)),
+        }
+    }
+
+    fn get_spi(&mut self, wanted: &Wiped) -> Outcome<Answer> {
+        let answer = self.kernel.ask(wanted)?;
+        let XfrmMessage::AddSa(message) = &*answer else {
+            return Err(Refusal::of(libc::ENOENT));
+        };
+        let id = association::identity(&message.user_sa_info).ok_or(Refusal::of(libc::ENOENT))?;
+        let delete = XfrmMessage::DeleteSa(association::named(&id));
+        self.undo.push(Wiped::new(delete));
+        Ok(Answer::Spi(id.spi))
+    }
+
+    fn flush_sas(&mut self, protocol: Option<Protocol>) -> Outcome<Answer> {
+        let touched = |message: &Wiped| {
+            matches!(&**message, XfrmMessage::AddSa(sa)
+                if protocol.is_none_or(|protocol| protocol.number() == sa.user_sa_info.id.proto))
+        };
+        let old = self.sas()?.into_iter().map(|(old, _)| old);
+        let old = old.filter(touched).collect();
+        self.change(association::flush(protocol), old)
+    }
+
+    fn dump_sas(&mut self, protocol: Option<Protocol>) -> Outcome<Answer> {
+        let mut reports = Vec::new();
+        for (_, found) in self.sas()? {
+            match found {
+                Found::Sa(report) => reports.push(*report),
+                Found::Larval(_) => {}
+                Found::Other => self.unsaid += 1,
+            }
+        }
+        let wanted = |report: &SaReport| {
+            protocol.is_none_or(|protocol| protocol == report.config.id.protocol)
+        };
+        reports.retain(wanted);
+        Ok(Answer::Sas(reports))
+    }
+
+    fn dump_policies(&mut self) -> Outcome<Answer> {
+        let read: Vec<_> = self.policies()?;
+        self.unsaid += read.iter().filter(|(_, report)| report.is_none()).count();
+        let reports = read.into_iter().filter_map(|(_, report)| report);
+        Ok(Answer::Policies(reports.collect()))
+    }
+
+    fn put_policy(&mut self, policy: &Policy, command: &Command) -> Outcome<Answer> {
+        let policy = self.with_identifiers(policy)?;
+        let name = policy::named(&policy.selector, policy.direction);
+        let written = policy::write(&policy);
+        let old = match command {
+            Command::UpdatePolicy(_) => self.find(XfrmMessage::GetPolicy(name.clone()))?,
+            _ => None,
+        };
+        let delete = Wiped::new(XfrmMessage::DeletePolicy(name));
+        match old {
+            Some(old) => {
+                let update = XfrmMessage::UpdatePolicy(written);
+                self.change(update, vec![old.into_update()])
+            }
+            None => {
+                let add = Wiped::new(XfrmMessage::AddPolicy(written));
+                self.kernel.create(&add)?;
+                self.undo.push(delete);
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// `unique` without a number leaves the choice to us: one that no policy of the kernel has.
+    fn with_identifiers(&mut self, policy: &Policy) -> Outcome<Policy> {
+        let mut policy = policy.clone();
+        let Action::Protect(templates) = &mut policy.action else {
+            return Ok(policy);
+        };
+        for template in templates {
+            if template.level == Level::Unique(None) {
+                template.level = Level::Unique(Some(self.free_identifier()?));
+            }
+        }
+        Ok(policy)
+    }
+
+    fn free_identifier(&mut self) -> Outcome<Reqid> {
+        let policies = self.policies()?;
+        let reports = policies.iter().filter_map(|(_, report)| report.as_ref());
+        let used: HashSet<_> = reports
+            .flat_map(|report| identifiers(&report.policy))
+            .collect();
+        let free = (policy::LARGEST_MANUAL_REQID + 1..).find(|reqid| !used.contains(reqid));
+        free.map(Reqid).ok_or(Refusal::of(libc::ENOBUFS))
+    }
+
+    /// Changes something, after what was there before has been noted.
+    fn change(&mut self, message: XfrmMessage, old: Vec<Wiped>) -> Outcome<Answer> {
+        self.kernel.change(&Wiped::new(message))?;
+        // Of several, the oldest comes back first: undoing starts at the end.
+        self.undo.extend(old.into_iter().rev());
+        Ok(Answer::Done)
+    }
+
+    fn find(&mut self, question: XfrmMessage) -> Outcome<Option<Wiped>> {
+        match self.kernel.ask(&Wiped::new(question)) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(refusal) if [libc::ESRCH, libc::ENOENT].contains(&refusal.errno) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Takes back what was done, newest first, and says what could not be.
+    fn take_back(&mut self) -> usize {
+        let mut failed = 0;
+        for message in std::mem::take(&mut self.undo).iter().rev() {
+            let done = match **message {
+                XfrmMessage::AddSa(_) | XfrmMessage::AddPolicy(_) => self.kernel.create(message),
+                _ => self.kernel.change(message),
+            };
+            failed += usize::from(done.is_err());
+        }
+        failed
+    }
+
+    /// Tries the commands on our own databases, filled from the kernel's: most refusals show before anything changes.
+    fn rehearse(&mut self, commands: &[Command]) -> Result<(), Refused> {
+        let (mut database, mut rehearsed) = (Database::default(), Rehearsed::default());
+        let whole_list = |refusal: Refusal| Refused {
+            index: commands.len(),
+            reason: refusal.to_string(),
+        };
+        for (_, found) in self.sas().map_err(whole_list)? {
+            match found {
+                Found::Sa(report) => rehearsed.add(&mut database, report.config),
+                Found::Larval(id) => drop(rehearsed.larval.insert(id)),
+                Found::Other => {}
+            }
+        }
+        for (_, report) in self.policies().map_err(whole_list)? {
+            let policies = report.map(|report| Command::AddPolicy(report.policy));
+            // Two policies that differ only in what the language cannot say are one here.
+            let _ = database.apply(policies.as_slice(), 0, &mut || 0);
+        }
+        for (index, command) in commands.iter().enumerate() {
+            let tried = rehearsed.try_on(&mut database, command);
+            tried.map_err(|reason| Refused { index, reason })?;
+        }
+        Ok(())
+    }
+}
+
+/// What our own databases do not tell by themselves.
+#[derive(Default)]
+struct Rehearsed {
+    configs: HashMap<SaId, Arc<SaConfig>>,
+    larval: HashSet<SaId>,
+}
+
+impl Rehearsed {
+    fn add(&mut self, database: &mut Database, config: Arc<SaConfig>) {
+        self.configs.insert(config.id, Arc::clone(&config));
+        // Two associations that differ only in what the language cannot say are one here.
+        let _ = database.apply(&[Command::AddSa(config)], 0, &mut || 0);
+    }
+
+    fn try_on(&mut self, database: &mut Database, command: &Command) -> Result<(), String> {
+        let mut command = command.clone();
+        match &command {
+            Command::UpdateSa(config) if self.larval.remove(&config.id) => {
+                command = Command::AddSa(Arc::clone(config));
+            }
+            Command::UpdateSa(config) => {
+                if let Some(old) = self.configs.get(&config.id) {
+                    association::can_become(old, config)?;
+                }
+            }
+            Command::DeleteSa { id, .. } if self.larval.remove(id) => return Ok(()),
+            _ => {}
+        }
+        if let Command::AddSa(config) | Command::UpdateSa(config) = &command {
+            self.configs.insert(config.id, Arc::clone(config));
+        }
+        let applied = database.apply(std::slice::from_ref(&command), 0, &mut || 0);
+        applied.map(drop).map_err(|refused| refused.reason)
+    }
+}
+
+impl Plane for XfrmPlane {
+    fn supports(&self, command: &Command) -> Result<(), String> {
+        match command {
+            Command::AddSa(config) | Command::UpdateSa(config) => association::can_be_said(config),
+            Command::AddPolicy(policy) | Command::UpdatePolicy(policy) => {
+                policy::can_be_said(policy)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
+        check(self, commands)?;
+        self.unsaid = 0;
+        self.undo.clear();
+        if !commands.iter().all(Command::is_question) {
+            self.rehearse(commands)?;
+        }
+        let mut answers = Vec::with_capacity(commands.len());
+        for (index, command) in commands.iter().enumerate() {
+            match self.obey(command) {
+                Ok(answer) => answers.push(answer),
+                Err(refusal) => {
+                    let reason = match self.take_back() {
+                        0 => refusal.to_string(),
+                        failed => format!(
+                            "{refusal}; and {failed} of the changes before it could not be taken back, see `setkey -D` \
+                             and `setkey -DP`"
+                        ),
+                    };
+                    return Err(Refused { index, reason });
+                }
+            }
+        }
+        self.undo.clear();
+        Ok(answers)
+    }
+}
+
+fn meaning(answer: &Wiped) -> Option<Found> {
+    match &**answer {
+        XfrmMessage::AddSa(message) => Some(association::read(message)),
+        _ => None,
+    }
+}
+
+fn with_meaning(answer: Wiped) -> Option<(Wiped, Found)> {
+    let found = meaning(&answer)?;
+    Some((answer, found))
+}
+
+fn identifiers(policy: &Policy) -> Vec<u32> {
+    let Action::Protect(templates) = &policy.action else {
+        return Vec::new();
+    };
+    let number = |level: &Level| match level {
+        Level::Unique(Some(Reqid(number))) => Some(*number),
+        _ => None,
+    };
+    templates
+        .iter()
+        .filter_map(|template| number(&template.level))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! A policy as the kernel is told it, and as the kernel tells it.
+
+use super::association::read_address;
+use ipsec::command::PolicyReport;
+use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
+use ipsec::sa::{Mode, Protocol, Reqid};
+use netlink_packet_xfrm::policy::{DelGetMessage, FlushMessage, ModifyMessage};
+use netlink_packet_xfrm::{
+    AF_INET, AF_INET6, Address, IPPROTO_AH, IPPROTO_ESP, IPPROTO_ICMP, IPPROTO_ICMPV6,
+    Selector as KernelSelector, UserPolicyInfo, UserTemplate, XFRM_MODE_TRANSPORT,
+    XFRM_MODE_TUNNEL, XFRM_POLICY_ALLOW, XFRM_POLICY_BLOCK, XFRM_POLICY_FWD, XFRM_POLICY_IN,
+    XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
+};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The kernel's number for priority 0; there a smaller number goes first.
+const DEFAULT_PRIORITY: i64 = 0x8000_0000;
+/// XFRM_MAX_DEPTH.
+const MOST_TEMPLATES: usize = 6;
+/// Identifiers above this are chosen by the gateway, as setkey's users know them (`unique#N`).
+pub(super) const LARGEST_MANUAL_REQID: u32 = 0x3fff;
+
+/// What makes this policy.
+pub(super) fn write(policy: &Policy) -> ModifyMessage {
+    let info = UserPolicyInfo {
+        selector: selector(&policy.selector),
+        priority: kernel_priority(policy.priority).unwrap_or(0),
+        direction: direction_number(policy.direction),
+        action: match policy.action {
+            Action::Discard => XFRM_POLICY_BLOCK,
+            Action::Bypass | Action::Entrust | Action::Protect(_) => XFRM_POLICY_ALLOW,
+        },
+        ..UserPolicyInfo::default()
+    };
+    let mut attributes = Vec::new();
+    if let Action::Protect(templates) = &policy.action {
+        let family = info.selector.family;
+        let templates = templates.iter().map(|each| template(each, family));
+        attributes.push(XfrmAttrs::Template(templates.collect()));
+    }
+    ModifyMessage {
+        user_policy_info: info,
+        nlas: attributes,
+    }
+}
+
+fn kernel_priority(priority: i64) -> Option<u32> {
+    u32::try_from(DEFAULT_PRIORITY.checked_sub(priority)?).ok()
+}
+
+fn direction_number(direction: Direction) -> u8 {
+    match direction {
+        Direction::In => XFRM_POLICY_IN,
+        Direction::Out => XFRM_POLICY_OUT,
+        Direction::Fwd => XFRM_POLICY_FWD,
+    }
+}
+
+fn selector(selector: &Selector) -> KernelSelector {
+    let Selector {
+        source,
+        destination,
+        upper,
+    } = selector;
+    let mut out = KernelSelector {
+        saddr: Address::from_ip(&source.address),
+        daddr: Address::from_ip(&destination.address),
+        prefixlen_s: source.len,
+        prefixlen_d: destination.len,
+        family: family(source.address),
+        ..KernelSelector::default()
+    };
+    let (proto, near, far) = match *upper {
+        Upper::Any => (0, None, None),
+        Upper::Protocol {
+            number,
+            source_port,
+            destination_port,
+        } => (number, source_port, destination_port),
+        Upper::Ports {
+            source_port,
+            destination_port,
+        } => (0, source_port, destination_port),
+        // The kernel keeps type and code where ports would be.
+        Upper::Icmp { number, kind, code } => (number, kind.map(u16::from), code.map(u16::from)),
+    };
+    out.proto = proto;
+    (out.sport, out.sport_mask) = port(near);
+    (out.dport, out.dport_mask) = port(far);
+    out
+}
+
+fn family(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => AF_INET,
+        IpAddr::V6(_) => AF_INET6,
+    }
+}
+
+fn port(port: Option<u16>) -> (u16, u16) {
+    port.map_or((0, 0), |port| (port, u16::MAX))
+}
+
+fn template(template: &Template, family: u16) -> UserTemplate {
+    let mut out = UserTemplate::default();
+    match &template.endpoints {
+        Some((near, far)) => {
+            out.source(near);
+            out.destination(far);
+        }
+        None => out.family = family,
+    }
+    out.protocol(template.protocol.number());
+    out.mode(match template.mode {
+        Mode::Tunnel => XFRM_MODE_TUNNEL,
+        Mode::Transport | Mode::Any => XFRM_MODE_TRANSPORT,
+    });
+    out.optional(template.level == Level::Use);
+    if let Level::Unique(Some(Reqid(reqid))) = template.level {
+        out.reqid(reqid);
+    }
+    out
+}
+
+/// The question for one policy, and the request to take it away.
+pub(super) fn named(traffic: &Selector, direction: Direction) -> DelGetMessage {
+    let mut message = DelGetMessage::default();
+    message.user_policy_id.selector = selector(traffic);
+    message.user_policy_id.direction = direction_number(direction);
+    message
+}
+
+pub(super) fn flush() -> XfrmMessage {
+    XfrmMessage::FlushPolicy(FlushMessage::default())
+}
+
+pub(super) fn everything() -> XfrmMessage {
+    XfrmMessage::GetPolicy(DelGetMessage::default())
+}
+
+/// Reads what the kernel tells; nothing where the language has no words for it.
+pub(super) fn read(message: &ModifyMessage) -> Option<PolicyReport> {
+    let info = &message.user_policy_info;
+    let policy = Policy {
+        selector: read_selector(&info.selector)?,
+        direction: match info.direction {
+            XFRM_POLICY_IN => Direction::In,
+            XFRM_POLICY_OUT => Direction::Out,
+            XFRM_POLICY_FWD => Direction::Fwd,
+            _ => return None,
+        },
+        action: read_action(message)?,
+        priority: DEFAULT_PRIORITY - i64::from(info.priority),
+    };
+    Some(PolicyReport {
+        policy: Arc::new(policy),
+        id: info.index,
+        created: info.lifetime_cur.add_time,
+        last_used: info.lifetime_cur.use_time,
+    })
+}
+
+fn read_selector(from: &KernelSelector) -> Option<Selector> {
+    let prefix = |address, len| Prefix {
+        address: read_address(address, from.family),
+        len,
+    };
+    let (near, far) = (
+        read_port(from.sport, from.sport_mask)?,
+        read_port(from.dport, from.dport_mask)?,
+    );
+    let small = |port: Option<u16>| port.map(u8::try_from).transpose().ok();
+    let upper = match from.proto {
+        0 if near.or(far).is_none() => Upper::Any,
+        0 => Upper::Ports {
+            source_port: near,
+            destination_port: far,
+        },
+        number @ (IPPROTO_ICMP | IPPROTO_ICMPV6) => Upper::Icmp {
+            number,
+            kind: small(near)?,
+            code: small(far)?,
+        },
+        number => Upper::Protocol {
+            number,
+            source_port: near,
+            destination_port: far,
+        },
+    };
+    Some(Selector {
+        source: prefix(&from.saddr, from.prefixlen_s),
+        destination: prefix(&from.daddr, from.prefixlen_d),
+        upper,
+    })
+}
+
+/// A port, any port, or nothing where the mask stands for a range.
+fn read_port(port: u16, mask: u16) -> Option<Option<u16>> {
+    match mask {
+        0 => Some(None),
+        u16::MAX => Some(Some(port)),
+        _ => None,
+    }
+}
+
+fn read_action(message: &ModifyMessage) -> Option<Action> {
+    if message.user_policy_info.action == XFRM_POLICY_BLOCK {
+        return Some(Action::Discard);
+    }
+    let templates = message.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::Template(templates) => Some(templates),
+        _ => None,
+    });
+    match templates {
+        None => Some(Action::Bypass),
+        Some(templates) => {
+            let templates: Option<Vec<_>> = templates.iter().map(read_template).collect();
+            templates.map(Action::Protect)
+        }
+    }
+}
+
+fn read_template(from: &UserTemplate) -> Option<Template> {
+    let ends = (
+        read_address(&from.saddr, from.family),
+        read_address(&from.id.daddr, from.family),
+    );
+    Some(Template {
+        protocol: match from.id.proto {
+            IPPROTO_ESP => Protocol::Esp,
+            IPPROTO_AH => Protocol::Ah,
+            _ => return None,
+        },
+        mode: match from.mode {
+            XFRM_MODE_TRANSPORT => Mode::Transport,
+            XFRM_MODE_TUNNEL => Mode::Tunnel,
+            _ => return None,
+        },
+        endpoints: (!ends.0.is_unspecified() || !ends.1.is_unspecified()).then_some(ends),
+        level: match (from.optional, from.reqid) {
+            (0, 0) => Level::Require,
+            (0, reqid) => Level::Unique(Some(Reqid(reqid))),
+            _ => Level::Use,
+        },
+    })
+}
+
+/// What the kernel has no word for, in a sentence.
+pub(super) fn can_be_said(policy: &Policy) -> Result<(), String> {
+    if kernel_priority(policy.priority).is_none() {
+        return Err("the kernel's priorities end before this one; come nearer to `def`".to_owned());
+    }
+    let Action::Protect(templates) = &policy.action else {
+        return Ok(());
+    };
+    if templates.len() > MOST_TEMPLATES {
+        return Err(format!(
+            "the kernel applies at most {MOST_TEMPLATES} transformations to a packet"
+        ));
+    }
+    let may_skip_tunnel = |template: &Template| {
+        template.level == Level::Use
+            && template.mode == Mode::Tunnel
+            && policy.direction == Direction::Out
+    };
+    if templates.iter().any(may_skip_tunnel) {
+        return Err(
+            "the kernel cannot leave out a tunnel on the way out; write `require` instead of `use`"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

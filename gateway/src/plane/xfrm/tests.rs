@@ -1,0 +1,189 @@
+use super::*;
+use ipsec::algorithm::{Encryption, Integrity};
+use ipsec::setkey::{Forwarding, NoNames, compile};
+use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
+
+/// What the kernel would read of a message: through bytes and back.
+fn through_bytes(message: XfrmMessage) -> XfrmMessage {
+    let mut bytes = vec![0; NetlinkSerializable::buffer_len(&message)];
+    message.serialize(&mut bytes);
+    let mut header = NetlinkHeader::default();
+    header.message_type = NetlinkSerializable::message_type(&message);
+    XfrmMessage::deserialize(&header, &bytes).unwrap()
+}
+
+fn commands(text: &str) -> Vec<Command> {
+    compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames)
+        .unwrap()
+        .commands
+}
+
+fn read_back(config: &SaConfig) -> Arc<SaConfig> {
+    let written = XfrmMessage::AddSa(association::write(config));
+    match meaning(&Wiped::new(through_bytes(written))) {
+        Some(Found::Sa(report)) => report.config,
+        _ => panic!("not understood: {config:?}"),
+    }
+}
+
+fn keys(len: usize) -> String {
+    let digits: String = (1..=len).map(|byte| format!("{byte:02x}")).collect();
+    if len == 0 {
+        String::new()
+    } else {
+        format!("0x{digits}")
+    }
+}
+
+/// Every algorithm with every key length, ESP and AH.
+fn every_suite() -> Vec<String> {
+    let mut suites = Vec::new();
+    for row in Encryption::all().filter(|row| !row.xfrm.is_empty()) {
+        for len in row.key_lens {
+            let cipher = format!("esp 0x1001 -m tunnel -r 64 -E {} {}", row.name, keys(*len));
+            match row.icv_len {
+                0 => suites.push(format!("{cipher} -A hmac-sha1 {}", keys(20))),
+                _ => suites.push(cipher),
+            }
+        }
+    }
+    for row in Integrity::all() {
+        let mac = format!("-A {} {}", row.name, keys(row.key_len));
+        suites.push(format!("esp 0x1001 -m transport -r 64 -E null {mac}"));
+        suites.push(format!("ah 0x1001 -m transport -r 64 {mac}"));
+    }
+    suites
+}
+
+#[test]
+fn every_suite_reads_back_as_it_was_written() {
+    for suite in every_suite() {
+        let commands = commands(&format!("add 192.0.2.1 192.0.2.2 {suite};"));
+        let [Command::AddSa(config)] = &commands[..] else {
+            panic!("{suite}");
+        };
+        assert_eq!(read_back(config), *config, "{suite}");
+        assert_eq!(association::can_be_said(config), Ok(()));
+    }
+}
+
+#[test]
+fn every_extension_reads_back_as_it_was_written() {
+    for extensions in [
+        "-m tunnel",
+        "-m transport -r 32",
+        "-m tunnel -r 33",
+        "-m tunnel -r 4096 -o esn=yes",
+        "-m tunnel -u 100 -r 1",
+        "-m tunnel -lh 300 -ls 200 -bh 1000 -bs 500",
+        "-m tunnel -o hard-packets=10 -o soft-packets=9 -o hard-use=8 -o soft-use=7",
+        "-m tunnel -o ecn=no -o df=clear -o dscp=0",
+        "-m tunnel -o tfc=1200",
+        "-m tunnel -o encap=4500,4501",
+        "-m transport -o icv=16",
+    ] {
+        for ends in ["192.0.2.1 192.0.2.2", "2001:db8::1 2001:db8::2"] {
+            let text = format!(
+                "add {ends} esp 0x1001 {extensions} -E aes-cbc {} -A hmac-sha2-256 {};",
+                keys(16),
+                keys(32)
+            );
+            let commands = commands(&text);
+            let [Command::AddSa(config)] = &commands[..] else {
+                panic!("{text}");
+            };
+            assert_eq!(read_back(config), *config, "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_policy_reads_back_as_it_was_written() {
+    for policy in [
+        "10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require",
+        "10.1.0.0/24[53] 10.2.0.0/24 udp -P in discard",
+        "10.1.0.0/24 10.2.0.0/24[80] any -P fwd none",
+        "10.1.0.1 10.2.0.1 icmp 8,5 -P out prio high + 7 none",
+        "::/0 ::/0 icmp6 -P in prio low - 2 discard",
+        "fd00:1::/64 fd00:2::/64 89 -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/unique:7",
+        "192.0.2.1 192.0.2.2 tcp -P in ipsec esp/transport//use ah/transport//require",
+        "192.0.2.1 192.0.2.2 any -P out ipsec esp/transport/192.0.2.1-192.0.2.2/require ah/tunnel/192.0.2.1-192.0.2.9/require",
+    ] {
+        let commands = commands(&format!("spdadd {policy};"));
+        let [Command::AddPolicy(written)] = &commands[..] else {
+            panic!("{policy}");
+        };
+        assert_eq!(policy::can_be_said(written), Ok(()));
+        let message = through_bytes(XfrmMessage::AddPolicy(policy::write(written)));
+        let XfrmMessage::AddPolicy(message) = message else {
+            panic!("{policy}");
+        };
+        assert_eq!(policy::read(&message).unwrap().policy, *written, "{policy}");
+    }
+}
+
+#[test]
+fn what_the_kernel_has_no_word_for_is_refused_with_the_reason() {
+    let sa = |extensions: &str, suite: &str| {
+        format!("add 192.0.2.1 192.0.2.2 esp 0x1001 {extensions} {suite};")
+    };
+    let gcm = &format!("-E aes-gcm-16 {}", keys(20));
+    for (text, reason) in [
+        (sa("-m tunnel -r 8192", gcm), "4096 packets"),
+        (sa("-m tunnel -o df=set", gcm), "DF bit"),
+        (sa("-m tunnel -o dscp=46", gcm), "DSCP"),
+        (sa("-m transport -o tfc=100", gcm), "-m tunnel"),
+        (
+            sa(
+                "-m tunnel -r 64",
+                &format!("-E aes-gcm-16-iiv {}", keys(20)),
+            ),
+            "does not know aes-gcm-16-iiv",
+        ),
+        (
+            "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;"
+                .to_owned(),
+            "instead of `use`",
+        ),
+    ] {
+        let said = match &commands(&text)[..] {
+            [Command::AddSa(config)] => association::can_be_said(config),
+            [Command::AddPolicy(policy)] => policy::can_be_said(policy),
+            _ => panic!("{text}"),
+        };
+        assert!(
+            said.as_ref().is_err_and(|why| why.contains(reason)),
+            "{text}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_living_association_takes_new_lifetimes_and_no_new_keys() {
+    let config = |extensions: &str, key: &str| match &commands(&format!(
+        "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 64 {extensions} -E aes-gcm-16 {key};"
+    ))[..]
+    {
+        [Command::AddSa(config)] => (**config).clone(),
+        _ => panic!(),
+    };
+    let old = config("", &keys(20));
+    assert_eq!(
+        association::can_become(&old, &config("-lh 60", &keys(20))),
+        Ok(())
+    );
+    assert!(association::can_become(&old, &config("", &keys(28))).is_err());
+    assert!(association::can_become(&old, &config("-u 9", &keys(20))).is_err());
+}
+
+#[test]
+fn a_kernel_without_xfrm_says_what_to_do() {
+    let refusal = Refusal::of(libc::EPROTONOSUPPORT).to_string();
+    assert!(
+        refusal.contains("modprobe") && refusal.contains("esplanade run"),
+        "{refusal}"
+    );
+    if let Err(reason) = XfrmPlane::open() {
+        assert_eq!(reason, refusal);
+    }
+}

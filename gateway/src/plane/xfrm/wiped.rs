@@ -1,0 +1,52 @@
+//! An XFRM message whose keys are zeroed with it: netlink's own types keep them in plain memory.
+
+use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use std::ops::Deref;
+use zeroize::Zeroize;
+
+/// A message to or from the kernel.
+pub(super) struct Wiped(XfrmMessage);
+
+impl Wiped {
+    pub fn new(message: XfrmMessage) -> Self {
+        Self(message)
+    }
+
+    /// The association that it tells about, by value of its type: an answer becomes a request that restores it.
+    pub fn into_update(mut self) -> Self {
+        let empty = XfrmMessage::FlushSa(Default::default());
+        match std::mem::replace(&mut self.0, empty) {
+            XfrmMessage::AddSa(message) => Self(XfrmMessage::UpdateSa(message)),
+            XfrmMessage::AddPolicy(message) => Self(XfrmMessage::UpdatePolicy(message)),
+            other => Self(other),
+        }
+    }
+}
+
+impl Deref for Wiped {
+    type Target = XfrmMessage;
+
+    fn deref(&self) -> &XfrmMessage {
+        &self.0
+    }
+}
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        let (XfrmMessage::AddSa(message) | XfrmMessage::UpdateSa(message)) = &mut self.0 else {
+            return;
+        };
+        message.nlas.iter_mut().for_each(wipe);
+    }
+}
+
+fn wipe(attribute: &mut XfrmAttrs) {
+    match attribute {
+        XfrmAttrs::AuthenticationAlg(algorithm) | XfrmAttrs::EncryptionAlg(algorithm) => {
+            algorithm.alg_key.zeroize();
+        }
+        XfrmAttrs::AuthenticationAlgTrunc(algorithm) => algorithm.alg_key.zeroize(),
+        XfrmAttrs::EncryptionAlgAead(algorithm) => algorithm.alg_key.zeroize(),
+        _ => {}
+    }
+}
