@@ -11,7 +11,10 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     Iv,
-    kernels::aws_lc::{Aead, AeadAlgorithm},
+    kernels::{
+        aws_lc::{Aead, AeadAlgorithm},
+        lanes::GcmKey,
+    },
 };
 
 pub(crate) use ccm::Ccm;
@@ -23,7 +26,9 @@ const SALT: usize = 4;
 
 /// AES-GCM (RFC 4106) or ChaCha20-Poly1305 (RFC 7634).
 pub(crate) struct Sealing {
-    aead: Aead,
+    library: Aead,
+    /// Our own GCM, where the processor has the instructions.
+    gcm: Option<Box<GcmKey>>,
     salt: [u8; SALT],
 }
 
@@ -31,27 +36,61 @@ impl Sealing {
     /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length.
     pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
+        let gcm = match algorithm {
+            AeadAlgorithm::AesGcm => GcmKey::new(key).map(Box::new),
+            AeadAlgorithm::ChaCha20Poly1305 => None,
+        };
         Some(Self {
-            aead: Aead::new(algorithm, key, icv_len)?,
+            library: Aead::new(algorithm, key, icv_len)?,
+            gcm,
             salt: *salt,
         })
     }
 
-    /// Encrypts `text` in place and writes its ICV.
-    pub(crate) fn seal(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &mut [u8]) {
-        self.aead.seal(&nonce(&self.salt, iv), aad, text, icv);
+    /// Encrypts `input` into `text`, which is as long, and writes its ICV.
+    pub(crate) fn seal(
+        &self,
+        iv: &Iv,
+        aad: &[u8],
+        input: [&[u8]; 3],
+        text: &mut [u8],
+        icv: &mut [u8],
+    ) {
+        let nonce = nonce(&self.salt, iv);
+        if let Some(gcm) = self.kernel(text.len()) {
+            let tag = gcm.seal(&nonce, aad, input, text);
+            icv.copy_from_slice(&tag[..icv.len()]);
+        } else {
+            gather(input, text);
+            self.library.seal(&nonce, aad, text, icv);
+        }
     }
 
-    /// Decrypts `text` in place; says whether the ICV was right.
+    /// Decrypts `text` in place; says whether the ICV was right. A plaintext that proves false is wiped.
     #[must_use]
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
-        self.aead.open(&nonce(&self.salt, iv), aad, text, icv)
+        let nonce = nonce(&self.salt, iv);
+        let Some(gcm) = self.kernel(text.len()) else {
+            return self.library.open(&nonce, aad, text, icv);
+        };
+        let tag = gcm.open(&nonce, aad, text);
+        let genuine: bool = tag[..icv.len()].ct_eq(icv).into();
+        if !genuine {
+            text.fill(0);
+        }
+        genuine
+    }
+
+    fn kernel(&self, len: usize) -> Option<&GcmKey> {
+        self.gcm.as_deref().filter(|gcm| gcm.pays_for(len))
     }
 }
 
 /// AES-GMAC (RFC 4543): GCM of an empty plaintext.
 pub(crate) struct Gmac {
-    aead: Aead,
+    library: Aead,
+    /// As in [`Sealing`].
+    gcm: Option<Box<GcmKey>>,
     salt: [u8; SALT],
 }
 
@@ -60,7 +99,8 @@ impl Gmac {
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
-            aead: Aead::new(AeadAlgorithm::AesGcm, key, FULL_ICV)?,
+            library: Aead::new(AeadAlgorithm::AesGcm, key, FULL_ICV)?,
+            gcm: GcmKey::new(key).map(Box::new),
             salt: *salt,
         })
     }
@@ -68,9 +108,12 @@ impl Gmac {
     /// Writes the ICV over `parts` in order.
     pub(crate) fn sign(&self, iv: &Iv, parts: [&[u8]; 3], icv: &mut [u8]) {
         let nonce = nonce(&self.salt, iv);
-        joined(parts, |message| {
-            self.aead.seal(&nonce, message, &mut [], icv)
-        });
+        match &self.gcm {
+            Some(gcm) => icv.copy_from_slice(&gcm.sign(&nonce, parts)[..icv.len()]),
+            None => joined(parts, |message| {
+                self.library.seal(&nonce, message, &mut [], icv);
+            }),
+        }
     }
 
     /// Whether `icv` is right for `parts` in order.
@@ -79,6 +122,15 @@ impl Gmac {
         let mut expected = [0; FULL_ICV];
         self.sign(iv, parts, &mut expected);
         expected.ct_eq(icv).into()
+    }
+}
+
+/// Copies the parts into `text`, which is as long as they are together, where a cipher then works in place.
+pub(crate) fn gather(parts: [&[u8]; 3], text: &mut [u8]) {
+    let mut at = 0;
+    for part in parts {
+        text[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
     }
 }
 

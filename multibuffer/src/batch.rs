@@ -12,6 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     Key, OpenJob, SealJob, SignJob, Verdict,
+    aead::gather,
     cbc::{CipherKey, Text},
     key::Transform,
     mac::{MacJob, MacKey},
@@ -152,33 +153,28 @@ fn seal_members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
 }
 
 fn seal_aead(job: &mut SealJob<'_>) {
-    let text_len = gather(job);
+    let text_len = job.output.len() - job.key.icv_len();
     let (text, icv) = job.output.split_at_mut(text_len);
+    if let Transform::Sealing(key) = &job.key.transform {
+        return key.seal(&job.iv, job.aad, job.input, text, icv);
+    }
+    gather(job.input, text);
     match &job.key.transform {
-        Transform::Sealing(key) => key.seal(&job.iv, job.aad, text, icv),
         Transform::Ccm(key) => key.seal(&job.iv, job.aad, text, icv),
         Transform::Gmac(key) => key.sign(&job.iv, [job.aad, job.iv.as_bytes(), text], icv),
-        Transform::EncryptThenMac { .. } => unreachable!("a member of another suite"),
+        _ => unreachable!("a member of another suite"),
     }
-}
-
-/// Copies the inputs to the start of the output, where the ciphers then work in place; returns their length.
-fn gather(job: &mut SealJob<'_>) -> usize {
-    let mut at = 0;
-    for part in job.input {
-        job.output[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-    at
 }
 
 /// The input of one job, gathered just before a kernel wants it.
 fn text_to_encrypt<'m>(job: &'m mut SealJob<'_>) -> Text<'m> {
-    let text_len = gather(job);
+    let text_len = job.output.len() - job.key.icv_len();
+    let text = &mut job.output[..text_len];
+    gather(job.input, text);
     Text {
         key: parts(job.key).0,
         iv: job.iv,
-        text: &mut job.output[..text_len],
+        text,
     }
 }
 

@@ -18,13 +18,21 @@ use crate::{Iv, detect::features};
 pub(crate) struct AesCbc {
     encrypting: AesKey,
     decrypting: AesKey,
-    /// For encrypting many packets at once, where the processor can.
-    lanes: Option<LaneKeys>,
+    /// For encrypting many packets at once and decrypting wide, where the processor can.
+    lanes: Option<Directions>,
+}
+
+/// Round keys of our own kernels.
+struct Directions {
+    encrypting: LaneKeys,
+    decrypting: LaneKeys,
 }
 
 /// AES in counter mode (RFC 3686).
 pub(crate) struct AesCtr {
     aes: AesKey,
+    /// For our own kernel, where the processor can.
+    wide: Option<LaneKeys>,
     nonce: [u8; 4],
 }
 
@@ -41,7 +49,7 @@ pub(crate) enum CipherKey {
     /// DES or Triple DES.
     Des(Box<DesKeys>),
     AesCbc(Box<AesCbc>),
-    AesCtr(AesCtr),
+    AesCtr(Box<AesCtr>),
     Camellia(Camellia),
     Blowfish(Box<Blowfish>),
     Cast128(Cast5),
@@ -71,7 +79,7 @@ impl<'a> Text<'a> {
             .as_ref()
             .expect("all keys were expanded on this processor");
         lanes::CbcJob {
-            keys,
+            keys: &keys.encrypting,
             iv: *block(self.iv.as_bytes()),
             text: self.text,
         }
@@ -104,7 +112,10 @@ impl CipherKey {
 
     pub(crate) fn aes_cbc(key: &[u8]) -> Option<Self> {
         let (encrypting, decrypting) = (AesKey::encrypting(key)?, AesKey::decrypting(key)?);
-        let lanes = LaneKeys::new(key);
+        let lanes = LaneKeys::new(key).map(|encrypting| Directions {
+            decrypting: lanes::inverse(&encrypting),
+            encrypting,
+        });
         Some(Self::AesCbc(Box::new(AesCbc {
             encrypting,
             decrypting,
@@ -114,10 +125,11 @@ impl CipherKey {
 
     pub(crate) fn aes_ctr(key: &[u8]) -> Option<Self> {
         let (key, nonce) = key.split_last_chunk()?;
-        Some(Self::AesCtr(AesCtr {
+        Some(Self::AesCtr(Box::new(AesCtr {
             aes: AesKey::encrypting(key)?,
+            wide: LaneKeys::new(key),
             nonce: *nonce,
-        }))
+        })))
     }
 
     pub(crate) fn camellia(key: &[u8]) -> Option<Self> {
@@ -163,7 +175,9 @@ impl CipherKey {
         match self {
             Self::AesCbc(key) if let Some(keys) = &key.lanes => match at_least(AES_CBC_MANY, texts)
             {
-                Ok(texts) => lanes::cbc_encrypt(keys.rounds(), texts.map(Text::into_lane)),
+                Ok(texts) => {
+                    lanes::cbc_encrypt(keys.encrypting.rounds(), texts.map(Text::into_lane))
+                }
                 Err(few) => few.for_each(Text::encrypt_alone),
             },
             Self::Des(keys) if features().bitslice => match at_least(bitslice::FEW, texts) {
@@ -194,7 +208,10 @@ impl CipherKey {
         match self {
             Self::Null => {}
             Self::Des(key) => key.cbc_decrypt(block(iv), text),
-            Self::AesCbc(key) => key.decrypting.cbc(block(iv), text),
+            Self::AesCbc(key) => match &key.lanes {
+                Some(keys) => lanes::cbc_decrypt(&keys.decrypting, block(iv), text),
+                None => key.decrypting.cbc(block(iv), text),
+            },
             Self::AesCtr(key) => key.apply(block(iv), text),
             Self::Camellia(Camellia::Bits128(key)) => scalar::cbc_decrypt(key, iv, text),
             Self::Camellia(Camellia::Bits192(key)) => scalar::cbc_decrypt(key, iv, text),
@@ -211,6 +228,10 @@ impl AesCtr {
         let mut counter = [0; 16];
         counter[..4].copy_from_slice(&self.nonce);
         counter[4..12].copy_from_slice(iv);
+        if let Some(keys) = &self.wide {
+            let (nonce, _) = counter.split_first_chunk().expect("12 of 16 bytes");
+            return lanes::ctr(keys, nonce, 1, text);
+        }
         counter[15] = 1;
         self.aes.ctr(&counter, text);
     }

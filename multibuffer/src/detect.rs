@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-/// The environment variable that names features to do without, with commas between: `aesni`, `vaes`, `avx2`, `sha`,
-/// `avx512`, `bitslice`, or `all`.
+/// The environment variable that names features to do without, with commas between: `aesni`, `vaes`, `clmul`, `vclmul`,
+/// `avx2`, `sha`, `avx512`, `bitslice`, or `all`.
 const WITHOUT: &str = "MULTIBUFFER_WITHOUT";
 
 /// What the kernels may use.
@@ -17,6 +17,10 @@ pub(crate) struct Features {
     pub(crate) aesni: bool,
     /// AES instructions on two blocks.
     pub(crate) vaes: bool,
+    /// Carry-less products of one block.
+    pub(crate) clmul: bool,
+    /// Carry-less products of two blocks.
+    pub(crate) vclmul: bool,
     /// Vectors of 256 bits.
     pub(crate) avx2: bool,
     /// SHA-1 and SHA-256 instructions.
@@ -46,6 +50,8 @@ impl Features {
         Self {
             aesni: self.aesni && keep("aesni"),
             vaes: self.vaes && keep("vaes"),
+            clmul: self.clmul && keep("clmul"),
+            vclmul: self.vclmul && keep("vclmul"),
             avx2: self.avx2 && keep("avx2"),
             sha: self.sha && keep("sha"),
             avx512: self.avx512 && keep("avx512"),
@@ -61,6 +67,10 @@ fn detected() -> Features {
     Features {
         aesni,
         vaes: aesni && avx2 && is_x86_feature_detected!("vaes"),
+        clmul: aesni && is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("ssse3"),
+        vclmul: avx2
+            && is_x86_feature_detected!("pclmulqdq")
+            && is_x86_feature_detected!("vpclmulqdq"),
         avx2,
         sha: is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
         avx512: avx2
@@ -73,10 +83,25 @@ fn detected() -> Features {
 
 /// The features whose kernels have passed their test on this processor.
 #[cfg(target_arch = "x86_64")]
-fn proven(features: Features) -> Features {
-    // SAFETY: the processor has AVX-512.
-    let avx512 = features.avx512 && unsafe { crate::kernels::self_test::avx512_is_right() };
-    Features { avx512, ..features }
+fn proven(mut features: Features) -> Features {
+    use crate::kernels::{self_test, wide::Level};
+    // SAFETY: each test is for vectors that the processor has.
+    unsafe {
+        features.avx512 = features.avx512 && self_test::avx512_is_right();
+        if Level::for_aes(features) == Some(Level::Four) {
+            features.avx512 &= self_test::aes_is_right(Level::Four);
+        }
+        features.vaes = features.aesni && features.vaes && self_test::aes_is_right(Level::Two);
+        features.aesni = features.aesni && self_test::aes_is_right(Level::One);
+        if Level::for_gcm(features) == Some(Level::Four) {
+            features.vclmul &= self_test::gcm_is_right(Level::Four);
+        }
+        if features.vaes && features.vclmul {
+            features.vclmul &= self_test::gcm_is_right(Level::Two);
+        }
+        features.clmul = features.aesni && features.clmul && self_test::gcm_is_right(Level::One);
+    }
+    features
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -99,6 +124,8 @@ mod tests {
     const EVERYTHING: Features = Features {
         aesni: true,
         vaes: true,
+        clmul: true,
+        vclmul: true,
         avx2: true,
         sha: true,
         avx512: true,

@@ -14,10 +14,16 @@ mod aesni;
 #[cfg(target_arch = "x86_64")]
 mod cbc_lanes;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod gcm;
+#[cfg(target_arch = "x86_64")]
 mod hash_lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod self_test;
 #[cfg(target_arch = "x86_64")]
+mod streams;
+#[cfg(target_arch = "x86_64")]
 mod vaes;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod wide;
 
 pub(crate) mod lanes;

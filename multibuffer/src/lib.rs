@@ -16,8 +16,8 @@
 //! number, RFC 4303 2.2.1).
 //!
 //! Which kernels run is decided once per process, by what the processor has. The environment variable
-//! `MULTIBUFFER_WITHOUT` takes some out of service: names with commas between, of `aesni`, `vaes`, `avx2`, `sha`,
-//! `avx512` and `bitslice`, or `all`, which leaves everything to the libraries.
+//! `MULTIBUFFER_WITHOUT` takes some out of service: names with commas between, of `aesni`, `vaes`, `clmul`, `vclmul`,
+//! `avx2`, `sha`, `avx512` and `bitslice`, or `all`, which leaves everything to the libraries.
 
 // What only lanes need is there on every processor, but only x86-64 has lanes so far.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]

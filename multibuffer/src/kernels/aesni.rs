@@ -34,6 +34,14 @@ impl RoundKeys {
         usize::from(self.rounds)
     }
 
+    /// Other keys for as many rounds.
+    pub(super) fn with_blocks(&self, blocks: [[u8; 16]; MAX_ROUND_KEYS]) -> Self {
+        Self {
+            blocks,
+            rounds: self.rounds,
+        }
+    }
+
     /// The round keys in order.
     pub(super) fn as_blocks(&self) -> &[[u8; 16]] {
         &self.blocks[..=self.rounds()]
@@ -48,7 +56,7 @@ impl Drop for RoundKeys {
 
 /// FIPS 197 5.2, word by word. The S-box is the processor's, so no table is looked up by key bytes.
 #[target_feature(enable = "aes,sse4.1")]
-fn expand(key: &[u8]) -> RoundKeys {
+pub(super) fn expand(key: &[u8]) -> RoundKeys {
     let (key_words, rest) = key.as_chunks::<4>();
     debug_assert!(rest.is_empty());
     let every = key_words.len();

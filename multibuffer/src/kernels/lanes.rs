@@ -11,7 +11,9 @@ mod x86_64 {
     pub(crate) use crate::kernels::{
         aesni::RoundKeys as LaneKeys,
         cbc_lanes::{CbcJob, CbcMacJob},
+        gcm::GcmKey,
         hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
+        streams::{cbc_decrypt, ctr, inverse},
     };
     use crate::{
         detect::features,
@@ -70,6 +72,49 @@ mod other {
         pub(crate) fn rounds(&self) -> usize {
             match *self {}
         }
+    }
+
+    /// Cannot exist.
+    pub(crate) enum GcmKey {}
+
+    impl GcmKey {
+        pub(crate) fn new(_key: &[u8]) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn pays_for(&self, _len: usize) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn seal(
+            &self,
+            _nonce: &[u8; 12],
+            _aad: &[u8],
+            _input: [&[u8]; 3],
+            _output: &mut [u8],
+        ) -> [u8; 16] {
+            match *self {}
+        }
+
+        pub(crate) fn open(&self, _nonce: &[u8; 12], _aad: &[u8], _text: &mut [u8]) -> [u8; 16] {
+            match *self {}
+        }
+
+        pub(crate) fn sign(&self, _nonce: &[u8; 12], _message: [&[u8]; 3]) -> [u8; 16] {
+            match *self {}
+        }
+    }
+
+    pub(crate) fn ctr(keys: &LaneKeys, _nonce: &[u8; 12], _number: u32, _text: &mut [u8]) {
+        match *keys {}
+    }
+
+    pub(crate) fn cbc_decrypt(keys: &LaneKeys, _iv: &[u8; 16], _text: &mut [u8]) {
+        match *keys {}
+    }
+
+    pub(crate) fn inverse(keys: &LaneKeys) -> LaneKeys {
+        match *keys {}
     }
 
     pub(crate) struct CbcJob<'a> {

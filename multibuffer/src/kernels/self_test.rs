@@ -1,11 +1,14 @@
-//! Whether the AVX-512 kernels compute what others do on this very processor, asked before they are first used.
-//!
-//! Fewer machines have run them than any other kernel here, so they have to show on each one that they are right.
+//! Whether the kernels that few machines have run compute what others do on this very processor, asked before they are
+//! first used: AVX-512, and AES with carry-less products in vectors of every width.
 
 use super::{
-    aws_lc::{self, Hash},
+    aesni,
+    aws_lc::{self, Aead, AeadAlgorithm, AesKey, Hash},
     bitslice,
+    gcm::GcmKey,
     hash_lanes::{self, HmacJob, Lanes, Width},
+    streams,
+    wide::Level,
 };
 use crate::hmac::HmacKey;
 
@@ -22,6 +25,61 @@ pub(crate) unsafe fn avx512_is_right() -> bool {
             && hmac_is_right::<aws_lc::Sha384, hash_lanes::Sha384>()
             && hmac_is_right::<aws_lc::Sha512, hash_lanes::Sha512>()
     }
+}
+
+/// Lengths on either side of whole vectors and of as many as go together.
+const LENGTHS: [usize; 9] = [0, 1, 15, 33, 64, 95, 257, 511, 1048];
+
+/// Compares GCM with the library.
+///
+/// # Safety
+/// The processor has the vectors of `level`, and carry-less products.
+pub(crate) unsafe fn gcm_is_right(level: Level) -> bool {
+    let (key, nonce, aad) = ([0x5a; 16], [7; 12], [9; 12]);
+    let library = Aead::new(AeadAlgorithm::AesGcm, &key, 16).expect("a legal key");
+    // SAFETY: as the caller promises.
+    let ours = unsafe { GcmKey::on(level, &key) };
+    LENGTHS.into_iter().all(|len| {
+        let plain = text(len);
+        let (mut expected, mut tag) = (plain.clone(), [0; 16]);
+        library.seal(&nonce, &aad, &mut expected, &mut tag);
+        let (first, second) = plain.split_at(len / 3);
+        let mut sealed = vec![0; len];
+        let sealing = ours.seal(&nonce, &aad, [first, second, &[]], &mut sealed);
+        let right = sealed == expected && sealing == tag;
+        let opening = ours.open(&nonce, &aad, &mut sealed);
+        right && opening == tag && sealed == plain
+    })
+}
+
+/// Compares counter mode and CBC decryption with the library.
+///
+/// # Safety
+/// The processor has the vectors of `level`.
+pub(crate) unsafe fn aes_is_right(level: Level) -> bool {
+    let (key, block) = ([0xa5; 32], [3; 16]);
+    let encrypting = AesKey::encrypting(&key).expect("a legal key");
+    // SAFETY: the caller promises AES instructions.
+    let keys = unsafe { aesni::expand(&key) };
+    let inverse = streams::inverse(&keys);
+    let (nonce, number) = ([3; 12], u32::from_be_bytes([3; 4]));
+    LENGTHS.into_iter().all(|len| {
+        let plain = text(len);
+        let (mut ours, mut expected) = (plain.clone(), plain.clone());
+        // SAFETY: as the caller promises.
+        unsafe { streams::ctr_on(level, &keys, &nonce, number, &mut ours) };
+        encrypting.ctr(&block, &mut expected);
+        let whole = len / 16 * 16;
+        let mut chained = plain[..whole].to_vec();
+        encrypting.cbc(&block, &mut chained);
+        // SAFETY: as above, and these are whole blocks.
+        unsafe { streams::cbc_decrypt_on(level, &inverse, &block, &mut chained) };
+        ours == expected && chained == plain[..whole]
+    })
+}
+
+fn text(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * at / 7) as u8).collect()
 }
 
 /// Messages, more than there are lanes.

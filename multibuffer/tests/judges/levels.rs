@@ -17,6 +17,8 @@ fn the_suite_passes_on_every_level_of_kernels() {
         "vaes,avx512,sha",
         "avx2,avx512,vaes",
         "avx512",
+        "avx512,vclmul",
+        "clmul",
         "sha",
     ] {
         let run = Command::new(&suite)
