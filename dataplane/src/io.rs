@@ -18,12 +18,13 @@ pub mod several;
 mod socket;
 pub mod tap;
 pub mod tun;
+pub mod tunnels;
 pub mod udp;
 mod waker;
 
 pub use path::Paths;
 pub use refusal::Refusal;
-pub use socket::{Family, SocketOptions};
+pub use socket::{Family, Opener, SocketOptions};
 pub use waker::Waker;
 
 use crate::train::{Offload, Segmentation, Takes};
@@ -207,12 +208,23 @@ impl AddAssign for Sent {
 pub trait PlaintextSource: Send {
     /// Fills `intake` with what is there, up to its room; returns how many items were added.
     fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize>;
+
+    /// The number of the device that the last `fill` has read from: 0 for the one that policies use.
+    fn interface(&self) -> u32 {
+        0
+    }
 }
 
 /// Where plaintext packets go.
 pub trait PlaintextSink: Send {
     /// Hands over all of them, in order.
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent>;
+
+    /// The same, out of the device of this number. A sink with one device has no other.
+    fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        let _ = interface;
+        self.deliver(deliveries)
+    }
 
     /// Which trains may be given to it; of all else it gets single packets with finished checksums. Fixed from the
     /// start: asked once.
@@ -235,11 +247,19 @@ impl<S: PlaintextSource + ?Sized> PlaintextSource for Box<S> {
     fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
         (**self).fill(intake, wait)
     }
+
+    fn interface(&self) -> u32 {
+        (**self).interface()
+    }
 }
 
 impl<S: PlaintextSink + ?Sized> PlaintextSink for Box<S> {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
         (**self).deliver(deliveries)
+    }
+
+    fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        (**self).deliver_by(interface, deliveries)
     }
 
     fn takes_trains(&self) -> Takes {

@@ -95,7 +95,9 @@ impl Prepare for OutboundPrepare {
     type Batch = OutboundBatch;
 
     fn fill(&mut self, batch: &mut OutboundBatch, wait: Wait) -> io::Result<usize> {
-        self.source.fill(&mut batch.intake, wait)
+        let count = self.source.fill(&mut batch.intake, wait);
+        batch.interface = self.source.interface();
+        count
     }
 
     fn prepare(&mut self, batch: &mut OutboundBatch) {
@@ -107,6 +109,7 @@ impl Prepare for OutboundPrepare {
             hook: &*self.hook,
             partial: &mut self.partial,
             now: clock::now(),
+            interface: batch.interface,
             last: None,
         };
         planner.plan(batch);

@@ -102,6 +102,11 @@ impl Site {
         )
     }
 
+    /// The alias of devices of our own beside the first: it tells them from everybody else's.
+    pub fn alias(&self) -> String {
+        format!("esplanade {}", self.tun)
+    }
+
     /// Preference of the first routing rule; the last has [`steering::BLOCK`] − 1 more.
     pub fn first_preference(&self) -> u32 {
         10_000 + steering::BLOCK * (self.table % 20)

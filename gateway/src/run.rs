@@ -9,9 +9,11 @@
 //! Everything that can fail is tried before anything is changed, and what a failed start has changed it takes back. The
 //! main thread is the only writer of the databases, so none of this needs a lock.
 
+mod devices;
 mod host;
 mod interface;
 mod main_loop;
+mod outside;
 mod rates;
 mod signals;
 mod sockets;
@@ -70,6 +72,12 @@ pub struct Options {
     /// Do without trains and checksum offloads, for broken drivers
     #[arg(long)]
     pub no_offloads: bool,
+    /// Send and receive protected packets in this network namespace (a name of `ip netns`, or a path)
+    #[arg(long, value_name = "NAME|PATH")]
+    pub outer_netns: Option<String>,
+    /// Send and receive protected packets by this device alone, such as a VRF
+    #[arg(long, value_name = "DEV")]
+    pub outer_device: Option<String>,
     /// Keep all capabilities and system calls
     #[arg(long)]
     pub no_privilege_drop: bool,
@@ -99,11 +107,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let server = Server::bind(&control).map_err(Failure::new)?;
     let signals = signals::Signals::block().map_err(Failure::new)?;
     let warnings = Warnings::default();
+    let outside = outside::Outside::of(options, &warnings.warn())?;
     if !options.no_privilege_drop {
         privileges::drop_to_needed(&warnings.warn()).map_err(Failure::new)?;
     }
     let left_over = inherit(&control, &site)?;
-    let host = Host::new(site.clone(), options, &warnings.warn())?;
+    let host = Host::new(site.clone(), options, outside, &warnings.warn())?;
     let mut record = Record::of(&site);
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();
     let plane = OwnPlane::new(host, now, random(options.seed));

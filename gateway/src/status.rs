@@ -28,6 +28,9 @@ pub struct Status {
     pub workers: usize,
     /// Whether rules go away with the gateway.
     pub fail_open: bool,
+    /// Devices of associations with one of their own.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceStatus>,
     /// Sockets and what they can do.
     pub sockets: Vec<String>,
     /// What start-up probes of offloads found.
@@ -69,6 +72,17 @@ pub struct Traffic {
     pub bits_per_second: u64,
 }
 
+/// The device of associations with one of their own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Whether there is an association through which its traffic leaves; without one it is dropped.
+    pub leads_out: bool,
+}
+
 /// One association.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SaStatus {
@@ -81,6 +95,9 @@ pub struct SaStatus {
     pub suite: String,
     /// UDP ports of encapsulation, source and destination.
     pub encapsulation: Option<(u16, u16)>,
+    /// The device that it serves, if policies do not use it.
+    #[serde(default)]
+    pub interface: Option<String>,
     /// The number that ties it to policies.
     pub reqid: u32,
     /// `larval`, `mature`, `dying` or `dead`.

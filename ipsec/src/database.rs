@@ -12,16 +12,21 @@
 mod draft;
 mod explain;
 mod index;
+mod interfaces;
 mod resolve;
 mod snapshot;
 
 pub use explain::{Explanation, Finding, Outcome};
+pub use interfaces::Interface;
 pub use snapshot::{Decision, SaIndex, Snapshot};
 
 use crate::command::{Answer, Command, Refused};
 use crate::policy::Policy;
 use crate::sa::{LifeEvent, Sa, SaId};
 use draft::Draft;
+use interfaces::Numbers;
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -30,6 +35,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Database {
     draft: Draft,
     snapshot: Arc<Snapshot>,
+    /// Addresses of this host: they tell which associations of a device lead out.
+    local: Arc<HashSet<IpAddr>>,
+    numbers: Numbers,
 }
 
 /// One policy and what is known of its use.
@@ -60,6 +68,17 @@ impl Database {
         self.draft = draft;
         self.publish();
         Ok(answers)
+    }
+
+    /// Takes note of the addresses of this host. Whether anything changed: then there is a new snapshot.
+    pub fn know_local(&mut self, addresses: &[IpAddr]) -> bool {
+        let local: HashSet<_> = addresses.iter().copied().collect();
+        let news = *self.local != local;
+        if news {
+            self.local = Arc::new(local);
+            self.publish();
+        }
+        news
     }
 
     /// The present state, to be published to the readers.
@@ -96,9 +115,12 @@ impl Database {
     }
 
     fn publish(&mut self) {
+        let sas: Vec<_> = self.draft.sas().cloned().collect();
+        let interfaces = self.numbers.interfaces(&sas, &self.local);
         self.snapshot = Arc::new(Snapshot::new(
-            self.draft.sas().cloned().collect(),
+            sas,
             self.draft.policies().cloned(),
+            interfaces,
         ));
     }
 }

@@ -173,6 +173,10 @@ pub struct SaConfig {
     pub ecn: bool,
     /// Pad plaintext to this many bytes where it is shorter (traffic-flow confidentiality, RFC 4303 2.7); 0 for none.
     pub tfc: u16,
+    /// The network device whose traffic it carries, whatever policies say; none for an association that policies use.
+    pub interface: Option<Arc<str>>,
+    /// Idle seconds after which the peer's NAT is reminded of us (RFC 3948 2.3); 0 for never.
+    pub keepalive: u16,
 }
 
 /// An association in use: configuration, expanded key and shared state.
@@ -219,6 +223,8 @@ impl SaConfig {
             dscp: Dscp::default(),
             ecn: true,
             tfc: 0,
+            interface: None,
+            keepalive: 0,
         }
     }
 

@@ -59,6 +59,22 @@ impl Outer {
         }
     }
 
+    /// The outer header of a datagram that only reminds NATs of an association in UDP.
+    pub fn reminding(sa: &SaConfig) -> Self {
+        let ports = sa
+            .encapsulation
+            .map(|udp| (udp.source_port, udp.destination_port));
+        Self {
+            source: sa.source,
+            destination: sa.id.destination,
+            protocol: number::UDP,
+            ports,
+            traffic_class: 0,
+            dont_fragment: false,
+            hop_limit: HOP_LIMIT,
+        }
+    }
+
     /// Reads the outer headers of a whole packet; also says where ESP or AH begins. RFC 3948 2.2, 2.3: a UDP payload
     /// that starts with four zero bytes is IKE's, one byte 0xff a keepalive; neither is ours.
     ///

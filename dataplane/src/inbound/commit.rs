@@ -28,6 +28,8 @@ pub struct InboundCommit {
     /// Of each group, its pieces.
     piece_ranges: Vec<(Offload, Range<usize>)>,
     deliveries: Vec<Delivery<'static>>,
+    /// Of each group, the device that it leaves by.
+    interfaces: Vec<u32>,
 }
 
 impl InboundCommit {
@@ -46,6 +48,7 @@ impl InboundCommit {
             pieces: Vec::new(),
             piece_ranges: Vec::new(),
             deliveries: Vec::new(),
+            interfaces: Vec::new(),
         }
     }
 
@@ -69,6 +72,13 @@ impl InboundCommit {
                 }
             }
         }
+        let device = |group: &Group| {
+            let first = &batch.packets[group.first() as usize];
+            snapshot.interface_of(first.sa)
+        };
+        self.interfaces.clear();
+        self.interfaces
+            .extend(self.merger.groups().iter().map(device));
     }
 
     /// Makes one head for each train, out of its first packet's.
@@ -107,16 +117,7 @@ impl InboundCommit {
             pieces: &pieces[range.clone()],
         };
         deliveries.extend(self.piece_ranges.iter().map(delivery));
-        // A sink that fails altogether has taken nothing that anybody knows of.
-        let sent = self.sink.deliver(&deliveries).unwrap_or_else(|_| Sent {
-            failed: self
-                .merger
-                .groups()
-                .iter()
-                .map(|group| u64::from(group.count()))
-                .sum(),
-            ..Sent::default()
-        });
+        let sent = hand_over(&mut *self.sink, &self.interfaces, &deliveries);
         self.deliveries = emptied(deliveries);
         self.pieces = emptied(pieces);
         sent
@@ -137,6 +138,25 @@ impl Commit<InboundBatch> for InboundCommit {
         batch.clear();
         self.pool.give_back(batch);
     }
+}
+
+/// One call of the sink for each run of deliveries to one device: in most batches there is one run.
+fn hand_over(
+    sink: &mut dyn PlaintextSink,
+    interfaces: &[u32],
+    deliveries: &[Delivery<'_>],
+) -> Sent {
+    let (mut sent, mut start) = (Sent::default(), 0);
+    for run in interfaces.chunk_by(|one, next| one == next) {
+        let run_of = &deliveries[start..start + run.len()];
+        start += run.len();
+        // A sink that fails altogether has taken nothing that anybody knows of.
+        sent += sink.deliver_by(run[0], run_of).unwrap_or_else(|_| Sent {
+            failed: run_of.iter().map(Delivery::packets).sum(),
+            ..Sent::default()
+        });
+    }
+    sent
 }
 
 /// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before anything else is

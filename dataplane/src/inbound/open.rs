@@ -124,6 +124,7 @@ impl Opener<'_> {
         let sequence = received.sequence().low();
         let place = self.unwrap(sa, plaintext, next_header, &arrival.outer, sequence)?;
         let takes = self.takes;
+        let interface = self.snapshot.interface_of(index);
         let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
         self.ask_policy(&outline, index)?;
         let packet = self.at(place);
@@ -131,7 +132,7 @@ impl Opener<'_> {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
         }
         Ok(Inner {
-            passenger: Passenger::read(packet, &outline, takes),
+            passenger: Passenger::read(packet, &outline, takes).by(interface),
             len: outline.total_len,
             rebuilt: place.rebuilt,
             start: place.start,

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// IP version 4 or 6, of the outer header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -29,11 +30,19 @@ impl Family {
     }
 }
 
+/// Opens a socket where it belongs when that is not where the caller is: in another network namespace.
+pub type Opener =
+    Arc<dyn Fn(AddressFamily, SocketType, Option<Protocol>) -> io::Result<OwnedFd> + Send + Sync>;
+
 /// What every socket of the protected side needs to know.
 #[derive(Clone)]
 pub struct SocketOptions {
     /// The mark of our own packets, which keeps them out of our own tunnel (`SO_MARK`).
     pub mark: Option<u32>,
+    /// How sockets are opened; as ever without.
+    pub opener: Option<Opener>,
+    /// The device, such as a VRF, that packets leave and arrive by; any without.
+    pub device: Option<String>,
     /// Wished size of each direction's buffer, in bytes.
     pub buffer: usize,
     /// Where learnt path MTUs go.
@@ -47,10 +56,32 @@ impl SocketOptions {
     pub fn new(paths: Paths, warn: Warn) -> Self {
         Self {
             mark: None,
+            opener: None,
+            device: None,
             buffer: 4 << 20,
             paths,
             warn,
         }
+    }
+
+    /// Opens a socket that does not block, in the right place and bound to the right device.
+    pub fn open(
+        &self,
+        family: AddressFamily,
+        kind: SocketType,
+        protocol: Option<Protocol>,
+    ) -> io::Result<OwnedFd> {
+        let file = match &self.opener {
+            Some(opener) => opener(family, kind, protocol)?,
+            None => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                socket_with(family, kind, flags, protocol)?
+            }
+        };
+        if let Some(device) = &self.device {
+            bind_to_device(file.as_fd(), device)?;
+        }
+        Ok(file)
     }
 }
 
@@ -74,8 +105,8 @@ impl Socket {
         } else {
             AddressFamily::INET6
         };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let file = socket_with(domain, kind, flags, protocol)
+        let file = options
+            .open(domain, kind, protocol)
             .map_err(Refusal::during("open a socket for ESP packets"))?;
         let socket = Self {
             file,
@@ -226,7 +257,7 @@ impl Socket {
         } else {
             AddressFamily::INET6
         };
-        let probe = socket_with(domain, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let probe = self.options.open(domain, SocketType::DGRAM, None)?;
         if let Some(mark) = self.options.mark {
             set_option(
                 probe.as_fd(),
@@ -259,6 +290,18 @@ fn set_option(file: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> 
         size_of::<c_int>() as u32,
     );
     // SAFETY: the kernel reads `len` bytes from `room`, which is one int.
+    let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn bind_to_device(file: BorrowedFd<'_>, device: &str) -> io::Result<()> {
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+    let (room, len) = (device.as_ptr().cast::<c_void>(), device.len() as u32);
+    // SAFETY: the kernel reads `len` bytes from `room`, which is the name; no zero byte need follow.
     let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
     if result < 0 {
         Err(io::Error::last_os_error())

@@ -37,6 +37,10 @@ pub struct TunOptions {
     pub mtu: u16,
     /// Whether to use trains at all.
     pub trains: bool,
+    /// Whether it stays, with the routes that lead there, when nobody has it open: what is routed there is then lost.
+    pub lasting: bool,
+    /// Whether the kernel may speak on it by itself: link-local addresses, which routing daemons need.
+    pub chatty: bool,
 }
 
 impl TunOptions {
@@ -47,6 +51,8 @@ impl TunOptions {
             queues: 1,
             mtu: u16::MAX,
             trains: true,
+            lasting: false,
+            chatty: false,
         }
     }
 }
@@ -79,6 +85,13 @@ impl Tun {
     /// Every offload that does not work here is told to `warn`.
     pub fn open(options: &TunOptions, warn: &Warn) -> Result<Self, Refusal> {
         let (queues, name) = device::attach(options)?;
+        if options.lasting {
+            device::make_lasting(&queues[0])
+                .map_err(Refusal::during("make the TUN device last"))?;
+        }
+        if !options.chatty {
+            device::keep_silent(&name);
+        }
         let index = device::bring_up(&name, options.mtu)?;
         let abilities = match options.trains {
             true => probe::try_offloads(&queues[0], &name, warn)?,
@@ -90,6 +103,11 @@ impl Tun {
             abilities,
             queues: queues.into_iter().map(Arc::new).collect(),
         })
+    }
+
+    /// Sets the device's MTU.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), Refusal> {
+        device::bring_up(&self.name, mtu).map(drop)
     }
 
     /// A source and a sink for each queue.

@@ -17,7 +17,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use sink::UdpSink;
+pub use sink::{Reminder, UdpSink};
 pub use source::{IkeHandler, UdpSource};
 
 use super::socket::Socket;

@@ -21,6 +21,8 @@ const AT_ONCE: usize = 64;
 /// A batch of outbound packets. Its memory is used again and again.
 pub struct OutboundBatch {
     pub(super) intake: Intake<Offload>,
+    /// The device that all of it was read from.
+    pub(super) interface: u32,
     /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// Fragments of packets that were too big for their path.
@@ -73,6 +75,7 @@ impl OutboundBatch {
     pub fn new(size: BatchSize) -> Self {
         Self {
             intake: Intake::with_room(size.bytes, size.items),
+            interface: 0,
             snapshot: None,
             fragments: Vec::new(),
             trains: Vec::with_capacity(size.items),

@@ -66,7 +66,7 @@ impl OutboundCommit {
                     pieces: &[IoSlice::new(&self.report)],
                 };
                 // If even this is refused, the sender tries again and is told again.
-                let _ = replies.deliver(&[delivery]);
+                let _ = replies.deliver_by(batch.interface, &[delivery]);
             }
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct Planner<'a> {
     /// Fragments of packets that go in transport mode, until they are whole.
     pub partial: &'a mut Reassembler,
     pub now: u64,
+    /// The device that the batch was read from.
+    pub interface: u32,
     /// What was decided for the packet before: most are followed by another one of their flow.
     pub last: Option<(Outline, Road)>,
 }
@@ -235,7 +237,7 @@ impl Planner<'_> {
     }
 
     fn decide(&self, outline: &Outline) -> Result<SaIndex, Dropped> {
-        match self.snapshot.outbound(outline) {
+        match self.snapshot.outbound_by(self.interface, outline) {
             Decision::Protect(&[index]) => Ok(index),
             // Bundles need a second transformation.
             Decision::Protect(_) => Err(Dropped::Unsupported),

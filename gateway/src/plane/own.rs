@@ -12,6 +12,7 @@ use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, Snapshot};
 use ipsec::sa::{LifeEvent, Protocol, SaConfig, SaId};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,12 @@ pub trait Kernel {
     /// Whether this association can be served here, or why not.
     fn can_serve(&self, config: &SaConfig) -> Result<(), String>;
 
-    /// Makes drop rules, routes and sockets fit.
+    /// The addresses at which protected packets arrive.
+    fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        Ok(Vec::new())
+    }
+
+    /// Makes drop rules, routes, devices and sockets fit.
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()>;
 }
 
@@ -80,6 +86,10 @@ impl<K: Kernel> OwnPlane<K> {
 
     /// Brings the kernel's side in line again, after addresses or paths have changed.
     pub fn refresh(&mut self) -> io::Result<()> {
+        let addresses = self.kernel.addresses()?;
+        if self.database.know_local(&addresses) {
+            self.published.store(self.database.snapshot());
+        }
         self.kernel.enforce(&self.database.snapshot())
     }
 
@@ -115,6 +125,9 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         check(self, commands)?;
         let mut random = || (self.random)();
         let mut draft = self.database.clone();
+        if let Ok(addresses) = self.kernel.addresses() {
+            draft.know_local(&addresses);
+        }
         let answers = draft.apply(commands, (self.clock)(), &mut random)?;
         if commands.iter().all(Command::is_question) {
             return Ok(answers);

@@ -58,6 +58,9 @@ impl Installed {
                 .delete_route(self.site.table(), tun, &route)
                 .or_else(gone)?;
         }
+        for (_, index) in self.netlink.links_called(&self.site.alias())? {
+            self.netlink.delete_link(index).or_else(gone)?;
+        }
         firewall::apply(&firewall::removal(&self.site))
     }
 

@@ -1,5 +1,7 @@
 //! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
 
+mod links;
+
 use super::plan::Family;
 use super::steering::{OWNER, Route, Rule, RuleAction};
 use ipsec::policy::Prefix;
@@ -23,6 +25,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// FIB_RULE_FIND_SADDR: an IPv6 rule with a source also fits a lookup whose source the kernel would choose from it.
 const FIND_SOURCE: u32 = 0x0001_0000;
+
+/// Both families, as netlink names them.
+const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
 
 /// A connection to the kernel's routing tables.
 pub struct Netlink {
@@ -54,7 +59,7 @@ impl Netlink {
     /// Our rules with preferences from `first` on, as many as a block has.
     pub fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>> {
         let mut rules = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        for family in FAMILIES {
             let mut message = RuleMessage::default();
             message.header.family = family;
             let answers = self.ask(RouteNetlinkMessage::GetRule(message), NLM_F_DUMP);
@@ -85,7 +90,7 @@ impl Netlink {
     /// Our routes in a table. `tun` is the index of the TUN device.
     pub fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        for family in FAMILIES {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
             let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
@@ -111,8 +116,14 @@ impl Netlink {
         self.ask(message, NLM_F_ACK).map(drop)
     }
 
-    /// How a marked packet from `source` gets to `destination`, and how large it may be.
-    pub fn path(&mut self, source: IpAddr, destination: IpAddr, mark: u32) -> io::Result<Path> {
+    /// How a marked packet from `source` gets to `destination`, by a device of this index if one is named, and how large
+    /// it may be.
+    pub fn path(
+        &mut self,
+        (source, destination): (IpAddr, IpAddr),
+        mark: u32,
+        device: Option<u32>,
+    ) -> io::Result<Path> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = bits(destination);
@@ -122,6 +133,7 @@ impl Netlink {
             RouteAttribute::Source(source.into()),
             RouteAttribute::Mark(mark),
         ];
+        message.attributes.extend(device.map(RouteAttribute::Oif));
         let answers = self.ask(RouteNetlinkMessage::GetRoute(message), 0)?;
         let Some(RouteNetlinkMessage::NewRoute(route)) = answers.into_iter().next() else {
             return Err(io::ErrorKind::NetworkUnreachable.into());

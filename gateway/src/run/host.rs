@@ -1,7 +1,8 @@
 //! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
 
+use super::devices::Devices;
+use super::outside::Outside;
 use super::sockets::{self, Need, Sockets};
-use super::xfrm::Xfrm;
 use super::{Options, interface};
 use crate::cli::Failure;
 use crate::plane::Kernel;
@@ -13,9 +14,10 @@ use dataplane::io::tun::{Abilities, Tun, TunOptions};
 use dataplane::io::{Paths, Waker, Warn};
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
-use ipsec::esp;
 use ipsec::policy::{Action, Direction, Policy, Template};
-use ipsec::sa::{Mode, SaConfig};
+use ipsec::sa::{Mode, SaConfig, SaId};
+use ipsec::tunnel::Outer;
+use ipsec::{esp, pmtu};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
@@ -25,10 +27,15 @@ use std::sync::Arc;
 pub(super) struct Host {
     installed: Installed,
     tun: Tun,
+    devices: Devices,
     sockets: Sockets,
     paths: Paths,
-    xfrm: Xfrm,
+    outside: Outside,
     plan: Option<Plan>,
+    /// Our addresses, as last seen.
+    local: Vec<IpAddr>,
+    /// When the NATs before a peer were last reminded.
+    reminded: HashMap<SaId, u64>,
     engine: Option<DataPlane>,
     options: dataplane::Options,
     warn: Warn,
@@ -36,13 +43,19 @@ pub(super) struct Host {
 
 impl Host {
     /// Opens the device. Nothing leads there yet.
-    pub fn new(site: Site, options: &Options, warn: &Warn) -> Result<Self, Failure> {
+    pub fn new(
+        site: Site,
+        options: &Options,
+        outside: Outside,
+        warn: &Warn,
+    ) -> Result<Self, Failure> {
         let mut tun = TunOptions::named(site.tun());
         tun.trains = !options.no_offloads;
         let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
         interface::prepare(site.tun(), warn);
         let paths = Paths::default();
-        let sockets = Sockets::new(&site, options, &paths, warn).map_err(Failure::new)?;
+        let sockets = Sockets::new(&site, options, &outside, &paths, warn).map_err(Failure::new)?;
+        let devices = Devices::new(&site, !options.no_offloads, warn);
         let installed = Installed::new(site).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
@@ -59,10 +72,13 @@ impl Host {
         Ok(Self {
             installed,
             tun,
+            devices,
             sockets,
             paths,
-            xfrm: Xfrm::open(),
+            outside,
             plan: None,
+            local: Vec::new(),
+            reminded: HashMap::new(),
             engine: None,
             options: engine_options,
             warn: Arc::clone(warn),
@@ -77,6 +93,11 @@ impl Host {
     /// What is known of paths.
     pub fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// Devices of associations of their own, and what fits through each.
+    pub fn devices(&self) -> Vec<(String, u32)> {
+        self.devices.describe()
     }
 
     /// What the TUN device can do.
@@ -96,12 +117,13 @@ impl Host {
         let (gathering, dispatching, arrival) =
             self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
+        let tunnels = self.devices.tunnels();
         let ends = Ends {
-            plaintext_source: Box::new(source.woken_by(waker.clone())),
+            plaintext_source: Box::new(tunnels.source(source, waker.clone())),
             protected_sink: Box::new(dispatching),
             protected_source: Box::new(gathering),
-            plaintext_sink: Box::new(sink),
-            replies: Some(Box::new(replies)),
+            plaintext_sink: Box::new(tunnels.sink(sink)),
+            replies: Some(Box::new(tunnels.sink(replies))),
             paths: self.paths.clone(),
             wakers: vec![arrival, waker],
         };
@@ -129,11 +151,26 @@ impl Host {
         let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
         let netlink = self.installed.netlink();
         let mut device = |(source, destination)| {
-            let path = netlink.path(source, destination, mark).ok()?;
+            let path = netlink.path((source, destination), mark, None).ok()?;
             netlink.link_by_index(path.device).ok()
         };
         let devices = peers.into_iter().filter_map(&mut device);
         devices.map(|(name, _)| name).collect()
+    }
+
+    /// RFC 3948 4: where nothing has left for as long as an association says, its NATs are reminded of it.
+    pub fn remind(&mut self, snapshot: &Snapshot, now: u64) {
+        for sa in snapshot.sas().filter(|sa| sa.config.keepalive > 0) {
+            let config = &sa.config;
+            let reminded = self.reminded.get(&config.id).copied().unwrap_or(0);
+            let tally = sa.state.tally();
+            let last = tally.last_used.max(reminded).max(tally.created);
+            if self.local.contains(&config.source) && now >= last + u64::from(config.keepalive) {
+                self.sockets.remind(&Outer::reminding(config));
+                self.reminded.insert(config.id, now);
+            }
+        }
+        self.reminded.retain(|id, _| snapshot.find(id).is_some());
     }
 
     /// Tells what the host does not let through.
@@ -173,6 +210,7 @@ impl Host {
             .sas()
             .map(|sa| (sa.config.source, sa.config.id.destination))
             .filter(|(source, destination)| plan.protects(*source, *destination))
+            .filter(|_| !self.outside.is_elsewhere())
             .collect();
         plan
     }
@@ -207,15 +245,26 @@ impl Host {
         Some(inner_mtu(templates, &chain, path?).max(floor))
     }
 
+    /// The devices that associations name, as large as what fits through each.
+    fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        for interface in snapshot.interfaces() {
+            let config = interface.way_out.map(|index| &snapshot.sa(index).config);
+            let mtu = config.and_then(|config| {
+                let path = self.path_mtu((config.source, config.id.destination))?;
+                Some(pmtu::inner_mtu(config, path as usize) as u32)
+            });
+            self.devices
+                .open(interface, mtu, self.installed.netlink())?;
+        }
+        Ok(())
+    }
+
     /// What fits between two outer addresses: by the kernel's routes, and by what our sockets have learnt.
-    fn path_mtu(&mut self, (source, destination): (IpAddr, IpAddr)) -> Option<u32> {
+    fn path_mtu(&mut self, ends: (IpAddr, IpAddr)) -> Option<u32> {
         let mark = self.installed.site().outside_mark();
-        let path = self
-            .installed
-            .netlink()
-            .path(source, destination, mark)
-            .ok()?;
-        let learnt = self.paths.mtu(destination).unwrap_or(u32::MAX);
+        let device = self.outside.device.as_ref().map(|(_, index)| *index);
+        let path = self.outside.netlink.path(ends, mark, device).ok()?;
+        let learnt = self.paths.mtu(ends.1).unwrap_or(u32::MAX);
         // Where outer packets loop back to this host the device's limit is none of a wire.
         Some(path.mtu.min(learnt).min(u16::MAX.into()))
     }
@@ -223,7 +272,7 @@ impl Host {
 
 impl Kernel for Host {
     fn can_serve(&self, config: &SaConfig) -> Result<(), String> {
-        if self.xfrm.owns(&config.id) {
+        if self.outside.xfrm.owns(&config.id) {
             return Err(format!(
                 "the kernel's own IPsec already has an association to {} with SPI {}, and would take its packets: delete \
                  that one first (`ip xfrm state delete …`, or stop the daemon that made it)",
@@ -233,17 +282,24 @@ impl Kernel for Host {
         Ok(())
     }
 
+    fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        self.outside.netlink.addresses()
+    }
+
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let addresses = self.installed.netlink().addresses()?;
+        let addresses = self.addresses()?;
         let needs = sockets::needs(snapshot, &addresses);
+        self.local = addresses;
         self.sockets.bind(&needs)?;
+        self.open_devices(snapshot)?;
         let plan = self.plan(snapshot, &needs);
         if self.plan.as_ref() != Some(&plan) {
             self.plan = None;
             self.installed.enforce(&plan)?;
             self.plan = Some(plan);
         }
-        Ok(())
+        let netlink = self.installed.netlink();
+        self.devices.close(snapshot.interfaces(), netlink)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::plane::{OwnPlane, Plane, Recorder};
 use crate::report;
 use crate::routes::firewall;
 use crate::routes::record::Record;
-use crate::status::{Drops, Status};
+use crate::status::{Drops, InterfaceStatus, Status};
 use dataplane::{Hook, Notice, Totals};
 use ipsec::command::Answer as Told;
 use ipsec::command::Command;
@@ -291,9 +291,28 @@ impl Gateway {
             warnings: self.warnings.list(),
             ..Status::default()
         };
+        status.interfaces = self.interfaces();
         status.associations = sas.iter().map(report::association).collect();
         status.policies = policies.iter().map(report::policy).collect();
         status
+    }
+
+    fn interfaces(&mut self) -> Vec<InterfaceStatus> {
+        let snapshot = self.snapshot();
+        let leads_out = |name: &str| {
+            let named = |known: &&ipsec::database::Interface| &*known.name == name;
+            let known = snapshot.interfaces().iter().find(named);
+            known.is_some_and(|interface| interface.way_out.is_some())
+        };
+        let devices = self.plane.kernel().devices();
+        devices
+            .into_iter()
+            .map(|(name, mtu)| InterfaceStatus {
+                leads_out: leads_out(&name),
+                name,
+                mtu,
+            })
+            .collect()
     }
 
     fn drops(&mut self) -> Drops {
@@ -374,6 +393,9 @@ impl Gateway {
                 (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"))
             }
         }
+        let snapshot = self.snapshot();
+        self.plane.kernel().remind(&snapshot, now());
+        drop(snapshot);
         let totals = self.plane.kernel().totals();
         let at = Instant::now();
         self.outbound

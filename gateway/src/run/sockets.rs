@@ -1,13 +1,15 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
 use super::Options;
+use super::outside::Outside;
 use crate::routes::Site;
 use dataplane::io::raw::{self, Native};
 use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
-use dataplane::io::udp::{self, UdpFacts, UdpOptions};
+use dataplane::io::udp::{self, Reminder, UdpFacts, UdpOptions};
 use dataplane::io::{Family, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Protocol, SaConfig};
+use ipsec::tunnel::Outer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -78,13 +80,22 @@ pub(super) struct Sockets {
     ends: Option<(Gathering, Dispatching)>,
     waker: Waker,
     bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
+    reminders: Vec<Reminder>,
 }
 
 impl Sockets {
     /// None yet.
-    pub fn new(site: &Site, options: &Options, paths: &Paths, warn: &Warn) -> io::Result<Self> {
+    pub fn new(
+        site: &Site,
+        options: &Options,
+        outside: &Outside,
+        paths: &Paths,
+        warn: &Warn,
+    ) -> io::Result<Self> {
         let mut socket = SocketOptions::new(paths.clone(), Arc::clone(warn));
         socket.mark = Some(site.outside_mark());
+        socket.opener = outside.opener.clone();
+        socket.device = outside.device.as_ref().map(|(name, _)| name.clone());
         let waker = Waker::new()?;
         let source = Gathering::of(Vec::new(), waker.clone());
         let sink = Dispatching::to(Vec::new());
@@ -97,6 +108,7 @@ impl Sockets {
             ends: Some((source, sink)),
             waker,
             bound: BTreeMap::new(),
+            reminders: Vec::new(),
         })
     }
 
@@ -113,17 +125,27 @@ impl Sockets {
                 "associations use more than {MOST_SOURCES} different UDP ports and protocols"
             )));
         }
-        let opened: Result<Vec<_>, _> = missing.iter().map(|need| self.open(*need)).collect();
+        let mut reminders = Vec::new();
+        let mut open = |need: &Need| self.open(*need, &mut reminders);
+        let opened: Result<Vec<_>, _> = missing.iter().map(&mut open).collect();
         let opened = opened.map_err(io::Error::other)?;
         for (need, (source, sink, facts)) in missing.into_iter().zip(opened) {
             self.sources.join(source);
             self.sinks.join(sink);
             self.bound.insert(need, facts);
         }
+        self.reminders.append(&mut reminders);
         Ok(())
     }
 
-    fn open(&self, need: Need) -> Result<Opened, Refusal> {
+    /// RFC 3948 4: tells the NATs on the way that this association is still in use.
+    pub fn remind(&mut self, outer: &Outer) -> bool {
+        self.reminders
+            .iter_mut()
+            .any(|reminder| reminder.remind(outer))
+    }
+
+    fn open(&self, need: Need, reminders: &mut Vec<Reminder>) -> Result<Opened, Refusal> {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
@@ -134,6 +156,7 @@ impl Sockets {
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
                 let facts = source.facts();
+                reminders.push(sink.reminder());
                 Ok((Box::new(source), Box::new(sink), Some(facts)))
             }
             Need::Esp { v6 } => {
@@ -163,7 +186,15 @@ impl Sockets {
                         (false, false) => ", no trains",
                     }
                 });
-                format!("ESP in UDP over {}, port {port}{trains}", version(*v6))
+                let heard = facts.as_ref().map_or(0, |facts| facts.keepalives());
+                let keepalives = match heard {
+                    0 => String::new(),
+                    count => format!(", {count} keepalives heard"),
+                };
+                format!(
+                    "ESP in UDP over {}, port {port}{trains}{keepalives}",
+                    version(*v6)
+                )
             }
         };
         self.bound.iter().map(line).collect()

@@ -25,6 +25,17 @@ pub(super) fn status(status: &Status) -> String {
         status.dropped,
         status.clear_dropped
     );
+    for interface in &status.interfaces {
+        let state = match interface.leads_out {
+            true => "leads out",
+            false => "no association: what is routed there is dropped",
+        };
+        let _ = writeln!(
+            text,
+            "device {} · MTU {} · {state}",
+            interface.name, interface.mtu
+        );
+    }
     for line in status.sockets.iter().chain(&status.offloads) {
         let _ = writeln!(text, "{line}");
     }

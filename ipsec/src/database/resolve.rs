@@ -27,7 +27,9 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(sas: &'a [Arc<Sa>]) -> Self {
         let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
-        for (place, sa) in sas.iter().enumerate() {
+        // One that serves a device of its own serves no policy.
+        let shared = |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none();
+        for (place, sa) in sas.iter().enumerate().filter(shared) {
             let key = (
                 sa.config.source,
                 sa.config.id.destination,
@@ -132,7 +134,8 @@ impl<'a> Resolver<'a> {
 pub(super) fn satisfies(sa: &Sa, template: &Template) -> bool {
     let wanted = wanted_reqid(template);
     let ends = (sa.config.source, sa.config.id.destination);
-    sa.config.id.protocol == template.protocol
+    sa.config.interface.is_none()
+        && sa.config.id.protocol == template.protocol
         && mode_fits(sa, template.mode)
         && (wanted == Reqid(0) || sa.config.reqid == wanted)
         && template.endpoints.is_none_or(|wanted| wanted == ends)

@@ -2,6 +2,7 @@
 
 use super::SpdEntry;
 use super::index::{Fit, Index};
+use super::interfaces::{Interface, Interfaces};
 use super::resolve::{Resolver, Route, satisfies};
 use crate::Dropped;
 use crate::packet::Outline;
@@ -18,6 +19,7 @@ pub struct Snapshot {
     out: Spd,
     inbound: Spd,
     forward: Spd,
+    interfaces: Interfaces,
 }
 
 /// An association's place in one snapshot. Never valid in another.
@@ -48,7 +50,11 @@ struct Spd {
 }
 
 impl Snapshot {
-    pub(super) fn new(sas: Vec<Arc<Sa>>, policies: impl Iterator<Item = Arc<SpdEntry>>) -> Self {
+    pub(super) fn new(
+        sas: Vec<Arc<Sa>>,
+        policies: impl Iterator<Item = Arc<SpdEntry>>,
+        interfaces: Interfaces,
+    ) -> Self {
         let mut sorted: Vec<_> = policies.collect();
         // Stable: among equals the one added first goes first.
         sorted.sort_by_key(|entry| std::cmp::Reverse(entry.policy.priority));
@@ -67,6 +73,7 @@ impl Snapshot {
             out,
             inbound,
             forward,
+            interfaces,
         }
     }
 
@@ -108,6 +115,28 @@ impl Snapshot {
         }
     }
 
+    /// The devices that have associations of their own.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.interfaces.all()
+    }
+
+    /// The number of the device out of which what comes through this association goes; 0 for the one that policies use.
+    pub fn interface_of(&self, sa: SaIndex) -> u32 {
+        self.interfaces.of(sa)
+    }
+
+    /// What becomes of a packet that was routed into a device. One with associations of its own needs no policy, and
+    /// without an association nothing leaves.
+    pub fn outbound_by(&self, interface: u32, packet: &Outline) -> Decision<'_> {
+        match interface {
+            0 => self.outbound(packet),
+            number => match self.interfaces.way_out(number) {
+                Some(sas) => Decision::Protect(sas),
+                None => Decision::Drop(Dropped::Acquire),
+            },
+        }
+    }
+
     /// Outbound policy for a packet about to leave (RFC 4301 5.1).
     pub fn outbound(&self, packet: &Outline) -> Decision<'_> {
         let Some((rank, fit)) = self.out.index.find(packet) else {
@@ -137,6 +166,11 @@ impl Snapshot {
     /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301
     /// 5.2. Whether the host keeps or forwards it is the kernel's business, so `in` and `fwd` may both allow it.
     pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
+        if let [only] = path
+            && self.interface_of(*only) != 0
+        {
+            return Ok(());
+        }
         match self.allows(&self.inbound, packet, path) {
             Ok(()) => Ok(()),
             Err(reason) => match self.allows(&self.forward, packet, path) {

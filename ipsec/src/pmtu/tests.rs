@@ -58,6 +58,8 @@ fn with_suite(
         dscp: Dscp::Copy,
         ecn: true,
         tfc: 0,
+        interface: None,
+        keepalive: 0,
     }
 }
 

@@ -39,6 +39,8 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         dscp: Dscp::Copy,
         ecn: true,
         tfc: 0,
+        interface: None,
+        keepalive: 0,
     }
 }
 

@@ -93,10 +93,15 @@ fn prepare(queue: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets the device stay when nobody has it open.
+pub(super) fn make_lasting(queue: &OwnedFd) -> io::Result<()> {
+    // SAFETY: this request takes its argument by value.
+    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST, 1 as c_ulong) })
+}
+
 /// Sets the MTU and the interface up, and finds its index. What is right already is not touched, so that an
 /// unprivileged user of a prepared persistent device passes.
 pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, Refusal> {
-    keep_silent(name);
     let mut interface =
         Interface::named(name).map_err(Refusal::during("open a socket for device settings"))?;
     let fields = interface.ask(libc::SIOCGIFMTU, "read the MTU of the TUN device")?;
@@ -119,7 +124,7 @@ pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, Refusal> {
 
 /// Nothing of the kernel's own shall enter the tunnel: no IPv6 address of the device's own (addr_gen_mode 1 is "none"), and
 /// so no reports about it, no asking for routers.
-fn keep_silent(name: &str) {
+pub(super) fn keep_silent(name: &str) {
     for (setting, value) in [
         ("addr_gen_mode", "1"),
         ("accept_ra", "0"),

@@ -6,6 +6,7 @@ use super::super::several::Addressed;
 use super::super::socket::Socket;
 use super::super::{Family, Parcel, ProtectedSink, Sent};
 use super::UdpFacts;
+use ipsec::tunnel::Outer;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -45,6 +46,12 @@ impl UdpSink {
     /// What the socket is doing.
     pub fn facts(&self) -> Arc<UdpFacts> {
         self.facts.clone()
+    }
+
+    /// Sends keepalives from the same port.
+    pub fn reminder(&self) -> Reminder {
+        let (socket, facts) = (self.socket.clone(), self.facts.clone());
+        Reminder(Self::new(socket, self.port, facts))
     }
 
     /// The family of addresses that it sends to.
@@ -107,6 +114,27 @@ impl UdpSink {
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
+    }
+}
+
+/// Reminds NATs on the way to a peer that its mapping is in use.
+pub struct Reminder(UdpSink);
+
+impl Reminder {
+    /// RFC 3948 2.3, 4: one datagram with the single byte 0xff. Whether it went.
+    pub fn remind(&mut self, outer: &Outer) -> bool {
+        let parcels = [Parcel {
+            outer: *outer,
+            bytes: &[0xff],
+            stride: 1,
+        }];
+        let mut sent = Sent::default();
+        // The socket's don't-fragment setting belongs to the other sink, and one byte needs none.
+        if self.0.fits(&parcels[0]) {
+            self.0.add(0, &parcels, &mut sent);
+            self.0.flush(&parcels, &mut sent);
+        }
+        sent.packets > 0
     }
 }
 

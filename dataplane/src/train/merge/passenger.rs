@@ -57,15 +57,32 @@ impl Passenger {
         }
     }
 
+    /// The same packet on its way to one of several devices: flows of two devices never share a train, though their
+    /// headers may be the same.
+    pub fn by(self, interface: u32) -> Self {
+        let flow = Flow {
+            pair: mix(self.flow.pair, interface),
+            ..self.flow
+        };
+        match interface {
+            0 => self,
+            _ => Self { flow, ..self },
+        }
+    }
+
     /// Bytes of header, IP and transport, of a packet that may share a train.
     pub fn head_len(&self) -> Option<usize> {
         self.seat.map(|seat| usize::from(seat.head_len))
     }
 }
 
+/// One-to-one in `word`.
+fn mix(hash: u32, word: u32) -> u32 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b1)
+}
+
 impl Flow {
     fn of(outline: &Outline) -> Self {
-        let mix = |hash: u32, word: u32| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b1);
         let fold = |hash: u32, address: IpAddr| match address {
             IpAddr::V4(v4) => mix(hash, v4.to_bits()),
             IpAddr::V6(v6) => {

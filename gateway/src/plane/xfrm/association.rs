@@ -419,6 +419,12 @@ pub(super) fn can_be_said(config: &SaConfig) -> Result<(), String> {
     if matches!(config.dscp, Dscp::Set(1..)) {
         return Err("the kernel copies the DSCP or leaves it 0; other values need Esplanade's own data plane".to_owned());
     }
+    if config.interface.is_some() {
+        return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
+    }
+    if config.keepalive > 0 {
+        return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
+    }
     if config.tfc > 0 && config.mode != Mode::Tunnel {
         return Err("the kernel pads for traffic-flow confidentiality in tunnel mode alone; add `-m tunnel`".to_owned());
     }

@@ -26,6 +26,8 @@ struct Settings {
     dscp: Dscp,
     ecn: bool,
     tfc: u16,
+    interface: Option<Arc<str>>,
+    keepalive: u16,
 }
 
 impl Settings {
@@ -44,6 +46,8 @@ impl Settings {
             dscp: self.dscp,
             ecn: self.ecn,
             tfc: self.tfc,
+            interface: self.interface.clone(),
+            keepalive: self.keepalive,
         }
     }
 }
@@ -173,12 +177,15 @@ impl<'a> Lowering<'a> {
             .map_or(sa::Mode::Any, |mode| sa_mode(mode.node));
         let lifetimes = lifetimes(extensions, options);
         self.warn_of_late_soft_limits(name, &lifetimes);
+        let encapsulation = self.encapsulation(name, mode, options)?;
         Ok(Settings {
+            interface: interface(options, mode)?,
+            keepalive: keepalive(options, encapsulation.is_some())?,
             mode,
             reqid: reqid(extensions.reqid)?,
             replay_window: self.replay_window(name, options)?,
             esn: options.esn.is_some_and(|esn| esn.node),
-            encapsulation: self.encapsulation(name, mode, options)?,
+            encapsulation,
             lifetimes,
             df: options.df.map(|df| df.node).unwrap_or_default(),
             dscp: options.dscp.map_or(Dscp::Copy, |dscp| dscp.node),
@@ -291,6 +298,30 @@ impl<'a> Lowering<'a> {
         if first != id {
             self.warn(key.span, "this key and salt serve another association too: in a counter mode that can reveal the plaintext of both");
         }
+    }
+}
+
+/// A device carries whole packets to wherever routes lead them: only a tunnel can.
+fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
+    match &options.interface {
+        Some(interface) if mode != sa::Mode::Tunnel => {
+            let problem = Problem::new(
+                interface.span,
+                "an association of a device of its own must be a tunnel",
+            );
+            Err(problem.advise("write `-m tunnel`"))
+        }
+        interface => Ok(interface.as_ref().map(|name| Arc::clone(&name.node))),
+    }
+}
+
+fn keepalive(options: &Options, in_udp: bool) -> Lower<u16> {
+    match options.keepalive {
+        Some(At { node: 1.., span }) if !in_udp => {
+            let problem = Problem::new(span, "only ESP in UDP has a NAT to remind");
+            Err(problem.advise("write `esp-udp`, or leave out `-o keepalive`"))
+        }
+        keepalive => Ok(keepalive.map_or(0, |seconds| seconds.node)),
     }
 }
 

@@ -5,9 +5,10 @@ use crate::sa::{DontFragment, Dscp};
 use crate::setkey::ast::{At, NamedOption};
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span, shown};
+use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 11] = [
+pub const SA_OPTIONS: [(&str, &str); 13] = [
     ("esn", "`yes` or `no`"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
@@ -19,6 +20,11 @@ pub const SA_OPTIONS: [(&str, &str); 11] = [
     ("tfc", "a number of bytes up to 65535"),
     ("icv", "a number of bytes"),
     ("encap", "`none`, `udp` or two ports as `4500,4500`"),
+    (
+        "interface",
+        "a device name of 1 to 15 letters, digits, `.`, `-` or `_`",
+    ),
+    ("keepalive", "a number of seconds up to 65535"),
 ];
 
 /// What the options of one association say, where they say something.
@@ -35,6 +41,8 @@ pub(super) struct Options {
     pub tfc: Option<At<u16>>,
     pub icv: Option<At<usize>>,
     pub encap: Option<At<Encap>>,
+    pub interface: Option<At<Arc<str>>>,
+    pub keepalive: Option<At<u16>>,
 }
 
 /// What `encap` asks for.
@@ -67,6 +75,8 @@ impl Options {
             "tfc" => set(&mut self.tfc, option, number),
             "icv" => set(&mut self.icv, option, number),
             "encap" => set(&mut self.encap, option, encap),
+            "interface" => set(&mut self.interface, option, interface),
+            "keepalive" => set(&mut self.keepalive, option, number),
             name => Err(unknown(name, option.span)),
         }
     }
@@ -145,6 +155,15 @@ fn dscp(value: Option<&str>) -> Option<Dscp> {
             .filter(|&field: &u8| field < 64)
             .map(Dscp::Set),
     }
+}
+
+/// What the kernel takes as a name, less what a shell or a rule would stumble over.
+fn interface(value: Option<&str>) -> Option<Arc<str>> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    value
+        .filter(|name| (1..=15).contains(&name.len()) && name.chars().all(fits))
+        .filter(|name| !name.starts_with(['.', '-']))
+        .map(Arc::from)
 }
 
 fn encap(value: Option<&str>) -> Option<Encap> {

@@ -1,0 +1,216 @@
+//! Many TUN devices as one: the one that policies use, and those of associations with a device of their own, which come
+//! and go while packets flow.
+//!
+//! ```text
+//!   esp0 ─┐                                    ┌─► esp0                     number 0
+//!   vpn0 ─┼─► TunnelSource ──► outbound        inbound ──► TunnelSink ─► vpn0     as the association says
+//!   vpn1 ─┘   one device a batch                              └─► vpn1
+//! ```
+//!
+//! A batch is read from one device, so that its number need not travel with each packet.
+
+use super::tun::{Tun, TunSink, TunSource};
+use super::waker::poll_patiently;
+use super::{Delivery, Intake, PlaintextSink, PlaintextSource, Sent, Wait, Waker};
+use crate::train::{Offload, Takes};
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The devices beside the first, and how they come and go. Clones share them.
+#[derive(Clone, Default)]
+pub struct Tunnels(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    devices: Mutex<Vec<(u32, Arc<Tun>)>>,
+    changes: AtomicU64,
+}
+
+impl Tunnels {
+    /// From the next call of a source or sink on, `device` is number `number`, or nothing is.
+    pub fn set(&self, number: u32, device: Option<Arc<Tun>>) {
+        let mut devices = self.lock();
+        devices.retain(|(known, _)| *known != number);
+        devices.extend(device.map(|device| (number, device)));
+        self.0.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The device of a number has failed, unless it was replaced since `seen`.
+    fn lose(&self, number: u32, seen: u64) {
+        if self.0.changes.load(Ordering::Acquire) == seen {
+            self.set(number, None);
+        }
+    }
+
+    /// The device of a number.
+    pub fn get(&self, number: u32) -> Option<Arc<Tun>> {
+        let devices = self.lock();
+        let found = devices.iter().find(|(known, _)| *known == number);
+        found.map(|(_, device)| Arc::clone(device))
+    }
+
+    /// The plaintext source of all of them and `first`; `waker` ends its sleep.
+    pub fn source(&self, first: TunSource, waker: Waker) -> TunnelSource {
+        TunnelSource {
+            first: first.woken_by(waker.clone()),
+            others: Vec::new(),
+            tunnels: self.clone(),
+            changes: 0,
+            waker,
+            turn: 0,
+            last: 0,
+        }
+    }
+
+    /// The plaintext sink of all of them and `first`.
+    pub fn sink(&self, first: TunSink) -> TunnelSink {
+        TunnelSink {
+            first,
+            others: Vec::new(),
+            tunnels: self.clone(),
+            changes: 0,
+        }
+    }
+
+    /// The devices, if they are not those of `seen` any more.
+    fn news(&self, seen: &mut u64) -> Option<Vec<(u32, Arc<Tun>)>> {
+        let changes = self.0.changes.load(Ordering::Acquire);
+        (std::mem::replace(seen, changes) != changes).then(|| self.lock().clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u32, Arc<Tun>)>> {
+        // A list of plain entries is whole after any panic.
+        self.0
+            .devices
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads from all devices, one a batch, each in its turn.
+pub struct TunnelSource {
+    first: TunSource,
+    others: Vec<(u32, TunSource)>,
+    tunnels: Tunnels,
+    changes: u64,
+    waker: Waker,
+    /// Which place is asked first: in every turn another one.
+    turn: usize,
+    last: u32,
+}
+
+impl TunnelSource {
+    fn follow(&mut self) {
+        if let Some(devices) = self.tunnels.news(&mut self.changes) {
+            let source = |(number, device): (u32, Arc<Tun>)| {
+                let (source, _) = device.ends().next()?;
+                Some((number, source))
+            };
+            self.others = devices.into_iter().filter_map(source).collect();
+        }
+    }
+
+    /// The places that have something, 0 for the first device, after at most this time.
+    fn ready(&self, limit: Duration) -> io::Result<Vec<usize>> {
+        let others = self.others.iter().map(|(_, source)| source.as_fd());
+        let mut watched: Vec<_> = [self.waker.as_fd(), self.first.as_fd()]
+            .into_iter()
+            .chain(others)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        poll_patiently(&mut watched, limit)?;
+        if !watched[0].revents().is_empty() {
+            self.waker.take();
+        }
+        let places = watched[1..].iter().enumerate();
+        Ok(places
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(place, _)| place)
+            .collect())
+    }
+
+    fn fill_at(&mut self, place: usize, intake: &mut Intake<Offload>) -> io::Result<usize> {
+        let Some(other) = place.checked_sub(1) else {
+            self.last = 0;
+            return self.first.fill(intake, Wait::Poll);
+        };
+        let (number, source) = &mut self.others[other];
+        self.last = *number;
+        let filled = source.fill(intake, Wait::Poll);
+        if filled.is_err() {
+            // Somebody took the device away; whoever looks after devices makes a new one.
+            let number = *number;
+            self.others.remove(other);
+            self.tunnels.lose(number, self.changes);
+        }
+        Ok(filled.unwrap_or(0))
+    }
+}
+
+impl PlaintextSource for TunnelSource {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        self.follow();
+        if self.others.is_empty() {
+            self.last = 0;
+            return self.first.fill(intake, wait);
+        }
+        let limit = match wait {
+            Wait::AtMost(limit) => limit,
+            Wait::Poll => Duration::ZERO,
+        };
+        let ready = self.ready(limit)?;
+        let next = ready.iter().find(|&&place| place >= self.turn);
+        let Some(&place) = next.or(ready.first()) else {
+            return Ok(0);
+        };
+        self.turn = place + 1;
+        self.fill_at(place, intake)
+    }
+
+    fn interface(&self) -> u32 {
+        self.last
+    }
+}
+
+/// Writes to all devices.
+pub struct TunnelSink {
+    first: TunSink,
+    others: Vec<(u32, TunSink)>,
+    tunnels: Tunnels,
+    changes: u64,
+}
+
+impl PlaintextSink for TunnelSink {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        self.first.deliver(deliveries)
+    }
+
+    fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        if interface == 0 {
+            return self.deliver(deliveries);
+        }
+        if let Some(devices) = self.tunnels.news(&mut self.changes) {
+            let sink = |(number, device): (u32, Arc<Tun>)| {
+                let (_, sink) = device.ends().next()?;
+                Some((number, sink))
+            };
+            self.others = devices.into_iter().filter_map(sink).collect();
+        }
+        let known = self
+            .others
+            .iter_mut()
+            .find(|(number, _)| *number == interface);
+        match known {
+            Some((_, sink)) => sink.deliver(deliveries),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn takes_trains(&self) -> Takes {
+        self.first.takes_trains()
+    }
+}

@@ -1,0 +1,87 @@
+//! Devices of our own beside the first: known by their alias, and gone only when no route leads there any more.
+
+use super::Netlink;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use std::io;
+use std::net::Ipv6Addr;
+
+impl Netlink {
+    /// Name and index of every device that carries this alias.
+    pub fn links_called(&mut self, alias: &str) -> io::Result<Vec<(String, u32)>> {
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self.ask(question, NLM_F_DUMP)?;
+        let links = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => Some(link),
+            _ => None,
+        });
+        let called = links.filter_map(|link| {
+            let ours = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfAlias(found) if found == alias);
+            link.attributes.iter().any(ours).then(|| named(link))?
+        });
+        Ok(called.collect())
+    }
+
+    /// Gives a device an alias, which `ip link` shows.
+    pub fn call_link(&mut self, index: u32, alias: &str) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
+        self.ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
+            .map(drop)
+    }
+
+    /// Takes a device away, whoever has it open.
+    pub fn delete_link(&mut self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.ask(RouteNetlinkMessage::DelLink(message), NLM_F_ACK)
+            .map(drop)
+    }
+
+    /// Whether a route leads by the device, in any table; what the kernel itself keeps there does not count.
+    pub fn is_led_to(&mut self, index: u32) -> io::Result<bool> {
+        for family in super::FAMILIES {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
+            for answer in super::absent_is_empty(answers)? {
+                if let RouteNetlinkMessage::NewRoute(route) = answer
+                    && leads(&route, index)
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn named(link: LinkMessage) -> Option<(String, u32)> {
+    let index = link.header.index;
+    link.attributes
+        .into_iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some((name, index)),
+            _ => None,
+        })
+}
+
+fn leads(route: &RouteMessage, index: u32) -> bool {
+    let by_device = |attribute: &RouteAttribute| match attribute {
+        RouteAttribute::Oif(device) => *device == index,
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),
+        _ => false,
+    };
+    route.header.kind == RouteType::Unicast
+        && route.attributes.iter().any(by_device)
+        && !route.attributes.iter().any(is_of_the_link)
+}
+
+/// IPv6's link-local prefix and multicast come and go with the device.
+fn is_of_the_link(attribute: &RouteAttribute) -> bool {
+    let own = |address: &Ipv6Addr| address.is_unicast_link_local() || address.is_multicast();
+    matches!(attribute, RouteAttribute::Destination(RouteAddress::Inet6(address)) if own(address))
+}

@@ -1,0 +1,131 @@
+//! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads there.
+//!
+//! Fail closed: a device outlives its associations, the gateway and its death, for a route that leads nowhere is lost
+//! traffic and a route that is gone is traffic in clear by the next one that fits. What is routed into a device without
+//! association, or without gateway, is dropped.
+
+use crate::routes::Site;
+use crate::routes::netlink::Netlink;
+use dataplane::io::Warn;
+use dataplane::io::tun::{Tun, TunOptions};
+use dataplane::io::tunnels::Tunnels;
+use ipsec::database::Interface;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// IPv6 works above this alone; smaller paths get fragments.
+const LEAST_MTU: u32 = 1280;
+
+/// The devices of a gateway beside its first.
+pub(super) struct Devices {
+    tunnels: Tunnels,
+    held: BTreeMap<Arc<str>, Device>,
+    alias: String,
+    first: String,
+    trains: bool,
+    warn: Warn,
+}
+
+struct Device {
+    number: u32,
+    mtu: u32,
+}
+
+impl Devices {
+    /// None yet.
+    pub fn new(site: &Site, trains: bool, warn: &Warn) -> Self {
+        Self {
+            tunnels: Tunnels::default(),
+            held: BTreeMap::new(),
+            alias: site.alias(),
+            first: site.tun().to_owned(),
+            trains,
+            warn: Arc::clone(warn),
+        }
+    }
+
+    /// The ends of all of them.
+    pub fn tunnels(&self) -> &Tunnels {
+        &self.tunnels
+    }
+
+    /// Their names and MTUs.
+    pub fn describe(&self) -> Vec<(String, u32)> {
+        let each = self.held.iter();
+        each.map(|(name, device)| (name.to_string(), device.mtu))
+            .collect()
+    }
+
+    /// Makes every device that is named; `mtu` is what fits through it, where that is known.
+    pub fn open(
+        &mut self,
+        interface: &Interface,
+        mtu: Option<u32>,
+        netlink: &mut Netlink,
+    ) -> io::Result<()> {
+        let mtu = mtu.map(|mtu| mtu.clamp(LEAST_MTU, u16::MAX.into()));
+        match (self.tunnels.get(interface.number), mtu) {
+            (None, mtu) => {
+                let mtu = mtu.unwrap_or(LEAST_MTU);
+                let tun = self.make(&interface.name, mtu, netlink)?;
+                self.tunnels.set(interface.number, Some(Arc::new(tun)));
+                self.note(interface, mtu);
+            }
+            (Some(tun), Some(mtu)) if self.mtu(&interface.name) != Some(mtu) => {
+                tun.set_mtu(mtu as u16).map_err(io::Error::other)?;
+                self.note(interface, mtu);
+            }
+            (Some(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes away those that nobody in `named` asks for and no route leads to.
+    pub fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
+        let asked_for =
+            |name: &str| name == self.first || named.iter().any(|known| *known.name == *name);
+        for (name, index) in netlink.links_called(&self.alias)? {
+            if asked_for(&name) || netlink.is_led_to(index)? {
+                continue;
+            }
+            if let Some(device) = self.held.remove(&*name) {
+                self.tunnels.set(device.number, None);
+            }
+            netlink.delete_link(index)?;
+        }
+        Ok(())
+    }
+
+    fn mtu(&self, name: &str) -> Option<u32> {
+        self.held.get(name).map(|device| device.mtu)
+    }
+
+    fn note(&mut self, interface: &Interface, mtu: u32) {
+        let number = interface.number;
+        self.held
+            .insert(Arc::clone(&interface.name), Device { number, mtu });
+    }
+
+    /// A new device, or one that this gateway has left behind.
+    fn make(&self, name: &str, mtu: u32, netlink: &mut Netlink) -> io::Result<Tun> {
+        let known = netlink.link(name)?.is_some();
+        let left_behind = netlink.links_called(&self.alias)?;
+        if known && (name == self.first || !left_behind.iter().any(|(left, _)| left == name)) {
+            return Err(io::Error::other(format!(
+                "`-o interface={name}`: there is a device of this name already, and it is not ours to use: choose \
+                 another name"
+            )));
+        }
+        let options = TunOptions {
+            mtu: mtu as u16,
+            trains: self.trains,
+            lasting: true,
+            chatty: true,
+            ..TunOptions::named(name)
+        };
+        let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;
+        netlink.call_link(tun.index, &self.alias)?;
+        Ok(tun)
+    }
+}

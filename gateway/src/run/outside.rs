@@ -1,0 +1,161 @@
+//! Where the protected packets travel: this network namespace, or another one, or one VRF.
+//!
+//! ```text
+//!   namespace of the TUN devices                │  namespace of `--outer-netns`
+//!   main thread, data plane's threads ── "open a socket" ──► one thread that lives there
+//!         ▲                                     │                      │
+//!         └───────── the socket, which stays where it was opened ──────┘
+//! ```
+//!
+//! A socket belongs to the namespace of the thread that opened it, whoever uses it. So one thread moves over at start,
+//! while it still may, gives up all other power as every thread does, and opens what is needed later.
+
+use super::Options;
+use super::xfrm::Xfrm;
+use crate::cli::Failure;
+use crate::privileges;
+use crate::routes::netlink::Netlink;
+use dataplane::io::{Opener, Warn};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The outer side.
+pub(super) struct Outside {
+    /// Its routes and addresses.
+    pub netlink: Netlink,
+    /// Its kernel's own IPsec.
+    pub xfrm: Xfrm,
+    /// How sockets are opened there; absent where they are opened as ever.
+    pub opener: Option<Opener>,
+    /// The device that all outer packets go through, and its index.
+    pub device: Option<(String, u32)>,
+}
+
+struct Order {
+    socket: (AddressFamily, SocketType, Option<Protocol>),
+    done: Sender<io::Result<OwnedFd>>,
+}
+
+impl Outside {
+    /// Goes where the options say; before privileges are dropped.
+    pub fn of(options: &Options, warn: &Warn) -> Result<Self, Failure> {
+        let mut outside = match &options.outer_netns {
+            None => Self::here().map_err(unreachable)?,
+            Some(name) => Self::there(name, !options.no_privilege_drop, warn)?,
+        };
+        if let Some(name) = &options.outer_device {
+            let index = outside.netlink.link(name).map_err(unreachable)?;
+            let index = index.ok_or_else(|| {
+                let place = options.outer_netns.as_deref().unwrap_or("this host");
+                Failure::new(format!(
+                    "--outer-device: there is no device `{name}` in {place}; create the VRF or the device first"
+                ))
+            })?;
+            outside.device = Some((name.clone(), index));
+        }
+        Ok(outside)
+    }
+
+    /// Whether it is another namespace than ours.
+    pub fn is_elsewhere(&self) -> bool {
+        self.opener.is_some()
+    }
+
+    fn here() -> io::Result<Self> {
+        Ok(Self {
+            netlink: Netlink::open()?,
+            xfrm: Xfrm::open(),
+            opener: None,
+            device: None,
+        })
+    }
+
+    fn there(name: &str, drop_privileges: bool, warn: &Warn) -> Result<Self, Failure> {
+        let path = namespace_path(name);
+        let file = File::open(&path).map_err(|error| {
+            Failure::new(format!(
+                "--outer-netns: cannot open {} ({error}); `ip netns list` tells which there are",
+                path.display()
+            ))
+        })?;
+        let (orders, received) = channel();
+        let (tell, told) = channel();
+        let warn = Arc::clone(warn);
+        let work = move || {
+            let moved = settle(&file, drop_privileges, &warn);
+            let arrived = moved.is_ok();
+            if tell.send(moved).is_ok() && arrived {
+                open_as_told(&received);
+            }
+        };
+        std::thread::Builder::new()
+            .name("outer-netns".into())
+            .spawn(work)
+            .map_err(Failure::new)?;
+        let (netlink, xfrm) = told.recv().map_err(Failure::new)?.map_err(|error| {
+            Failure::new(format!(
+                "--outer-netns: cannot enter {} ({error}): is it a network namespace, and is this root?",
+                path.display()
+            ))
+        })?;
+        Ok(Self {
+            netlink,
+            xfrm,
+            opener: Some(opener(orders)),
+            device: None,
+        })
+    }
+}
+
+/// A name as `ip netns` knows it, or a path.
+fn namespace_path(name: &str) -> PathBuf {
+    if name.contains('/') {
+        PathBuf::from(name)
+    } else {
+        Path::new("/run/netns").join(name)
+    }
+}
+
+fn settle(file: &File, drop_privileges: bool, warn: &Warn) -> io::Result<(Netlink, Xfrm)> {
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+    if drop_privileges {
+        privileges::drop_to_needed(warn)?;
+    }
+    Ok((Netlink::open()?, Xfrm::open()))
+}
+
+fn open_as_told(orders: &Receiver<Order>) {
+    for order in orders {
+        let (family, kind, protocol) = order.socket;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, kind, flags, protocol).map_err(io::Error::from);
+        // Whoever asked may have gone.
+        let _ = order.done.send(socket);
+    }
+}
+
+fn opener(orders: Sender<Order>) -> Opener {
+    // `Sender` may be used by many threads, but only since it was made so; the lock costs nothing here.
+    let orders = Mutex::new(orders);
+    let gone = || io::Error::other("the thread of the outer namespace has ended");
+    Arc::new(move |family, kind, protocol| {
+        let (done, answer) = channel();
+        let socket = (family, kind, protocol);
+        orders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .send(Order { socket, done })
+            .map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())?
+    })
+}
+
+fn unreachable(error: io::Error) -> Failure {
+    Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
+}
