@@ -5,11 +5,17 @@
 mod bootstrap;
 mod distribution;
 mod netperf;
+mod noise;
+mod outlier;
+mod ratio;
 mod student;
 
-pub use bootstrap::bca;
+pub use bootstrap::{bca, expanded};
 pub use netperf::{enough, width};
-pub use student::mean_interval;
+pub use noise::{differs, floor, rank};
+pub use outlier::outliers;
+pub use ratio::{Estimate, paired, robust, separate};
+pub use student::{mean_interval, welch_interval};
 
 /// A range that holds a value with a stated confidence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +27,11 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// Whether `value` lies in it; its ends do.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Half of its width: the number behind `±`.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
@@ -50,7 +61,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The quantile of sorted values, linear between neighbours; `None` of nothing.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);

@@ -1,14 +1,14 @@
 //! An interval without assuming how the values scatter: resample them, and correct for bias and skew (BCa).
 
-use super::distribution::{normal, normal_quantile};
+use super::distribution::{normal, normal_quantile, student_quantile};
 use super::{Interval, quantile};
 use crate::seed::Seeded;
 
-/// The bias-corrected and accelerated bootstrap interval of `statistic`. `None` of fewer than two values, and where every
-/// resample gives the same or the correction is undefined.
-pub fn bca(
-    values: &[f64],
-    statistic: impl Fn(&[f64]) -> f64,
+/// The bias-corrected and accelerated bootstrap interval of `statistic`, over values or over pairs that belong together.
+/// `None` of fewer than two values, and where every resample gives the same or the correction is undefined.
+pub fn bca<T: Copy>(
+    values: &[T],
+    statistic: impl Fn(&[T]) -> f64,
     level: f64,
     resamples: usize,
     seed: u64,
@@ -27,15 +27,24 @@ pub fn bca(
     (low.is_finite() && high.is_finite() && low < high).then_some(Interval { low, high })
 }
 
+/// The level to ask a bootstrap for, so that its interval of `count` values covers as often as `level` says. Resampling a
+/// few values shows less scatter than they have; asking for more by the ratio of Student's to the normal quantile, and by
+/// the root of n/(n − 1), gives it back.
+pub fn expanded(level: f64, count: usize) -> f64 {
+    let freedom = count.saturating_sub(1).max(1) as f64;
+    let wider = (count as f64 / freedom).sqrt() * student_quantile(0.5 + level / 2.0, freedom);
+    2.0 * normal(wider) - 1.0
+}
+
 /// The statistic of every resample, sorted.
-fn resampled(
-    values: &[f64],
-    statistic: impl Fn(&[f64]) -> f64,
+fn resampled<T: Copy>(
+    values: &[T],
+    statistic: impl Fn(&[T]) -> f64,
     resamples: usize,
     seed: u64,
 ) -> Vec<f64> {
     let mut seeded = Seeded::new(seed);
-    let mut sample = vec![0.0; values.len()];
+    let mut sample = values.to_vec();
     let mut draw = || {
         sample.fill_with(|| values[seeded.below(values.len())]);
         statistic(&sample)
@@ -53,7 +62,7 @@ fn share_below(drawn: &[f64], observed: f64) -> f64 {
 }
 
 /// Skew of the statistic under leaving one value out.
-fn acceleration(values: &[f64], statistic: impl Fn(&[f64]) -> f64) -> f64 {
+fn acceleration<T: Copy>(values: &[T], statistic: impl Fn(&[T]) -> f64) -> f64 {
     let without = |left_out: usize| {
         let mut rest = values.to_vec();
         rest.remove(left_out);

@@ -1,6 +1,8 @@
 //! Every expected number here was printed by SciPy 1.17.1 (`scipy.stats.t`, `norm`, `t.interval`, `bootstrap(method =
 //! 'BCa', n_resamples = 200000)`) or, for netperf's rule, by its formula over `scipy.stats.t.ppf`.
 
+mod compared;
+
 use super::distribution::{normal, normal_quantile, student, student_quantile};
 use super::*;
 use crate::seed::Seeded;
@@ -81,9 +83,15 @@ fn nothing_comes_of_nothing() {
     );
     assert_eq!(mean_interval(&[1.0], 0.95), None);
     assert_eq!(width(&[1.0], 0.95), None);
-    assert_eq!(bca(&[1.0], |sample| sample[0], 0.95, 100, 1), None);
+    assert_eq!(bca(&[1.0], |sample: &[f64]| sample[0], 0.95, 100, 1), None);
     assert_eq!(
-        bca(&[2.0; 5], |sample| mean(sample).unwrap(), 0.95, 100, 1),
+        bca(
+            &[2.0; 5],
+            |sample: &[f64]| mean(sample).unwrap(),
+            0.95,
+            100,
+            1
+        ),
         None
     );
 }

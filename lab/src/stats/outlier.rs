@@ -1,0 +1,26 @@
+//! Which values stand far from their fellows. They are named, and kept: what a machine did once it may do again.
+
+use super::median;
+
+/// Fewer values have no crowd to stand apart from.
+const CROWD: usize = 5;
+/// Iglewicz and Hoaglin's threshold of the modified z-score.
+const FAR: f64 = 3.5;
+/// The quartile of a normal distribution: makes the median deviation comparable to a standard deviation.
+const QUARTILE: f64 = 0.674_489_750_196_081_7;
+
+/// The places of the outliers: further from the median than 3.5 standard deviations, as the median of all distances
+/// estimates one, and at least a hundredth of the median (a crowd of equals would make every other value one).
+pub fn outliers(values: &[f64]) -> Vec<usize> {
+    let Some(centre) = median(values).filter(|_| values.len() >= CROWD) else {
+        return Vec::new();
+    };
+    let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    let typical = median(&distances).unwrap_or(0.0) / QUARTILE;
+    let far = (FAR * typical).max(centre.abs() / 100.0);
+    let places = distances.iter().enumerate();
+    places
+        .filter(|(_, distance)| **distance > far)
+        .map(|(place, _)| place)
+        .collect()
+}
