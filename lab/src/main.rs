@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,9 +12,10 @@ use clap::{Parser, Subcommand};
 use lab::capture::{Album, CAPTURE, PROFILE};
 use lab::experiment::{Case, Experiment, Summary};
 use lab::host::program;
-use lab::outdir::{self, OutDir, README, RECORDS, TABLE};
+use lab::outdir::{self, OutDir, PAGE, README, RECORDS, TABLE};
 use lab::progress::Progress;
-use lab::record::{self, Journal, Outcome, Provenance};
+use lab::record::{self, Journal, Outcome, Provenance, Record};
+use lab::report::findings::Findings;
 use lab::spec::Spec;
 use lab::stop::{INTERRUPTED_EXIT, Stop};
 use lab::testbed::{Namespaces, Testbed, isolate};
@@ -41,11 +43,34 @@ enum Act {
         after_help = "Example: esplanade lab run demo --rounds 5 --duration 10 --out results/monday"
     )]
     Run(Run),
-    /// Print the table of a finished run from its records
+    /// Write the page of a run from its records, and print its table
     #[command(after_help = "Example: esplanade lab report demo-out")]
     Report {
         /// The folder of the run
         dir: PathBuf,
+        /// Where the page goes [default: DIR/report.html]
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Say what changed between two runs beyond the noise
+    #[command(after_help = "Example: esplanade lab compare before-out after-out")]
+    Compare {
+        /// The folder of the earlier run
+        a: PathBuf,
+        /// The folder of the later run
+        b: PathBuf,
+    },
+    /// Print the records of a run for other programs
+    #[command(after_help = "Example: esplanade lab export demo-out --csv > demo.csv")]
+    Export {
+        /// The folder of the run
+        dir: PathBuf,
+        /// One line for each trial, columns by name (the default)
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+        /// One array of flat objects
+        #[arg(long)]
+        json: bool,
     },
     /// Say what this machine can and cannot measure, and how to mend it
     Doctor,
@@ -84,7 +109,9 @@ fn main() -> ExitCode {
     let done = match Line::parse().act {
         Act::List => list(),
         Act::Run(run) => run.go(),
-        Act::Report { dir } => print_report(&dir),
+        Act::Report { dir, html } => print_report(&dir, html),
+        Act::Compare { a, b } => compare(&a, &b),
+        Act::Export { dir, json, .. } => export(&dir, json),
         Act::Doctor => examine(),
     };
     done.unwrap_or_else(|why| {
@@ -116,13 +143,73 @@ fn list() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_report(dir: &Path) -> Result<ExitCode, String> {
-    let (records, torn) = record::read_all(&dir.join(RECORDS))?;
+fn print_report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, String> {
+    let (records, torn) = read(dir)?;
     print!("{}", report::text(&records));
-    if let Some(note) = torn {
+    let place = html.unwrap_or_else(|| dir.join(PAGE));
+    match report::html(&records, torn, dir) {
+        Some(page) => write_page(&place, &page)?,
+        None => {
+            return Err(format!(
+                "{} holds no record: there is nothing to report",
+                dir.display()
+            ));
+        }
+    }
+    eprintln!("the page: {}", place.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page is made anew from the records at any time, so an earlier one is replaced, but never by half of a new one.
+fn write_page(place: &Path, page: &str) -> Result<(), String> {
+    let cannot = |error| format!("cannot write {}: {error}", place.display());
+    let mut half = place.as_os_str().to_owned();
+    half.push(".part");
+    let half = PathBuf::from(half);
+    let written = fs::write(&half, page).and_then(|()| fs::rename(&half, place));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&half);
+        cannot(error)
+    })
+}
+
+fn read(dir: &Path) -> Result<(Vec<Record>, Option<String>), String> {
+    let (records, torn) = record::read_all(&dir.join(RECORDS))?;
+    if let Some(note) = &torn {
         eprintln!("note: {note}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok((records, torn))
+}
+
+fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
+    let (before, after) = (read(a)?.0, read(b)?.0);
+    let nothing = |dir: &Path| {
+        format!(
+            "{} holds no record: there is nothing to compare",
+            dir.display()
+        )
+    };
+    let before = Findings::of(&before).ok_or_else(|| nothing(a))?;
+    let after = Findings::of(&after).ok_or_else(|| nothing(b))?;
+    say(&report::compare::text(&before, &after))
+}
+
+fn export(dir: &Path, json: bool) -> Result<ExitCode, String> {
+    let records = read(dir)?.0;
+    say(&match json {
+        true => report::export::json(&records),
+        false => report::export::csv(&records),
+    })
+}
+
+/// Prints to standard output. Whoever reads may have had enough (`| head`): that is no error.
+fn say(text: &str) -> Result<ExitCode, String> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the output: {error}"))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn examine() -> Result<ExitCode, String> {
@@ -273,7 +360,10 @@ fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
             "not all records are on the disk: {why}. The table above is complete"
         ));
     }
+    let page = report::html(&summary.records, None, &out.path);
+    let page = page.map_or(Ok(()), |page| write_page(&out.path.join(PAGE), &page));
     kept.map_err(|error| format!("cannot write {TABLE}: {error}. The records are complete"))?;
+    page.map_err(|why| format!("{why}. The records are complete"))?;
     if summary.interrupted {
         eprintln!("interrupted: everything up to then is kept");
         return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
@@ -291,6 +381,7 @@ fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
 fn readme(repeat: &str) -> String {
     format!(
         "{TABLE}        the table
+{PAGE}      the page: charts, tables, what limited each run, where the numbers come from
 {RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
 config/          the files each contender was started with
 {CAPTURE}     up to {ALBUM} packets of the protected wire, of those suites that Wireshark 4.0 can read

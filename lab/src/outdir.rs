@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub const RECORDS: &str = "records.jsonl";
 /// The table among the results.
 pub const TABLE: &str = "table.txt";
+/// The page among the results.
+pub const PAGE: &str = "report.html";
 /// What is what among the results.
 pub const README: &str = "README";
 

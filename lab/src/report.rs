@@ -1,8 +1,21 @@
-//! A report is made from records alone. The text table is the first; others read the same [`Row`]s.
+//! A report is made from records alone: a text table for the terminal, a page for everybody else, a comparison of two runs,
+//! and an export. [`findings`] holds what they say; the rest is how they say it.
 
+pub mod chart;
+pub mod compare;
+pub mod export;
+pub mod findings;
+#[cfg(test)]
+mod fixture;
+pub mod html;
+pub mod page;
+pub mod quantity;
 mod table;
+pub mod then;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use crate::contender::Protection;
 use crate::record::{Outcome, Record};
@@ -11,6 +24,8 @@ use crate::stats;
 /// What is known of one contender after all its trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
+    /// Its place in the spec.
+    pub order: usize,
     /// Its id.
     pub contender: String,
     /// Its name for readers.
@@ -46,6 +61,41 @@ pub fn text(records: &[Record]) -> String {
     table::text(records)
 }
 
+/// The page of a run: its records, and from its folder the files that the contenders were started with.
+pub fn html(records: &[Record], torn: Option<String>, folder: &Path) -> Option<String> {
+    let findings = findings::Findings::of(records)?;
+    let beside = page::Beside {
+        configurations: configurations(&folder.join(CONFIGURATIONS)),
+        then: then::Then::of(&findings.any.study),
+        torn,
+    };
+    Some(page::page(&findings, &beside))
+}
+
+/// Where a run keeps what its contenders were started with.
+const CONFIGURATIONS: &str = "config";
+
+/// Files below a folder, by name; of a study with hundreds of cells the first few tell all.
+fn configurations(folder: &Path) -> Vec<(String, String)> {
+    const MOST: usize = 24;
+    let mut open = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(place) = open.pop() {
+        let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let name = path.strip_prefix(folder).unwrap_or(&path);
+                files.push((name.display().to_string(), text));
+            }
+        }
+    }
+    files.sort();
+    files.truncate(MOST);
+    files
+}
+
 /// One row per contender, in the order of the spec.
 pub fn rows(records: &[Record]) -> Vec<Row> {
     let mut by_order: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
@@ -61,6 +111,7 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
 fn row(records: &[&Record]) -> Option<Row> {
     let first = records.first()?;
     let mut row = Row {
+        order: first.order,
         contender: first.contender.clone(),
         label: first.label.clone(),
         goodput_bps: Vec::new(),

@@ -16,6 +16,9 @@ pub struct Provenance {
     pub cpu: String,
     /// The processor's flags that matter to ciphers.
     pub cpu_flags: Vec<String>,
+    /// The processor's clock at the time, in MHz; `None` where the kernel does not say.
+    #[serde(default)]
+    pub cpu_mhz: Option<f64>,
     /// Processors the lab may run on.
     pub cpus: usize,
     /// Memory in bytes.
@@ -26,6 +29,9 @@ pub struct Provenance {
     pub system: String,
     /// The kernel's answers to processor weaknesses, which cost time.
     pub mitigations: BTreeMap<String, String>,
+    /// Settings of the host that move results: clock source, simultaneous multithreading, governor, socket buffers.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// What the testbed is.
     pub testbed: String,
     /// Versions of the programs that took part.
@@ -40,14 +46,82 @@ impl Provenance {
             lab: env!("CARGO_PKG_VERSION").into(),
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown").into(),
             cpu_flags: cipher_flags(&cpuinfo),
+            cpu_mhz: field(&cpuinfo, "cpu MHz").and_then(|clock| clock.parse().ok()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory(&read("/proc/meminfo")),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             system: os_name(&read("/etc/os-release")),
             mitigations: mitigations(),
+            settings: settings(),
             ..Provenance::default()
         }
     }
+}
+
+impl Provenance {
+    /// What is not the same in another: a run may be resumed on another day, after an update, or elsewhere.
+    pub fn changes(&self, other: &Provenance) -> Vec<String> {
+        let differs = |what: &str, here: &str, there: &str| {
+            (here != there).then(|| format!("{what}: {here}, then {there}"))
+        };
+        let plain = [
+            ("processor", &self.cpu, &other.cpu),
+            ("kernel", &self.kernel, &other.kernel),
+            ("system", &self.system, &other.system),
+            ("lab", &self.lab, &other.lab),
+            ("testbed", &self.testbed, &other.testbed),
+        ];
+        let plain = plain
+            .into_iter()
+            .filter_map(|(what, here, there)| differs(what, here, there));
+        let count = differs(
+            "processors",
+            &self.cpus.to_string(),
+            &other.cpus.to_string(),
+        );
+        let maps = [
+            (&self.versions, &other.versions),
+            (&self.settings, &other.settings),
+            (&self.mitigations, &other.mitigations),
+        ];
+        let named = maps.into_iter().flat_map(|(here, there)| {
+            let both = here
+                .iter()
+                .filter_map(|(name, value)| Some((name, value, there.get(name)?)));
+            both.filter_map(|(name, here, there)| differs(name, here, there))
+        });
+        plain.chain(count).chain(named).collect()
+    }
+}
+
+/// Read from where the kernel shows them; what a machine does not have is left out.
+fn settings() -> BTreeMap<String, String> {
+    const PLACES: [(&str, &str); 7] = [
+        (
+            "clock source",
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        (
+            "simultaneous multithreading",
+            "/sys/devices/system/cpu/smt/control",
+        ),
+        (
+            "frequency governor",
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+        ),
+        ("net.core.rmem_max", "/proc/sys/net/core/rmem_max"),
+        ("net.core.wmem_max", "/proc/sys/net/core/wmem_max"),
+        ("net.core.netdev_budget", "/proc/sys/net/core/netdev_budget"),
+        (
+            "net.ipv4.tcp_congestion_control",
+            "/proc/sys/net/ipv4/tcp_congestion_control",
+        ),
+    ];
+    let found = PLACES.iter().map(|(name, path)| (*name, read(path)));
+    found
+        .filter(|(_, value)| !value.trim().is_empty())
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect()
 }
 
 fn read(path: &str) -> String {

@@ -1,0 +1,128 @@
+//! Charts as SVG, each with the table that says the same. No script and no outside font; colours come from the page, so
+//! that they follow its light or dark dress. Every mark carries `data-value`, the number that it draws.
+
+mod axis;
+mod bars;
+mod heat;
+mod lines;
+mod stack;
+
+use super::html::{Table, escaped};
+
+pub use bars::{Bar, bars};
+pub use heat::{Heat, heat};
+pub use lines::{Line, Lines, Point, lines};
+pub use stack::{Stack, stack};
+
+/// A chart with its words.
+pub struct Figure {
+    /// What it shows, as a headline.
+    pub title: String,
+    /// How to read it, one or two sentences.
+    pub note: String,
+    /// The same for somebody who cannot see it.
+    pub spoken: String,
+    /// The drawing.
+    pub svg: String,
+    /// The same numbers.
+    pub table: Table,
+}
+
+/// The width of every chart, in its own units; the page scales it.
+const WIDTH: f64 = 760.0;
+
+/// How many series have a colour of their own; later ones repeat the colours with another dash and another mark.
+pub const COLOURS: usize = 8;
+
+/// An open SVG drawing. Widths of text are estimated: nothing depends on them but the space left for names.
+struct Drawing {
+    body: String,
+    height: f64,
+}
+
+/// Where a text is anchored.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Drawing {
+    fn new(height: f64) -> Drawing {
+        Drawing {
+            body: String::new(),
+            height,
+        }
+    }
+
+    fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        self.body += &format!(
+            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\n",
+            from.0, from.1, to.0, to.1
+        );
+    }
+
+    fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.body += &format!(
+            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+            at.0,
+            at.1,
+            escaped(text)
+        );
+    }
+
+    /// A box with the number it stands for, and a tip that says it.
+    fn mark(&mut self, class: &str, area: Area, value: f64, tip: &str) {
+        self.body += &format!(
+            "<rect class=\"{class}\" data-value=\"{value}\" x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.2}\"><title>{}</title></rect>\n",
+            area.x,
+            area.y,
+            area.width.max(0.0),
+            area.height.max(0.0),
+            escaped(tip)
+        );
+    }
+
+    fn raw(&mut self, markup: &str) {
+        self.body += markup;
+        self.body.push('\n');
+    }
+
+    fn finish(self, spoken: &str) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+            self.height,
+            escaped(spoken),
+            self.body
+        )
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Area {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+/// About how wide a text is in the charts' type.
+fn breadth(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.4
+}
+
+/// A text that fits into the given width, with an ellipsis where it must be cut.
+fn fitting(text: &str, width: f64) -> String {
+    let room = (width / 6.4) as usize;
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    kept + "…"
+}

@@ -1,0 +1,75 @@
+//! Shares that add up to a whole, one bar per name: where the processors' time went.
+
+use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+
+/// One bar of shares.
+pub struct Stack {
+    /// Its name.
+    pub name: String,
+    /// The shares, between 0 and 1, in the order of the legend.
+    pub shares: Vec<f64>,
+}
+
+const ROW: f64 = 26.0;
+const THICK: f64 = 16.0;
+const TOP: f64 = 30.0;
+
+/// Draws them from the top down; what is left of each bar is idle time.
+pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> String {
+    let room = stacks
+        .iter()
+        .map(|stack| breadth(&stack.name))
+        .fold(60.0, f64::max)
+        .min(280.0);
+    let (from, to) = (room + 12.0, WIDTH - 16.0);
+    let bottom = TOP + stacks.len() as f64 * ROW;
+    let mut drawing = Drawing::new(bottom + 24.0);
+    legend(&mut drawing, names, from);
+    for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
+        let x = from + (to - from) * percent / 100.0;
+        drawing.line("grid", (x, TOP - 6.0), (x, bottom));
+        drawing.text(
+            "tick",
+            (x, bottom + 15.0),
+            Anchor::Middle,
+            &format!("{percent} %"),
+        );
+    }
+    for (row, stack) in stacks.iter().enumerate() {
+        let y = TOP + row as f64 * ROW + ROW / 2.0;
+        drawing.text(
+            "name",
+            (room, y + 4.0),
+            Anchor::End,
+            &fitting(&stack.name, room),
+        );
+        one(&mut drawing, stack, names, (from, to), y);
+    }
+    drawing.finish(spoken)
+}
+
+fn one(drawing: &mut Drawing, stack: &Stack, names: &[&str], (from, to): (f64, f64), y: f64) {
+    let mut x = from;
+    for (number, share) in stack.shares.iter().enumerate() {
+        let width = share.clamp(0.0, 1.0) * (to - from);
+        let tip = format!("{}, {}: {:.1} %", stack.name, names[number], 100.0 * share);
+        let area = Area {
+            x,
+            y: y - THICK / 2.0,
+            width,
+            height: THICK,
+        };
+        drawing.mark(&format!("part k{number}"), area, *share, &tip);
+        x += width;
+    }
+}
+
+fn legend(drawing: &mut Drawing, names: &[&str], mut x: f64) {
+    for (number, name) in names.iter().enumerate() {
+        drawing.raw(&format!(
+            "<rect class=\"part k{number}\" x=\"{x:.1}\" y=\"2\" width=\"12\" height=\"12\"/>"
+        ));
+        drawing.text("name", (x + 17.0, 12.0), Anchor::Start, name);
+        x += 17.0 + breadth(name) + 18.0;
+    }
+}

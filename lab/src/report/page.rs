@@ -1,0 +1,421 @@
+//! The report as one HTML file that needs nothing else: no script, no outside font, no connection. It follows the reader's
+//! light or dark dress, prints, and says in tables and words what its charts draw.
+
+mod charts;
+mod cost;
+mod date;
+mod origin;
+mod verdict;
+
+use super::chart::Figure;
+use super::findings::{Cell as Measured, Findings, LEVEL, Part};
+use super::html::{Cell, Table, escaped};
+use super::quantity::{self, Scale, significant};
+use super::then::Then;
+use crate::stats::Estimate;
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// What a page shows beside the records.
+#[derive(Default)]
+pub struct Beside {
+    /// The files that the contenders were started with: name and text. Keys are masked on the page.
+    pub configurations: Vec<(String, String)>,
+    /// What the study's paper reported, where the run repeats one.
+    pub then: Option<Then>,
+    /// The last line of the records was torn.
+    pub torn: Option<String>,
+}
+
+/// The whole page.
+pub fn page(findings: &Findings, beside: &Beside) -> String {
+    let mut sections = vec![
+        asked(findings),
+        headline(findings),
+        charts::section(findings),
+    ];
+    if let Some(then) = &beside.then {
+        sections.push(then.section(findings));
+    }
+    sections.extend([
+        verdict::section(findings),
+        cost::section(findings),
+        cost::steadiness(findings),
+        missing(findings, beside),
+        origin::section(findings, beside),
+        method(),
+    ]);
+    sections.retain(|section| !section.body.is_empty());
+    dressed(findings, &sections)
+}
+
+/// A part of the page with its heading.
+pub struct Section {
+    /// The anchor.
+    pub id: &'static str,
+    /// The heading.
+    pub title: String,
+    /// The markup; empty: nothing to say.
+    pub body: String,
+}
+
+impl Section {
+    /// A section.
+    pub fn new(id: &'static str, title: impl Into<String>, body: String) -> Section {
+        Section {
+            id,
+            title: title.into(),
+            body,
+        }
+    }
+}
+
+fn dressed(findings: &Findings, sections: &[Section]) -> String {
+    let title = escaped(&findings.any.title);
+    let links: String = sections
+        .iter()
+        .map(|section| {
+            format!(
+                "<li><a href=\"#{}\">{}</a></li>",
+                section.id,
+                escaped(&section.title)
+            )
+        })
+        .collect();
+    let bodies: String = sections
+        .iter()
+        .map(|section| {
+            format!(
+                "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{}</h2>\n{}</section>\n",
+                escaped(&section.title),
+                section.body,
+                id = section.id
+            )
+        })
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#headline\">To the result</a>\n\
+         <header><h1>{title}</h1>\n<p class=\"where\">{}</p>\n</header>\n\
+         <nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
+         <footer><p>Written by <code>esplanade lab report</code> {} from the records of the run alone.</p></footer>\n</body>\n</html>\n",
+        escaped(&origin::place_and_time(findings)),
+        escaped(&findings.any.provenance.lab)
+    )
+}
+
+fn asked(findings: &Findings) -> Section {
+    let any = findings.any;
+    let mut facts = vec![
+        ("Study", any.study.clone()),
+        ("Ratios are taken to", reference(findings).to_owned()),
+        (
+            "Rounds",
+            format!(
+                "{}, each with every case once, in an order shuffled by seed {}",
+                any.rounds, any.seed
+            ),
+        ),
+        (
+            "Load",
+            distinct(findings, |record| {
+                format!("{} for {} s", record.load, record.duration_s)
+            }),
+        ),
+    ];
+    facts.extend(findings.parts.iter().flat_map(|part| &part.settings).fold(
+        Vec::new(),
+        |mut all, setting| {
+            let fact = (
+                "Varied",
+                format!("{}: {}", setting.name, setting.levels.join(", ")),
+            );
+            if !all.contains(&fact) {
+                all.push(fact);
+            }
+            all
+        },
+    ));
+    let contenders = distinct(findings, |record| record.label.clone());
+    facts.push(("Contenders", contenders));
+    let ran = findings
+        .records
+        .iter()
+        .filter(|record| record.trial > 0)
+        .count();
+    let trials = match ran < any.trials {
+        true => format!(
+            "{ran} of {} planned: the run was stopped, or goes on",
+            any.trials
+        ),
+        false => format!("{ran}, all that were planned"),
+    };
+    facts.push(("Trials", trials));
+    Section::new("asked", "What was asked", definitions(&facts))
+}
+
+fn distinct(findings: &Findings, of: impl Fn(&crate::record::Record) -> String) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for record in findings.records {
+        let one = of(record);
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all.join("; ")
+}
+
+/// Names and what they are, as a definition list.
+pub fn definitions(facts: &[(&str, String)]) -> String {
+    let items: String = facts
+        .iter()
+        .map(|(name, text)| {
+            format!(
+                "<div><dt>{}</dt><dd>{}</dd></div>\n",
+                escaped(name),
+                escaped(text)
+            )
+        })
+        .collect();
+    format!("<dl>\n{items}</dl>\n")
+}
+
+/// The reference's name for readers.
+pub fn reference<'a>(findings: &Findings<'a>) -> &'a str {
+    let named = findings
+        .records
+        .iter()
+        .find(|record| record.contender == record.reference);
+    named.map_or(findings.any.reference.as_str(), |record| {
+        record.label.as_str()
+    })
+}
+
+fn headline(findings: &Findings) -> Section {
+    let body: String = findings
+        .parts
+        .iter()
+        .map(|part| headline_of(findings, part))
+        .collect();
+    let body = match body.is_empty() {
+        true => "<p>Nothing was measured; <a href=\"#missing\">why</a>.</p>\n".into(),
+        false => body,
+    };
+    Section::new("headline", "The result", body)
+}
+
+fn headline_of(findings: &Findings, part: &Part) -> String {
+    let mut out = String::new();
+    if !part.name.is_empty() {
+        out += &format!("<h3>{}</h3>\n", escaped(part.name));
+    }
+    out += &match part.settings.is_empty() {
+        true => tiles(findings, part),
+        false => spans(part),
+    };
+    out + &format!("<p class=\"noise\">{}</p>\n", escaped(&floor(part)))
+}
+
+/// The noise in one sentence.
+pub fn floor(part: &Part) -> String {
+    let rounds = part
+        .cells
+        .iter()
+        .map(|cell| cell.values.len())
+        .max()
+        .unwrap_or(0);
+    match part.floor {
+        Some(floor) => format!(
+            "Noise floor: two sets of {rounds} runs of one and the same thing differ by {} % or more in one of twenty cases. \
+             What differs by less, or with an interval that holds 1, shares its rank.",
+            significant(100.0 * floor)
+        ),
+        None => {
+            "One round says nothing of scatter: there is no interval and nothing is ranked.".into()
+        }
+    }
+}
+
+fn tiles(findings: &Findings, part: &Part) -> String {
+    let scale = scale(part);
+    let mut cells: Vec<&Measured> = part.cells.iter().collect();
+    cells.sort_by_key(|cell| (cell.contender != findings.any.reference, cell.rank.0));
+    let tiles: String = cells
+        .iter()
+        .take(4)
+        .map(|cell| {
+            let beside = match &cell.ratio {
+                Some(ratio) => format!("{} of {}", with_interval(ratio), reference(findings)),
+                None => "the reference".into(),
+            };
+            format!(
+                "<li><span class=\"who\">{}</span> <strong>{}</strong> <span class=\"how\">{}</span></li>\n",
+                escaped(cell.label),
+                escaped(&mean(cell, &scale)),
+                escaped(&beside)
+            )
+        })
+        .collect();
+    format!("<ul class=\"tiles\">\n{tiles}</ul>\n")
+}
+
+/// One sentence for each contender: its lowest and its highest cell.
+fn spans(part: &Part) -> String {
+    let scale = scale(part);
+    let mut names: Vec<&str> = Vec::new();
+    for cell in &part.cells {
+        if !names.contains(&cell.label) {
+            names.push(cell.label);
+        }
+    }
+    let sentence = |label: &str| {
+        let own = || part.cells.iter().filter(|cell| cell.label == label);
+        let low = own().min_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        let high = own().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        let at = |cell: &Measured| format!("{} at {}", mean(cell, &scale), setting(part, cell));
+        Some(match std::ptr::eq(low, high) {
+            true => format!(
+                "<li><b>{}</b>: {}</li>\n",
+                escaped(label),
+                escaped(&at(low))
+            ),
+            false => format!(
+                "<li><b>{}</b>: from {} to {}</li>\n",
+                escaped(label),
+                escaped(&at(low)),
+                escaped(&at(high))
+            ),
+        })
+    };
+    let items: String = names.into_iter().filter_map(sentence).collect();
+    format!(
+        "<p>{}:</p>\n<ul>\n{items}</ul>\n",
+        escaped(&quantity::title(&part.figure))
+    )
+}
+
+/// The settings of a cell, as `mtu 1500, flows 4`.
+pub fn setting(part: &Part, cell: &Measured) -> String {
+    let named = part.settings.iter().zip(&cell.levels);
+    let known = named.filter(|(_, level)| !level.is_empty());
+    let texts: Vec<String> = known
+        .map(|(setting, level)| format!("{} {level}", setting.name))
+        .collect();
+    texts.join(", ")
+}
+
+/// One scale for all cells of a part.
+pub fn scale(part: &Part) -> Scale {
+    let most = part.cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
+    Scale::of(&part.figure, most)
+}
+
+/// A mean with its interval.
+pub fn mean(cell: &Measured, scale: &Scale) -> String {
+    match cell.interval {
+        Some(interval) => format!(
+            "{} ± {} {}",
+            scale.number(cell.mean),
+            scale.number(interval.half_width()),
+            scale.unit
+        ),
+        None => scale.text(cell.mean),
+    }
+}
+
+/// A ratio with its interval.
+pub fn with_interval(ratio: &Estimate) -> String {
+    match ratio.interval {
+        Some(interval) => format!(
+            "{} [{}, {}]",
+            significant(ratio.value),
+            significant(interval.low),
+            significant(interval.high)
+        ),
+        None => significant(ratio.value),
+    }
+}
+
+/// The rank, or the ranks among which the noise leaves the choice.
+pub fn rank((best, worst): (usize, usize)) -> String {
+    match best == worst {
+        true => best.to_string(),
+        false => format!("{best}–{worst}"),
+    }
+}
+
+/// A chart with its words and its table.
+pub fn figure(figure: &Figure, number: &mut usize) -> String {
+    *number += 1;
+    let id = format!("figure-{number}");
+    let open = if figure.table.rows.len() <= 24 {
+        " open"
+    } else {
+        ""
+    };
+    format!(
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h3 id=\"{id}-title\">{}</h3><p>{}</p></figcaption>\n\
+         <div class=\"drawing\">{}</div>\n<details{open}><summary>The same as a table</summary>\n{}</details>\n</figure>\n",
+        escaped(&figure.title),
+        escaped(&figure.note),
+        figure.svg,
+        figure.table.html()
+    )
+}
+
+fn missing(findings: &Findings, beside: &Beside) -> Section {
+    let mut body = String::new();
+    if !findings.missing.is_empty() {
+        let mut table = Table::new(
+            "Trials without a measurement",
+            &[
+                "contender",
+                "what happened",
+                "why",
+                "how to get it",
+                "#trials",
+            ],
+        );
+        table.rows.extend(findings.missing.iter().map(|one| {
+            let trials = if one.how == "absent" {
+                "–".into()
+            } else {
+                one.trials.to_string()
+            };
+            vec![
+                Cell::text(one.label),
+                Cell::text(one.how),
+                Cell::text(one.why.clone()),
+                Cell::text(if one.remedy.is_empty() {
+                    "–"
+                } else {
+                    one.remedy
+                }),
+                Cell::number(trials, None),
+            ]
+        }));
+        body += &table.html();
+    }
+    if let Some(torn) = &beside.torn {
+        body += &format!("<p>{}</p>\n", escaped(torn));
+    }
+    Section::new("missing", "Not measured, and why", body)
+}
+
+fn method() -> Section {
+    let percent = (100.0 * LEVEL).round();
+    let body = format!(
+        "<ul>\n\
+         <li>Every round holds every case once, in shuffled order, so that slow changes of the machine meet all alike.</li>\n\
+         <li>± is half of the {percent} % interval of the mean (Student). A ratio is that of the means over rounds that both were measured in; \
+         its interval comes from resampling these pairs (BCa, widened for few of them), below eight pairs from their logarithms.</li>\n\
+         <li>A rank is given as far as ratios rise above the noise: “2–4” may be any of these.</li>\n\
+         <li>An outlier is further than 3.5 robust standard deviations from the median. It is named, and counted like any other.</li>\n\
+         <li>A tunnel is checked before it is measured: both directions, small and large packets, and a known text that may be \
+         readable on the plain side only.</li>\n</ul>\n"
+    );
+    Section::new("method", "How to read this", body)
+}

@@ -1,0 +1,383 @@
+//! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
+
+use super::{Section, figure, mean, rank, reference, scale, setting, with_interval};
+use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, heat, lines};
+use crate::report::findings::{Cell as Measured, Findings, Part, Setting};
+use crate::report::html::{Cell, Table};
+use crate::report::quantity::{self, significant};
+use crate::stats;
+
+/// More lines than this in one drawing cannot be told apart.
+const MANY: usize = 20;
+/// More drawings than this of one part are left to the table.
+const DRAWINGS: usize = 8;
+
+/// The section.
+pub fn section(findings: &Findings) -> Section {
+    let mut number = 0;
+    let mut body = String::new();
+    for part in &findings.parts {
+        for chart in of_part(findings, part) {
+            body += &figure(&chart, &mut number);
+        }
+        body += &further(part);
+    }
+    Section::new("measured", "What was measured", body)
+}
+
+fn of_part(findings: &Findings, part: &Part) -> Vec<Figure> {
+    let Some(across) = across(part) else {
+        return vec![as_bars(findings, part)];
+    };
+    let mut charts: Vec<Figure> = scenes(part, across)
+        .into_iter()
+        .take(DRAWINGS)
+        .map(|(scene, cells)| over(findings, part, across, &scene, &cells))
+        .collect();
+    charts.extend(map(findings, part, across));
+    charts
+}
+
+/// The setting drawn from left to right: of those whose levels are numbers, the one with the most.
+fn across(part: &Part) -> Option<usize> {
+    let numbers = |setting: &Setting| {
+        setting
+            .levels
+            .iter()
+            .all(|level| level.parse::<f64>().is_ok())
+    };
+    let usable = (0..part.settings.len()).filter(|place| numbers(&part.settings[*place]));
+    usable.max_by_key(|place| part.settings[*place].levels.len())
+}
+
+/// The cells by what their other settings are.
+fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Measured<'a>>)> {
+    let mut scenes: Vec<(String, Vec<&Measured>)> = Vec::new();
+    for cell in &part.cells {
+        let others = part.settings.iter().zip(&cell.levels).enumerate();
+        let named: Vec<String> = others
+            .filter(|(place, (_, level))| *place != across && !level.is_empty())
+            .map(|(_, (setting, level))| format!("{} {level}", setting.name))
+            .collect();
+        let name = named.join(", ");
+        match scenes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, cells)) => cells.push(cell),
+            None => scenes.push((name, vec![cell])),
+        }
+    }
+    scenes
+}
+
+fn titled(part: &Part, rest: &str) -> String {
+    let begins = if part.name.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", part.name)
+    };
+    format!("{begins}{}{rest}", quantity::title(&part.figure))
+}
+
+fn as_bars(findings: &Findings, part: &Part) -> Figure {
+    let scale = scale(part);
+    let all: Vec<Bar> = part
+        .cells
+        .iter()
+        .map(|cell| Bar {
+            name: cell.name(),
+            value: cell.mean,
+            interval: cell.interval,
+            dots: cell.figures(),
+            outliers: cell.outliers.clone(),
+            colour: family(findings, cell),
+        })
+        .collect();
+    let title = titled(part, "");
+    let spoken = format!(
+        "Bars: {title} of {} contenders with their intervals; the table below has the numbers.",
+        all.len()
+    );
+    Figure {
+        note: "Bars are means, whiskers their 95 % intervals, dots the single rounds; a hollow dot is an outlier.".into(),
+        svg: bars(&all, &scale, &spoken),
+        table: table(findings, part, &part.cells.iter().collect::<Vec<_>>()),
+        title,
+        spoken,
+    }
+}
+
+/// The reference is grey; other contenders share a colour with their kind, which is the first word of their id.
+fn family(findings: &Findings, cell: &Measured) -> usize {
+    const GREY: usize = 7;
+    let kind = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
+    if kind(cell.contender) == kind(&findings.any.reference) {
+        return GREY;
+    }
+    let mut kinds: Vec<String> = Vec::new();
+    for record in findings.records {
+        let one = kind(&record.contender);
+        if one != kind(&findings.any.reference) && !kinds.contains(&one) {
+            kinds.push(one);
+        }
+    }
+    // Esplanade is always blue: pages of several runs lie side by side.
+    kinds.sort_by_key(|kind| kind != "esplanade");
+    let offset = usize::from(!kinds.iter().any(|kind| kind == "esplanade"));
+    kinds
+        .iter()
+        .position(|one| *one == kind(cell.contender))
+        .map_or(GREY, |place| (place + offset) % GREY)
+}
+
+fn over(
+    findings: &Findings,
+    part: &Part,
+    across: usize,
+    scene: &str,
+    cells: &[&Measured],
+) -> Figure {
+    let scale = scale(part);
+    let factor = &part.settings[across];
+    let mut all: Vec<Line> = Vec::new();
+    for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
+        let point = Point {
+            x: cell.levels[across].parse().unwrap_or(0.0),
+            y: cell.mean,
+            interval: cell.interval,
+        };
+        match all.iter_mut().find(|line| line.name == cell.label) {
+            Some(line) => line.points.push(point),
+            None => all.push(Line::measured(cell.label, vec![point])),
+        }
+    }
+    all.iter_mut()
+        .for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+    all.truncate(MANY);
+    all.extend(ideal(cells, across));
+    let beside = if scene.is_empty() {
+        String::new()
+    } else {
+        format!(" ({scene})")
+    };
+    let title = titled(part, &format!(" over {}{beside}", factor.name));
+    let spoken = format!(
+        "Lines: {title} for {} contenders; the table below has the numbers.",
+        all.len()
+    );
+    let frame = Lines {
+        x: &factor.name,
+        scale,
+        spoken: &spoken,
+    };
+    Figure {
+        note: "Points are means, bands their 95 % intervals.".into(),
+        svg: lines(&all, &frame),
+        table: table(findings, part, cells),
+        title,
+        spoken,
+    }
+}
+
+/// What the link would carry if encapsulation were the only cost, where the records know it and it is one curve.
+fn ideal(cells: &[&Measured], across: usize) -> Option<Line> {
+    let mut points: Vec<Point> = Vec::new();
+    for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
+        let x: f64 = cell.levels[across].parse().ok()?;
+        let y = cell.other("ideal_bps")?;
+        match points.iter().find(|point| point.x == x) {
+            Some(known) if (known.y / y - 1.0).abs() > 1e-6 => return None,
+            Some(_) => {}
+            None => points.push(Point {
+                x,
+                y,
+                interval: None,
+            }),
+        }
+    }
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    (points.len() > 1).then(|| Line {
+        model: true,
+        ..Line::measured("ideal", points)
+    })
+}
+
+fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
+    let scale = scale(part);
+    let with_floor = part.floor.is_some();
+    let unit = format!("#{}", quantity::title(&part.figure));
+    let ratio = format!("#of {}", reference(findings));
+    let head: Vec<&str> = std::iter::once("contender")
+        .chain(part.settings.iter().map(|setting| setting.name.as_str()))
+        .chain([
+            unit.as_str(),
+            ratio.as_str(),
+            "#rank",
+            "#rounds",
+            "#2009 rule",
+        ])
+        .collect();
+    let mut table = Table::new(titled(part, ""), &head);
+    table.rows.extend(cells.iter().map(|cell| {
+        let levels = cell
+            .levels
+            .iter()
+            .map(|level| Cell::number(if level.is_empty() { "–" } else { level }, None));
+        let rule = stats::width(&cell.figures(), 0.95);
+        std::iter::once(Cell::text(cell.label))
+            .chain(levels)
+            .chain([
+                Cell::number(mean(cell, &scale), Some(cell.mean)),
+                Cell::number(
+                    cell.ratio
+                        .as_ref()
+                        .map_or_else(|| "–".into(), with_interval),
+                    cell.ratio.map(|ratio| ratio.value),
+                ),
+                Cell::number(
+                    if with_floor {
+                        rank(cell.rank)
+                    } else {
+                        "–".into()
+                    },
+                    None,
+                ),
+                Cell::number(cell.values.len().to_string(), None),
+                Cell::number(
+                    rule.map_or_else(
+                        || "–".into(),
+                        |width| format!("{} % wide", significant(100.0 * width)),
+                    ),
+                    None,
+                ),
+            ])
+            .collect()
+    }));
+    table
+}
+
+/// Ratios to the reference over the drawn setting, a row for each contender and what else is set.
+fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
+    let factor = &part.settings[across];
+    let mut rows: Vec<(String, Vec<Option<f64>>)> = Vec::new();
+    for cell in &part.cells {
+        let Some(ratio) = cell.ratio else { continue };
+        let others: Vec<&str> = std::iter::once(cell.label)
+            .chain(
+                cell.levels
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, level)| *place != across && !level.is_empty())
+                    .map(|(_, level)| *level),
+            )
+            .collect();
+        let name = others.join(" · ");
+        let row = match rows.iter().position(|(known, _)| *known == name) {
+            Some(row) => row,
+            None => {
+                rows.push((name, vec![None; factor.levels.len()]));
+                rows.len() - 1
+            }
+        };
+        if let Some(column) = factor
+            .levels
+            .iter()
+            .position(|level| level == cell.levels[across])
+        {
+            rows[row].1[column] = Some(ratio.value);
+        }
+    }
+    if rows.is_empty() || rows.len() > 60 {
+        return None;
+    }
+    let title = titled(part, &format!(" as a share of {}", reference(findings)));
+    let spoken = format!(
+        "A map: {title} over {}; the table below has the numbers.",
+        factor.name
+    );
+    let head: Vec<String> = factor
+        .levels
+        .iter()
+        .map(|level| format!("#{level}"))
+        .collect();
+    let head: Vec<&str> = std::iter::once("contender")
+        .chain(head.iter().map(String::as_str))
+        .collect();
+    let mut table = Table::new(format!("{title}, by {}", factor.name), &head);
+    table.rows.extend(rows.iter().map(|(name, ratios)| {
+        let shown = |ratio: &Option<f64>| {
+            Cell::number(ratio.map_or_else(|| "–".into(), significant), *ratio)
+        };
+        std::iter::once(Cell::text(name))
+            .chain(ratios.iter().map(shown))
+            .collect()
+    }));
+    let (names, ratios) = rows.into_iter().unzip();
+    let drawn = Heat {
+        rows: names,
+        columns: factor.levels.clone(),
+        across: factor.name.clone(),
+        ratios,
+    };
+    Some(Figure {
+        note: "1 is equal; each shade is a factor of 1.8.".into(),
+        svg: heat(&drawn, &spoken),
+        table,
+        title,
+        spoken,
+    })
+}
+
+/// Whatever else the trials found, as a table.
+fn further(part: &Part) -> String {
+    let mut names: Vec<&String> = part
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.trials)
+        .flat_map(|trial| trial.figures.keys())
+        .collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| **name != part.figure && *name != "goodput_bps");
+    if names.is_empty() {
+        return String::new();
+    }
+    let titles: Vec<String> = names
+        .iter()
+        .map(|name| format!("#{}", quantity::title(name)))
+        .collect();
+    let head: Vec<&str> = ["contender", "under"]
+        .into_iter()
+        .chain(titles.iter().map(String::as_str))
+        .collect();
+    let begins = if part.name.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", part.name)
+    };
+    let mut table = Table::new(format!("{begins}what else was found, means"), &head);
+    table.rows.extend(part.cells.iter().map(|cell| {
+        let shown = |name: &&String| {
+            let value = cell.other(name);
+            let text = value.map_or_else(
+                || "–".into(),
+                |value| quantity::Scale::of(name, value).text(value),
+            );
+            Cell::number(text, value)
+        };
+        let under = setting(part, cell);
+        [
+            Cell::text(cell.label),
+            Cell::text(if under.is_empty() {
+                "–".into()
+            } else {
+                under
+            }),
+        ]
+        .into_iter()
+        .chain(names.iter().map(shown))
+        .collect()
+    }));
+    format!(
+        "<details><summary>What else was found</summary>\n{}</details>\n",
+        table.html()
+    )
+}

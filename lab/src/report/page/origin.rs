@@ -1,0 +1,170 @@
+//! Where the numbers come from: machine, kernel, versions, configurations, and the command that repeats the run.
+
+use super::{Beside, Section, date, definitions};
+use crate::report::findings::Findings;
+use crate::report::html::{Cell, Table, escaped};
+use crate::report::{Sightings, sightings};
+
+/// One line below the title.
+pub fn place_and_time(findings: &Findings) -> String {
+    let place = &findings.any.provenance;
+    let began = findings.records.iter().map(|record| record.started_unix);
+    let began = date::text(began.fold(f64::INFINITY, f64::min));
+    format!(
+        "{began} · {} · {} processors · Linux {} · {}",
+        place.cpu, place.cpus, place.kernel, place.system
+    )
+}
+
+/// The section.
+pub fn section(findings: &Findings, beside: &Beside) -> Section {
+    let place = &findings.any.provenance;
+    let mut facts = vec![
+        (
+            "Machine",
+            format!(
+                "{}, {} processors, {:.1} GB of memory",
+                place.cpu,
+                place.cpus,
+                place.memory_bytes as f64 / 1e9
+            ),
+        ),
+        ("Processor flags", place.cpu_flags.join(" ")),
+        (
+            "System",
+            format!("Linux {}, {}", place.kernel, place.system),
+        ),
+        ("Testbed", place.testbed.clone()),
+        ("Seed", findings.any.seed.to_string()),
+        ("To repeat it", place.command.clone()),
+        ("Canary", canary(&sightings(findings.records))),
+    ];
+    facts.extend(
+        place
+            .settings
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.clone())),
+    );
+    facts.extend(drift(findings).map(|drift| ("Not one machine", drift)));
+    let mut body = definitions(&facts);
+    body += &pairs("Versions", "program", "version", place.versions.iter());
+    body += &pairs(
+        "The kernel's answers to processor weaknesses, which cost time",
+        "weakness",
+        "answer",
+        place.mitigations.iter(),
+    );
+    body += &notes(findings);
+    body += &configurations(beside);
+    Section::new("provenance", "Where the numbers come from", body)
+}
+
+/// A run that was resumed elsewhere, or after an update, says so.
+fn drift(findings: &Findings) -> Option<String> {
+    let first = &findings.any.provenance;
+    let changes = findings
+        .records
+        .iter()
+        .flat_map(|record| first.changes(&record.provenance));
+    let mut all: Vec<String> = Vec::new();
+    for change in changes {
+        if !all.contains(&change) {
+            all.push(change);
+        }
+    }
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn canary(seen: &Sightings) -> String {
+    let number = |count: Option<usize>| {
+        count.map_or_else(|| "not looked for".into(), |count| count.to_string())
+    };
+    format!(
+        "a known text was seen {} × on the client's side, {} × on a plain wire, {} × on protected wires",
+        number(seen.client_side),
+        number(seen.plain_wire),
+        number(seen.protected_wire)
+    )
+}
+
+fn pairs<'a>(
+    caption: &str,
+    name: &str,
+    value: &str,
+    pairs: impl Iterator<Item = (&'a String, &'a String)>,
+) -> String {
+    let mut table = Table::new(caption, &[name, value]);
+    table
+        .rows
+        .extend(pairs.map(|(name, value)| vec![Cell::text(name), Cell::text(value)]));
+    match table.rows.is_empty() {
+        true => String::new(),
+        false => table.html(),
+    }
+}
+
+fn notes(findings: &Findings) -> String {
+    let noted = findings.records.iter().flat_map(|record| {
+        let notes = record.notes.iter();
+        notes.map(move |note| format!("trial {}, {}: {note}", record.trial, record.label))
+    });
+    let items: String = noted
+        .map(|note| format!("<li>{}</li>\n", escaped(&note)))
+        .collect();
+    match items.is_empty() {
+        true => String::new(),
+        false => format!("<h3>Noted on the way</h3>\n<ul>\n{items}</ul>\n"),
+    }
+}
+
+fn configurations(beside: &Beside) -> String {
+    let files = beside.configurations.iter().map(|(name, text)| {
+        format!(
+            "<details><summary>{}</summary><pre>{}</pre></details>\n",
+            escaped(name),
+            escaped(&masked(text))
+        )
+    });
+    let files: String = files.collect();
+    match files.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h3>Configurations</h3>\n<p>Keys are masked; the folder of the run has them.</p>\n{files}"
+        ),
+    }
+}
+
+/// Long hexadecimal numbers are keys, and a page is passed on. So are words that follow `secret`.
+fn masked(text: &str) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_end_matches([';', '"', ',']);
+        let digits = bare
+            .trim_start_matches(['"', '\''])
+            .trim_start_matches("0x");
+        let key = digits.len() >= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if key {
+            format!("0x…{}", &word[bare.len()..])
+        } else {
+            word.to_owned()
+        }
+    };
+    let line = |line: &str| match line.trim_start().strip_prefix("secret") {
+        Some(rest) if rest.trim_start().starts_with('=') => "secret = …".to_owned(),
+        _ => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn keys_do_not_reach_the_page() {
+        let text = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x00112233445566778899aabbccddeeff00112233;\n  secret = \"x y\"";
+        assert_eq!(
+            masked(text),
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x…;\nsecret = …"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! What limited each cell, and what makes the lab say so.
+
+use std::collections::BTreeMap;
+
+use super::{Section, setting};
+use crate::report::findings::{Cell as Measured, Findings};
+use crate::report::html::{Cell, Table};
+use crate::report::quantity::significant;
+
+/// The section; empty where no record carries a verdict.
+pub fn section(findings: &Findings) -> Section {
+    let mut table = Table::new(
+        "What limited each",
+        &[
+            "contender",
+            "under",
+            "limit",
+            "#trials",
+            "#of the ideal goodput",
+            "evidence",
+        ],
+    );
+    for part in &findings.parts {
+        for cell in &part.cells {
+            table.rows.extend(row(cell, setting(part, cell)));
+        }
+    }
+    let body = if table.rows.is_empty() {
+        String::new()
+    } else {
+        table.html()
+    };
+    Section::new("limits", "What limited it", body)
+}
+
+fn row(cell: &Measured, under: String) -> Option<Vec<Cell>> {
+    let (limit, trials) = commonest(cell)?;
+    let evidence = cell
+        .trials
+        .iter()
+        .filter_map(|trial| trial.verdict.as_ref())
+        .find(|verdict| verdict.limit == limit);
+    let ideal = cell
+        .other("ideal_ratio")
+        .map(|ratio| format!("{} %", significant(100.0 * ratio)));
+    Some(vec![
+        Cell::text(cell.label),
+        Cell::text(if under.is_empty() {
+            "–".into()
+        } else {
+            under
+        }),
+        Cell::text(words(limit)),
+        Cell::number(format!("{trials} of {}", cell.trials.len()), None),
+        Cell::number(ideal.unwrap_or_else(|| "–".into()), None),
+        Cell::text(evidence.map_or_else(String::new, |verdict| verdict.evidence.join("; "))),
+    ])
+}
+
+/// The limit that most trials name, and how many do.
+pub fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+    let mut counts: BTreeMap<&'a str, usize> = BTreeMap::new();
+    for verdict in cell
+        .trials
+        .iter()
+        .filter_map(|trial| trial.verdict.as_ref())
+    {
+        *counts.entry(&verdict.limit).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count)
+}
+
+/// The limit in words.
+pub fn words(limit: &str) -> &str {
+    match limit {
+        "link" => "the link",
+        "generator" => "the load generator",
+        "core" => "one saturated processor",
+        "cipher" => "the cipher",
+        "copies" => "copies and system calls",
+        "drops" => "dropped packets",
+        "unknown" => "not known",
+        other => other,
+    }
+}

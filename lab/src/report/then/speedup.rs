@@ -1,0 +1,181 @@
+//! What parallel work gains against what a byte costs: the question of the study of 2010, drawn as its argument goes. A
+//! gateway handles a byte in `c` nanoseconds, of which `s` cannot be shared out: reading, numbering, writing, for which the
+//! NULL tunnel stands. With `n` workers beside the reader on `p` processors, the gain is at most `c / max(s, c / min(n + 1, p))`.
+
+use crate::report::chart::{Figure, Line, Lines, Point, lines};
+use crate::report::findings::{Cell as Measured, Findings, factor, ratio};
+use crate::report::html::{Cell, Table};
+use crate::report::quantity::{Scale, significant};
+
+/// A pair of the same suite with workers and without.
+struct Gain {
+    suite: String,
+    workers: usize,
+    cost_ns: f64,
+    gain: crate::stats::Estimate,
+}
+
+/// The chart; `None` where no suite was measured both ways.
+pub fn chart(findings: &Findings) -> Option<Figure> {
+    let cells: Vec<&Measured> = findings
+        .cells()
+        .filter(|cell| cell.contender.starts_with("esplanade"))
+        .collect();
+    let mut gains: Vec<Gain> = cells.iter().flat_map(|cell| gain(cell, &cells)).collect();
+    gains.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
+    if gains.is_empty() {
+        return None;
+    }
+    let alone = serial(&cells);
+    let processors = findings.any.provenance.cpus;
+    let drawn = curves(&gains, alone, processors);
+    let title = "What workers gain, against what a byte costs";
+    let spoken = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
+    let frame = Lines {
+        x: "gateway's processor time per byte without workers, ns",
+        scale: Scale::of("speedup", 1.0),
+        spoken,
+    };
+    Some(Figure {
+        title: title.into(),
+        note: note(alone, findings),
+        spoken: spoken.into(),
+        svg: lines(&drawn, &frame),
+        table: table(&gains, alone, processors),
+    })
+}
+
+fn note(alone: Option<f64>, findings: &Findings) -> String {
+    let clock = findings.any.provenance.cpu_mhz;
+    let cycles = clock.map_or_else(String::new, |mhz| {
+        format!(
+            " One ns is {} cycles at {mhz:.0} MHz.",
+            significant(mhz / 1000.0)
+        )
+    });
+    match alone {
+        Some(alone) => format!(
+            "Dotted: the most that can be gained when {} ns of each byte stay serial (the NULL tunnel's cost).{cycles}",
+            significant(alone)
+        ),
+        None => format!(
+            "Without a NULL tunnel among the contenders the serial share, and so the prediction, is not known.{cycles}"
+        ),
+    }
+}
+
+fn curves(gains: &[Gain], alone: Option<f64>, processors: usize) -> Vec<Line> {
+    let mut counts: Vec<usize> = gains.iter().map(|gain| gain.workers).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let of = |workers: usize| gains.iter().filter(move |gain| gain.workers == workers);
+    let measured = counts.iter().map(|workers| {
+        let points = of(*workers).map(|gain| Point {
+            x: gain.cost_ns,
+            y: gain.gain.value,
+            interval: gain.gain.interval,
+        });
+        Line::measured(&format!("{workers} workers"), points.collect())
+    });
+    let mut all: Vec<Line> = measured.collect();
+    for workers in counts {
+        let Some(alone) = alone else { break };
+        let points = of(workers).map(|gain| Point {
+            x: gain.cost_ns,
+            y: most(gain.cost_ns, alone, workers, processors),
+            interval: None,
+        });
+        all.push(Line {
+            model: true,
+            ..Line::measured(&format!("at most, {workers} workers"), points.collect())
+        });
+    }
+    all
+}
+
+fn most(cost: f64, serial: f64, workers: usize, processors: usize) -> f64 {
+    let hands = (workers + 1).min(processors).max(1) as f64;
+    cost / serial.min(cost).max(cost / hands)
+}
+
+fn table(gains: &[Gain], alone: Option<f64>, processors: usize) -> Table {
+    let mut table = Table::new(
+        "Speed-up by workers",
+        &[
+            "suite",
+            "#workers",
+            "#ns per byte without",
+            "#speed-up",
+            "#at most",
+        ],
+    );
+    table.rows.extend(gains.iter().map(|gain| {
+        let limit = alone.map(|alone| most(gain.cost_ns, alone, gain.workers, processors));
+        vec![
+            Cell::text(&gain.suite),
+            Cell::number(gain.workers.to_string(), None),
+            Cell::number(significant(gain.cost_ns), None),
+            Cell::number(
+                crate::report::page::with_interval(&gain.gain),
+                Some(gain.gain.value),
+            ),
+            Cell::number(limit.map_or_else(|| "–".into(), significant), None),
+        ]
+    }));
+    table
+}
+
+fn gain(cell: &Measured, cells: &[&Measured]) -> Option<Gain> {
+    let workers = workers(cell).filter(|workers| *workers > 0)?;
+    let suite = suite(cell)?;
+    let without = cells.iter().find(|other| {
+        workers_of(other) == 0
+            && self::suite(other) == Some(suite)
+            && cell.shares_but(other, "workers")
+    })?;
+    Some(Gain {
+        suite: suite.into(),
+        workers,
+        cost_ns: cost(without)?,
+        gain: ratio(cell, without)?,
+    })
+}
+
+fn serial(cells: &[&Measured]) -> Option<f64> {
+    let null = cells
+        .iter()
+        .find(|cell| suite(cell) == Some("null") && workers_of(cell) == 0)?;
+    cost(null)
+}
+
+fn suite<'a>(cell: &Measured<'a>) -> Option<&'a str> {
+    factor(cell.trials.first()?, "suite")
+}
+
+fn workers(cell: &Measured) -> Option<usize> {
+    factor(cell.trials.first()?, "workers")?.parse().ok()
+}
+
+fn workers_of(cell: &Measured) -> usize {
+    workers(cell).unwrap_or(0)
+}
+
+/// Nanoseconds of the sealing gateway's processor time for each byte of user data.
+fn cost(cell: &Measured) -> Option<f64> {
+    let spent = cell.reading("left.cpu.user_s")? + cell.reading("left.cpu.system_s")?;
+    let bytes = cell.other("goodput_bps")? / 8.0 * cell.reading("window_s")?;
+    (bytes > 0.0 && spent > 0.0).then(|| 1e9 * spent / bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most;
+
+    #[test]
+    fn gains_end_at_the_processors_and_at_the_serial_share() {
+        assert_eq!(most(10.0, 1.0, 1, 16), 2.0);
+        assert_eq!(most(10.0, 1.0, 3, 2), 2.0);
+        assert_eq!(most(10.0, 1.0, 31, 64), 10.0);
+        assert_eq!(most(1.0, 2.0, 3, 4), 1.0);
+    }
+}

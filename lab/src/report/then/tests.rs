@@ -1,0 +1,127 @@
+//! The reported figures are checked against the arithmetic they come from, and claims against records made for them.
+
+use super::*;
+use crate::report::findings::Findings;
+use crate::report::fixture;
+
+#[test]
+fn every_paper_is_read_and_bears_its_study_s_name() {
+    for (name, text) in PAPERS {
+        let then: Then = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(then.study, name);
+        assert!(!then.claim.is_empty(), "{name} claims nothing");
+        for table in &then.table {
+            assert!(
+                table.rows.iter().all(|row| row.len() == table.head.len()),
+                "{}",
+                table.title
+            );
+        }
+        for claim in &then.claim {
+            assert!(
+                claim.least.is_some() || claim.most.is_some(),
+                "`{}` cannot fail",
+                claim.said
+            );
+        }
+    }
+    assert_eq!(Then::of("demo"), None);
+}
+
+#[test]
+fn the_curves_of_ronan_are_the_columns_of_his_table() {
+    let then = Then::of("ronan-2004").unwrap();
+    for (series, column) in then.series.iter().zip([1, 2, 6]) {
+        for (link, bps) in &series.points {
+            let row = then.table[0]
+                .rows
+                .iter()
+                .find(|row| row[0].parse() == Ok(*link))
+                .unwrap();
+            let printed: f64 = row[column].split(',').next().unwrap().parse().unwrap();
+            assert!(
+                (printed * 1e6 - bps).abs() < 1.0,
+                "{} at {link}",
+                series.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_printed_limits_of_klassert_follow_his_formula_but_for_the_last() {
+    let then = Then::of("klassert-2010").unwrap();
+    let sizes = then.table[0]
+        .rows
+        .iter()
+        .map(|row| row[1].parse::<f64>().unwrap());
+    for (size, (_, bps)) in sizes.zip(&then.series[0].points).take(6) {
+        let formula = size / (size + 96.0) * 1000.0;
+        assert!(
+            (formula - bps / 1e6).abs() < 1.0,
+            "{size}: {formula} and {bps}"
+        );
+    }
+}
+
+fn claim() -> Claim {
+    let words = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(name, level)| ((*name).into(), (*level).into()))
+            .collect()
+    };
+    Claim {
+        said: "a tunnel halves it".into(),
+        then: "× 0.5".into(),
+        of: words(&[("contender", "esplanade*")]),
+        to: words(&[("contender", "plain")]),
+        figure: None,
+        least: Some(0.4),
+        most: Some(0.6),
+        held: "as ever".into(),
+        gone: "it is faster now".into(),
+    }
+}
+
+#[test]
+fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
+    let judged = |share: [f64; 2]| {
+        let mut records = Vec::new();
+        for (place, (size, share)) in ["64", "1024"].into_iter().zip(share).enumerate() {
+            let factors = [("message_bytes", size)];
+            records.extend(fixture::cell(
+                "plain",
+                2 * place,
+                &factors,
+                &[1e9 * (1 + place) as f64; 3],
+            ));
+            records.extend(fixture::cell(
+                "esplanade-x",
+                2 * place + 1,
+                &factors,
+                &[share * 1e9 * (1 + place) as f64; 3],
+            ));
+        }
+        let answer = Answer::of(&claim(), &Findings::of(&records).unwrap());
+        (answer.judgement(), answer.sentence(&claim()))
+    };
+    assert_eq!(
+        judged([0.45, 0.55]),
+        (Judgement::Holds, "Holds: as ever".into())
+    );
+    assert_eq!(judged([0.45, 0.9]).0, Judgement::InPart);
+    assert_eq!(
+        judged([0.8, 0.9]),
+        (
+            Judgement::Gone,
+            "No longer holds here: it is faster now".into()
+        )
+    );
+    let alone = fixture::cell("plain", 0, &[], &[1e9; 3]);
+    let open = Answer::of(&claim(), &Findings::of(&alone).unwrap());
+    assert_eq!(
+        (open.judgement(), open.shown()),
+        (Judgement::Open, "not measured".into())
+    );
+}
