@@ -112,14 +112,17 @@ struct Area {
     height: f64,
 }
 
+/// How wide a letter of the charts' type is at most, on average: readers without its first choices get a wide one.
+const LETTER: f64 = 7.0;
+
 /// About how wide a text is in the charts' type.
 fn breadth(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.4
+    text.chars().count() as f64 * LETTER
 }
 
 /// A text that fits into the given width, with an ellipsis where it must be cut.
 fn fitting(text: &str, width: f64) -> String {
-    let room = (width / 6.4) as usize;
+    let room = (width / LETTER) as usize;
     if text.chars().count() <= room {
         return text.to_owned();
     }

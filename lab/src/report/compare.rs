@@ -214,6 +214,6 @@ mod tests {
     fn cells_without_a_counterpart_are_named() {
         let said = compared(&[1e9, 1.1e9], &[1e9, 1.1e9]);
         assert!(said.contains("only in A: esplanade-old\n"), "{said}");
-        assert!(said.contains("only in B: plain · 9000\n"), "{said}");
+        assert!(said.contains("only in B: plain · mtu 9000\n"), "{said}");
     }
 }

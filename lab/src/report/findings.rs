@@ -53,6 +53,8 @@ pub struct Cell<'a> {
     pub label: &'a str,
     /// The levels of the part's settings, in their order; empty where the factor means nothing to this contender.
     pub levels: Vec<&'a str>,
+    /// The settings in words, as `mtu 1500, streams 4`.
+    pub under: String,
     /// The measured trials.
     pub trials: Vec<&'a Record>,
     /// Round and figure of each.
@@ -251,10 +253,18 @@ impl<'a> Cell<'a> {
             .collect();
         let figures: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let level = |setting: &Setting| factor(first, &setting.name).unwrap_or_default();
+        let words = settings
+            .iter()
+            .map(|setting| (&setting.name, level(setting)));
+        let words = words.filter(|(_, level)| !level.is_empty());
+        let words: Vec<String> = words
+            .map(|(name, level)| format!("{name} {level}"))
+            .collect();
         Some(Cell {
             contender: &first.contender,
             label: &first.label,
             levels: settings.iter().map(level).collect(),
+            under: words.join(", "),
             mean: stats::mean(&figures)?,
             interval: stats::mean_interval(&figures, LEVEL),
             ratio: None,
@@ -291,11 +301,10 @@ impl<'a> Cell<'a> {
 
     /// The contender and what distinguishes this cell from its other cells.
     pub fn name(&self) -> String {
-        let levels = self.levels.iter().filter(|level| !level.is_empty());
-        std::iter::once(self.label)
-            .chain(levels.copied())
-            .collect::<Vec<_>>()
-            .join(" · ")
+        match self.under.is_empty() {
+            true => self.label.to_owned(),
+            false => format!("{} · {}", self.label, self.under),
+        }
     }
 
     /// Whether two cells differ in nothing but this factor.

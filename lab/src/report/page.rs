@@ -275,7 +275,7 @@ fn spans(part: &Part) -> String {
         let own = || part.cells.iter().filter(|cell| cell.label == label);
         let low = own().min_by(|a, b| a.mean.total_cmp(&b.mean))?;
         let high = own().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
-        let at = |cell: &Measured| format!("{} at {}", mean(cell, &scale), setting(part, cell));
+        let at = |cell: &Measured| format!("{} at {}", mean(cell, &scale), cell.under);
         Some(match std::ptr::eq(low, high) {
             true => format!(
                 "<li><b>{}</b>: {}</li>\n",
@@ -297,16 +297,6 @@ fn spans(part: &Part) -> String {
     )
 }
 
-/// The settings of a cell, as `mtu 1500, flows 4`.
-pub fn setting(part: &Part, cell: &Measured) -> String {
-    let named = part.settings.iter().zip(&cell.levels);
-    let known = named.filter(|(_, level)| !level.is_empty());
-    let texts: Vec<String> = known
-        .map(|(setting, level)| format!("{} {level}", setting.name))
-        .collect();
-    texts.join(", ")
-}
-
 /// One scale for all cells of a part.
 pub fn scale(part: &Part) -> Scale {
     let most = part.cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
@@ -316,12 +306,7 @@ pub fn scale(part: &Part) -> Scale {
 /// A mean with its interval.
 pub fn mean(cell: &Measured, scale: &Scale) -> String {
     match cell.interval {
-        Some(interval) => format!(
-            "{} ± {} {}",
-            scale.number(cell.mean),
-            scale.number(interval.half_width()),
-            scale.unit
-        ),
+        Some(interval) => scale.plus_minus(cell.mean, interval.half_width()),
         None => scale.text(cell.mean),
     }
 }
@@ -345,6 +330,11 @@ pub fn rank((best, worst): (usize, usize)) -> String {
         true => best.to_string(),
         false => format!("{best}–{worst}"),
     }
+}
+
+/// What limited most trials of a cell, in words, and how many.
+pub fn limit<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+    verdict::commonest(cell).map(|(limit, trials)| (verdict::words(limit), trials))
 }
 
 /// A chart with its words and its table.

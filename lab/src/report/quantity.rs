@@ -36,6 +36,16 @@ impl Scale {
         significant(self.value(raw))
     }
 
+    /// A number with half the width of its interval, which is given two digits; the number gets as many decimals.
+    pub fn plus_minus(&self, raw: f64, half: f64) -> String {
+        let (value, half) = (self.value(raw), self.value(half));
+        if !(half > 0.0 && half.is_finite()) {
+            return format!("{} ± 0 {}", significant(value), self.unit);
+        }
+        let decimals = (1.0 - half.log10().floor()).clamp(0.0, 6.0) as usize;
+        format!("{value:.decimals$} ± {half:.decimals$} {}", self.unit)
+    }
+
     /// The number with its unit.
     pub fn text(&self, raw: f64) -> String {
         match self.unit.is_empty() {
@@ -182,6 +192,14 @@ mod tests {
             "0", "1.2e-4", "0.0123", "0.999", "1.00", "10.0", "100", "1234", "-12.3",
         ];
         assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn an_interval_has_two_digits_and_decides_those_of_its_number() {
+        let shown = |value, half| Scale::of("goodput_bps", value).plus_minus(value, half);
+        assert_eq!(shown(9.3876e9, 0.2371e9), "9.39 ± 0.24 Gbit/s");
+        assert_eq!(shown(95.2e6, 12.3e6), "95 ± 12 Mbit/s");
+        assert_eq!(shown(1e9, 0.0), "1.00 ± 0 Gbit/s");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The table a terminal shows and `table.txt` keeps.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Row, Sightings, rows, sightings};
+use super::findings::{Cell, Findings};
+use super::{Row, Sightings, page, quantity, rows, sightings};
 use crate::record::Record;
 use crate::stats;
 
@@ -16,16 +18,18 @@ const HEAD: [&str; 7] = [
     "retransmits",
 ];
 
-/// Title, table, what is missing and why, the canary, and how to read it.
+/// Title, table, what is missing and why, what the findings are beyond the table, the canary, and how to read it.
 pub fn text(records: &[Record]) -> String {
-    let Some(any) = records.first() else {
+    let Some(findings) = Findings::of(records) else {
         return "no trial was recorded\n".into();
     };
+    let any = findings.any;
     let rows = rows(records);
     let mut out = head(any);
-    out += &aligned(&cells(&rows, &any.reference));
+    out += &aligned(&cells(&rows, &findings));
     out += &missing(&rows);
     out += &unfinished(records, any.trials);
+    out += &beyond(&findings);
     out += &notes(&rows, any);
     let _ = writeln!(out, "\n{}", canary(&sightings(records)));
     out
@@ -47,22 +51,15 @@ fn head(record: &Record) -> String {
     )
 }
 
-fn cells(rows: &[Row], reference: &str) -> Vec<[String; 7]> {
-    let plain = rows
-        .iter()
-        .find(|row| row.contender == reference)
-        .and_then(Row::mean_goodput);
+fn cells(rows: &[Row], findings: &Findings) -> Vec<[String; 7]> {
     let mut cells = vec![HEAD.map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
-        let mean = row.mean_goodput();
-        let ratio = mean
-            .zip(plain)
-            .map(|(mean, plain)| format!("{:.3}", mean / plain));
+        let (mean, cell) = (row.mean_goodput(), cell(findings, row.order));
         let measured = |text: String| if mean.is_some() { text } else { "-".into() };
         [
-            row.label.clone(),
+            cell.map_or_else(|| row.label.clone(), |cell| named(findings, cell)),
             mean.map_or_else(|| "-".into(), |mean| goodput(mean, &row.goodput_bps)),
-            ratio.unwrap_or_else(|| "-".into()),
+            measured(cell.map_or_else(String::new, ratio)),
             cpu(row),
             row.peak_rss_bytes
                 .map_or_else(|| "-".into(), |bytes| format!("{:.1} MB", bytes / 1e6)),
@@ -72,6 +69,88 @@ fn cells(rows: &[Row], reference: &str) -> Vec<[String; 7]> {
         ]
     }));
     cells
+}
+
+fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f Cell<'r>> {
+    let of = |cell: &&Cell| {
+        cell.trials
+            .first()
+            .is_some_and(|trial| trial.order == order)
+    };
+    findings.cells().find(of)
+}
+
+fn named(findings: &Findings, cell: &Cell) -> String {
+    let part = cell
+        .trials
+        .first()
+        .and_then(|trial| trial.factors.get("part"));
+    match part.filter(|_| findings.parts.len() > 1) {
+        Some(part) => format!("{part}: {}", cell.name()),
+        None => cell.name(),
+    }
+}
+
+/// To the reference under the same settings; the reference itself is 1.
+fn ratio(cell: &Cell) -> String {
+    format!("{:.3}", cell.ratio.map_or(1.0, |ratio| ratio.value))
+}
+
+/// What a table of means cannot say: the noise, what stood apart, and what limited whom.
+fn beyond(findings: &Findings) -> String {
+    let mut out = String::new();
+    for part in &findings.parts {
+        let name = if part.name.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", part.name)
+        };
+        if let Some(floor) = part.floor {
+            let percent = quantity::significant(100.0 * floor);
+            let _ = writeln!(
+                out,
+                "{name}noise floor {percent} %: what differs by less is not told apart"
+            );
+        }
+        let scale = page::scale(part);
+        for cell in &part.cells {
+            for place in &cell.outliers {
+                let (round, value) = cell.values[*place];
+                let _ = writeln!(
+                    out,
+                    "outlier, kept: {} in round {round}: {}",
+                    named(findings, cell),
+                    scale.text(value)
+                );
+            }
+        }
+    }
+    out += &limits(findings);
+    if out.is_empty() {
+        out
+    } else {
+        format!("\n{out}")
+    }
+}
+
+fn limits(findings: &Findings) -> String {
+    let mut by_limit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for cell in findings.cells() {
+        if let Some((limit, _)) = page::limit(cell) {
+            by_limit
+                .entry(limit)
+                .or_default()
+                .push(named(findings, cell));
+        }
+    }
+    let told = |names: &[String]| match names.len() {
+        count if count > 6 => format!("{count} cells, as {}", names[0]),
+        _ => names.join("; "),
+    };
+    let lines = by_limit.into_iter();
+    lines
+        .map(|(limit, names)| format!("limited by {limit}: {}\n", told(&names)))
+        .collect()
 }
 
 /// The mean, and half the width of its 95 % interval where there is one.

@@ -31,7 +31,7 @@ pub fn bars(bars: &[Bar], scale: &Scale, spoken: &str) -> String {
         .iter()
         .map(|bar| breadth(&bar.name))
         .fold(60.0, f64::max)
-        .min(280.0);
+        .min(300.0);
     let numbers = bars
         .iter()
         .map(|bar| breadth(&scale.text(bar.value)))
@@ -99,9 +99,10 @@ fn one(drawing: &mut Drawing, bar: &Bar, axis: &Axis, scale: &Scale, y: f64, nam
             place(interval.low.max(0.0)),
             place(interval.high).min(limit),
         );
-        drawing.line("whisker", (low, y), (high, y));
+        let above = y - 3.0;
+        drawing.line("whisker", (low, above), (high, above));
         for x in [low, high] {
-            drawing.line("whisker", (x, y - 4.0), (x, y + 4.0));
+            drawing.line("whisker", (x, above - 3.5), (x, above + 3.5));
         }
         end = end.max(high);
     }
@@ -114,7 +115,8 @@ fn one(drawing: &mut Drawing, bar: &Bar, axis: &Axis, scale: &Scale, y: f64, nam
         let (x, shown) = (place(*dot), scale.text(*dot));
         end = end.max(x + 4.0);
         drawing.raw(&format!(
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\"><title>{shown}</title></circle>"
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.4\"><title>{shown}</title></circle>",
+            y + 3.5
         ));
     }
     let room = end + 8.0 + breadth(&scale.text(bar.value)) <= WIDTH;

@@ -1,6 +1,6 @@
 //! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
 
-use super::{Section, figure, mean, rank, reference, scale, setting, with_interval};
+use super::{Section, figure, mean, rank, reference, scale, with_interval};
 use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, heat, lines};
 use crate::report::findings::{Cell as Measured, Findings, Part, Setting};
 use crate::report::html::{Cell, Table};
@@ -97,7 +97,7 @@ fn as_bars(findings: &Findings, part: &Part) -> Figure {
         all.len()
     );
     Figure {
-        note: "Bars are means, whiskers their 95 % intervals, dots the single rounds; a hollow dot is an outlier.".into(),
+        note: "Bars are means, whiskers their 95 % intervals, dots the single rounds; a red dot is an outlier.".into(),
         svg: bars(&all, &scale, &spoken),
         table: table(findings, part, &part.cells.iter().collect::<Vec<_>>()),
         title,
@@ -194,7 +194,10 @@ fn ideal(cells: &[&Measured], across: usize) -> Option<Line> {
         }
     }
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    (points.len() > 1).then(|| Line {
+    // An ideal far above everything measured would press the findings into a corner.
+    let most = cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
+    let near = points.iter().all(|point| point.y <= 2.0 * most);
+    (points.len() > 1 && near).then(|| Line {
         model: true,
         ..Line::measured("ideal", points)
     })
@@ -363,7 +366,7 @@ fn further(part: &Part) -> String {
             );
             Cell::number(text, value)
         };
-        let under = setting(part, cell);
+        let under = cell.under.clone();
         [
             Cell::text(cell.label),
             Cell::text(if under.is_empty() {

@@ -1,6 +1,6 @@
 //! What it cost, and how steady it was: processor time by state, by gateway, memory, drops, and the goodput of each second.
 
-use super::{Section, figure, setting};
+use super::{Section, figure};
 use crate::record::Outcome;
 use crate::report::chart::{Figure, Line, Lines, Point, Stack, lines, stack};
 use crate::report::findings::{Cell as Measured, Findings};
@@ -95,7 +95,7 @@ fn table(findings: &Findings) -> Table {
         for cell in &part.cells {
             let order = cell.trials.first().map(|trial| trial.order);
             if let Some(row) = rows.iter().find(|row| Some(row.order) == order) {
-                table.rows.push(cost(cell, setting(part, cell), row));
+                table.rows.push(cost(cell, cell.under.clone(), row));
             }
         }
     }
@@ -245,7 +245,7 @@ fn outliers(findings: &Findings) -> String {
             let median = stats::median(&cell.figures()).unwrap_or(f64::NAN);
             for place in &cell.outliers {
                 let (round, value) = cell.values[*place];
-                let under = setting(part, cell);
+                let under = cell.under.clone();
                 table.rows.push(vec![
                     Cell::text(cell.label),
                     Cell::text(if under.is_empty() {

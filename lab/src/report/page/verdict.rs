@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Section, setting};
+use super::Section;
 use crate::report::findings::{Cell as Measured, Findings};
 use crate::report::html::{Cell, Table};
 use crate::report::quantity::significant;
@@ -22,7 +22,7 @@ pub fn section(findings: &Findings) -> Section {
     );
     for part in &findings.parts {
         for cell in &part.cells {
-            table.rows.extend(row(cell, setting(part, cell)));
+            table.rows.extend(row(cell, cell.under.clone()));
         }
     }
     let body = if table.rows.is_empty() {
