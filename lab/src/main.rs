@@ -169,7 +169,10 @@ fn write_page(place: &Path, page: &str) -> Result<(), String> {
     let written = fs::write(&half, page).and_then(|()| fs::rename(&half, place));
     written.map_err(|error| {
         let _ = fs::remove_file(&half);
-        cannot(error)
+        format!(
+            "{}. `esplanade lab report DIR --html FILE` writes it elsewhere",
+            cannot(error)
+        )
     })
 }
 

@@ -49,8 +49,8 @@ pub struct Lines<'a> {
     pub spoken: &'a str,
 }
 
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 300.0;
+const TOP: f64 = 28.0;
+const BOTTOM: f64 = 316.0;
 const LEFT: f64 = 62.0;
 
 /// Draws them; the legend stands below, in the order given.
@@ -76,7 +76,7 @@ pub fn lines(all: &[Line], frame: &Lines) -> String {
             band(&mut drawing, line, number, |x, y| {
                 (
                     across.place(x),
-                    up.place(frame.scale.value(y)).max(TOP - 8.0),
+                    up.place(frame.scale.value(y)).max(TOP - 4.0),
                 )
             });
         }
@@ -101,7 +101,7 @@ fn grid(
         drawing.line("grid", (LEFT, y), (WIDTH - 10.0, y));
         drawing.text("tick", (LEFT - 8.0, y + 4.0), Anchor::End, &short(tick));
     }
-    drawing.text("unit", (4.0, TOP + 4.0), Anchor::Start, &frame.scale.unit);
+    drawing.text("unit", (LEFT, TOP - 14.0), Anchor::Start, &frame.scale.unit);
     let mut places = if stepped { across.ticks() } else { xs.to_vec() };
     places.sort_by(f64::total_cmp);
     let mut free_from = 0.0;

@@ -85,7 +85,7 @@ impl Answer {
             if why.is_empty() {
                 String::new()
             } else {
-                format!(": {why}")
+                format!("; our reading: {why}")
             }
         };
         match self.judgement {

@@ -108,14 +108,14 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
     };
     assert_eq!(
         judged([0.45, 0.55]),
-        (Judgement::Holds, "Holds: as ever".into())
+        (Judgement::Holds, "Holds; our reading: as ever".into())
     );
     assert_eq!(judged([0.45, 0.9]).0, Judgement::InPart);
     assert_eq!(
         judged([0.8, 0.9]),
         (
             Judgement::Gone,
-            "No longer holds here: it is faster now".into()
+            "No longer holds here; our reading: it is faster now".into()
         )
     );
     let alone = fixture::cell("plain", 0, &[], &[1e9; 3]);
