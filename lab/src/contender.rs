@@ -1,9 +1,15 @@
 //! A contender builds a tunnel, or nothing, between the two gateways of a testbed. One file each; an absent one says why
 //! and how to get it, and the experiment goes on without it.
 
+mod boringtun;
 mod esplanade;
+mod kernel_wireguard;
+mod kernel_xfrm;
 mod libipsec;
 mod plain;
+mod wireguard;
+mod wireguard_go;
+mod wrapping;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,9 +23,14 @@ use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::testbed::Bed;
 
+pub use boringtun::Boringtun;
 pub use esplanade::Esplanade;
+pub use kernel_wireguard::KernelWireguard;
+pub use kernel_xfrm::KernelXfrm;
 pub use libipsec::KernelLibipsec;
 pub use plain::Plain;
+pub use wireguard_go::WireguardGo;
+pub use wrapping::{Encapsulation, Mode, USUAL_WINDOW, Wrapping};
 
 /// One way to carry packets from the client's network to the server's.
 pub trait Contender {

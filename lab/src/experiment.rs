@@ -17,6 +17,12 @@ use crate::trial::{self, Ended, Rig};
 
 /// One thing to measure: a contender on a certain ground under a certain load. The plan repeats it in every round.
 pub struct Case {
+    /// The contender's id, and what the ground adds to it.
+    pub id: String,
+    /// The same for a reader.
+    pub label: String,
+    /// What it can carry at most, where its link has a rate.
+    pub ideal_bps: Option<f64>,
     /// Who carries the packets.
     pub contender: Box<dyn Contender>,
     /// The testbed it stands on.
@@ -106,7 +112,7 @@ impl Experiment<'_> {
             if self.stop.asked() {
                 break;
             }
-            watcher.begins(planned, self.cases[planned.case].contender.label());
+            watcher.begins(planned, &self.cases[planned.case].label);
             let record = self.trial(planned, &plan);
             keep(record, journal, watcher, &mut summary);
         }
@@ -198,8 +204,8 @@ impl Experiment<'_> {
             rounds: plan.rounds,
             seed: plan.seed,
             order: planned.case,
-            contender: contender.id().into(),
-            label: contender.label().into(),
+            contender: case.id.clone(),
+            label: case.label.clone(),
             factors,
             protection: contender.protection(),
             reference: self.reference.clone(),

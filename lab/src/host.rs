@@ -90,6 +90,17 @@ impl Command {
         }
     }
 
+    /// One of the lab's own small tools: `esplanade-lab tool NAME`.
+    pub fn tool(lab: &Path, name: &str) -> Command {
+        Command::line("").program(lab).arg("tool").arg(name)
+    }
+
+    /// Another program with the same arguments; its path may hold blanks.
+    pub fn program(mut self, program: &Path) -> Command {
+        self.program = program.to_string_lossy().into_owned();
+        self
+    }
+
     /// Adds an argument as it is.
     pub fn arg(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Command {
         let text = argument.as_ref().to_string_lossy().into_owned();

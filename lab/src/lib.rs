@@ -11,6 +11,7 @@
 //! Everything a trial touches is a trait: [`testbed::Testbed`] raises hosts, a [`host::Host`] runs programs,
 //! a [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads what that cost.
 
+pub mod bars;
 pub mod capture;
 pub mod check;
 pub mod contender;
@@ -18,6 +19,7 @@ pub mod doctor;
 pub mod experiment;
 pub mod fault;
 pub mod host;
+pub mod ideal;
 pub mod load;
 pub mod meter;
 pub mod outdir;
@@ -32,4 +34,5 @@ pub mod stop;
 pub mod study;
 pub mod suite;
 pub mod testbed;
+pub mod tool;
 pub mod trial;

@@ -1,6 +1,10 @@
 //! A load fills the tunnel and says what arrived.
 
+mod frames;
+mod histogram;
 mod iperf3;
+mod round_trip;
+mod search;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +15,10 @@ use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::testbed::Bed;
 
-pub use iperf3::Iperf3;
+pub use frames::{Frames, Search};
+pub use histogram::Histogram;
+pub use iperf3::{Iperf3, Protocol};
+pub use round_trip::{LoadedRoundTrip, RoundTrip};
 
 /// A way to fill the path from client to server.
 pub trait Load {

@@ -16,10 +16,11 @@ use lab::outdir::{self, OutDir, PAGE, README, RECORDS, TABLE};
 use lab::progress::Progress;
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report::findings::Findings;
-use lab::spec::Spec;
+use lab::spec::{Preset, Programs, Spec};
 use lab::stop::{INTERRUPTED_EXIT, Stop};
 use lab::testbed::{Namespaces, Testbed, isolate};
-use lab::{doctor, meter, report, study};
+use lab::tool::Tool;
+use lab::{bars, doctor, meter, report, study};
 
 /// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
 #[derive(Parser)]
@@ -72,6 +73,12 @@ enum Act {
         #[arg(long)]
         json: bool,
     },
+    /// The lab's own small programs, which it starts on the hosts of a testbed
+    #[command(hide = true)]
+    Tool {
+        #[command(subcommand)]
+        tool: Tool,
+    },
     /// Say what this machine can and cannot measure, and how to mend it
     Doctor,
 }
@@ -86,6 +93,18 @@ struct Run {
     /// Seconds of load in each trial
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     duration: Option<u32>,
+    /// At most half a minute: does it run at all
+    #[arg(long, group = "preset")]
+    smoke: bool,
+    /// About two minutes
+    #[arg(long, group = "preset")]
+    quick: bool,
+    /// At most 100 minutes
+    #[arg(long, group = "preset")]
+    standard: bool,
+    /// With the study's own durations
+    #[arg(long, group = "preset")]
+    faithful: bool,
     /// How often each contender is measured
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
@@ -113,6 +132,10 @@ fn main() -> ExitCode {
         Act::Compare { a, b } => compare(&a, &b),
         Act::Export { dir, json, .. } => export(&dir, json),
         Act::Doctor => examine(),
+        Act::Tool { tool } => tool
+            .run()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| error.to_string()),
     };
     done.unwrap_or_else(|why| {
         eprintln!(
@@ -136,8 +159,8 @@ fn list() -> Result<ExitCode, String> {
             spec.rounds,
             spec.duration.as_secs()
         );
-        for entry in &spec.contenders {
-            println!("    {}", entry.id);
+        for id in spec.contenders() {
+            println!("    {id}");
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -232,15 +255,22 @@ impl Run {
             .out
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("{}-out", spec.study)));
-        let esplanade = self.esplanade()?;
+        let programs = self.programs()?;
+        for skipped in &spec.skipped {
+            eprintln!("left out: {skipped}");
+        }
+        if let Some(less) = &spec.leaves_out {
+            eprintln!("this preset leaves out: {less}");
+        }
         isolate::enter()?;
         let out = outdir::prepare(&out)?;
         if let Some(moved) = &out.moved {
             eprintln!("the earlier result is now {}", moved.display());
         }
-        let cases = spec.cases(esplanade).map_err(|fault| fault.to_string())?;
+        let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
         let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
-        conclude(&summary, &out)
+        let table = table(&spec, &summary);
+        conclude(&summary, &table, &out)
     }
 
     fn spec(&self) -> Result<Spec, String> {
@@ -248,23 +278,35 @@ impl Run {
             Some(study) => study.text.to_owned(),
             None => self.own_spec()?,
         };
-        let mut spec = Spec::read(&text, &self.study).map_err(|error| error.to_string())?;
+        let mut spec =
+            Spec::read_as(&text, &self.study, self.preset()).map_err(|error| error.to_string())?;
         spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
         spec.duration = self
             .duration
             .map_or(spec.duration, |seconds| Duration::from_secs(seconds.into()));
         spec.seed = Some(self.seed.or(spec.seed).unwrap_or_else(drawn_seed));
         if !self.only.is_empty() {
-            spec.contenders
-                .retain(|entry| self.only.iter().any(|word| entry.id.contains(word)));
+            spec.cells
+                .retain(|cell| self.only.iter().any(|word| cell.id.contains(word)));
         }
-        match spec.contenders.is_empty() {
+        match spec.cells.is_empty() {
             true => Err(format!(
                 "no contender's id contains {}: see `esplanade lab list`",
                 self.only.join(" or ")
             )),
             false => Ok(spec),
         }
+    }
+
+    fn preset(&self) -> Option<Preset> {
+        let asked = [
+            (self.smoke, Preset::Smoke),
+            (self.quick, Preset::Quick),
+            (self.standard, Preset::Standard),
+            (self.faithful, Preset::Faithful),
+        ];
+        let asked = asked.into_iter().find(|(asked, _)| *asked);
+        asked.map(|(_, preset)| preset)
     }
 
     fn own_spec(&self) -> Result<String, String> {
@@ -278,6 +320,15 @@ impl Run {
         }
         fs::read_to_string(&self.study)
             .map_err(|error| format!("cannot read {}: {error}", self.study))
+    }
+
+    fn programs(&self) -> Result<Programs, String> {
+        let lab = std::env::current_exe()
+            .map_err(|error| format!("cannot find the lab's own program: {error}"))?;
+        Ok(Programs {
+            esplanade: self.esplanade()?,
+            lab,
+        })
     }
 
     /// Looked for before the lab moves into its namespaces: a path may lead through what is hidden there.
@@ -302,9 +353,12 @@ impl Run {
             .iter()
             .map(|word| format!(" --only {word}"))
             .collect();
+        let preset = self
+            .preset()
+            .map_or_else(String::new, |preset| format!(" --{}", preset.name()));
         let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
         format!(
-            "esplanade lab run {} --rounds {} --duration {seconds} --seed {seed}{only}",
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}",
             self.study, spec.rounds
         )
     }
@@ -349,10 +403,18 @@ fn measure(spec: &Spec, cases: &[Case], out: &OutDir, repeat: String) -> Result<
     summary.map_err(|fault| fault.to_string())
 }
 
-fn conclude(summary: &Summary, out: &OutDir) -> Result<ExitCode, String> {
+/// The table, and the bars of a study that has some.
+fn table(spec: &Spec, summary: &Summary) -> String {
     let table = report::text(&summary.records);
+    match spec.bars.is_empty() {
+        true => table,
+        false => format!("{table}\n{}", bars::text(&spec.bars, &summary.records)),
+    }
+}
+
+fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<ExitCode, String> {
     println!("{table}");
-    let kept = fs::write(out.path.join(TABLE), &table);
+    let kept = fs::write(out.path.join(TABLE), table);
     let (place, count) = (out.path.display(), summary.records.len());
     eprintln!(
         "kept in {place}: {count} record{}",

@@ -60,7 +60,7 @@ impl Plan {
 
 /// MEASURED: raising the bed, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s (3DES) on a
 /// 2-core VM with AES-NI: `took_s - duration_s` in the records of `esplanade lab run demo`.
-const AROUND_A_LOAD: Duration = Duration::from_millis(500);
+pub(crate) const AROUND_A_LOAD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

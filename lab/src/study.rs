@@ -9,10 +9,16 @@ pub struct Study {
 }
 
 /// All of them.
-pub const STUDIES: [Study; 1] = [Study {
-    name: "demo",
-    text: include_str!("../studies/demo.toml"),
-}];
+pub const STUDIES: [Study; 2] = [
+    Study {
+        name: "demo",
+        text: include_str!("../studies/demo.toml"),
+    },
+    Study {
+        name: "bars",
+        text: include_str!("../studies/bars.toml"),
+    },
+];
 
 /// The study of this name.
 pub fn find(name: &str) -> Option<&'static Study> {
@@ -35,13 +41,8 @@ mod tests {
     #[test]
     fn the_demo_compares_plain_ip_libipsec_and_six_suites() {
         let spec = Spec::read(find("demo").unwrap().text, "demo").unwrap();
-        let ids: Vec<&str> = spec
-            .contenders
-            .iter()
-            .map(|entry| entry.id.as_str())
-            .collect();
         assert_eq!(
-            ids,
+            spec.contenders(),
             [
                 "plain",
                 "plain-no-offloads",

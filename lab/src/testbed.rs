@@ -5,18 +5,22 @@
 //!   10.1.0.2    10.1.0.1  192.0.2.1  192.0.2.2  10.2.0.1    10.2.0.2
 //! ```
 //!
+//! With an impairment a fifth host stands in the middle of the wire, and is nothing to anybody but a wire.
+//!
 //! Every trial gets a fresh one, so that nothing a contender leaves behind can touch the next.
 
 pub mod isolate;
+mod links;
 mod namespaces;
 mod process;
 mod tap;
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use crate::contender::Side;
 use crate::fault::Fault;
-use crate::host::Host;
+use crate::host::{Host, Process};
 
 pub use namespaces::Namespaces;
 
@@ -30,12 +34,76 @@ pub const WAN: &str = "wan";
 pub struct Ground {
     /// MTU of every link.
     pub mtu: u32,
+    /// Segmentation and checksum offloads on the wire between the gateways.
+    pub wire_offloads: bool,
+    /// What the wire carries at most; `None`: what the machine can.
+    pub shape: Option<Shape>,
+    /// TCP of the end hosts.
+    pub tcp: Tcp,
+    /// How long receive coalescing may hold packets back on every link.
+    pub gro_flush_timeout_ns: Option<u64>,
+    /// How often a quiet interface is looked at before its interrupt is switched on again.
+    pub napi_defer_hard_irqs: Option<u32>,
+    /// A box in the middle of the wire that delays, loses, doubles and reorders.
+    pub impairment: Option<Impairment>,
+    /// The processors on which programs of the gateways may run, as `0-3,8`.
+    pub processors: Option<String>,
 }
 
 impl Default for Ground {
     fn default() -> Ground {
-        Ground { mtu: 1500 }
+        Ground {
+            mtu: 1500,
+            wire_offloads: true,
+            shape: None,
+            tcp: Tcp::default(),
+            gro_flush_timeout_ns: None,
+            napi_defer_hard_irqs: None,
+            impairment: None,
+            processors: None,
+        }
     }
+}
+
+/// A link rate as a real link has it: frame check sequence, preamble and gap take their share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// The rate printed on the link.
+    pub bits_per_second: f64,
+    /// How much may go at once; `None`: two milliseconds' worth, within reason.
+    pub burst_bytes: Option<u32>,
+    /// How long a packet may wait; `None`: 50 ms.
+    pub latency_ms: Option<f64>,
+}
+
+/// Options of TCP; `None`: the kernel's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tcp {
+    /// RFC 7323 3.
+    pub timestamps: Option<bool>,
+    /// RFC 7323 2.
+    pub window_scaling: Option<bool>,
+    /// RFC 2018.
+    pub sack: Option<bool>,
+    /// The most a socket may buffer, each way.
+    pub buffer_bytes: Option<u64>,
+}
+
+/// What the box in the middle does to each frame, each way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Impairment {
+    /// `esplanade-lab`, which is also the box.
+    pub program: PathBuf,
+    /// Every frame waits so long; a round trip takes twice that.
+    pub delay_ms: f64,
+    /// Share of frames that vanish.
+    pub loss: f64,
+    /// Share of frames that arrive twice.
+    pub duplicate: f64,
+    /// Share of frames that wait a little longer than those behind them.
+    pub reorder: f64,
+    /// Seed of its choices.
+    pub seed: u64,
 }
 
 /// Raises beds.
@@ -59,6 +127,10 @@ pub struct Bed {
     pub server: Box<dyn Host>,
     /// Who has which address.
     pub addresses: Addresses,
+    /// MTU of the wire between the gateways.
+    pub mtu: u32,
+    /// What runs as long as the bed stands, such as a box in the wire.
+    pub machinery: Vec<Box<dyn Process>>,
 }
 
 impl Bed {

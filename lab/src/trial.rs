@@ -101,6 +101,12 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
         ended
             .figures
             .insert("goodput_bps".into(), carried.goodput_bps);
+        if let Some(ideal) = case.ideal_bps {
+            ended.figures.insert("ideal_bps".into(), ideal);
+            ended
+                .figures
+                .insert("ideal_ratio".into(), carried.goodput_bps / ideal);
+        }
     }
     ended
 }
@@ -132,7 +138,7 @@ fn measure(
     notes: &mut Vec<String>,
 ) -> Result<Outcome, Broken> {
     let contender = &*case.contender;
-    let mut camera = Camera::open(contender, tunnel, bed, rig).map_err(at(Stage::Check))?;
+    let mut camera = Camera::open(case, tunnel, bed, rig).map_err(at(Stage::Check))?;
     let evidence = checked(contender, bed, token)?;
     let spoiled = |stage| {
         let seen = Box::new(evidence.clone());
@@ -144,7 +150,7 @@ fn measure(
     };
     let mut load = case.load.prepare(bed).map_err(spoiled(Stage::WarmUp))?;
     load.warm_up().map_err(spoiled(Stage::WarmUp))?;
-    if let Err(fault) = camera.develop(contender, tunnel, rig) {
+    if let Err(fault) = camera.develop(case, tunnel, rig) {
         notes.push(format!("the capture: {fault}"));
     }
     let scene = Scene { bed, tunnel };
@@ -223,16 +229,11 @@ impl Broken {
 struct Camera(Option<Box<dyn Tap>>);
 
 impl Camera {
-    fn open(
-        contender: &dyn Contender,
-        tunnel: &dyn Tunnel,
-        bed: &Bed,
-        rig: &Rig<'_>,
-    ) -> Result<Camera, Fault> {
+    fn open(case: &Case, tunnel: &dyn Tunnel, bed: &Bed, rig: &Rig<'_>) -> Result<Camera, Fault> {
         let wanted = rig
             .album
             .as_ref()
-            .is_some_and(|album| album.wants(contender.id()));
+            .is_some_and(|album| album.wants(&case.id));
         if wanted && !tunnel.keys().is_empty() {
             return Ok(Camera(Some(bed.left.tap(WAN)?)));
         }
@@ -241,13 +242,13 @@ impl Camera {
 
     fn develop(
         &mut self,
-        contender: &dyn Contender,
+        case: &Case,
         tunnel: &dyn Tunnel,
         rig: &mut Rig<'_>,
     ) -> Result<(), Fault> {
         let (Some(mut tap), Some(album)) = (self.0.take(), rig.album.as_mut()) else {
             return Ok(());
         };
-        album.add(contender.id(), &tap.frames()?, &tunnel.keys())
+        album.add(&case.id, &tap.frames()?, &tunnel.keys())
     }
 }

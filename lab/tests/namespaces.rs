@@ -155,7 +155,13 @@ s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
 }
 
 fn mtu(testbed: &mut Namespaces) {
-    let bed = on(testbed, &Ground { mtu: 9000 });
+    let bed = on(
+        testbed,
+        &Ground {
+            mtu: 9000,
+            ..Ground::default()
+        },
+    );
     for (host, link) in [
         (&bed.client, LAN),
         (&bed.left, WAN),

@@ -88,6 +88,9 @@ fn run_rest(
         stop,
     };
     let case = |manner: &Manner| Case {
+        id: format!("{manner:?}").to_lowercase(),
+        label: format!("{manner:?}").to_lowercase(),
+        ideal_bps: Some(2e8),
         contender: contender(manner),
         ground: Ground::default(),
         load: Box::new(load.clone()),
@@ -144,6 +147,7 @@ fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
         assert_eq!((carried.goodput_bps, check.canaries.len()), (1e8, 2));
         assert_eq!(record.figures["rtt.p50_us"], 42.0);
         assert_eq!(record.figures["goodput_bps"], 1e8);
+        assert_eq!(record.figures["ideal_ratio"], 0.5);
         assert_eq!(record.factors["mtu"], "1500");
         assert!(record.factors.contains_key("manner"));
         assert_eq!(readings["drops.replayed"], 2.0);

@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device, version_of};
+use super::{
+    Absence, Contender, Encapsulation, Gateway, Protection, Side, Tunnel, Wrapping, tun_device,
+    version_of,
+};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
-use crate::suite::Suite;
 use crate::testbed::Bed;
 
 mod keyfile;
 
-use keyfile::Keys;
+pub(super) use keyfile::{Keys, Layer};
 
 /// Starting is a matter of milliseconds; a busy machine gets more.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,7 +26,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Esplanade with one suite.
 pub struct Esplanade {
     program: Option<PathBuf>,
-    suite: &'static Suite,
+    wrapping: Wrapping,
     workers: Option<u32>,
     keys: Keys,
     id: String,
@@ -35,22 +37,27 @@ impl Esplanade {
     /// `program` is where `esplanade` is, if it was found. `order` keeps the SPIs of several apart in one capture.
     pub fn new(
         program: Option<PathBuf>,
-        suite: &'static Suite,
+        wrapping: Wrapping,
         workers: Option<u32>,
         order: usize,
     ) -> Result<Esplanade, Fault> {
-        let (suffix, note) = match workers {
-            Some(count) => (format!("-workers-{count}"), format!(", {count} workers")),
-            None => (String::new(), String::new()),
-        };
+        let note = workers.map_or_else(String::new, |count| format!(", {count} workers"));
+        let differences = wrapping.note(Encapsulation::Udp);
         Ok(Esplanade {
             program,
-            suite,
             workers,
-            keys: Keys::fresh(suite, 0x1000 + 0x100 * order as u32)?,
-            id: format!("esplanade-{}{suffix}", suite.name),
-            label: format!("Esplanade, {}{note}", suite.label),
+            keys: Keys::fresh(&wrapping, 0x1000 + 0x100 * order as u32)?,
+            id: Esplanade::name(&wrapping, workers),
+            label: format!("Esplanade, {}{differences}{note}", wrapping.suite.label),
+            wrapping,
         })
+    }
+
+    /// The id of such a contender.
+    pub fn name(wrapping: &Wrapping, workers: Option<u32>) -> String {
+        let workers = workers.map_or_else(String::new, |count| format!("-workers-{count}"));
+        let differences = wrapping.suffix(Encapsulation::Udp);
+        format!("esplanade-{}{differences}{workers}", wrapping.suite.name)
     }
 }
 
@@ -64,10 +71,7 @@ impl Contender for Esplanade {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        let mut factors = BTreeMap::from([
-            ("suite".into(), self.suite.name.into()),
-            ("encapsulation".into(), "udp".into()),
-        ]);
+        let mut factors = self.wrapping.factors();
         if let Some(count) = self.workers {
             factors.insert("workers".into(), count.to_string());
         }
@@ -75,11 +79,7 @@ impl Contender for Esplanade {
     }
 
     fn protection(&self) -> Protection {
-        if self.suite.hides() {
-            Protection::Secret
-        } else {
-            Protection::Readable
-        }
+        self.wrapping.protection()
     }
 
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
@@ -101,7 +101,7 @@ impl Contender for Esplanade {
         let right = self.start(Side::Right, bed)?;
         let mut pair = Pair {
             gateways: [left, right],
-            keys: self.keys.for_analysers(&bed.addresses),
+            keys: self.keys.for_analysers(&self.wrapping, &bed.addresses),
         };
         pair.gateways
             .iter_mut()
@@ -115,7 +115,7 @@ impl Esplanade {
         let host = bed.gateway(side);
         let program = self.program.clone().unwrap_or_else(|| "esplanade".into());
         let name = format!("config/{}/{}.setkey", self.id, side.name());
-        let keyfile = host.place(&name, &self.keys.text(side, &bed.addresses))?;
+        let keyfile = host.place(&name, &self.keys.text(&self.wrapping, side, &bed.addresses))?;
         let control = host.scratch()?.join("control.sock");
         let mut command = on(&program, "run")
             .arg("--setkey")

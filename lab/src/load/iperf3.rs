@@ -1,5 +1,6 @@
-//! One TCP stream of iperf3 from client to server, and its JSON read back.
+//! iperf3 from client to server, over TCP or UDP, and its JSON read back.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,43 @@ use crate::fault::Fault;
 use crate::host::{Command, Process, program};
 use crate::testbed::Bed;
 
-/// iperf3 over TCP.
+/// iperf3 from client to server.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Iperf3 {
-    warm_up_megabytes: u32,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Uncounted traffic before each load.
+    pub warm_up_megabytes: u32,
+    /// Bytes of each write; `None`: iperf3's own choice.
+    pub message_bytes: Option<u32>,
+    /// Send every write at once (TCP_NODELAY).
+    pub nodelay: bool,
+    /// Parallel streams.
+    pub streams: u32,
+}
+
+/// What iperf3 sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Protocol {
+    /// As fast as TCP goes.
+    Tcp,
+    /// UDP at a rate.
+    Udp {
+        /// Millions of bits of user data per second, all streams together.
+        offered_mbit: f64,
+    },
+}
+
+impl Default for Iperf3 {
+    fn default() -> Iperf3 {
+        Iperf3 {
+            protocol: Protocol::Tcp,
+            warm_up_megabytes: 8,
+            message_bytes: None,
+            nodelay: false,
+            streams: 1,
+        }
+    }
 }
 
 const PORT: u16 = 5201;
@@ -23,15 +58,49 @@ const GRACE: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Iperf3 {
-    /// With this much uncounted traffic before each load.
-    pub fn new(warm_up_megabytes: u32) -> Iperf3 {
-        Iperf3 { warm_up_megabytes }
+    /// Starts the far end.
+    pub(super) fn listen<'bed>(&self, bed: &'bed Bed) -> Result<Listening<'bed>, Fault> {
+        let listen = Command::line(&format!(
+            "iperf3 --server --bind {} --port {PORT}",
+            bed.addresses.server
+        ));
+        let mut server = bed.server.start(&listen)?;
+        wait_until_listening(bed, &mut *server)?;
+        Ok(Listening {
+            bed,
+            server,
+            load: self.clone(),
+        })
+    }
+
+    /// The options that say what is sent.
+    fn options(&self) -> String {
+        let mut options = match self.protocol {
+            Protocol::Tcp => String::new(),
+            Protocol::Udp { offered_mbit } => {
+                let each = offered_mbit * 1e6 / f64::from(self.streams);
+                format!(" --udp --bitrate {each:.0}")
+            }
+        };
+        if let Some(bytes) = self.message_bytes {
+            options += &format!(" --length {bytes}");
+        }
+        if self.nodelay {
+            options += " --no-delay";
+        }
+        if self.streams > 1 {
+            options += &format!(" --parallel {}", self.streams);
+        }
+        options
     }
 }
 
 impl Load for Iperf3 {
     fn id(&self) -> &str {
-        "iperf3-tcp"
+        match self.protocol {
+            Protocol::Tcp => "iperf3-tcp",
+            Protocol::Udp { .. } => "iperf3-udp",
+        }
     }
 
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
@@ -45,17 +114,7 @@ impl Load for Iperf3 {
     }
 
     fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        let listen = Command::line(&format!(
-            "iperf3 --server --bind {} --port {PORT}",
-            bed.addresses.server
-        ));
-        let mut server = bed.server.start(&listen)?;
-        wait_until_listening(bed, &mut *server)?;
-        Ok(Box::new(Listening {
-            bed,
-            server,
-            warm_up: self.warm_up_megabytes,
-        }))
+        Ok(Box::new(self.listen(bed)?))
     }
 }
 
@@ -92,40 +151,82 @@ fn listens(table: &str) -> bool {
     })
 }
 
-struct Listening<'bed> {
+/// iperf3 with its far end listening.
+pub(super) struct Listening<'bed> {
     bed: &'bed Bed,
     server: Box<dyn Process>,
-    warm_up: u32,
+    load: Iperf3,
 }
 
 impl Listening<'_> {
-    fn client(&mut self, amount: &str, limit: Duration) -> Result<Answer, Fault> {
+    fn command(&self, amount: &str) -> Command {
         let server = self.bed.addresses.server;
-        let command = Command::line(&format!(
+        Command::line(&format!(
             "iperf3 --client {server} --port {PORT} --connect-timeout 3000 --json {amount}"
-        ));
-        let finished = self.bed.client.run(&command, limit)?;
-        read(&finished.stdout).map_err(|why| {
+        ))
+    }
+
+    fn client(&mut self, amount: &str, limit: Duration) -> Result<Answer, Fault> {
+        let finished = self.bed.client.run(&self.command(amount), limit)?;
+        self.answer(&finished.stdout)
+    }
+
+    fn answer(&mut self, said: &str) -> Result<Answer, Fault> {
+        read(said).map_err(|why| {
             let ended = self.server.ended().map_or(String::new(), |code| {
                 format!("; its server ended with {code}")
             });
             Fault::failed(format!("iperf3: {why}{ended}"))
         })
     }
+
+    /// Starts a stream of at most so many bits per second, to run beside something else.
+    pub(super) fn background(
+        &self,
+        bits_per_second: u64,
+        duration: Duration,
+    ) -> Result<Box<dyn Process>, Fault> {
+        let seconds = duration.as_secs_f64().ceil();
+        let amount = format!(
+            "--time {seconds} --bitrate {bits_per_second}{}",
+            self.load.options()
+        );
+        self.bed.client.start(&self.command(&amount))
+    }
+
+    /// Waits for such a stream to end.
+    pub(super) fn finished(
+        &mut self,
+        stream: &mut dyn Process,
+        limit: Duration,
+    ) -> Result<Carried, Fault> {
+        let started = Instant::now();
+        while stream.ended().is_none() {
+            if started.elapsed() > limit {
+                let what = "the stream beside the questions".into();
+                return Err(Fault::TimedOut { what, after: limit });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(self.answer(&stream.said())?.carried())
+    }
 }
 
 impl Prepared for Listening<'_> {
     fn warm_up(&mut self) -> Result<(), Fault> {
-        if self.warm_up == 0 {
+        if self.load.warm_up_megabytes == 0 {
             return Ok(());
         }
-        let amount = format!("--bytes {}M", self.warm_up);
+        let amount = match self.load.protocol {
+            Protocol::Tcp => format!("--bytes {}M", self.load.warm_up_megabytes),
+            Protocol::Udp { .. } => format!("--time 1{}", self.load.options()),
+        };
         self.client(&amount, PATIENCE).map(drop)
     }
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let seconds = duration.as_secs().max(1);
-        let amount = format!("--time {seconds} --interval 0.5");
+        let amount = format!("--time {seconds} --interval 0.5{}", self.load.options());
         Ok(self.client(&amount, duration + GRACE)?.carried())
     }
 }
@@ -154,6 +255,7 @@ struct Interval {
 struct End {
     sum_sent: Sum,
     sum_received: Sum,
+    sum: Option<Sum>,
 }
 
 #[derive(Deserialize, Default)]
@@ -163,6 +265,9 @@ struct Sum {
     bytes: u64,
     bits_per_second: f64,
     retransmits: Option<u64>,
+    lost_packets: Option<u64>,
+    packets: Option<u64>,
+    jitter_ms: Option<f64>,
 }
 
 fn read(json: &str) -> Result<Answer, String> {
@@ -178,6 +283,7 @@ fn read(json: &str) -> Result<Answer, String> {
 
 impl Answer {
     fn carried(self) -> Carried {
+        let figures = self.figures();
         Carried {
             tool: self.start.version,
             seconds: self.end.sum_received.seconds,
@@ -189,8 +295,26 @@ impl Answer {
                 .iter()
                 .map(|interval| interval.sum.bits_per_second)
                 .collect(),
-            figures: Default::default(),
+            figures,
         }
+    }
+
+    /// What UDP adds: `sum` holds its losses.
+    fn figures(&self) -> BTreeMap<String, f64> {
+        let mut figures = BTreeMap::new();
+        let Some(sum) = &self.end.sum else {
+            return figures;
+        };
+        if let (Some(lost), Some(packets)) = (sum.lost_packets, sum.packets.filter(|all| *all > 0))
+        {
+            figures.insert("loss_ratio".into(), lost as f64 / packets as f64);
+            let arrived = packets.saturating_sub(lost) as f64;
+            figures.insert("rate_pps".into(), arrived / sum.seconds.max(1e-9));
+        }
+        if let Some(jitter) = sum.jitter_ms {
+            figures.insert("jitter_us".into(), jitter * 1e3);
+        }
+        figures
     }
 }
 
@@ -236,5 +360,36 @@ mod tests {
         assert!(listens(&line("0A")));
         assert!(!listens(&line("01")));
         assert!(!listens("   0: 0202000A:1452 00000000:0000 0A 0:0 0:0"));
+    }
+
+    #[test]
+    fn what_is_asked_for_becomes_options() {
+        assert_eq!(Iperf3::default().options(), "");
+        let udp = Iperf3 {
+            protocol: Protocol::Udp { offered_mbit: 90.0 },
+            message_bytes: Some(1400),
+            streams: 3,
+            ..Iperf3::default()
+        };
+        assert_eq!(
+            udp.options(),
+            " --udp --bitrate 30000000 --length 1400 --parallel 3"
+        );
+        let small = Iperf3 {
+            message_bytes: Some(64),
+            nodelay: true,
+            ..Iperf3::default()
+        };
+        assert_eq!(small.options(), " --length 64 --no-delay");
+    }
+
+    #[test]
+    fn losses_of_udp_are_figures() {
+        let json = r#"{"start": {"version": "iperf 3.12"}, "intervals": [], "end": {
+            "sum": {"seconds": 2.0, "packets": 1000, "lost_packets": 50, "jitter_ms": 0.25},
+            "sum_received": {"seconds": 2.0, "bytes": 950000, "bits_per_second": 3.8e6}}}"#;
+        let figures = read(json).unwrap().carried().figures;
+        assert_eq!((figures["loss_ratio"], figures["rate_pps"]), (0.05, 475.0));
+        assert_eq!(figures["jitter_us"], 250.0);
     }
 }

@@ -97,20 +97,33 @@ pub(super) fn did_you_mean(given: &str, words: &[&str]) -> String {
     }
 }
 
-/// How many letters must be changed, put in or taken out.
+/// How many letters must be changed, put in, taken out or swapped with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (place, letter) in one.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = place + 1;
-        for (index, theirs) in other.iter().enumerate() {
-            let change = corner + usize::from(letter != *theirs);
-            corner = row[index + 1];
-            row[index + 1] = change.min(row[index] + 1).min(corner + 1);
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for row in 0..=one.len() {
+        for column in 0..=other.len() {
+            table[row][column] = match (row, column) {
+                (0, _) | (_, 0) => row + column,
+                _ => {
+                    let differ = usize::from(one[row - 1] != other[column - 1]);
+                    let change = table[row - 1][column - 1] + differ;
+                    let best = change
+                        .min(table[row - 1][column] + 1)
+                        .min(table[row][column - 1] + 1);
+                    let swapped = row > 1
+                        && column > 1
+                        && one[row - 1] == other[column - 2]
+                        && one[row - 2] == other[column - 1];
+                    match swapped {
+                        true => best.min(table[row - 2][column - 2] + 1),
+                        false => best,
+                    }
+                }
+            };
         }
     }
-    row[other.len()]
+    table[one.len()][other.len()]
 }
 
 impl fmt::Display for Complaint {

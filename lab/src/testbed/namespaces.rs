@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::isolate::{RUN, done};
 use super::tap::PacketSocket;
-use super::{Addresses, Bed, Ground, LAN, Testbed, WAN, process};
+use super::{Addresses, Bed, Ground, LAN, Testbed, WAN, links, process};
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
@@ -43,6 +43,7 @@ impl Namespaces {
             results: self.results.clone(),
             scratch: folder,
             stop: self.stop,
+            processors: None,
         })
     }
 
@@ -64,17 +65,34 @@ impl Namespaces {
         ));
         one.0.run(&command, PATIENCE)?.success(&command).map(drop)
     }
+
+    /// The wire between the gateways, with the box in its middle if there is one.
+    fn wire(
+        &self,
+        ground: &Ground,
+        left: &Namespace,
+        right: &Namespace,
+    ) -> Result<Vec<Box<dyn Process>>, Fault> {
+        let Some(impairment) = &ground.impairment else {
+            self.link(ground.mtu, (left, WAN), (right, WAN))?;
+            return Ok(Vec::new());
+        };
+        let middle = self.host("middle")?;
+        self.link(ground.mtu, (left, WAN), (&middle, "one"))?;
+        self.link(ground.mtu, (&middle, "other"), (right, WAN))?;
+        Ok(vec![links::impair(&middle, impairment)?])
+    }
 }
 
 impl Testbed for Namespaces {
     fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
         self.raised += 1;
         let map = Addresses::default();
-        let (client, left) = (self.host("client")?, self.host("left")?);
-        let (right, server) = (self.host("right")?, self.host("server")?);
+        let (client, mut left) = (self.host("client")?, self.host("left")?);
+        let (mut right, server) = (self.host("right")?, self.host("server")?);
         self.link(ground.mtu, (&client, LAN), (&left, LAN))?;
-        self.link(ground.mtu, (&left, WAN), (&right, WAN))?;
         self.link(ground.mtu, (&right, LAN), (&server, LAN))?;
+        let machinery = self.wire(ground, &left, &right)?;
         client.configure(&[(LAN, "10.1.0.2")], ("default", "10.1.0.1"))?;
         left.configure(
             &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
@@ -87,12 +105,30 @@ impl Testbed for Namespaces {
         server.configure(&[(LAN, "10.2.0.2")], ("default", "10.2.0.1"))?;
         left.forward()?;
         right.forward()?;
+        for end in [&client, &server] {
+            links::tcp(&ground.tcp, end)?;
+        }
+        for gateway in [&left, &right] {
+            links::wire(ground, gateway)?;
+        }
+        for (host, names) in [
+            (&client, &[LAN][..]),
+            (&left, &[LAN, WAN]),
+            (&right, &[LAN, WAN]),
+            (&server, &[LAN]),
+        ] {
+            links::coalesce(ground, host, names)?;
+        }
+        left.processors.clone_from(&ground.processors);
+        right.processors.clone_from(&ground.processors);
         Ok(Bed {
             client: Box::new(client),
             left: Box::new(left),
             right: Box::new(right),
             server: Box::new(server),
             addresses: map,
+            mtu: ground.mtu,
+            machinery,
         })
     }
 
@@ -102,12 +138,13 @@ impl Testbed for Namespaces {
 }
 
 /// One network namespace.
-struct Namespace {
+pub(super) struct Namespace {
     name: &'static str,
     network: OwnedFd,
     results: PathBuf,
     scratch: PathBuf,
     stop: Stop,
+    processors: Option<String>,
 }
 
 impl Namespace {
@@ -128,7 +165,10 @@ impl Namespace {
     }
 
     /// Does something in this namespace, on a thread of its own that goes there.
-    fn within<T: Send>(&self, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub(super) fn within<T: Send>(
+        &self,
+        act: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
         let network = self.network.as_raw_fd();
         let there = move || {
             // SAFETY: setns on an open descriptor moves this thread only.
@@ -144,7 +184,7 @@ impl Namespace {
     }
 }
 
-fn refused(what: &str, error: io::Error) -> Fault {
+pub(super) fn refused(what: &str, error: io::Error) -> Fault {
     Fault::failed(format!("cannot {what}: {error}"))
 }
 
@@ -170,6 +210,7 @@ impl Host for Namespace {
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
+        let command = &links::bound(command, self.processors.as_deref());
         let running = process::start(command, self.network.as_fd(), self.stop, true)?;
         Ok(Box::new(running))
     }

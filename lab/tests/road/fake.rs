@@ -74,6 +74,8 @@ impl Testbed for FakeTestbed {
             right: host("right"),
             server: host("server"),
             addresses: Addresses::default(),
+            mtu: 1500,
+            machinery: Vec::new(),
         })
     }
 

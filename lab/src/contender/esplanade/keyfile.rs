@@ -2,92 +2,180 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::Ipv4Addr;
 
 use crate::capture::EspKey;
-use crate::contender::Side;
+use crate::contender::{Encapsulation, Mode, Side, Wrapping};
 use crate::fault::Fault;
-use crate::suite::Suite;
 use crate::testbed::Addresses;
 
 /// Fresh keys for both directions, never used by another tunnel of any run.
-pub struct Keys {
-    suite: &'static Suite,
+pub(in crate::contender) struct Keys {
     to_right: Direction,
     to_left: Direction,
 }
 
-struct Direction {
+/// The keys of one direction.
+pub(in crate::contender) struct Direction {
     spi: u32,
     cipher: String,
     hash: String,
 }
 
+/// One association of a direction.
+pub(in crate::contender) struct Layer<'k> {
+    /// `esp` or `ah`.
+    pub protocol: &'static str,
+    /// `tunnel` or `transport`.
+    pub mode: &'static str,
+    /// Its SPI.
+    pub spi: u32,
+    /// setkey's name of the cipher, if this layer has one.
+    pub cipher: Option<&'static str>,
+    /// Its key in hexadecimal.
+    pub cipher_key: &'k str,
+    /// setkey's name of the hash, if this layer has one.
+    pub hash: Option<&'static str>,
+    /// Its key in hexadecimal.
+    pub hash_key: &'k str,
+}
+
 impl Keys {
-    /// Draws keys from the system. The two SPIs are `spi + 1` and `spi + 2`.
-    pub fn fresh(suite: &'static Suite, spi: u32) -> Result<Keys, Fault> {
+    /// Draws keys from the system. SPIs begin at `spi + 1`.
+    pub fn fresh(wrapping: &Wrapping, spi: u32) -> Result<Keys, Fault> {
         Ok(Keys {
-            suite,
-            to_right: Direction::fresh(suite, spi + 1)?,
-            to_left: Direction::fresh(suite, spi + 2)?,
+            to_right: Direction::fresh(wrapping, spi + 1)?,
+            to_left: Direction::fresh(wrapping, spi + 2)?,
         })
     }
 
+    /// From where to where each direction goes.
+    pub fn directions(&self, map: &Addresses) -> [(Ipv4Addr, Ipv4Addr, &Direction); 2] {
+        [
+            (map.left, map.right, &self.to_right),
+            (map.right, map.left, &self.to_left),
+        ]
+    }
+
     /// The file of one gateway: both read the same SAs, and mirrored policies.
-    pub fn text(&self, side: Side, map: &Addresses) -> String {
+    pub fn text(&self, wrapping: &Wrapping, side: Side, map: &Addresses) -> String {
         let (left, right) = (map.left, map.right);
         let (near, far) = (&map.left_network, &map.right_network);
         let (to_right, to_left) = match side {
             Side::Left => ("out", "in"),
             Side::Right => ("in", "out"),
         };
+        let how = match (wrapping.suite.is_ah(), wrapping.encapsulation) {
+            (true, _) => "",
+            (_, Encapsulation::Udp) => "ESP in UDP, ",
+            (_, Encapsulation::Native) => "ESP, ",
+        };
+        let (there, back) = (
+            rule(wrapping, &format!("{left}-{right}")),
+            rule(wrapping, &format!("{right}-{left}")),
+        );
         format!(
-            "# The {} gateway: {near} and {far} reach each other through ESP in UDP, {}.\n\
+            "# The {} gateway: {near} and {far} reach each other through {how}{}.\n\
              # Start it with: esplanade run --setkey THIS_FILE\n\
              {}{}\
-             spdadd {near} {far} any -P {to_right} ipsec esp/tunnel/{left}-{right}/require;\n\
-             spdadd {far} {near} any -P {to_left} ipsec esp/tunnel/{right}-{left}/require;\n",
+             spdadd {near} {far} any -P {to_right} ipsec {there};\n\
+             spdadd {far} {near} any -P {to_left} ipsec {back};\n",
             side.name(),
-            self.suite.label,
-            self.add(&format!("{left} {right}"), &self.to_right),
-            self.add(&format!("{right} {left}"), &self.to_left),
-        )
-    }
-
-    fn add(&self, ends: &str, direction: &Direction) -> String {
-        let algorithm = |option: &str, name: &str, key: &str| match (name, key) {
-            ("", _) => String::new(),
-            (name, "") => format!(" {option} {name}"),
-            (name, key) => format!(" {option} {name} 0x{key}"),
-        };
-        format!(
-            "add {ends} esp-udp 0x{:04x} -m tunnel -r 1024{}{};\n",
-            direction.spi,
-            algorithm("-E", self.suite.cipher, &direction.cipher),
-            algorithm("-A", self.suite.hash, &direction.hash),
+            wrapping.suite.label,
+            add(wrapping, &format!("{left} {right}"), &self.to_right),
+            add(wrapping, &format!("{right} {left}"), &self.to_left),
         )
     }
 
     /// What opens the capture, where an analyser can open it.
-    pub fn for_analysers(&self, map: &Addresses) -> Vec<EspKey> {
-        let Some(names) = self.suite.wireshark else {
+    pub fn for_analysers(&self, wrapping: &Wrapping, map: &Addresses) -> Vec<EspKey> {
+        let Some(names) = wrapping.suite.wireshark.filter(|_| !wrapping.bundle) else {
             return Vec::new();
         };
-        let (left, right) = (map.left.to_string(), map.right.to_string());
-        vec![
-            self.to_right
-                .for_analyser(left.clone(), right.clone(), names),
-            self.to_left.for_analyser(right, left, names),
-        ]
+        let directions = self.directions(map).into_iter();
+        directions
+            .map(|(from, to, keys)| keys.for_analyser(from.to_string(), to.to_string(), names))
+            .collect()
     }
 }
 
+fn rule(wrapping: &Wrapping, ends: &str) -> String {
+    match (wrapping.suite.is_ah(), wrapping.bundle) {
+        (true, _) => format!("ah/tunnel/{ends}/require"),
+        (_, false) => format!("esp/tunnel/{ends}/require"),
+        (_, true) => format!("esp/tunnel/{ends}/require ah/transport//require"),
+    }
+}
+
+fn add(wrapping: &Wrapping, ends: &str, direction: &Direction) -> String {
+    let algorithm = |option: &str, name: Option<&str>, key: &str| match (name, key) {
+        (None, _) => String::new(),
+        (Some(name), "") => format!(" {option} {name}"),
+        (Some(name), key) => format!(" {option} {name} 0x{key}"),
+    };
+    let esn = if wrapping.esn { " -o esn=yes" } else { "" };
+    let layers = direction.layers(wrapping).into_iter();
+    let line = |layer: Layer<'_>| {
+        let protocol = match (layer.protocol, wrapping.encapsulation) {
+            ("esp", Encapsulation::Udp) => "esp-udp",
+            (protocol, _) => protocol,
+        };
+        format!(
+            "add {ends} {protocol} 0x{:04x} -m {} -r {}{esn}{}{};\n",
+            layer.spi,
+            layer.mode,
+            wrapping.window,
+            algorithm("-E", layer.cipher, layer.cipher_key),
+            algorithm("-A", layer.hash, layer.hash_key),
+        )
+    };
+    layers.map(line).collect()
+}
+
 impl Direction {
-    fn fresh(suite: &Suite, spi: u32) -> Result<Direction, Fault> {
+    fn fresh(wrapping: &Wrapping, spi: u32) -> Result<Direction, Fault> {
         Ok(Direction {
             spi,
-            cipher: random_hex(suite.cipher_key)?,
-            hash: random_hex(suite.hash_key)?,
+            cipher: random_hex(wrapping.suite.cipher_key)?,
+            hash: random_hex(wrapping.suite.hash_key)?,
         })
+    }
+
+    /// The associations of this direction, the inner one first.
+    pub fn layers(&self, wrapping: &Wrapping) -> Vec<Layer<'_>> {
+        let named = |name: &'static str| Some(name).filter(|name| !name.is_empty());
+        let suite = wrapping.suite;
+        let mode = match wrapping.mode {
+            Mode::Tunnel => "tunnel",
+            Mode::Transport => "transport",
+        };
+        let whole = Layer {
+            protocol: if suite.is_ah() { "ah" } else { "esp" },
+            mode,
+            spi: self.spi,
+            cipher: named(suite.cipher),
+            cipher_key: &self.cipher,
+            hash: named(suite.hash),
+            hash_key: &self.hash,
+        };
+        if !wrapping.bundle {
+            return vec![whole];
+        }
+        let inner = Layer {
+            hash: None,
+            hash_key: "",
+            ..whole
+        };
+        let outer = Layer {
+            protocol: "ah",
+            mode: "transport",
+            spi: self.spi + AH_SPI,
+            cipher: None,
+            cipher_key: "",
+            hash: named(suite.hash),
+            hash_key: &self.hash,
+        };
+        vec![inner, outer]
     }
 
     fn for_analyser(
@@ -108,6 +196,9 @@ impl Direction {
     }
 }
 
+/// How far the SPI of a bundle's AH is from that of its ESP.
+const AH_SPI: u32 = 0x80;
+
 fn random_hex(length: usize) -> Result<String, Fault> {
     let mut key = vec![0; length];
     File::open("/dev/urandom")
@@ -121,6 +212,17 @@ mod tests {
     use super::*;
     use crate::suite;
 
+    fn wrapping(name: &str) -> Wrapping {
+        Wrapping {
+            suite: suite::find(name).unwrap(),
+            mode: Mode::Tunnel,
+            encapsulation: Encapsulation::Udp,
+            bundle: false,
+            window: 1024,
+            esn: false,
+        }
+    }
+
     fn keys(name: &str) -> Keys {
         let direction = |spi| Direction {
             spi,
@@ -128,7 +230,6 @@ mod tests {
             hash: "cd".repeat(suite::find(name).unwrap().hash_key),
         };
         Keys {
-            suite: suite::find(name).unwrap(),
             to_right: direction(0x1001),
             to_left: direction(0x1002),
         }
@@ -136,7 +237,11 @@ mod tests {
 
     #[test]
     fn the_left_file_reads_as_a_person_would_write_it() {
-        let text = keys("aes-128-cbc-sha1").text(Side::Left, &Addresses::default());
+        let text = keys("aes-128-cbc-sha1").text(
+            &wrapping("aes-128-cbc-sha1"),
+            Side::Left,
+            &Addresses::default(),
+        );
         let key = "ab".repeat(16);
         let hash = "cd".repeat(20);
         let expected = format!(
@@ -155,8 +260,8 @@ spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/re
     fn the_right_file_mirrors_the_policies_and_keeps_the_associations() {
         let keys = keys("null");
         let (left, right) = (
-            keys.text(Side::Left, &Addresses::default()),
-            keys.text(Side::Right, &Addresses::default()),
+            keys.text(&wrapping("null"), Side::Left, &Addresses::default()),
+            keys.text(&wrapping("null"), Side::Right, &Addresses::default()),
         );
         let lines = |text: &str, word: &str| -> Vec<String> {
             text.lines()
@@ -178,10 +283,46 @@ spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/re
 
     #[test]
     fn fresh_keys_differ_and_fit() {
-        let suite = suite::find("aes-128-gcm").unwrap();
-        let keys = Keys::fresh(suite, 0x1000).unwrap();
+        let keys = Keys::fresh(&wrapping("aes-128-gcm"), 0x1000).unwrap();
         assert_eq!(keys.to_right.cipher.len(), 40);
         assert_ne!(keys.to_right.cipher, keys.to_left.cipher);
         assert_eq!((keys.to_right.spi, keys.to_left.spi), (0x1001, 0x1002));
+    }
+
+    #[test]
+    fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
+        let bundle = Wrapping {
+            bundle: true,
+            encapsulation: Encapsulation::Native,
+            ..wrapping("3des-sha1")
+        };
+        let text = keys("3des-sha1").text(&bundle, Side::Left, &Addresses::default());
+        let (key, hash) = ("ab".repeat(24), "cd".repeat(20));
+        for line in [
+            format!("add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 1024 -E 3des-cbc 0x{key};"),
+            format!(
+                "add 192.0.2.1 192.0.2.2 ah 0x1081 -m transport -r 1024 -A hmac-sha1 0x{hash};"
+            ),
+            "ipsec esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require;".into(),
+        ] {
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn ah_alone_has_no_cipher() {
+        let alone = Wrapping {
+            encapsulation: Encapsulation::Native,
+            ..wrapping("ah-md5")
+        };
+        let text = keys("ah-md5").text(&alone, Side::Right, &Addresses::default());
+        assert!(
+            text.contains(" ah 0x1001 -m tunnel -r 1024 -A hmac-md5 0x"),
+            "{text}"
+        );
+        assert!(
+            text.contains("ah/tunnel/192.0.2.1-192.0.2.2/require"),
+            "{text}"
+        );
     }
 }

@@ -1,0 +1,205 @@
+//! Bars: what must be reached, judged over interleaved pairs. Trials of one round are a pair: slow drifts of the machine
+//! meet both alike. A bar is met when the unfavourable end of the 95 % interval reaches it, not when the mean does.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::record::{Outcome, Record};
+use crate::stats::{self, Interval};
+
+/// One thing to reach.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// Its short name, such as a row's number.
+    pub name: String,
+    /// What it says.
+    pub about: String,
+    /// The figure, or the reading, that is judged.
+    pub figure: String,
+    /// Whose.
+    pub of: Which,
+    /// What it is divided by; `None`: it is judged as it is.
+    pub to: Option<Which>,
+    /// What is taken from both first, such as plain IP's round trip.
+    pub less: Option<Which>,
+    /// The lower end of the interval must reach this.
+    pub at_least: Option<f64>,
+    /// The upper end of the interval must not pass this.
+    pub at_most: Option<f64>,
+    /// What would be more than asked.
+    pub moonshot: Option<f64>,
+}
+
+/// Records by their factors and `contender`: those that agree in every name given here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Which(pub BTreeMap<String, String>);
+
+impl Which {
+    fn is(&self, record: &Record) -> bool {
+        self.0.iter().all(|(name, value)| match name.as_str() {
+            "contender" => record.contender == *value,
+            _ => record.factors.get(name) == Some(value),
+        })
+    }
+}
+
+/// What became of a bar for one case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The case's label, with the factors that tell it from others of the same bar.
+    pub case: String,
+    /// The mean of the ratio or figure.
+    pub mean: f64,
+    /// Its 95 % interval; `None` with fewer than two pairs, or when all are equal.
+    pub interval: Option<Interval>,
+    /// How many rounds had all that is compared.
+    pub pairs: usize,
+    /// Whether it is met.
+    pub met: bool,
+}
+
+/// Judges a bar; one result for each case it is about. Nothing where no round has all of it.
+pub fn judge(bar: &Bar, records: &[Record]) -> Vec<Judged> {
+    let measured = |record: &&Record| matches!(record.outcome, Outcome::Measured { .. });
+    let mut cases: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
+    for record in records
+        .iter()
+        .filter(measured)
+        .filter(|record| bar.of.is(record))
+    {
+        cases.entry(record.order).or_default().push(record);
+    }
+    let judged = cases
+        .values()
+        .filter_map(|case| judge_case(bar, case, records));
+    judged.collect()
+}
+
+fn judge_case(bar: &Bar, case: &[&Record], records: &[Record]) -> Option<Judged> {
+    let pairs: Vec<(f64, f64)> = case
+        .iter()
+        .filter_map(|record| pair(bar, record, records))
+        .collect();
+    let first = case.first()?;
+    let mean = ratio(&pairs)?;
+    let interval = interval(&pairs, first.seed);
+    let (low, high) = interval.map_or((mean, mean), |interval| (interval.low, interval.high));
+    let reaches = bar.at_least.is_none_or(|least| low >= least);
+    let stays = bar.at_most.is_none_or(|most| high <= most);
+    Some(Judged {
+        case: first.label.clone(),
+        mean,
+        interval,
+        pairs: pairs.len(),
+        met: reaches && stays,
+    })
+}
+
+/// What is judged and what it is divided by, in one round.
+fn pair(bar: &Bar, record: &Record, records: &[Record]) -> Option<(f64, f64)> {
+    let in_round = |which: &Which| {
+        let partner = records
+            .iter()
+            .find(|other| other.round == record.round && which.is(other));
+        partner.and_then(|partner| value(partner, &bar.figure))
+    };
+    let less = match &bar.less {
+        Some(which) => in_round(which)?,
+        None => 0.0,
+    };
+    let below = match &bar.to {
+        Some(which) => in_round(which)? - less,
+        None => 1.0,
+    };
+    Some((value(record, &bar.figure)? - less, below))
+}
+
+/// A figure by its name; a reading by its name, where `*` stands for both gateways and the larger counts.
+fn value(record: &Record, name: &str) -> Option<f64> {
+    if let Some(figure) = record.figures.get(name) {
+        return Some(*figure);
+    }
+    let Outcome::Measured { readings, .. } = &record.outcome else {
+        return None;
+    };
+    let side = |side: &str| readings.get(&name.replacen('*', side, 1)).copied();
+    side("left")
+        .into_iter()
+        .chain(side("right"))
+        .reduce(f64::max)
+}
+
+/// The ratio of the means, which a lucky round cannot pull as it pulls a mean of ratios.
+fn ratio(pairs: &[(f64, f64)]) -> Option<f64> {
+    let above: f64 = pairs.iter().map(|pair| pair.0).sum();
+    let below: f64 = pairs.iter().map(|pair| pair.1).sum();
+    (!pairs.is_empty() && below > 0.0).then(|| above / below)
+}
+
+/// Resamples rounds, so that what was measured together stays together.
+fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
+    const RESAMPLES: usize = 10_000;
+    let of_pairs = |drawn: &[(f64, f64)]| ratio(drawn).unwrap_or(f64::NAN);
+    stats::bca(pairs, of_pairs, 0.95, RESAMPLES, seed)
+}
+
+/// The table of all bars.
+pub fn text(bars: &[Bar], records: &[Record]) -> String {
+    let mut out = String::new();
+    for bar in bars {
+        let _ = writeln!(out, "{}  {}", bar.name, bar.about);
+        let judged = judge(bar, records);
+        if judged.is_empty() {
+            let _ = writeln!(
+                out,
+                "      not measured here: see what is absent or failed above"
+            );
+        }
+        for one in &judged {
+            let _ = writeln!(out, "      {}", line(bar, one));
+        }
+    }
+    out
+}
+
+fn line(bar: &Bar, one: &Judged) -> String {
+    let limit = match (bar.at_least, bar.at_most) {
+        (Some(least), _) => format!("at least {least}"),
+        (None, Some(most)) => format!("at most {most}"),
+        _ => "no limit".into(),
+    };
+    let interval = one.interval.map_or_else(String::new, |interval| {
+        format!(" [{}, {}]", short(interval.low), short(interval.high))
+    });
+    let moon = match bar.moonshot {
+        Some(moonshot) if reached(bar, one, moonshot) => format!(", and so is {moonshot}"),
+        _ => String::new(),
+    };
+    format!(
+        "{}: {}{interval}, {} pairs; {limit}: {}{moon}",
+        one.case,
+        short(one.mean),
+        one.pairs,
+        if one.met { "met" } else { "NOT met" },
+    )
+}
+
+fn reached(bar: &Bar, one: &Judged, moonshot: f64) -> bool {
+    let interval = one.interval;
+    match bar.at_least {
+        Some(_) => interval.map_or(one.mean, |interval| interval.low) >= moonshot,
+        None => interval.map_or(one.mean, |interval| interval.high) <= moonshot,
+    }
+}
+
+/// Four digits that count; ratios and bytes alike.
+fn short(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1e6 => format!("{:.2}e6", value / 1e6),
+        large if large >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! WireGuard in the kernel. It has no process to start: a link of its own kind, configured by `wg`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use crate::capture::EspKey;
+use crate::fault::Fault;
+use crate::host::{Command, program};
+use crate::testbed::Bed;
+
+/// The kernel's WireGuard.
+pub struct KernelWireguard;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const LINK: &str = "wg0";
+
+impl Contender for KernelWireguard {
+    fn id(&self) -> &str {
+        "kernel-wireguard"
+    }
+
+    fn label(&self) -> &str {
+        "WireGuard in the kernel"
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("suite".into(), "chacha20-poly1305".into())])
+    }
+
+    fn protection(&self) -> Protection {
+        Protection::Secret
+    }
+
+    /// Tried, not guessed: a link of the kind is made and taken away again.
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        let made = ip(bed, Side::Left, "link add name probe type wireguard");
+        let gone = made.and_then(|()| ip(bed, Side::Left, "link delete probe"));
+        if let Err(fault) = gone {
+            return Err(Absence::new(
+                format!("this kernel has no WireGuard ({fault})"),
+                "a kernel with CONFIG_WIREGUARD: modprobe wireguard",
+            ));
+        }
+        match program("wg") {
+            Some(_) => Ok(()),
+            None => Err(Absence::new(
+                "wg is not installed",
+                "apt-get install wireguard-tools",
+            )),
+        }
+    }
+
+    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+        for side in Side::BOTH {
+            ip(bed, side, &format!("link add name {LINK} type wireguard"))?;
+            let host = bed.gateway(side);
+            let text = super::wireguard::tool_configuration(side, &bed.addresses);
+            let file = host.place(
+                &format!("config/kernel-wireguard/{}.conf", side.name()),
+                &text,
+            )?;
+            let set = Command::line(&format!("wg setconf {LINK}")).arg(&file);
+            host.run(&set, PATIENCE)?.success(&set)?;
+            super::wireguard::lead_in(host, side, bed)?;
+        }
+        Ok(Box::new(Links))
+    }
+}
+
+fn ip(bed: &Bed, side: Side, arguments: &str) -> Result<(), Fault> {
+    let command = Command::line(&format!("ip {arguments}"));
+    let finished = bed.gateway(side).run(&command, PATIENCE)?;
+    finished.success(&command).map(drop)
+}
+
+/// The links go with the bed.
+struct Links;
+
+impl Tunnel for Links {
+    fn gateways(&self) -> Vec<Gateway> {
+        Vec::new()
+    }
+
+    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        Ok(None)
+    }
+
+    fn keys(&self) -> Vec<EspKey> {
+        Vec::new()
+    }
+
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! What the WireGuard contenders have in common: two programs that each open a TUN device and a control socket, the text
+//! that configures them, and addresses and routes by `ip`. The tool `wg` is not needed: the control protocol of user-space
+//! WireGuard is lines of `name=value`.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Gateway, Side, Tunnel};
+use crate::capture::EspKey;
+use crate::fault::Fault;
+use crate::host::{Command, Host, Process};
+use crate::ideal::WIREGUARD_MTU_LOSS;
+use crate::testbed::{Addresses, Bed};
+
+/// Key pairs made for namespaces that are gone when a run ends: `(private, public)` of left and right.
+const KEYS: [(&str, &str); 2] = [
+    (
+        "1ee6f2645fec8e75e3c22b633e314d8a003b7f8762d38c7fc5310ba0da4e0905",
+        "7894f443312fbddca16b1408664f6a13a7353cec45bd10c13c804f43b94bd906",
+    ),
+    (
+        "33f21cbb295c9854242bbc6e81c1384bf2e02481772f5d95fe3b6fc8d110ae02",
+        "b86b6b0250afa5653c1096b010d8657f8999640250a8ca0b961fe39420a9616a",
+    ),
+];
+/// WireGuard's usual port.
+const PORT: u16 = 51_820;
+/// The tunnel's interface on both gateways.
+pub(super) const INTERFACE: &str = "wg0";
+/// Opening a TUN device and a socket takes milliseconds; a busy machine gets more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A user-space WireGuard program on both gateways.
+pub(super) struct Pair([Daemon; 2]);
+
+struct Daemon {
+    side: Side,
+    process: Box<dyn Process>,
+}
+
+/// Starts `command` on both gateways, configures the two by their sockets (through `lab`, which can talk to one on any
+/// host) and leads the networks into the tunnel.
+pub(super) fn up(command: &Command, lab: &Path, bed: &Bed) -> Result<Pair, Fault> {
+    let left = start(command, lab, Side::Left, bed)?;
+    let right = start(command, lab, Side::Right, bed)?;
+    Ok(Pair([left, right]))
+}
+
+fn start(command: &Command, lab: &Path, side: Side, bed: &Bed) -> Result<Daemon, Fault> {
+    let host = bed.gateway(side);
+    let run = host.scratch()?;
+    let mut command = command.clone();
+    command.binds.push((run.clone(), "/run".into()));
+    let mut process = host.start(&command)?;
+    let socket = run.join(format!("wireguard/{INTERFACE}.sock"));
+    configure(
+        host,
+        lab,
+        &socket,
+        &configuration(side, &bed.addresses),
+        &mut *process,
+    )?;
+    lead_in(host, side, bed)?;
+    Ok(Daemon { side, process })
+}
+
+/// The control protocol's answer ends with `errno=0` when all of it was taken.
+fn configure(
+    host: &dyn Host,
+    lab: &Path,
+    socket: &Path,
+    text: &str,
+    process: &mut dyn Process,
+) -> Result<(), Fault> {
+    let ask = Command::tool(lab, "ask-socket").arg(socket).input(text);
+    let started = Instant::now();
+    loop {
+        if let Some(code) = process.ended() {
+            let said = process.said();
+            return Err(Fault::failed(format!(
+                "it ended with {code}: {}",
+                said.trim()
+            )));
+        }
+        let finished = host.run(&ask, Duration::from_secs(5))?;
+        match finished.code {
+            0 if finished.stdout.lines().any(|line| line == "errno=0") => return Ok(()),
+            0 => {
+                let answer = finished.stdout.trim();
+                return Err(Fault::failed(format!(
+                    "it refused its configuration: {answer}"
+                )));
+            }
+            _ if started.elapsed() > PATIENCE => return finished.success(&ask).map(drop),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn configuration(side: Side, map: &Addresses) -> String {
+    let (own, other, endpoint, network) = ends(side, map);
+    format!(
+        "set=1\nprivate_key={own}\nlisten_port={PORT}\nreplace_peers=true\npublic_key={other}\n\
+         endpoint={endpoint}:{PORT}\nreplace_allowed_ips=true\nallowed_ip={network}\n\n"
+    )
+}
+
+/// The same for the kernel's WireGuard, as `wg setconf` reads it: keys in base 64.
+pub(super) fn tool_configuration(side: Side, map: &Addresses) -> String {
+    let (own, other, endpoint, network) = ends(side, map);
+    format!(
+        "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n[Peer]\nPublicKey = {}\nEndpoint = {endpoint}:{PORT}\n\
+         AllowedIPs = {network}\n",
+        base64(own),
+        base64(other)
+    )
+}
+
+fn ends(side: Side, map: &Addresses) -> (&'static str, &'static str, Ipv4Addr, &str) {
+    match side {
+        Side::Left => (KEYS[0].0, KEYS[1].1, map.right, &map.right_network),
+        Side::Right => (KEYS[1].0, KEYS[0].1, map.left, &map.left_network),
+    }
+}
+
+/// RFC 4648 4, of a key in hexadecimal.
+fn base64(hex: &str) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bytes: Vec<u8> = (0..hex.len() / 2)
+        .filter_map(|place| u8::from_str_radix(hex.get(2 * place..2 * place + 2)?, 16).ok())
+        .collect();
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0u32, |bits, place| {
+            bits << 8 | u32::from(three.get(place).copied().unwrap_or(0))
+        });
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            out.push(if place <= three.len() {
+                letter.into()
+            } else {
+                '='
+            });
+        }
+    }
+    out
+}
+
+/// Switches the interface on and leads the other side's network into it.
+pub(super) fn lead_in(host: &dyn Host, side: Side, bed: &Bed) -> Result<(), Fault> {
+    let network = match side {
+        Side::Left => &bed.addresses.right_network,
+        Side::Right => &bed.addresses.left_network,
+    };
+    let mtu = bed.mtu - WIREGUARD_MTU_LOSS;
+    let batch =
+        format!("link set {INTERFACE} mtu {mtu} up\nroute replace {network} dev {INTERFACE}\n");
+    let command = Command::line("ip -batch -").input(batch);
+    host.run(&command, PATIENCE)?.success(&command).map(drop)
+}
+
+impl Tunnel for Pair {
+    fn gateways(&self) -> Vec<Gateway> {
+        let gateway = |daemon: &Daemon| Gateway {
+            side: daemon.side,
+            pid: daemon.process.pid(),
+        };
+        self.0.iter().map(gateway).collect()
+    }
+
+    /// Neither counts what it drops by reason; what is lost shows at interfaces and sockets.
+    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        Ok(None)
+    }
+
+    fn keys(&self) -> Vec<EspKey> {
+        Vec::new()
+    }
+
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        let stopped = self
+            .0
+            .iter_mut()
+            .map(|daemon| daemon.process.stop(Duration::from_secs(5)));
+        stopped.collect()
+    }
+}
+
+/// A program by one of its names, also where language tools install into the user's home.
+pub(super) fn installed(names: &[&str], home_folder: &str) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    let at_home = names.iter().map(|name| home.join(home_folder).join(name));
+    let found = names.iter().find_map(|name| crate::host::program(name));
+    found.or_else(|| at_home.into_iter().find(|path| path.is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        let tests = [
+            ("66", "Zg=="),
+            ("666f", "Zm8="),
+            ("666f6f", "Zm9v"),
+            ("666f6f62", "Zm9vYg=="),
+        ];
+        for (hex, expected) in tests {
+            assert_eq!(base64(hex), expected);
+        }
+    }
+
+    #[test]
+    fn each_gateway_is_told_its_own_key_and_the_other_end() {
+        let left = configuration(Side::Left, &Addresses::default());
+        assert!(left.contains(&format!("private_key={}\n", KEYS[0].0)));
+        assert!(left.contains(&format!("public_key={}\n", KEYS[1].1)));
+        assert!(left.contains("endpoint=192.0.2.2:51820\n"));
+        assert!(left.contains("allowed_ip=10.2.0.0/24\n"));
+        assert!(left.ends_with("\n\n"), "an empty line ends a request");
+        let right = configuration(Side::Right, &Addresses::default());
+        assert!(right.contains("endpoint=192.0.2.1:51820\n"));
+    }
+}

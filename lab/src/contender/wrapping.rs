@@ -1,0 +1,152 @@
+//! How IPsec wraps a packet: suite, mode, encapsulation, bundle. What every IPsec contender is told, and from which the
+//! length of what it sends follows.
+
+use std::collections::BTreeMap;
+
+use super::Protection;
+use crate::suite::Suite;
+
+/// What is asked of an IPsec tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrapping {
+    /// Cipher and integrity.
+    pub suite: &'static Suite,
+    /// Tunnel or transport.
+    pub mode: Mode,
+    /// In UDP or on its own.
+    pub encapsulation: Encapsulation,
+    /// ESP for the cipher and AH for the integrity, as two associations, instead of ESP with both.
+    pub bundle: bool,
+    /// Anti-replay window in packets; 0 switches the check off.
+    pub window: u32,
+    /// Extended sequence numbers.
+    pub esn: bool,
+}
+
+/// IPsec modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A whole packet inside.
+    Tunnel,
+    /// The payload of a packet inside.
+    Transport,
+}
+
+/// What carries ESP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encapsulation {
+    /// UDP on port 4500.
+    Udp,
+    /// IP itself.
+    Native,
+}
+
+/// The anti-replay window of IKE and of our own samples.
+pub const USUAL_WINDOW: u32 = 1024;
+
+const IPV4: u32 = 20;
+const UDP: u32 = 8;
+
+impl Wrapping {
+    /// What tells it from ESP of the same suite in tunnel mode with the usual values, for ids; `usual` is the encapsulation
+    /// that needs no word.
+    pub fn suffix(&self, usual: Encapsulation) -> String {
+        self.differences(usual)
+            .iter()
+            .map(|word| format!("-{word}"))
+            .collect()
+    }
+
+    /// The same for a reader.
+    pub fn note(&self, usual: Encapsulation) -> String {
+        self.differences(usual)
+            .iter()
+            .map(|word| format!(", {word}"))
+            .collect()
+    }
+
+    fn differences(&self, usual: Encapsulation) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut word = |condition: bool, word: &str| {
+            if condition {
+                words.push(word.to_owned());
+            }
+        };
+        word(self.bundle, "esp+ah");
+        let other = self.encapsulation != usual && !self.uses_ah();
+        word(
+            other && self.encapsulation == Encapsulation::Native,
+            "native",
+        );
+        word(other && self.encapsulation == Encapsulation::Udp, "udp");
+        word(self.mode == Mode::Transport, "transport");
+        word(self.esn, "esn");
+        word(
+            self.window != USUAL_WINDOW,
+            &format!("window-{}", self.window),
+        );
+        words
+    }
+
+    /// Every factor of it, for the record.
+    pub fn factors(&self) -> BTreeMap<String, String> {
+        let word = |condition: bool, one: &str, other: &str| {
+            if condition { one } else { other }.to_owned()
+        };
+        BTreeMap::from([
+            ("suite".into(), self.suite.name.into()),
+            (
+                "mode".into(),
+                word(self.mode == Mode::Tunnel, "tunnel", "transport"),
+            ),
+            (
+                "encapsulation".into(),
+                word(self.encapsulation == Encapsulation::Udp, "udp", "native"),
+            ),
+            ("combine".into(), word(self.bundle, "esp+ah", "esp-auth")),
+            ("window".into(), self.window.to_string()),
+            ("esn".into(), self.esn.to_string()),
+        ])
+    }
+
+    /// What it promises for the wire.
+    pub fn protection(&self) -> Protection {
+        match self.suite.hides() {
+            true => Protection::Secret,
+            false => Protection::Readable,
+        }
+    }
+
+    /// Whether AH is on the wire.
+    pub fn uses_ah(&self) -> bool {
+        self.bundle || self.suite.is_ah()
+    }
+
+    /// The length on the wire, from the outer IPv4 header on, of a packet of this length in tunnel mode, padding and all.
+    pub fn wrapped(&self, packet: u32) -> u32 {
+        let udp = match self.encapsulation {
+            Encapsulation::Udp => UDP,
+            Encapsulation::Native => 0,
+        };
+        let ah = match self.uses_ah() {
+            true => 12 + self.suite.hash_icv(),
+            false => 0,
+        };
+        let esp = match self.suite.is_ah() {
+            true => packet,
+            false => self.esp(packet),
+        };
+        IPV4 + udp + ah + esp
+    }
+
+    /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length and
+    /// next header, ICV.
+    fn esp(&self, payload: u32) -> u32 {
+        let icv = match self.bundle {
+            true => self.suite.cipher_icv(),
+            false => self.suite.cipher_icv() + self.suite.hash_icv(),
+        };
+        let padded = (payload + 2).next_multiple_of(self.suite.block().max(4));
+        8 + self.suite.iv() + padded + icv
+    }
+}

@@ -1,0 +1,231 @@
+//! Round trips: one question at a time from client to server and back, alone or beside a stream that takes half of what the
+//! path carries.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Carried, Iperf3, Load, Prepared};
+use crate::contender::Absence;
+use crate::fault::Fault;
+use crate::host::{Command, Process};
+use crate::testbed::Bed;
+use crate::tool::Answered;
+
+const PORT: u16 = 5302;
+/// For starting, and for a last answer to come.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Round trips over an idle path.
+pub struct RoundTrip {
+    lab: PathBuf,
+    bytes: u32,
+}
+
+impl RoundTrip {
+    /// With questions of so many bytes, asked by the tools of `lab`.
+    pub fn new(lab: &Path, bytes: u32) -> RoundTrip {
+        RoundTrip {
+            lab: lab.to_owned(),
+            bytes,
+        }
+    }
+
+    fn listen(&self, bed: &Bed) -> Result<Echo, Fault> {
+        let at = SocketAddr::from((bed.addresses.server, PORT));
+        let process = bed
+            .server
+            .start(&Command::tool(&self.lab, "echo").arg(at.to_string()))?;
+        Ok(Echo { at, process })
+    }
+
+    fn ask(&self, at: SocketAddr, pause: u64, duration: Duration) -> Command {
+        Command::tool(&self.lab, "ask")
+            .arg(at.to_string())
+            .arg("--bytes")
+            .arg(self.bytes.to_string())
+            .arg("--milliseconds")
+            .arg(duration.as_millis().to_string())
+            .arg("--pause")
+            .arg(pause.to_string())
+    }
+}
+
+/// The far end.
+struct Echo {
+    at: SocketAddr,
+    process: Box<dyn Process>,
+}
+
+impl Echo {
+    /// Waits until it answers; that warms the path, too.
+    fn warm(&mut self, load: &RoundTrip, bed: &Bed) -> Result<(), Fault> {
+        let started = Instant::now();
+        while started.elapsed() < GRACE {
+            if let Some(code) = self.process.ended() {
+                let said = self.process.said();
+                return Err(Fault::failed(format!(
+                    "the echo ended with {code}: {}",
+                    said.trim()
+                )));
+            }
+            let command = load.ask(self.at, 0, Duration::from_millis(50));
+            let found = answered(&bed.client.run(&command, GRACE)?.success(&command)?)?;
+            if found.asked > found.lost {
+                return Ok(());
+            }
+        }
+        Err(Fault::failed("the echo does not answer"))
+    }
+}
+
+fn answered(said: &str) -> Result<Answered, Fault> {
+    serde_json::from_str(said).map_err(|error| Fault::failed(format!("the asking tool: {error}")))
+}
+
+impl Load for RoundTrip {
+    fn id(&self) -> &str {
+        "round-trip"
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        Ok(())
+    }
+
+    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
+        let echo = self.listen(bed)?;
+        Ok(Box::new(Asking {
+            load: self,
+            bed,
+            echo,
+        }))
+    }
+}
+
+struct Asking<'bed> {
+    load: &'bed RoundTrip,
+    bed: &'bed Bed,
+    echo: Echo,
+}
+
+impl Prepared for Asking<'_> {
+    fn warm_up(&mut self) -> Result<(), Fault> {
+        self.echo.warm(self.load, self.bed)
+    }
+
+    fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
+        let command = self.load.ask(self.echo.at, 0, duration);
+        let finished = self.bed.client.run(&command, duration + GRACE)?;
+        let found = answered(&finished.success(&command)?)?;
+        Ok(carried(&found, self.load.bytes))
+    }
+}
+
+fn carried(found: &Answered, bytes: u32) -> Carried {
+    let answers = found.asked - found.lost;
+    let carried = answers * u64::from(bytes);
+    Carried {
+        tool: format!("esplanade-lab {}", env!("CARGO_PKG_VERSION")),
+        seconds: found.seconds,
+        bytes: carried,
+        goodput_bps: carried as f64 * 8.0 / found.seconds.max(1e-9),
+        retransmits: None,
+        intervals_bps: Vec::new(),
+        figures: figures(found),
+    }
+}
+
+fn figures(found: &Answered) -> BTreeMap<String, f64> {
+    let mut figures = found.nanoseconds.figures("rtt");
+    figures.insert(
+        "rtt.lost_ratio".into(),
+        found.lost as f64 / found.asked.max(1) as f64,
+    );
+    figures.insert(
+        "rtt.answers_count".into(),
+        (found.asked - found.lost) as f64,
+    );
+    figures
+}
+
+/// Round trips beside a TCP stream at half the rate that this path was found to carry a moment before.
+pub struct LoadedRoundTrip {
+    asking: RoundTrip,
+    stream: Iperf3,
+}
+
+impl LoadedRoundTrip {
+    /// The questions, and the stream beside them.
+    pub fn new(lab: &Path, bytes: u32, stream: Iperf3) -> LoadedRoundTrip {
+        LoadedRoundTrip {
+            asking: RoundTrip::new(lab, bytes),
+            stream,
+        }
+    }
+}
+
+impl Load for LoadedRoundTrip {
+    fn id(&self) -> &str {
+        "loaded-round-trip"
+    }
+
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        self.stream.presence(bed)
+    }
+
+    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
+        Ok(Box::new(Loaded {
+            load: self,
+            bed,
+            echo: self.asking.listen(bed)?,
+            stream: self.stream.listen(bed)?,
+            capacity_bps: 0.0,
+        }))
+    }
+}
+
+struct Loaded<'bed> {
+    load: &'bed LoadedRoundTrip,
+    bed: &'bed Bed,
+    echo: Echo,
+    stream: super::iperf3::Listening<'bed>,
+    capacity_bps: f64,
+}
+
+/// How long the whole capacity is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two questions: often enough for a 99th percentile, and no load of its own.
+const PAUSE_MS: u64 = 2;
+
+impl Prepared for Loaded<'_> {
+    /// Finds what the path carries.
+    fn warm_up(&mut self) -> Result<(), Fault> {
+        self.echo.warm(&self.load.asking, self.bed)?;
+        self.stream.warm_up()?;
+        self.capacity_bps = self.stream.run(LOOK)?.goodput_bps;
+        Ok(())
+    }
+
+    /// The stream runs a moment longer on both sides of the questions, so that none is asked of an idle path.
+    fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
+        let margin = Duration::from_millis(500);
+        let offered = (self.capacity_bps / 2.0) as u64;
+        let mut background = self.stream.background(offered, duration + 2 * margin)?;
+        std::thread::sleep(margin);
+        let command = self.load.asking.ask(self.echo.at, PAUSE_MS, duration);
+        let finished = self.bed.client.run(&command, duration + GRACE)?;
+        let found = answered(&finished.success(&command)?)?;
+        let mut carried = self
+            .stream
+            .finished(&mut *background, duration + 2 * margin + GRACE)?;
+        carried.figures = figures(&found);
+        carried
+            .figures
+            .insert("capacity_bps".into(), self.capacity_bps);
+        carried
+            .figures
+            .insert("background_bps".into(), carried.goodput_bps);
+        Ok(carried)
+    }
+}

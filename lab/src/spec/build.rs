@@ -1,0 +1,320 @@
+//! From words to things: a cell's settings become a contender, the ground it stands on and the load that fills it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::factor::Settings;
+use super::{Cell, Spec};
+use crate::contender::{
+    Boringtun, Contender, Encapsulation, Esplanade, KernelLibipsec, KernelWireguard, KernelXfrm,
+    Mode, Plain, USUAL_WINDOW, WireguardGo, Wrapping,
+};
+use crate::experiment::Case;
+use crate::fault::Fault;
+use crate::ideal::{self, Layers};
+use crate::load::{Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search};
+use crate::suite::{self, SUITES};
+use crate::testbed::{Ground, Impairment, Shape, Tcp};
+
+/// Where our own programs are.
+#[derive(Debug, Clone, Default)]
+pub struct Programs {
+    /// `esplanade`, if it was found.
+    pub esplanade: Option<PathBuf>,
+    /// `esplanade-lab` itself, whose small tools run on the hosts.
+    pub lab: PathBuf,
+}
+
+/// A contender with everything that tells it from its neighbours.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Plain,
+    Esplanade {
+        wrapping: Wrapping,
+        workers: Option<u32>,
+    },
+    KernelLibipsec {
+        wrapping: Wrapping,
+    },
+    KernelXfrm {
+        wrapping: Wrapping,
+        pcrypt: bool,
+    },
+    WireguardGo,
+    Boringtun,
+    KernelWireguard,
+}
+
+/// Something that cannot exist, and because of which factor.
+pub(super) struct Impossible {
+    pub factor: &'static str,
+    pub what: String,
+    pub advice: String,
+}
+
+impl Kind {
+    pub fn new(kind: &str, settings: &Settings) -> Result<Kind, Impossible> {
+        Ok(match kind {
+            "esplanade" => Kind::Esplanade {
+                wrapping: wrapping(kind, settings)?,
+                workers: number(settings, "workers").map(|count| count as u32),
+            },
+            "kernel-libipsec" => Kind::KernelLibipsec {
+                wrapping: libipsec(wrapping(kind, settings)?)?,
+            },
+            "kernel-xfrm" => Kind::KernelXfrm {
+                wrapping: wrapping(kind, settings)?,
+                pcrypt: flag(settings, "pcrypt").unwrap_or(false),
+            },
+            "wireguard-go" => Kind::WireguardGo,
+            "boringtun" => Kind::Boringtun,
+            "kernel-wireguard" => Kind::KernelWireguard,
+            _ => Kind::Plain,
+        })
+    }
+
+    /// The contender's id, as it says it itself; offloads of the wire are told apart by it too, because they are part of
+    /// the question.
+    pub fn id(&self, settings: &Settings) -> String {
+        let name = match self {
+            Kind::Plain => "plain".into(),
+            Kind::Esplanade { wrapping, workers } => Esplanade::name(wrapping, *workers),
+            Kind::KernelLibipsec { wrapping } => format!("kernel-libipsec-{}", wrapping.suite.name),
+            Kind::KernelXfrm { wrapping, pcrypt } => KernelXfrm::name(wrapping, *pcrypt),
+            Kind::WireguardGo => "wireguard-go".into(),
+            Kind::Boringtun => "boringtun".into(),
+            Kind::KernelWireguard => "kernel-wireguard".into(),
+        };
+        match flag(settings, "offloads") {
+            Some(false) => name + "-no-offloads",
+            _ => name,
+        }
+    }
+
+    fn contender(&self, programs: &Programs, order: usize) -> Result<Box<dyn Contender>, Fault> {
+        Ok(match self {
+            Kind::Plain => Box::new(Plain),
+            Kind::Esplanade { wrapping, workers } => {
+                let program = programs.esplanade.clone();
+                Box::new(Esplanade::new(program, wrapping.clone(), *workers, order)?)
+            }
+            Kind::KernelLibipsec { wrapping } => Box::new(
+                KernelLibipsec::new(wrapping.suite)
+                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
+            ),
+            Kind::KernelXfrm { wrapping, pcrypt } => {
+                Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, order)?)
+            }
+            Kind::WireguardGo => Box::new(WireguardGo::find(&programs.lab)),
+            Kind::Boringtun => Box::new(Boringtun::find(&programs.lab)),
+            Kind::KernelWireguard => Box::new(KernelWireguard),
+        })
+    }
+
+    fn layers(&self) -> Layers<'_> {
+        match self {
+            Kind::Plain => Layers::Plain,
+            Kind::Esplanade { wrapping, .. }
+            | Kind::KernelLibipsec { wrapping }
+            | Kind::KernelXfrm { wrapping, .. } => Layers::Ipsec(wrapping),
+            Kind::WireguardGo | Kind::Boringtun | Kind::KernelWireguard => Layers::Wireguard,
+        }
+    }
+}
+
+fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
+    let names = || SUITES.map(|suite| suite.name).join(", ");
+    let suite = settings.get("suite").and_then(|name| suite::find(name));
+    let suite = suite.ok_or_else(|| Impossible {
+        factor: "suite",
+        what: format!("this contender (`{kind}`) needs a suite"),
+        advice: format!("add `suite = \"aes-128-gcm\"`, or another of {}", names()),
+    })?;
+    let word = |name| settings.get(name).map(String::as_str);
+    let wrapping = Wrapping {
+        suite,
+        mode: match word("mode") {
+            Some("transport") => Mode::Transport,
+            _ => Mode::Tunnel,
+        },
+        encapsulation: match (word("encapsulation"), kind) {
+            (Some("native"), _) => Encapsulation::Native,
+            (None, "kernel-xfrm") => Encapsulation::Native,
+            _ => Encapsulation::Udp,
+        },
+        bundle: word("combine") == Some("esp+ah"),
+        window: number(settings, "window").map_or(USUAL_WINDOW, |window| window as u32),
+        esn: flag(settings, "esn").unwrap_or(false),
+    };
+    let wrapping = match (wrapping.uses_ah(), word("encapsulation")) {
+        (true, Some("udp")) => {
+            return Err(Impossible {
+                factor: "encapsulation",
+                what: format!("AH does not go in UDP: {}", wrapping.suite.name),
+                advice: "`encapsulation = \"native\"`".into(),
+            });
+        }
+        (true, _) => Wrapping {
+            encapsulation: Encapsulation::Native,
+            ..wrapping
+        },
+        _ => wrapping,
+    };
+    if wrapping.mode == Mode::Transport {
+        return Err(Impossible {
+            factor: "mode",
+            what: "transport mode protects two hosts, and this testbed has a gateway before each"
+                .into(),
+            advice: "`mode = \"tunnel\"`".into(),
+        });
+    }
+    Ok(wrapping)
+}
+
+fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
+    if wrapping.suite.strongswan.is_some() {
+        return Ok(wrapping);
+    }
+    let able = SUITES.iter().filter(|suite| suite.strongswan.is_some());
+    let able: Vec<&str> = able.map(|suite| suite.name).collect();
+    let name = wrapping.suite.name;
+    Err(Impossible {
+        factor: "suite",
+        what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),
+        advice: format!("it can do {}", able.join(", ")),
+    })
+}
+
+impl Spec {
+    /// What is measured, ready to start.
+    pub fn cases(&self, programs: &Programs) -> Result<Vec<Case>, Fault> {
+        let cells = self.cells.iter().enumerate();
+        cells
+            .map(|(order, cell)| {
+                let contender = cell.kind.contender(programs, order)?;
+                Ok(Case {
+                    id: cell.id.clone(),
+                    label: cell.label(contender.label()),
+                    ideal_bps: cell.ideal_bps(),
+                    contender,
+                    ground: cell.ground(programs),
+                    load: cell.load(programs),
+                    duration: cell.duration.unwrap_or(self.duration),
+                    factors: cell.factors(),
+                })
+            })
+            .collect()
+    }
+}
+
+impl Cell {
+    /// Every factor of it, for the record.
+    pub fn factors(&self) -> BTreeMap<String, String> {
+        let settings = self.settings.iter();
+        let mut factors: BTreeMap<String, String> = settings
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect();
+        factors.entry("mtu".into()).or_insert_with(|| "1500".into());
+        factors.insert("load".into(), self.load.clone());
+        if let Some(part) = &self.part {
+            factors.insert("part".into(), part.clone());
+        }
+        factors
+    }
+
+    fn number(&self, name: &str) -> Option<f64> {
+        number(&self.settings, name)
+    }
+
+    fn ground(&self, programs: &Programs) -> Ground {
+        Ground {
+            mtu: self.number("mtu").map_or(1500, |mtu| mtu as u32),
+            wire_offloads: flag(&self.settings, "offloads").unwrap_or(true),
+            shape: self.number("link.rate_mbit").map(|rate| Shape {
+                bits_per_second: rate * 1e6,
+                burst_bytes: self.number("link.burst_bytes").map(|burst| burst as u32),
+                latency_ms: self.number("link.latency_ms"),
+            }),
+            tcp: Tcp {
+                timestamps: flag(&self.settings, "tcp.timestamps"),
+                window_scaling: flag(&self.settings, "tcp.window_scaling"),
+                sack: flag(&self.settings, "tcp.sack"),
+                buffer_bytes: self.number("tcp.buffer_bytes").map(|bytes| bytes as u64),
+            },
+            gro_flush_timeout_ns: self.number("gro_flush_timeout_ns").map(|ns| ns as u64),
+            napi_defer_hard_irqs: self.number("napi_defer_hard_irqs").map(|irqs| irqs as u32),
+            impairment: self.impairment(programs),
+            processors: self.settings.get("cpus").cloned(),
+        }
+    }
+
+    fn impairment(&self, programs: &Programs) -> Option<Impairment> {
+        let share = |name| self.number(name).unwrap_or(0.0) / 100.0;
+        let asked = self.settings.keys().any(|name| name.starts_with("impair."));
+        asked.then(|| Impairment {
+            program: programs.lab.clone(),
+            delay_ms: self.number("impair.delay_ms").unwrap_or(0.0),
+            loss: share("impair.loss_percent"),
+            duplicate: share("impair.duplicate_percent"),
+            reorder: share("impair.reorder_percent"),
+            seed: self.number("impair.seed").map_or(1, |seed| seed as u64),
+        })
+    }
+
+    fn load(&self, programs: &Programs) -> Box<dyn Load> {
+        let number =
+            |name: &str, usual: u32| self.number(name).map_or(usual, |number| number as u32);
+        let request = number("request_bytes", 64);
+        let stream = Iperf3 {
+            protocol: match self.load.as_str() {
+                "iperf3-udp" => Protocol::Udp {
+                    offered_mbit: self.number("offered_mbit").unwrap_or(100.0),
+                },
+                _ => Protocol::Tcp,
+            },
+            warm_up_megabytes: number("warm_up_megabytes", 8),
+            message_bytes: self.number("message_bytes").map(|bytes| bytes as u32),
+            nodelay: flag(&self.settings, "nodelay").unwrap_or(false),
+            streams: number("streams", 1),
+        };
+        match self.load.as_str() {
+            "round-trip" => Box::new(RoundTrip::new(&programs.lab, request)),
+            "loaded-round-trip" => Box::new(LoadedRoundTrip::new(&programs.lab, request, stream)),
+            "frames" => Box::new(Frames {
+                program: programs.lab.clone(),
+                frame_bytes: number("frame_bytes", 1518),
+                search: match self.settings.get("search").map(String::as_str) {
+                    Some("pdr") => Search::Pdr,
+                    _ => Search::Ndr,
+                },
+            }),
+            _ => Box::new(stream),
+        }
+    }
+
+    fn label(&self, contender: &str) -> String {
+        match flag(&self.settings, "offloads") {
+            Some(false) => format!("{contender}, offloads off on the wire"),
+            _ => contender.to_owned(),
+        }
+    }
+
+    /// The bits of user data per second that this cell could carry at most, where its link has a rate.
+    pub fn ideal_bps(&self) -> Option<f64> {
+        let link = self.number("link.rate_mbit")? * 1e6;
+        let mtu = self.number("mtu").map_or(1500, |mtu| mtu as u32);
+        let timestamps = flag(&self.settings, "tcp.timestamps").unwrap_or(true);
+        match self.load.as_str() {
+            "iperf3" => ideal::tcp(self.kind.layers(), mtu, timestamps, link),
+            _ => None,
+        }
+    }
+}
+
+fn number(settings: &Settings, name: &str) -> Option<f64> {
+    settings.get(name)?.parse().ok()
+}
+
+fn flag(settings: &Settings, name: &str) -> Option<bool> {
+    settings.get(name)?.parse().ok()
+}

@@ -1,0 +1,213 @@
+//! Every factor a spec may name, one row each: what it is, which values it takes and to whom it means something. What a
+//! factor means nothing to is simply not varied by it, so one list can serve plain IP and a tunnel alike.
+
+use std::collections::BTreeMap;
+
+use super::Wrong;
+use super::complaint::did_you_mean;
+use super::tree::{self, Placed};
+use crate::suite::SUITES;
+
+/// The values a factor takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Takes {
+    /// A number in this range; `true` where fractions are allowed.
+    Number(f64, f64, bool),
+    /// true or false.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A suite.
+    Suite,
+    /// A list of processors, as `0-3,8`.
+    Processors,
+}
+
+/// To whom a factor means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// The testbed, so everybody.
+    Testbed,
+    /// These contenders.
+    Contenders(&'static [&'static str]),
+    /// These loads.
+    Loads(&'static [&'static str]),
+}
+
+/// One factor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Factor {
+    /// Its dotted name, the unit last.
+    pub name: &'static str,
+    /// Its values.
+    pub takes: Takes,
+    /// Who is varied by it.
+    pub whom: Whom,
+}
+
+/// The contenders a spec may name.
+pub(super) const CONTENDERS: [&str; 7] = [
+    "plain",
+    "esplanade",
+    "kernel-libipsec",
+    "kernel-xfrm",
+    "wireguard-go",
+    "boringtun",
+    "kernel-wireguard",
+];
+/// The loads a spec may name.
+pub(super) const LOADS: [&str; 5] = [
+    "iperf3",
+    "iperf3-udp",
+    "round-trip",
+    "loaded-round-trip",
+    "frames",
+];
+
+const IPSEC: &[&str] = &["esplanade", "kernel-xfrm"];
+const STREAMS: &[&str] = &["iperf3", "loaded-round-trip"];
+const BOTH_STREAMS: &[&str] = &["iperf3", "iperf3-udp"];
+const ASKED: &[&str] = &["round-trip", "loaded-round-trip"];
+
+const fn row(name: &'static str, takes: Takes, whom: Whom) -> Factor {
+    Factor { name, takes, whom }
+}
+
+const fn numbers(low: f64, high: f64) -> Takes {
+    Takes::Number(low, high, false)
+}
+
+const fn reals(low: f64, high: f64) -> Takes {
+    Takes::Number(low, high, true)
+}
+
+/// Every factor.
+#[rustfmt::skip]
+pub(super) const FACTORS: [Factor; 33] = [
+    row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
+    row("offloads",               Takes::Flag,                  Whom::Testbed),
+    row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Whom::Testbed),
+    row("link.burst_bytes",       numbers(3000.0, 1e8),         Whom::Testbed),
+    row("link.latency_ms",        reals(1.0, 10_000.0),         Whom::Testbed),
+    row("tcp.timestamps",         Takes::Flag,                  Whom::Testbed),
+    row("tcp.window_scaling",     Takes::Flag,                  Whom::Testbed),
+    row("tcp.sack",               Takes::Flag,                  Whom::Testbed),
+    row("tcp.buffer_bytes",       numbers(4096.0, 1e9),         Whom::Testbed),
+    row("gro_flush_timeout_ns",   numbers(0.0, 1e9),            Whom::Testbed),
+    row("napi_defer_hard_irqs",   numbers(0.0, 1000.0),         Whom::Testbed),
+    row("impair.delay_ms",        reals(0.0, 10_000.0),         Whom::Testbed),
+    row("impair.loss_percent",    reals(0.0, 100.0),            Whom::Testbed),
+    row("impair.duplicate_percent", reals(0.0, 100.0),          Whom::Testbed),
+    row("impair.reorder_percent", reals(0.0, 100.0),            Whom::Testbed),
+    row("impair.seed",            numbers(0.0, 4_294_967_295.0), Whom::Testbed),
+    row("cpus",                   Takes::Processors,            Whom::Testbed),
+    row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec"])),
+    row("workers",                numbers(0.0, 1024.0),         Whom::Contenders(&["esplanade"])),
+    row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
+    row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
+    row("combine",                Takes::Word(&["esp-auth", "esp+ah"]), Whom::Contenders(IPSEC)),
+    row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
+    row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
+    row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&["kernel-xfrm"])),
+    row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Whom::Loads(STREAMS)),
+    row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(BOTH_STREAMS)),
+    row("nodelay",                Takes::Flag,                  Whom::Loads(STREAMS)),
+    row("streams",                numbers(1.0, 128.0),          Whom::Loads(BOTH_STREAMS)),
+    row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
+    row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
+    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(&["frames"])),
+    row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&["frames"])),
+];
+
+/// Values under the names of their factors, each as it is written in a record.
+pub(super) type Settings = BTreeMap<&'static str, String>;
+
+/// The factor of this name.
+pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Factor, Wrong> {
+    FACTORS
+        .iter()
+        .find(|factor| factor.name == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = FACTORS.iter().map(|factor| factor.name).collect();
+            Wrong {
+                at,
+                what: format!("unknown factor `{name}`"),
+                advice: did_you_mean(name, &names),
+            }
+        })
+}
+
+impl Factor {
+    /// Whether it varies a case of this contender and load.
+    pub fn means_something_to(&self, contender: &str, load: &str) -> bool {
+        match self.whom {
+            Whom::Testbed => true,
+            Whom::Contenders(names) => names.contains(&contender),
+            Whom::Loads(names) => names.contains(&load),
+        }
+    }
+
+    /// The value as a record keeps it.
+    pub fn value(&self, written: Placed<'_>) -> Result<String, Wrong> {
+        match self.takes {
+            Takes::Number(low, high, fractions) => self.number(written, low, high, fractions),
+            Takes::Flag => match written.get_ref().as_bool() {
+                Some(flag) => Ok(flag.to_string()),
+                None => Err(tree::mistyped(written, "true or false is expected here")),
+            },
+            Takes::Word(words) => self.word(written, words),
+            Takes::Suite => self.word(written, &SUITES.map(|suite| suite.name)),
+            Takes::Processors => self.processors(written),
+        }
+    }
+
+    fn number(
+        &self,
+        written: Placed<'_>,
+        low: f64,
+        high: f64,
+        fractions: bool,
+    ) -> Result<String, Wrong> {
+        let number = match fractions {
+            true => tree::real(written)?,
+            false => tree::whole(written)? as f64,
+        };
+        if (low..=high).contains(&number) {
+            return Ok(number.to_string());
+        }
+        Err(Wrong {
+            at: written.span(),
+            what: format!("`{}` cannot be {number}", self.name),
+            advice: format!("a number from {low} to {high}"),
+        })
+    }
+
+    fn word(&self, written: Placed<'_>, words: &[&str]) -> Result<String, Wrong> {
+        let word = tree::text(written)?;
+        if words.contains(&word) {
+            return Ok(word.to_owned());
+        }
+        Err(Wrong {
+            at: written.span(),
+            what: format!("unknown {} `{word}`", self.name),
+            advice: did_you_mean(word, words),
+        })
+    }
+
+    fn processors(&self, written: Placed<'_>) -> Result<String, Wrong> {
+        let list = tree::text(written)?;
+        let number = |text: &str| text.parse::<u16>().is_ok();
+        let fits = |part: &str| match part.split_once('-') {
+            Some((first, last)) => number(first) && number(last),
+            None => number(part),
+        };
+        if list.split(',').all(fits) {
+            return Ok(list.to_owned());
+        }
+        Err(Wrong {
+            at: written.span(),
+            what: format!("`{list}` is no list of processors"),
+            advice: "numbers and ranges, such as \"0-3,8\"".into(),
+        })
+    }
+}

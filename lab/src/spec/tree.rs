@@ -1,0 +1,180 @@
+//! A table of the file with the place of everything in it: what was written is taken out by name, and what nobody took is
+//! an unknown word.
+
+use std::ops::{Range, RangeInclusive};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Wrong;
+use super::complaint::did_you_mean;
+
+/// A value and where it stands.
+pub(super) type Placed<'t> = &'t Spanned<DeValue<'t>>;
+
+/// A table, read by name.
+#[derive(Clone, Copy)]
+pub(super) struct Tree<'t> {
+    table: &'t DeTable<'t>,
+    /// Where the table stands.
+    pub at: (usize, usize),
+}
+
+impl<'t> Tree<'t> {
+    /// Over the whole file.
+    pub fn of(file: &'t Spanned<DeTable<'t>>) -> Tree<'t> {
+        Tree {
+            table: file.get_ref(),
+            at: (0, 0),
+        }
+    }
+
+    /// The value of this name.
+    pub fn get(&self, name: &str) -> Option<Placed<'t>> {
+        self.table.get(name)
+    }
+
+    /// Names that are not among the known ones are errors.
+    pub fn only(&self, known: &[&str]) -> Result<(), Wrong> {
+        let stranger = self
+            .table
+            .keys()
+            .find(|key| !known.contains(&key.get_ref().as_ref()));
+        match stranger {
+            None => Ok(()),
+            Some(key) => Err(Wrong {
+                at: key.span(),
+                what: format!("unknown field `{}`", key.get_ref()),
+                advice: did_you_mean(key.get_ref(), known),
+            }),
+        }
+    }
+
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Result<Option<Tree<'t>>, Wrong> {
+        self.get(name).map(tree).transpose()
+    }
+
+    /// The tables of `[[name]]`, or of a list of inline tables.
+    pub fn tables(&self, name: &str) -> Result<Vec<Tree<'t>>, Wrong> {
+        let Some(value) = self.get(name) else {
+            return Ok(Vec::new());
+        };
+        let list = value.get_ref().as_array();
+        let list = list.ok_or_else(|| mistyped(value, &format!("write it as [[{name}]]")))?;
+        list.iter().map(tree).collect()
+    }
+
+    /// Every value under its dotted name: `link.rate_mbit` may be written so or as a table `link`.
+    pub fn leaves(&self) -> Vec<(String, Range<usize>, Placed<'t>)> {
+        let mut leaves = Vec::new();
+        walk(self.table, "", &mut leaves);
+        leaves.sort_by_key(|(_, at, _)| at.start);
+        leaves
+    }
+
+    /// The text of this name.
+    pub fn text(&self, name: &str) -> Result<Option<&'t str>, Wrong> {
+        self.get(name).map(text).transpose()
+    }
+
+    /// The texts of a list.
+    pub fn texts(&self, name: &str) -> Result<Vec<&'t str>, Wrong> {
+        let Some(value) = self.get(name) else {
+            return Ok(Vec::new());
+        };
+        match value.get_ref().as_array() {
+            Some(list) => list.iter().map(text).collect(),
+            None => Ok(vec![text(value)?]),
+        }
+    }
+
+    /// The whole number of this name.
+    pub fn number(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Wrong> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let number = whole(value)?;
+        let fits = u32::try_from(number)
+            .ok()
+            .filter(|number| range.contains(number));
+        match fits {
+            Some(number) => Ok(Some(number)),
+            None => Err(Wrong {
+                at: value.span(),
+                what: format!("`{name}` cannot be {number}"),
+                advice: format!("a number from {} to {}", range.start(), range.end()),
+            }),
+        }
+    }
+
+    /// The number, whole or not, of this name.
+    pub fn real(&self, name: &str) -> Result<Option<f64>, Wrong> {
+        self.get(name).map(real).transpose()
+    }
+}
+
+fn walk<'t>(
+    table: &'t DeTable<'t>,
+    before: &str,
+    leaves: &mut Vec<(String, Range<usize>, Placed<'t>)>,
+) {
+    for (key, value) in table {
+        let name = format!("{before}{}", key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => walk(inner, &format!("{name}."), leaves),
+            _ => leaves.push((name, key.span(), value)),
+        }
+    }
+}
+
+fn tree<'t>(value: Placed<'t>) -> Result<Tree<'t>, Wrong> {
+    let span = value.span();
+    match value.get_ref().as_table() {
+        Some(table) => Ok(Tree {
+            table,
+            at: (span.start, span.end),
+        }),
+        None => Err(mistyped(value, "a table is expected here")),
+    }
+}
+
+/// A text.
+pub(super) fn text<'t>(value: Placed<'t>) -> Result<&'t str, Wrong> {
+    let text = value.get_ref().as_str();
+    text.ok_or_else(|| mistyped(value, "a text in quotes is expected here"))
+}
+
+/// A whole number.
+pub(super) fn whole(value: Placed<'_>) -> Result<i64, Wrong> {
+    let number = value.get_ref().as_integer().and_then(|number| {
+        let digits = number.as_str().replace('_', "");
+        i64::from_str_radix(&digits, number.radix()).ok()
+    });
+    number.ok_or_else(|| mistyped(value, "a whole number is expected here"))
+}
+
+/// Any number.
+pub(super) fn real(value: Placed<'_>) -> Result<f64, Wrong> {
+    match value.get_ref().as_float() {
+        Some(float) => {
+            let number = float.as_str().replace('_', "").parse().ok();
+            number.ok_or_else(|| mistyped(value, "a number is expected here"))
+        }
+        None => whole(value)
+            .map(|number| number as f64)
+            .map_err(|_| mistyped(value, "a number is expected here")),
+    }
+}
+
+/// A value of the wrong kind.
+pub(super) fn mistyped(value: Placed<'_>, advice: &str) -> Wrong {
+    Wrong {
+        at: value.span(),
+        what: format!(
+            "this is a value of the kind `{}`",
+            value.get_ref().type_str()
+        ),
+        advice: advice.into(),
+    }
+}

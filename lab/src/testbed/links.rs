@@ -1,0 +1,199 @@
+//! What a ground asks of links and hosts: rates, offloads, coalescing, TCP options, the box in the wire.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::isolate::{done, mount};
+use super::namespaces::{Namespace, refused};
+use super::{Ground, Impairment, Shape, Tcp, WAN};
+use crate::fault::Fault;
+use crate::host::{Command, Host, Process};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Frame check sequence, preamble and gap: what a link carries beside what the kernel counts, which is the frame from its
+/// Ethernet header on.
+const BESIDE: u32 = 4 + 8 + 12;
+/// A bucket smaller than a few frames starves between two timer ticks; a larger one than this is no link any more.
+const BURST: (f64, f64) = (10_000.0, 256_000.0);
+
+fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
+    host.run(&command, PATIENCE)?.success(&command).map(drop)
+}
+
+/// Offloads and rate of a gateway's end of the wire. Frames pass a box one by one, so there offloads are off, too.
+pub(super) fn wire(ground: &Ground, host: &Namespace) -> Result<(), Fault> {
+    if !ground.wire_offloads || ground.impairment.is_some() {
+        offloads_off(host, WAN)?;
+    }
+    match &ground.shape {
+        Some(shape) => told(host, Command::line(&shaping(shape, ground.mtu))),
+        None => Ok(()),
+    }
+}
+
+fn offloads_off(host: &Namespace, interface: &str) -> Result<(), Fault> {
+    told(
+        host,
+        Command::line(&format!(
+            "ethtool -K {interface} tx off rx off sg off tso off gso off gro off"
+        )),
+    )
+}
+
+/// A token bucket whose every frame costs what it costs on a link. The enormous peak rate with its one-frame bucket makes
+/// the kernel cut super-frames *before* it counts: otherwise `overhead` would be paid once for dozens of frames.
+fn shaping(shape: &Shape, mtu: u32) -> String {
+    let rate = shape.bits_per_second;
+    let usual = (rate / 8.0 * 2e-3).clamp(BURST.0, BURST.1);
+    let frames = f64::from(3 * (mtu + 14 + BESIDE));
+    let burst = shape.burst_bytes.map_or(usual.max(frames), f64::from);
+    let latency = shape.latency_ms.unwrap_or(50.0);
+    let frame = mtu + 14 + BESIDE;
+    format!(
+        "tc qdisc add dev {WAN} root tbf rate {rate:.0}bit burst {burst:.0} latency {latency}ms \
+         peakrate 1000gbit mtu {frame} overhead {BESIDE}"
+    )
+}
+
+/// Options of TCP in a namespace.
+pub(super) fn tcp(options: &Tcp, host: &Namespace) -> Result<(), Fault> {
+    let flag = |name: &str, value: Option<bool>| {
+        value.map(|value| (format!("tcp_{name}"), u8::from(value).to_string()))
+    };
+    let buffer = |name: &str| {
+        let most = options.buffer_bytes?;
+        Some((
+            format!("tcp_{name}"),
+            format!("4096 {} {most}", most.min(131_072)),
+        ))
+    };
+    let settings = [
+        flag("timestamps", options.timestamps),
+        flag("window_scaling", options.window_scaling),
+        flag("sack", options.sack),
+        buffer("rmem"),
+        buffer("wmem"),
+    ];
+    for (name, value) in settings.into_iter().flatten() {
+        let path = PathBuf::from("/proc/sys/net/ipv4").join(&name);
+        host.within(|| std::fs::write(&path, &value))
+            .map_err(|error| refused(&format!("set {name} to {value}"), error))?;
+    }
+    Ok(())
+}
+
+/// Settings that live in `/sys`: it shows the interfaces of the namespace it was mounted in, so one is mounted for a moment.
+pub(super) fn coalesce(
+    ground: &Ground,
+    host: &Namespace,
+    interfaces: &[&str],
+) -> Result<(), Fault> {
+    let settings = [
+        ("gro_flush_timeout", ground.gro_flush_timeout_ns),
+        (
+            "napi_defer_hard_irqs",
+            ground.napi_defer_hard_irqs.map(u64::from),
+        ),
+    ];
+    for (name, value) in settings {
+        let Some(value) = value else { continue };
+        let write = || {
+            // SAFETY: unshare moves this thread only, which is gone when this closure returns.
+            done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+            mount("none", "/sys", "sysfs", 0, "")?;
+            interfaces.iter().try_for_each(|interface| {
+                std::fs::write(
+                    format!("/sys/class/net/{interface}/{name}"),
+                    value.to_string(),
+                )
+            })
+        };
+        host.within(write)
+            .map_err(|error: io::Error| refused(&format!("set {name} to {value}"), error))?;
+    }
+    Ok(())
+}
+
+/// The same command, kept to a set of processors.
+pub(super) fn bound(command: &Command, processors: Option<&str>) -> Command {
+    let Some(list) = processors else {
+        return command.clone();
+    };
+    let mut bound = command.clone();
+    let words = ["-c", list, command.program.as_str()].map(str::to_owned);
+    bound.arguments.splice(0..0, words);
+    bound.program = "taskset".into();
+    bound
+}
+
+/// Starts the box between the interfaces `one` and `other` of its host, and waits until it carries.
+pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn Process>, Fault> {
+    for interface in ["one", "other"] {
+        offloads_off(middle, interface)?;
+        told(
+            middle,
+            Command::line(&format!("ip link set {interface} promisc on up")),
+        )?;
+    }
+    let words = [
+        ("--delay-ms", asked.delay_ms),
+        ("--loss", asked.loss),
+        ("--duplicate", asked.duplicate),
+        ("--reorder", asked.reorder),
+    ];
+    let mut command = Command::tool(&asked.program, "impair")
+        .arg("one")
+        .arg("other");
+    for (word, value) in words {
+        command = command.arg(word).arg(value.to_string());
+    }
+    let mut process = middle.start(&command.arg("--seed").arg(asked.seed.to_string()))?;
+    let started = std::time::Instant::now();
+    while !process.said().contains("ready") {
+        if let Some(code) = process.ended() {
+            let said = process.said();
+            return Err(Fault::failed(format!(
+                "the box in the wire ended with {code}: {}",
+                said.trim()
+            )));
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(Fault::failed("the box in the wire does not become ready"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shaped_link_counts_its_framing_and_keeps_a_usable_bucket() {
+        let shape = |bits_per_second| Shape {
+            bits_per_second,
+            burst_bytes: None,
+            latency_ms: None,
+        };
+        let gigabit = shaping(&shape(1e9), 1500);
+        assert!(
+            gigabit.contains("rate 1000000000bit burst 250000 latency 50ms"),
+            "{gigabit}"
+        );
+        assert!(gigabit.ends_with("mtu 1538 overhead 24"), "{gigabit}");
+        assert!(shaping(&shape(1e6), 1500).contains("burst 10000 "));
+        assert!(shaping(&shape(1e6), 9000).contains("burst 27114 "));
+    }
+
+    #[test]
+    fn a_set_of_processors_goes_before_the_program() {
+        let command = Command::line("esplanade run");
+        assert_eq!(
+            bound(&command, Some("0,2")).to_string(),
+            "taskset -c 0,2 esplanade run"
+        );
+        assert_eq!(bound(&command, None), command);
+    }
+}

@@ -1,0 +1,73 @@
+//! The lab's own small programs. They run inside the hosts of a testbed, started as `esplanade-lab tool NAME`, and say what
+//! they found as one line of JSON: then whoever can start a program on a host can measure from there.
+
+mod ask_socket;
+mod frames;
+mod impair;
+mod round_trip;
+
+pub use frames::{Received, Sent};
+pub use round_trip::Answered;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Which tool, and what it is told.
+#[derive(Debug, clap::Subcommand)]
+pub enum Tool {
+    /// Send a request to a control socket and print the answer
+    AskSocket {
+        /// The socket
+        socket: PathBuf,
+    },
+    /// Send every datagram back
+    Echo {
+        /// Where to listen
+        listen: SocketAddr,
+    },
+    /// Ask an echo again and again, one question at a time
+    Ask {
+        /// Where the echo listens
+        to: SocketAddr,
+        /// Bytes of each question
+        #[arg(long)]
+        bytes: usize,
+        /// How long, in milliseconds
+        #[arg(long)]
+        milliseconds: u64,
+        /// Milliseconds between two questions; 0: the next at once
+        #[arg(long, default_value_t = 0)]
+        pause: u64,
+    },
+    /// Send stamped datagrams at a steady rate
+    Send(frames::Send),
+    /// Receive stamped datagrams and say what became of them
+    Receive(frames::Receive),
+    /// Carry frames between two interfaces, with delay, loss, duplication and reordering
+    Impair(impair::Impair),
+}
+
+impl Tool {
+    /// Runs it to its end.
+    pub fn run(self) -> io::Result<()> {
+        match self {
+            Tool::AskSocket { socket } => ask_socket::ask(&socket),
+            Tool::Echo { listen } => round_trip::echo(listen),
+            Tool::Ask {
+                to,
+                bytes,
+                milliseconds,
+                pause,
+            } => said(&round_trip::ask(to, bytes, milliseconds, pause)?),
+            Tool::Send(send) => said(&send.run()?),
+            Tool::Receive(receive) => said(&receive.run()?),
+            Tool::Impair(impair) => impair.run(),
+        }
+    }
+}
+
+fn said(what: &impl serde::Serialize) -> io::Result<()> {
+    println!("{}", serde_json::to_string(what)?);
+    Ok(())
+}

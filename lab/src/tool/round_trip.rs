@@ -1,0 +1,107 @@
+//! Questions and echoes over UDP: what a packet's way there and back takes. One question is under way at a time; an answer
+//! that does not come in time is counted as lost and not waited for again.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::Histogram;
+
+/// What asking found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Answered {
+    /// Questions asked.
+    pub asked: u64,
+    /// Of which no answer came in time.
+    pub lost: u64,
+    /// Seconds from the first question to the last answer.
+    pub seconds: f64,
+    /// Nanoseconds from question to answer.
+    pub nanoseconds: Histogram,
+}
+
+/// An answer later than this is lost.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Sends every datagram back to whoever sent it, for ever.
+pub(super) fn echo(listen: SocketAddr) -> io::Result<()> {
+    let socket = UdpSocket::bind(listen)?;
+    let mut buffer = vec![0; 65_536];
+    loop {
+        match socket.recv_from(&mut buffer) {
+            // An answer that cannot be sent is a lost one, which the other end notices.
+            Ok((length, from)) => drop(socket.send_to(&buffer[..length], from)),
+            // The refusal of an earlier answer, or a signal.
+            Err(error) if transient(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    matches!(
+        error.kind(),
+        ConnectionRefused | Interrupted | TimedOut | WouldBlock
+    )
+}
+
+/// Asks for so many milliseconds.
+pub(super) fn ask(
+    to: SocketAddr,
+    bytes: usize,
+    milliseconds: u64,
+    pause: u64,
+) -> io::Result<Answered> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut found = Answered {
+        asked: 0,
+        lost: 0,
+        seconds: 0.0,
+        nanoseconds: Histogram::default(),
+    };
+    let (started, length) = (Instant::now(), Duration::from_millis(milliseconds));
+    while started.elapsed() < length {
+        found.asked += 1;
+        match once(&socket, bytes, found.asked)? {
+            Some(time) => found.nanoseconds.add(time.as_nanos() as u64),
+            None => found.lost += 1,
+        }
+        if pause > 0 {
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+    }
+    found.seconds = started.elapsed().as_secs_f64();
+    Ok(found)
+}
+
+/// A late answer to an earlier question is not taken for this one's: each carries its number.
+fn once(socket: &UdpSocket, bytes: usize, number: u64) -> io::Result<Option<Duration>> {
+    let mut question = vec![0; bytes.max(8)];
+    question[..8].copy_from_slice(&number.to_be_bytes());
+    let mut answer = vec![0; 65_536];
+    let asked = Instant::now();
+    match socket.send(&question) {
+        Err(error) if !transient(&error) => return Err(error),
+        _ => {}
+    }
+    while asked.elapsed() < PATIENCE {
+        match socket.recv(&mut answer) {
+            Ok(length) if answer.get(..length.min(8)) == question.get(..8) => {
+                return Ok(Some(asked.elapsed()));
+            }
+            Ok(_) => {}
+            Err(error) if transient(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
