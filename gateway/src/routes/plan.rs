@@ -128,6 +128,12 @@ impl Plan {
             })
             .collect()
     }
+
+    /// Whether traffic to some address of `prefix` is protected.
+    pub fn protects_some(&self, prefix: Prefix) -> bool {
+        let mut protected = self.destinations().into_keys();
+        protected.any(|(_, address, len)| overlap(Prefix { address, len }, prefix))
+    }
 }
 
 impl Entry {

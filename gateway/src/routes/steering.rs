@@ -133,6 +133,11 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
         let action = match entry.verdict {
             Verdict::Protect => RuleAction::Lookup(site.table()),
             Verdict::Bypass => RuleAction::Goto(behind),
+            // The kernel also asks these rules whether an arriving packet's answer would go where it came from. So
+            // what shares its way with protected traffic is led there too, to be discarded and counted.
+            Verdict::Discard if plan.protects_some(entry.selector.destination) => {
+                RuleAction::Lookup(site.table())
+            }
             Verdict::Discard => RuleAction::Drop,
         };
         for (protocol, source_port, destination_port) in uppers(entry) {
@@ -245,7 +250,7 @@ mod tests {
         };
         let plan = plan(vec![
             entry("10.1.0.0/24", "10.2.0.0/24", ssh, Verdict::Bypass),
-            entry("10.1.0.9/32", "10.2.0.0/24", Upper::Any, Verdict::Discard),
+            entry("10.1.0.9/32", "10.3.0.0/24", Upper::Any, Verdict::Discard),
             entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect),
         ]);
         let rules = rules(&site(), &plan);
@@ -259,6 +264,21 @@ mod tests {
             ]
         );
         assert_eq!(rules[2].destination_port, Some(22));
+    }
+
+    #[test]
+    fn what_is_discarded_on_the_way_of_protected_traffic_is_led_to_the_device_too() {
+        let udp = Upper::Protocol {
+            number: 17,
+            source_port: None,
+            destination_port: None,
+        };
+        let plan = plan(vec![
+            entry("10.1.0.0/24", "10.2.0.7/32", udp, Verdict::Discard),
+            entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect),
+        ]);
+        let rules = rules(&site(), &plan);
+        assert_eq!(rules[2].action, RuleAction::Lookup(4500));
     }
 
     #[test]
