@@ -44,6 +44,14 @@ impl Cipher {
             Self::AesGcm { .. } | Self::AesGmac | Self::AesCcm { .. } | Self::ChaCha20Poly1305
         )
     }
+
+    /// The library that computes it where no kernel of ours does.
+    pub fn library(self) -> &'static str {
+        match self {
+            Self::CamelliaCbc | Self::BlowfishCbc | Self::Cast128Cbc => "RustCrypto",
+            _ => "AWS-LC",
+        }
+    }
 }
 
 /// An integrity algorithm. How many bytes of its output travel is given to [`Key::new`](crate::Key::new).

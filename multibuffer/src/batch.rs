@@ -8,12 +8,11 @@
 //! associations share a link, their packets alternate. A stride is what passes from the cipher to the MAC while it is
 //! still in the cache.
 
-use subtle::ConstantTimeEq;
-
 use crate::{
     Key, OpenJob, SealJob, SignJob, Verdict,
     aead::gather,
     cbc::{CipherKey, Text},
+    compare::same,
     key::Transform,
     mac::{MacJob, MacKey},
 };
@@ -141,6 +140,12 @@ fn seal_members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return members.iter_mut().for_each(seal_aead);
     };
+    if key.is_by_library() {
+        return members.iter_mut().for_each(|job| {
+            text_to_encrypt(job).encrypt_alone();
+            sealed_message(job).alone();
+        });
+    }
     let stride = if cipher.prefers_many() {
         WINDOW
     } else {
@@ -201,6 +206,9 @@ fn open_members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return members.iter_mut().for_each(open_aead);
     };
+    if key.is_by_library() {
+        return members.iter_mut().for_each(open_by_library);
+    }
     // RFC 4303 3.4.4: the ICV is checked before anything is decrypted.
     if cipher.prefers_many() {
         members
@@ -220,6 +228,17 @@ fn decrypt_genuine(cipher: &CipherKey, members: &mut Members<'_, OpenJob<'_>>) {
         .iter_mut()
         .filter(|job| job.verdict == Verdict::Genuine);
     cipher.decrypt_all(genuine.map(text_to_decrypt));
+}
+
+fn open_by_library(job: &mut OpenJob<'_>) {
+    let mut expected = [0; MAX_ICV];
+    if let Some(message) = received_message(job, &mut expected) {
+        message.alone();
+    }
+    settle(job, &expected);
+    if job.verdict == Verdict::Genuine {
+        text_to_decrypt(job).decrypt_alone();
+    }
 }
 
 fn open_aead(job: &mut OpenJob<'_>) {
@@ -258,12 +277,16 @@ fn verify_all(mac: &MacKey, stride: &mut Members<'_, OpenJob<'_>>) {
     let jobs = stride.iter_mut().zip(&mut expected);
     mac.sign_all(jobs.filter_map(|(job, icv)| received_message(job, icv)));
     for (job, expected) in stride.iter_mut().zip(&expected) {
-        let genuine = text_len(job).is_some_and(|text_len| {
-            let icv = &job.text[text_len..];
-            icv.ct_eq(&expected[..icv.len()]).into()
-        });
-        job.verdict = verdict(genuine);
+        settle(job, expected);
     }
+}
+
+fn settle(job: &mut OpenJob<'_>, expected: &[u8; MAX_ICV]) {
+    let genuine = text_len(job).is_some_and(|text_len| {
+        let icv = &job.text[text_len..];
+        same(&expected[..icv.len()], icv)
+    });
+    job.verdict = verdict(genuine);
 }
 
 fn received_message<'m>(job: &'m OpenJob<'_>, icv: &'m mut [u8; MAX_ICV]) -> Option<MacJob<'m>> {
@@ -303,18 +326,25 @@ fn check_sign(job: &SignJob<'_>) {
 
 fn sign_members(key: &Key, mut members: Members<'_, SignJob<'_>>) {
     match &key.transform {
+        Transform::EncryptThenMac { .. } if key.is_by_library() => {
+            members
+                .iter_mut()
+                .for_each(|job| message_to_sign(job).alone());
+        }
         Transform::EncryptThenMac { mac, .. } => {
-            mac.sign_all(members.iter_mut().map(|job| {
-                let [first, second, third] = job.input;
-                MacJob {
-                    key: parts(job.key).1,
-                    message: [first, second, third, &[]],
-                    icv: job.icv,
-                }
-            }));
+            mac.sign_all(members.iter_mut().map(message_to_sign));
         }
         Transform::Gmac(_) => members.iter_mut().for_each(sign_gmac),
         _ => unreachable!("only keys that sign were let in"),
+    }
+}
+
+fn message_to_sign<'m>(job: &'m mut SignJob<'_>) -> MacJob<'m> {
+    let [first, second, third] = job.input;
+    MacJob {
+        key: parts(job.key).1,
+        message: [first, second, third, &[]],
+        icv: job.icv,
     }
 }
 

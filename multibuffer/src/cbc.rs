@@ -66,8 +66,12 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn encrypt_alone(self) {
+    pub(crate) fn encrypt_alone(self) {
         self.key.encrypt(self.iv.as_bytes(), self.text);
+    }
+
+    pub(crate) fn decrypt_alone(self) {
+        self.key.decrypt(self.iv.as_bytes(), self.text);
     }
 
     fn into_lane(self) -> lanes::CbcJob<'a> {
@@ -155,6 +159,15 @@ impl CipherKey {
         Some(Self::Cast128(Cast5::new_from_slice(key).ok()?))
     }
 
+    /// Leaves single texts to the library.
+    pub(crate) fn forget_kernels(&mut self) {
+        match self {
+            Self::AesCbc(key) => key.lanes = None,
+            Self::AesCtr(key) => key.wide = None,
+            _ => {}
+        }
+    }
+
     /// Encrypts `text`, whole blocks, in place. The IV has the cipher's length.
     pub(crate) fn encrypt(&self, iv: &[u8], text: &mut [u8]) {
         match self {
@@ -194,7 +207,7 @@ impl CipherKey {
             Self::Des(keys) if features().bitslice => {
                 bitslice::cbc_decrypt(keys.is_triple(), texts.map(Text::into_des));
             }
-            _ => texts.for_each(|text| text.key.decrypt(text.iv.as_bytes(), text.text)),
+            _ => texts.for_each(Text::decrypt_alone),
         }
     }
 

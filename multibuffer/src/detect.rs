@@ -31,16 +31,60 @@ pub(crate) struct Features {
     pub(crate) bitslice: bool,
 }
 
+/// What became of a feature that kernels can use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeatureState {
+    /// The kernels use it.
+    Used,
+    /// The processor lacks it.
+    Missing,
+    /// It was switched off by name.
+    SwitchedOff,
+    /// Its kernels computed something wrong on this processor, and are not used.
+    Unproven,
+}
+
+/// What the kernels make of this processor, by the names that switch features off.
+pub fn feature_states() -> Vec<(&'static str, FeatureState)> {
+    let used = features();
+    let asked = detected().without(&switched_off());
+    let states = detected().named().into_iter().zip(asked.named());
+    let state = |(((name, has), (_, asked)), (_, used))| {
+        let state = match (has, asked, used) {
+            (_, _, true) => FeatureState::Used,
+            (false, ..) => FeatureState::Missing,
+            (_, false, _) => FeatureState::SwitchedOff,
+            _ => FeatureState::Unproven,
+        };
+        (name, state)
+    };
+    states.zip(used.named()).map(state).collect()
+}
+
 /// The features of this processor, less those that [`WITHOUT`] names.
 pub(crate) fn features() -> Features {
     static FEATURES: OnceLock<Features> = OnceLock::new();
-    *FEATURES.get_or_init(|| {
-        let names = std::env::var(WITHOUT).unwrap_or_default();
-        proven(detected().without(&names))
-    })
+    *FEATURES.get_or_init(|| proven(detected().without(&switched_off())))
+}
+
+fn switched_off() -> String {
+    std::env::var(WITHOUT).unwrap_or_default()
 }
 
 impl Features {
+    fn named(self) -> [(&'static str, bool); 8] {
+        [
+            ("aesni", self.aesni),
+            ("vaes", self.vaes),
+            ("clmul", self.clmul),
+            ("vclmul", self.vclmul),
+            ("avx2", self.avx2),
+            ("sha", self.sha),
+            ("avx512", self.avx512),
+            ("bitslice", self.bitslice),
+        ]
+    }
+
     fn without(self, names: &str) -> Self {
         let keep = |name| {
             !names
@@ -149,6 +193,16 @@ mod tests {
     #[test]
     fn what_this_processor_has_passes_its_test() {
         assert_eq!(proven(detected()), detected());
+    }
+
+    #[test]
+    fn every_feature_has_the_name_that_switches_it_off() {
+        for (at, (name, on)) in EVERYTHING.named().into_iter().enumerate() {
+            assert!(on, "{name} is not told");
+            let without = EVERYTHING.without(name).named();
+            let off: Vec<usize> = (0..8).filter(|&other| !without[other].1).collect();
+            assert_eq!(off, [at], "{name} switches something else off");
+        }
     }
 
     #[test]

@@ -22,8 +22,15 @@ pub(crate) mod self_test;
 #[cfg(target_arch = "x86_64")]
 mod streams;
 #[cfg(target_arch = "x86_64")]
-mod vaes;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;
 
 pub(crate) mod lanes;
+
+/// See [`crate::time_stamp`].
+pub(crate) fn time_stamp() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has this instruction.
+    return Some(unsafe { std::arch::x86_64::_rdtsc() });
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}

@@ -19,6 +19,7 @@ pub struct Key {
     cipher_key_len: u8,
     integrity: Integrity,
     icv_len: u8,
+    by_library: bool,
     pub(crate) transform: Transform,
 }
 
@@ -72,6 +73,30 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
+        let keys = (cipher_key, integrity_key);
+        Self::expand(cipher, integrity, keys, icv_len, false)
+    }
+
+    /// The same key for the libraries alone, one packet after the other, with none of our own kernels: what they are
+    /// measured against, and what to fall back to where a kernel is suspected.
+    pub fn by_library(
+        cipher: Cipher,
+        cipher_key: &[u8],
+        integrity: Integrity,
+        integrity_key: &[u8],
+        icv_len: usize,
+    ) -> Result<Self, KeyError> {
+        let keys = (cipher_key, integrity_key);
+        Self::expand(cipher, integrity, keys, icv_len, true)
+    }
+
+    fn expand(
+        cipher: Cipher,
+        integrity: Integrity,
+        (cipher_key, integrity_key): (&[u8], &[u8]),
+        icv_len: usize,
+        by_library: bool,
+    ) -> Result<Self, KeyError> {
         if cipher.is_aead() && integrity != Integrity::None {
             return Err(KeyError::AeadWithIntegrity);
         }
@@ -80,13 +105,17 @@ impl Key {
         }
         let mac = MacKey::new(integrity, integrity_key)
             .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
-        let transform = Transform::new(cipher, cipher_key, mac, icv_len)
+        let mut transform = Transform::new(cipher, cipher_key, mac, icv_len)
             .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
+        if by_library {
+            transform.forget_kernels();
+        }
         Ok(Self {
             cipher,
             cipher_key_len: cipher_key.len() as u8,
             integrity,
             icv_len: icv_len as u8,
+            by_library,
             transform,
         })
     }
@@ -124,8 +153,20 @@ impl Key {
 
     /// Whether both can go through one kernel side by side: the same algorithms with the same length of key.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let suite = |key: &Self| (key.cipher, key.cipher_key_len, key.integrity);
+        let suite = |key: &Self| {
+            (
+                key.cipher,
+                key.cipher_key_len,
+                key.integrity,
+                key.by_library,
+            )
+        };
         ptr::eq(self, other) || suite(self) == suite(other)
+    }
+
+    /// Whether the libraries alone compute with this key, packet by packet.
+    pub(crate) fn is_by_library(&self) -> bool {
+        self.by_library
     }
 
     /// The cipher.
@@ -140,6 +181,16 @@ impl Key {
 }
 
 impl Transform {
+    /// Leaves what a kernel of ours would do for a single packet to the libraries.
+    fn forget_kernels(&mut self) {
+        match self {
+            Self::Sealing(key) => key.forget_kernel(),
+            Self::Gmac(key) => key.forget_kernel(),
+            Self::Ccm(_) => {}
+            Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
+        }
+    }
+
     /// `None` if the cipher takes no key of this length.
     fn new(cipher: Cipher, key: &[u8], mac: MacKey, icv_len: usize) -> Option<Self> {
         let cipher = match cipher {

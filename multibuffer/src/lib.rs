@@ -26,6 +26,7 @@ mod aead;
 mod algorithm;
 mod batch;
 mod cbc;
+mod compare;
 mod detect;
 mod hmac;
 mod job;
@@ -35,6 +36,7 @@ mod mac;
 mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
+pub use detect::{FeatureState, feature_states};
 pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict};
 pub use key::{Key, KeyError};
 
@@ -66,4 +68,10 @@ pub fn open(jobs: &mut [OpenJob<'_>]) {
 /// algorithm nor GMAC, or GMAC was not given its IV.
 pub fn sign(jobs: &mut [SignJob<'_>]) {
     batch::sign(jobs);
+}
+
+/// The processor's time stamp counter, where there is one that can be read: cycles of a fixed frequency, which need not
+/// be that of the core.
+pub fn time_stamp() -> Option<u64> {
+    kernels::time_stamp()
 }

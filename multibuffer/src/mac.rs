@@ -75,7 +75,8 @@ pub(crate) struct MacJob<'a> {
 }
 
 impl<'a> MacJob<'a> {
-    fn alone(self) {
+    /// Signs it by the library.
+    pub(crate) fn alone(self) {
         self.key.sign(&self.message, self.icv);
     }
 }

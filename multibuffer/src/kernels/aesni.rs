@@ -1,19 +1,13 @@
-//! AES by the AES-NI instructions: key expansion, and CBC encryption of eight packets at once.
+//! Key expansion by the AES-NI instructions.
 
-use std::arch::x86_64::{
-    __m128i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_aeskeygenassist_si128, _mm_cvtsi128_si32,
-    _mm_loadu_si128, _mm_set1_epi32, _mm_setzero_si128, _mm_storeu_si128, _mm_xor_si128,
-};
+use std::arch::x86_64::{_mm_aeskeygenassist_si128, _mm_cvtsi128_si32, _mm_set1_epi32};
 
 use zeroize::Zeroize;
 
-use super::cbc_lanes::{self, CbcJob, CbcMacJob, Flight};
 use crate::detect::features;
 
 /// One round key more than AES-256 has rounds.
 pub(super) const MAX_ROUND_KEYS: usize = 15;
-
-const LANES: usize = 8;
 
 /// The round keys of AES for encryption, in the order of the standard (FIPS 197 5.2).
 pub(crate) struct RoundKeys {
@@ -91,74 +85,4 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
 #[target_feature(enable = "aes,sse4.1")]
 fn substituted(word: u32) -> u32 {
     _mm_cvtsi128_si32(_mm_aeskeygenassist_si128::<0>(_mm_set1_epi32(word as i32))) as u32
-}
-
-/// Encrypts all jobs; their keys have `rounds` rounds.
-pub(crate) fn cbc_encrypt<'a>(rounds: usize, jobs: impl Iterator<Item = CbcJob<'a>>) {
-    cbc_lanes::encrypt::<LANES>(rounds, jobs, |flight, blocks| {
-        // SAFETY: round keys exist only where AES-NI does, and the flight's pointers are good for `blocks` blocks.
-        unsafe {
-            match rounds {
-                10 => run::<10, true>(flight, blocks),
-                12 => run::<12, true>(flight, blocks),
-                _ => run::<14, true>(flight, blocks),
-            }
-        }
-    });
-}
-
-/// Signs all jobs; their keys have `rounds` rounds.
-pub(crate) fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
-    cbc_lanes::sign::<LANES>(rounds, jobs, |flight, blocks| {
-        // SAFETY: round keys exist only where AES-NI does, and the flight's pointers are good for `blocks` blocks.
-        unsafe {
-            match rounds {
-                10 => run::<10, false>(flight, blocks),
-                12 => run::<12, false>(flight, blocks),
-                _ => run::<14, false>(flight, blocks),
-            }
-        }
-    });
-}
-
-/// Takes each lane `blocks` blocks further; the text is replaced by its ciphertext if `STORE`, else only read.
-///
-/// # Safety
-/// Each `text` of the flight is valid for reading `blocks` blocks, and for writing them if `STORE`.
-#[target_feature(enable = "aes,sse4.1")]
-unsafe fn run<const ROUNDS: usize, const STORE: bool>(flight: &mut Flight<LANES>, blocks: usize) {
-    let keys = flight.keys.as_ptr().cast::<__m128i>();
-    // SAFETY: `chain` is LANES blocks and `keys` LANES blocks for each round; `text` as the caller promises.
-    unsafe {
-        let chain = flight.chain.as_mut_ptr().cast::<__m128i>();
-        let mut state = [_mm_setzero_si128(); LANES];
-        for (lane, state) in state.iter_mut().enumerate() {
-            *state = _mm_loadu_si128(chain.add(lane));
-        }
-        for block in 0..blocks {
-            for (lane, state) in state.iter_mut().enumerate() {
-                let plain = _mm_loadu_si128(flight.text[lane].cast::<__m128i>().add(block));
-                *state = _mm_xor_si128(
-                    _mm_xor_si128(*state, plain),
-                    _mm_loadu_si128(keys.add(lane)),
-                );
-            }
-            for round in 1..ROUNDS {
-                for (lane, state) in state.iter_mut().enumerate() {
-                    *state =
-                        _mm_aesenc_si128(*state, _mm_loadu_si128(keys.add(round * LANES + lane)));
-                }
-            }
-            for (lane, state) in state.iter_mut().enumerate() {
-                *state =
-                    _mm_aesenclast_si128(*state, _mm_loadu_si128(keys.add(ROUNDS * LANES + lane)));
-                if STORE {
-                    _mm_storeu_si128(flight.text[lane].cast::<__m128i>().add(block), *state);
-                }
-            }
-        }
-        for (lane, state) in state.iter().enumerate() {
-            _mm_storeu_si128(chain.add(lane), *state);
-        }
-    }
 }

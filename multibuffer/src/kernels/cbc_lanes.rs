@@ -12,9 +12,10 @@
 //! ```
 
 mod mac;
+mod run;
 
 pub(crate) use mac::CbcMacJob;
-pub(super) use mac::sign;
+pub(super) use run::{cbc_encrypt, cbc_mac};
 
 use super::aesni::{MAX_ROUND_KEYS, RoundKeys};
 
@@ -31,12 +32,14 @@ pub(crate) struct CbcJob<'a> {
 /// INVARIANT: each `text` pointer is to at least as many blocks as the stretch is long, writable if they are to be
 /// encrypted and readable if only the last block is wanted.
 #[repr(C, align(64))]
-pub(super) struct Flight<const N: usize> {
-    /// The round keys of the lanes, side by side: a mixture of keys costs no more than one key.
-    pub(super) keys: [[[u8; 16]; N]; MAX_ROUND_KEYS],
+struct Flight<const N: usize> {
+    /// The round keys of the lanes, side by side.
+    keys: [[[u8; 16]; N]; MAX_ROUND_KEYS],
     /// The previous ciphertext block, or the IV.
-    pub(super) chain: [[u8; 16]; N],
-    pub(super) text: [*mut u8; N],
+    chain: [[u8; 16]; N],
+    text: [*mut u8; N],
+    /// Whether no lane that carries a packet has another key than the first, which always carried one.
+    uniform: bool,
 }
 
 /// Where lanes without a packet write.
@@ -44,7 +47,7 @@ const PARKED_BLOCKS: usize = 32;
 
 /// Encrypts all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further and
 /// leaves the `text` pointers alone.
-pub(super) fn encrypt<'a, const N: usize>(
+fn encrypt<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,
     run: impl Fn(&mut Flight<N>, usize),
@@ -56,13 +59,14 @@ pub(super) fn encrypt<'a, const N: usize>(
         keys: [[[0; 16]; N]; MAX_ROUND_KEYS],
         chain: [[0; 16]; N],
         text: [parking; N],
+        uniform: true,
     };
     let mut loaded: [Option<&RoundKeys>; N] = [None; N];
     // Blocks left in each lane's packet; 0 is a parked lane.
     let mut left = [0; N];
     loop {
-        for lane in 0..N {
-            if left[lane] > 0 {
+        for (lane, left) in left.iter_mut().enumerate() {
+            if *left > 0 {
                 continue;
             }
             let Some(job) = jobs.next() else {
@@ -72,8 +76,8 @@ pub(super) fn encrypt<'a, const N: usize>(
             assert!(job.text.len().is_multiple_of(16) && job.keys.rounds() == rounds);
             flight.chain[lane] = job.iv;
             flight.text[lane] = job.text.as_mut_ptr();
-            left[lane] = job.text.len() / 16;
-            load(&mut flight, lane, &mut loaded[lane], job.keys);
+            *left = job.text.len() / 16;
+            load(&mut flight, lane, &mut loaded, job.keys);
         }
         let Some(shortest) = left.iter().copied().filter(|&blocks| blocks > 0).min() else {
             return;
@@ -101,13 +105,15 @@ pub(super) fn encrypt<'a, const N: usize>(
 fn load<'a, const N: usize>(
     flight: &mut Flight<N>,
     lane: usize,
-    loaded: &mut Option<&'a RoundKeys>,
+    loaded: &mut [Option<&'a RoundKeys>; N],
     keys: &'a RoundKeys,
 ) {
-    if loaded.is_some_and(|loaded| std::ptr::eq(loaded, keys)) {
+    let is_same = |other: &Option<&RoundKeys>| other.is_some_and(|other| std::ptr::eq(other, keys));
+    if is_same(&loaded[lane]) {
         return;
     }
-    *loaded = Some(keys);
+    loaded[lane] = Some(keys);
+    flight.uniform = loaded.iter().all(|other| other.is_none() || is_same(other));
     for (row, key) in flight.keys.iter_mut().zip(keys.as_blocks()) {
         row[lane] = *key;
     }

@@ -17,27 +17,23 @@ mod x86_64 {
     };
     use crate::{
         detect::features,
-        kernels::{aesni, hash_lanes::Best, vaes},
+        kernels::{cbc_lanes, hash_lanes::Best, wide::Level},
     };
 
     /// Encrypts all jobs in CBC mode; their keys have `rounds` rounds.
     pub(crate) fn cbc_encrypt<'a>(rounds: usize, jobs: impl Iterator<Item = CbcJob<'a>>) {
-        if features().vaes {
-            // SAFETY: the processor has VAES.
-            unsafe { vaes::cbc_encrypt(rounds, jobs) }
-        } else {
-            aesni::cbc_encrypt(rounds, jobs);
-        }
+        // SAFETY: the processor has the features.
+        unsafe { cbc_lanes::cbc_encrypt(level(), rounds, jobs) }
     }
 
     /// Signs all jobs with XCBC or CMAC; their keys have `rounds` rounds.
     pub(crate) fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
-        if features().vaes {
-            // SAFETY: the processor has VAES.
-            unsafe { vaes::cbc_mac(rounds, jobs) }
-        } else {
-            aesni::cbc_mac(rounds, jobs);
-        }
+        // SAFETY: the processor has the features.
+        unsafe { cbc_lanes::cbc_mac(level(), rounds, jobs) }
+    }
+
+    fn level() -> Level {
+        Level::for_aes(features()).expect("round keys exist only where AES instructions do")
     }
 
     /// From how many messages on lanes are faster than the library, if this processor has them.

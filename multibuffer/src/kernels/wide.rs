@@ -69,6 +69,18 @@ pub(super) trait Wide: Copy {
     /// # Safety
     /// The ranges are readable and together at most as long as a vector.
     unsafe fn joined(ranges: [(*const u8, usize); 3]) -> Self;
+
+    /// A block from each place, `offset` bytes behind it.
+    ///
+    /// # Safety
+    /// There are as many places as blocks, and a readable block at each.
+    unsafe fn collected(places: &[*mut u8], offset: usize) -> Self;
+
+    /// The reverse of [`Wide::collected`].
+    ///
+    /// # Safety
+    /// There are as many places as blocks, and a writable block at each.
+    unsafe fn scattered(self, places: &[*mut u8], offset: usize);
 }
 
 /// One block.
@@ -206,6 +218,18 @@ impl Wide for One {
         // SAFETY: the caller promises the bytes.
         unsafe { _mm_storeu_si128(at.cast(), self.0) }
     }
+
+    #[inline(always)]
+    unsafe fn collected(places: &[*mut u8], offset: usize) -> Self {
+        // SAFETY: the caller promises the blocks.
+        unsafe { Self::load(places[0].add(offset)) }
+    }
+
+    #[inline(always)]
+    unsafe fn scattered(self, places: &[*mut u8], offset: usize) {
+        // SAFETY: the caller promises the blocks.
+        unsafe { self.store(places[0].add(offset)) }
+    }
 }
 
 impl Wide for Two {
@@ -296,6 +320,25 @@ impl Wide for Two {
     unsafe fn store(self, at: *mut u8) {
         // SAFETY: the caller promises the bytes.
         unsafe { _mm256_storeu_si256(at.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn collected(places: &[*mut u8], offset: usize) -> Self {
+        // SAFETY: the caller promises the blocks.
+        unsafe {
+            let low = _mm_loadu_si128(places[0].add(offset).cast());
+            let high = _mm_loadu_si128(places[1].add(offset).cast());
+            Self(_mm256_set_m128i(high, low))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scattered(self, places: &[*mut u8], offset: usize) {
+        // SAFETY: the caller promises the blocks.
+        unsafe {
+            One(_mm256_castsi256_si128(self.0)).store(places[0].add(offset));
+            One(_mm256_extracti128_si256::<1>(self.0)).store(places[1].add(offset));
+        }
     }
 }
 
@@ -402,6 +445,29 @@ impl Wide for Four {
             held += len;
         }
         whole
+    }
+
+    #[inline(always)]
+    unsafe fn collected(places: &[*mut u8], offset: usize) -> Self {
+        // SAFETY: the caller promises the blocks.
+        unsafe {
+            let (low, high) = places.split_at(2);
+            let (low, high) = (Two::collected(low, offset), Two::collected(high, offset));
+            Self(_mm512_inserti64x4::<1>(
+                _mm512_castsi256_si512(low.0),
+                high.0,
+            ))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scattered(self, places: &[*mut u8], offset: usize) {
+        // SAFETY: the caller promises the blocks.
+        unsafe {
+            let (low, high) = places.split_at(2);
+            Two(_mm512_castsi512_si256(self.0)).scattered(low, offset);
+            Two(_mm512_extracti64x4_epi64::<1>(self.0)).scattered(high, offset);
+        }
     }
 }
 

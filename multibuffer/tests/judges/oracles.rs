@@ -98,6 +98,25 @@ fn batches_that_mix_every_suite_agree_with_the_oracle() {
 }
 
 #[test]
+fn keys_for_the_libraries_alone_agree_with_the_oracle() {
+    let mut chance = Chance::new(8);
+    for suite in harness::suites() {
+        let key = Key::by_library(
+            suite.cipher,
+            &suite.cipher_key,
+            suite.integrity,
+            &suite.integrity_key,
+            suite.icv_len,
+        )
+        .expect("a legal key");
+        let packets: Vec<_> = [0, 16, 64, 496, 1408]
+            .map(|len| (&suite, &key, Packet::new(&suite, &key, len, &mut chance)))
+            .into();
+        assert_agrees(&packets);
+    }
+}
+
+#[test]
 fn signing_agrees_with_the_oracle_however_the_message_is_cut() {
     let mut chance = Chance::new(5);
     for (integrity, icv_len) in harness::integrities() {

@@ -38,7 +38,7 @@ struct Lane<'a> {
 
 /// Signs all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further, writes
 /// nothing but the chaining values and leaves the `text` pointers alone.
-pub(crate) fn sign<'a, const N: usize>(
+pub(super) fn sign<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcMacJob<'a>>,
     run: impl Fn(&mut Flight<N>, usize),
@@ -49,6 +49,7 @@ pub(crate) fn sign<'a, const N: usize>(
         keys,
         chain: [[0; 16]; N],
         text: [ptr::null_mut(); N],
+        uniform: true,
     };
     let mut loaded: [Option<&RoundKeys>; N] = [None; N];
     let mut flown: [Option<Lane<'a>>; N] = array::from_fn(|_| None);
@@ -61,7 +62,7 @@ pub(crate) fn sign<'a, const N: usize>(
                 && let Some(job) = jobs.next()
             {
                 assert_eq!(job.keys.rounds(), rounds, "all keys have one length");
-                load(&mut flight, at, &mut loaded[at], job.keys);
+                load(&mut flight, at, &mut loaded, job.keys);
                 flight.chain[at] = [0; 16];
                 lane.insert(Lane::new(job)).read_on();
             }

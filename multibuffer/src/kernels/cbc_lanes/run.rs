@@ -1,0 +1,153 @@
+//! A flight's lanes, a few blocks further: AES in vectors of one, two or four blocks, each of another packet.
+
+use super::{CbcJob, CbcMacJob, Flight, encrypt, mac::sign};
+use crate::kernels::wide::{Four, Level, One, Two, Wide};
+
+/// Encrypts all jobs; their keys have `rounds` rounds.
+///
+/// # Safety
+/// The processor has the vectors of `level`.
+pub(crate) unsafe fn cbc_encrypt<'a>(
+    level: Level,
+    rounds: usize,
+    jobs: impl Iterator<Item = CbcJob<'a>>,
+) {
+    // SAFETY: the caller answers for the processor, and the flight's pointers are good for `blocks` blocks.
+    match level {
+        Level::One => encrypt::<8>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { one::<true>(rounds, flight, blocks) };
+        }),
+        Level::Two => encrypt::<16>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { two::<true>(rounds, flight, blocks) };
+        }),
+        Level::Four => encrypt::<16>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { four::<true>(rounds, flight, blocks) };
+        }),
+    }
+}
+
+/// Signs all jobs with XCBC or CMAC; their keys have `rounds` rounds.
+///
+/// # Safety
+/// The processor has the vectors of `level`.
+pub(crate) unsafe fn cbc_mac<'a>(
+    level: Level,
+    rounds: usize,
+    jobs: impl Iterator<Item = CbcMacJob<'a>>,
+) {
+    // SAFETY: as above.
+    match level {
+        Level::One => sign::<8>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { one::<false>(rounds, flight, blocks) };
+        }),
+        Level::Two => sign::<16>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { two::<false>(rounds, flight, blocks) };
+        }),
+        Level::Four => sign::<16>(rounds, jobs, |flight, blocks| {
+            // SAFETY: as above.
+            unsafe { four::<false>(rounds, flight, blocks) };
+        }),
+    }
+}
+
+macro_rules! widths {
+    ($($name:ident $vector:ident $lanes:literal $vectors:literal $features:literal;)*) => {$(
+        /// # Safety
+        /// The caller has the instructions, and the flight's pointers are good for `blocks` blocks.
+        #[target_feature(enable = $features)]
+        unsafe fn $name<const STORE: bool>(rounds: usize, flight: &mut Flight<$lanes>, blocks: usize) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                match (rounds, flight.uniform) {
+                    (10, true) => run::<$vector, $lanes, $vectors, 10, STORE, true>(flight, blocks),
+                    (10, false) => run::<$vector, $lanes, $vectors, 10, STORE, false>(flight, blocks),
+                    (12, true) => run::<$vector, $lanes, $vectors, 12, STORE, true>(flight, blocks),
+                    (12, false) => run::<$vector, $lanes, $vectors, 12, STORE, false>(flight, blocks),
+                    (_, true) => run::<$vector, $lanes, $vectors, 14, STORE, true>(flight, blocks),
+                    (_, false) => run::<$vector, $lanes, $vectors, 14, STORE, false>(flight, blocks),
+                }
+            }
+        }
+    )*};
+}
+
+widths! {
+    one One 8 8 "aes,ssse3,sse4.1";
+    two Two 16 8 "aes,vaes,avx2";
+    four Four 16 4 "aes,vaes,avx2,avx512f,avx512bw,avx512vl";
+}
+
+/// Takes each lane `blocks` blocks further; the text is replaced by its ciphertext if `STORE`, else only read. All
+/// lanes have the first one's key if `UNIFORM`, which then is read once for all of them.
+///
+/// # Safety
+/// The processor has `W`; each `text` of the flight is valid for reading `blocks` blocks, and for writing them if `STORE`.
+#[inline(always)]
+unsafe fn run<
+    W: Wide,
+    const LANES: usize,
+    const VECTORS: usize,
+    const ROUNDS: usize,
+    const STORE: bool,
+    const UNIFORM: bool,
+>(
+    flight: &mut Flight<LANES>,
+    blocks: usize,
+) {
+    let lanes = flight.text;
+    // SAFETY: `chain` is LANES blocks and `keys` LANES blocks for each round; `text` as the caller promises.
+    unsafe {
+        let mut state = [W::zero(); VECTORS];
+        for (at, state) in state.iter_mut().enumerate() {
+            *state = W::load(flight.chain[at * W::BLOCKS].as_ptr());
+        }
+        for block in 0..blocks {
+            for (at, state) in state.iter_mut().enumerate() {
+                let plain = W::collected(&lanes[at * W::BLOCKS..], 16 * block);
+                *state = state
+                    .xor(plain)
+                    .xor(key::<W, LANES, UNIFORM>(flight, 0, at));
+            }
+            for round in 1..ROUNDS {
+                for (at, state) in state.iter_mut().enumerate() {
+                    *state = state.encrypt(key::<W, LANES, UNIFORM>(flight, round, at));
+                }
+            }
+            for (at, state) in state.iter_mut().enumerate() {
+                *state = state.encrypt_last(key::<W, LANES, UNIFORM>(flight, ROUNDS, at));
+                if STORE {
+                    state.scattered(&lanes[at * W::BLOCKS..], 16 * block);
+                }
+            }
+        }
+        for (at, state) in state.iter().enumerate() {
+            state.store(flight.chain[at * W::BLOCKS].as_mut_ptr());
+        }
+    }
+}
+
+/// The keys of a round for the lanes of one vector.
+///
+/// # Safety
+/// The processor has `W`.
+#[inline(always)]
+unsafe fn key<W: Wide, const LANES: usize, const UNIFORM: bool>(
+    flight: &Flight<LANES>,
+    round: usize,
+    vector: usize,
+) -> W {
+    let keys = &flight.keys[round];
+    // SAFETY: a round has LANES keys, which are VECTORS vectors.
+    unsafe {
+        if UNIFORM {
+            W::every(One::load(keys[0].as_ptr()).0)
+        } else {
+            W::load(keys[vector * W::BLOCKS].as_ptr())
+        }
+    }
+}
