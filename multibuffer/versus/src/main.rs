@@ -1,0 +1,165 @@
+//! Our kernels against every library that is at hand, in one process: `cargo run --release [SUITE…]` in this folder.
+//!
+//! Ours and the rival's batches take turns, and each pair of turns gives one ratio; printed are the median of the ratios
+//! and the lower bound of their 95 % confidence interval. What a rival seals is compared with ours first: a fast wrong
+//! answer is no answer. The libraries are spared the gathering of three ranges that ours do.
+//!
+//! Needs `libssl-dev` and `libipsec-mb-dev`, which is why this is no member of the workspace.
+
+mod aws_lc;
+mod foreign;
+mod ours;
+mod ring;
+mod rust_crypto;
+mod statistics;
+mod suites;
+
+use std::time::Instant;
+
+use ours::Ours;
+use suites::{SUITES, Suite};
+
+/// Turns of each side. A turn is as many batches as fill about a millisecond.
+const PAIRS: usize = 11;
+const SIZES: [usize; 3] = [64, 494, 1408];
+/// Bytes of associated data: SPI and sequence number.
+const AAD: usize = 8;
+
+/// A library that seals and opens batches of packets in place: 8 bytes of associated data, the IV, `len` bytes of text, ICV.
+trait Rival {
+    fn name(&self) -> &'static str;
+    fn seal(&mut self, packets: &mut [Vec<u8>], len: usize);
+    /// Returns whether all were genuine.
+    fn open(&mut self, packets: &mut [Vec<u8>], len: usize) -> bool;
+}
+
+fn rivals(suite: &Suite) -> Vec<Box<dyn Rival>> {
+    let mut rivals: Vec<Box<dyn Rival>> = Vec::new();
+    rivals.extend(aws_lc::rival(suite));
+    rivals.extend(ring::rival(suite));
+    rivals.extend(foreign::evp(suite));
+    rivals.extend(foreign::ipsec_mb(suite));
+    rivals.extend(rust_crypto::rival(suite));
+    rivals
+}
+
+fn main() {
+    let mut batch = 64;
+    let mut filter = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "--batch" {
+            batch = arguments
+                .next()
+                .and_then(|n| n.parse().ok())
+                .expect("--batch N");
+        } else {
+            filter.push(argument);
+        }
+    }
+    println!(
+        "batch {batch}; Gbit/s of text; ratio = ours / rival, median of {PAIRS} pairs and lower 95 % bound"
+    );
+    println!(
+        "{:<22} {:>4} {:>5} {:>8}  best rival    rival   ratio   low   others",
+        "suite", "", "bytes", "ours"
+    );
+    for suite in SUITES {
+        if filter.is_empty() || filter.iter().any(|word| suite.name.contains(word.as_str())) {
+            for size in SIZES {
+                row(suite, size, batch, true);
+                row(suite, size, batch, false);
+            }
+        }
+    }
+}
+
+struct Figure {
+    name: &'static str,
+    ours: f64,
+    rival: f64,
+    ratio: f64,
+    low: f64,
+}
+
+fn row(suite: &Suite, size: usize, batch: usize, sealing: bool) {
+    let ours = Ours::new(suite);
+    let len = size.next_multiple_of(ours.block_len());
+    let mut figures: Vec<Figure> = rivals(suite)
+        .into_iter()
+        .filter_map(|rival| compare(&ours, rival, len, batch, sealing))
+        .collect();
+    figures.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let direction = if sealing { "seal" } else { "open" };
+    let Some(best) = figures.first() else {
+        println!("{:<22} {direction:>4} {size:>5}  no rival", suite.name);
+        return;
+    };
+    let others: Vec<String> = figures[1..]
+        .iter()
+        .map(|f| format!("{} {:.2}x", f.name, f.ratio))
+        .collect();
+    println!(
+        "{:<22} {direction:>4} {size:>5} {:>8.2}  {:<11} {:>7.2} {:>6.2}x {:>5.2}   {}",
+        suite.name,
+        best.ours,
+        best.name,
+        best.rival,
+        best.ratio,
+        best.low,
+        others.join(", ")
+    );
+}
+
+/// `None` if the rival computes something else, which is said.
+fn compare(
+    ours: &Ours,
+    mut rival: Box<dyn Rival>,
+    len: usize,
+    batch: usize,
+    sealing: bool,
+) -> Option<Figure> {
+    let mut packets = ours.packets(len, batch);
+    let sealed = ours.sealed(len, batch);
+    rival.seal(&mut packets, len);
+    if packets != sealed {
+        println!("  {} seals otherwise and is left out", rival.name());
+        return None;
+    }
+    if !rival.open(&mut packets, len)
+        || packets[0][..AAD + ours.iv_len() + len]
+            != ours.packets(len, 1)[0][..AAD + ours.iv_len() + len]
+    {
+        println!("  {} opens otherwise and is left out", rival.name());
+        return None;
+    }
+    let repeats = (400_000 / (len * batch)).max(2);
+    let mine = || ours.time(&sealed, len, sealing, repeats);
+    let mut theirs = || {
+        let mut total = 0.0;
+        for _ in 0..repeats {
+            let mut packets = sealed.clone();
+            let start = Instant::now();
+            if sealing {
+                rival.seal(&mut packets, len);
+            } else {
+                assert!(rival.open(&mut packets, len), "genuine a moment ago");
+            }
+            total += start.elapsed().as_secs_f64();
+        }
+        total
+    };
+    (mine(), theirs());
+    let pairs: Vec<(f64, f64)> = (0..PAIRS).map(|_| (mine(), theirs())).collect();
+    let ratios: Vec<f64> = pairs.iter().map(|(mine, theirs)| theirs / mine).collect();
+    let bits = (len * batch * repeats * 8) as f64 / 1e9;
+    let median_of =
+        |pick: fn(&(f64, f64)) -> f64| statistics::median(pairs.iter().map(pick).collect());
+    Some(Figure {
+        name: rival.name(),
+        ours: bits / median_of(|pair| pair.0),
+        rival: bits / median_of(|pair| pair.1),
+        ratio: statistics::median(ratios.clone()),
+        low: statistics::lower_bound(ratios),
+    })
+}

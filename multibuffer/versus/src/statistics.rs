@@ -1,0 +1,28 @@
+//! Medians, and how low they may be.
+
+/// The middle of the figures.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    if figures.len() % 2 == 1 {
+        figures[middle]
+    } else {
+        (figures[middle - 1] + figures[middle]) / 2.0
+    }
+}
+
+/// The lower bound of the median at 95 %: the figure that so few stand below that a lower median is that unlikely, whatever
+/// their distribution (the sign test).
+pub fn lower_bound(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let n = figures.len();
+    let (mut below, mut ways) = (0.0, 1.0);
+    for at in 0..n {
+        below += ways / 2_f64.powi(n as i32);
+        if below > 0.025 {
+            return figures[at.saturating_sub(1).max(0)];
+        }
+        ways *= (n - at) as f64 / (at + 1) as f64;
+    }
+    figures[0]
+}
