@@ -34,3 +34,29 @@ pub(crate) fn time_stamp() -> Option<u64> {
     #[cfg(not(target_arch = "x86_64"))]
     None
 }
+
+/// A request to memcheck about a number; nothing where it does not watch.
+#[cfg(all(feature = "memcheck", target_arch = "x86_64"))]
+pub(crate) fn tell_memcheck(request: u64, about: &u64) {
+    let request = [
+        request,
+        std::ptr::from_ref(about) as u64,
+        size_of::<u64>() as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: rotations that undo each other, and a move of a register to itself: outside valgrind these instructions
+    // change nothing but the flags.
+    unsafe {
+        std::arch::asm!(
+            "rol rdi, 3",
+            "rol rdi, 13",
+            "rol rdi, 61",
+            "rol rdi, 51",
+            "xchg rbx, rbx",
+            in("rax") request.as_ptr(),
+            inout("rdx") 0_u64 => _,
+        );
+    }
+}
