@@ -5,7 +5,7 @@ mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{capture, run};
+use crate::{capture, run, speed};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -32,6 +32,7 @@ Examples:
   esplanade run --setkey tunnel.conf     a gateway in the foreground
   esplanade status                       what is up and what it carries
   esplanade down                         take everything away
+  esplanade speed                        how fast this machine enciphers
   esplanade lab run demo                 measure it";
 
 #[derive(Subcommand)]
@@ -60,6 +61,8 @@ enum Command {
     Explain(Explain),
     /// Run the engine over a capture file
     Capture(capture::Options),
+    /// Tell how fast this machine enciphers, suite by suite
+    Speed(speed::Options),
     /// Measure; see `esplanade lab --help`
     #[command(disable_help_flag = true)]
     Lab {
@@ -162,6 +165,7 @@ pub fn main() -> ExitCode {
         Command::Events(asking) => ask::events(asking.socket.control, asking.json),
         Command::Explain(explain) => ask::explain(explain),
         Command::Capture(options) => capture::run(&options),
+        Command::Speed(options) => speed::run(&options),
         Command::Lab { arguments } => lab::exec(&arguments),
         Command::Man { folder } => manual::man(&Program::command(), folder.as_deref()),
         Command::Completions { shell } => manual::completions(&mut Program::command(), shell),
@@ -176,7 +180,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints to standard output; a reader that has gone away is no failure.
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -5,6 +5,7 @@
 //!        ▲                               └─► routes: drop rules, routing rules, routes
 //!        │
 //!   control ◄── status, drops, events, explain, down           capture: the engine over a file
+//!                                                                speed: the ciphers in memory
 //! ```
 
 pub mod capture;
@@ -19,4 +20,5 @@ pub mod report;
 pub mod routes;
 pub mod run;
 pub mod setkey_cli;
+pub mod speed;
 pub mod status;

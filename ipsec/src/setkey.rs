@@ -29,5 +29,6 @@ pub use grammar::{Parsed, parse};
 pub use lower::{Forwarding, Lowered, Names, NoNames, SA_OPTIONS, compile, lower, resolve};
 pub use print::print;
 pub use problem::{Fault, Problem, Span, Warning};
+pub use spelling::nearest;
 
 use problem::shown;

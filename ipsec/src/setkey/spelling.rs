@@ -1,7 +1,7 @@
 //! Which known word a misspelt one was meant to be.
 
 /// The word of `known` nearest to `word`, if it is near enough to be worth proposing.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.chars().count() {
         0..3 => 0,
         length => length.min(24).div_ceil(4),

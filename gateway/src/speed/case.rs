@@ -1,0 +1,139 @@
+//! One suite, direction and size: its keys, its turns, its row.
+
+use super::machine;
+use super::report::Row;
+use super::statistics::{interval, median};
+use super::suite::NamedSuite;
+use super::turn::{Load, Worker};
+use multibuffer::{Integrity, Key};
+use serde::Serialize;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Turns of each side.
+const PAIRS: usize = 9;
+
+/// Which way packets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Direction {
+    Seal,
+    Open,
+}
+
+pub(super) struct Case {
+    pub(super) suite: NamedSuite,
+    pub(super) direction: Direction,
+    pub(super) size: usize,
+    pub(super) batch: usize,
+    pub(super) sas: usize,
+}
+
+impl Case {
+    pub(super) fn measure(&self, cpus: &[usize], time: Duration) -> Row {
+        let before = machine::resident();
+        let ours: Vec<Key> = (0..self.sas).map(|sa| self.key(sa, Key::new)).collect();
+        // Fewer are lost among what the process has lying about.
+        let grown = machine::resident().zip(before).filter(|_| self.sas >= 1000);
+        let bytes_per_sa =
+            grown.map(|(after, before)| after.saturating_sub(before) / self.sas as u64);
+        let library: Vec<Key> = (0..self.sas)
+            .map(|sa| self.key(sa, Key::by_library))
+            .collect();
+        let loads = [self.load(&ours), self.load(&library)];
+        let [ours, library] = turns(&loads, cpus, time / (2 * PAIRS as u32));
+        let ratios: Vec<f64> = ours.iter().zip(&library).map(|(a, b)| a / b).collect();
+        let len = self.size.next_multiple_of(loads[0].block_len());
+        Row {
+            suite: self.suite.name.clone(),
+            direction: self.direction,
+            bytes: len,
+            packets_per_second: median(&ours),
+            library: self.suite.library(),
+            library_packets_per_second: median(&library),
+            ratio: median(&ratios),
+            ratio_interval: interval(&ratios),
+            bytes_per_sa,
+        }
+    }
+
+    fn load<'a>(&self, keys: &'a [Key]) -> Load<'a> {
+        Load {
+            keys,
+            sealing: self.direction == Direction::Seal,
+            size: self.size,
+            batch: self.batch,
+        }
+    }
+
+    fn key<E: std::fmt::Debug>(
+        &self,
+        sa: usize,
+        make: impl Fn(multibuffer::Cipher, &[u8], Integrity, &[u8], usize) -> Result<Key, E>,
+    ) -> Key {
+        let bytes = |len: usize, salt: usize| -> Vec<u8> {
+            let mixed = |at: usize| (sa * 193 + at * 31 + salt).wrapping_mul(0x9e37_79b9) >> 11;
+            (0..len).map(|at| mixed(at) as u8).collect()
+        };
+        let integrity = self.suite.integrity;
+        let (mac, mac_len) = integrity.map_or((Integrity::None, 0), |row| (row.mac, row.key_len));
+        let (cipher_key, mac_key) = (bytes(self.suite.key_len, 1), bytes(mac_len, 2));
+        let key = make(
+            self.suite.cipher(),
+            &cipher_key,
+            mac,
+            &mac_key,
+            self.suite.icv_len(),
+        );
+        key.expect("the table's lengths fit the kernels")
+    }
+}
+
+/// Packets per second of each turn of each load, all workers together. Turns alternate.
+fn turns(loads: &[Load<'_>; 2], cpus: &[usize], time: Duration) -> [Vec<f64>; 2] {
+    let barrier = Barrier::new(cpus.len());
+    let figures = thread::scope(|scope| {
+        let workers: Vec<_> = cpus
+            .iter()
+            .enumerate()
+            .map(|(number, &cpu)| {
+                let barrier = &barrier;
+                scope.spawn(move || work(loads, number, cpu, time, barrier))
+            })
+            .collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined
+            .map(|figures| figures.expect("a worker that does not panic"))
+            .collect::<Vec<_>>()
+    });
+    [0, 1].map(|side| {
+        let sum = |pair: usize| figures.iter().map(|worker| worker[side][pair]).sum();
+        (0..PAIRS).map(sum).collect()
+    })
+}
+
+fn work(
+    loads: &[Load<'_>; 2],
+    number: usize,
+    cpu: usize,
+    time: Duration,
+    barrier: &Barrier,
+) -> [Vec<f64>; 2] {
+    machine::pin(cpu);
+    let mut workers = [
+        Worker::new(&loads[0], number),
+        Worker::new(&loads[1], number),
+    ];
+    let mut figures = [const { Vec::new() }; 2];
+    for worker in &mut workers {
+        worker.turn(time / 4, Instant::now());
+    }
+    for _ in 0..PAIRS {
+        for (worker, figures) in workers.iter_mut().zip(&mut figures) {
+            barrier.wait();
+            figures.push(worker.turn(time, Instant::now()));
+        }
+    }
+    figures
+}

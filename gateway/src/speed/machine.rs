@@ -1,0 +1,114 @@
+//! What measures, and by which clock.
+
+use multibuffer::FeatureState;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The machine, as the head of a report shows it.
+#[derive(Serialize)]
+pub(super) struct Machine {
+    pub(super) processor: String,
+    pub(super) cpus: usize,
+    /// Ticks of the time stamp counter in a second.
+    pub(super) tsc_hertz: Option<f64>,
+    /// About how many cycles the core does in a second, by timing products that wait for each other.
+    pub(super) core_hertz: f64,
+    pub(super) used: Vec<&'static str>,
+    pub(super) missing: Vec<&'static str>,
+    pub(super) switched_off: Vec<&'static str>,
+    pub(super) unproven: Vec<&'static str>,
+}
+
+impl Machine {
+    pub(super) fn look() -> Self {
+        let of = |wanted: FeatureState| {
+            let states = multibuffer::feature_states().into_iter();
+            states
+                .filter_map(|(name, state)| (state == wanted).then_some(name))
+                .collect()
+        };
+        Self {
+            processor: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpus: allowed_cpus().len(),
+            tsc_hertz: tsc_hertz(),
+            core_hertz: core_hertz(),
+            used: of(FeatureState::Used),
+            missing: of(FeatureState::Missing),
+            switched_off: of(FeatureState::SwitchedOff),
+            unproven: of(FeatureState::Unproven),
+        }
+    }
+
+    /// Whether cycles of the counter are not those of the core.
+    pub(super) fn clocks_differ(&self) -> bool {
+        self.tsc_hertz
+            .is_some_and(|tsc| (self.core_hertz / tsc - 1.0).abs() > 0.03)
+    }
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn tsc_hertz() -> Option<f64> {
+    let (start, from) = (Instant::now(), multibuffer::time_stamp()?);
+    std::thread::sleep(Duration::from_millis(20));
+    let ticks = multibuffer::time_stamp()?.wrapping_sub(from);
+    Some(ticks as f64 / start.elapsed().as_secs_f64())
+}
+
+/// The best of a few tries, for something else may have had the CPU meanwhile.
+fn core_hertz() -> f64 {
+    const STEPS: u32 = 200_000;
+    /// How long a product of two registers takes on every processor of the last fifteen years.
+    const CYCLES: f64 = 3.0;
+    let factor = std::hint::black_box(0x9e37_79b9_7f4a_7c15_u64);
+    let once = || {
+        let start = Instant::now();
+        let product = (0..STEPS).fold(factor, |product, _| product.wrapping_mul(factor));
+        std::hint::black_box(product);
+        start.elapsed().as_secs_f64()
+    };
+    let best = (0..9).map(|_| once()).fold(f64::INFINITY, f64::min);
+    f64::from(STEPS) * CYCLES / best
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU)
+            .filter(|&cpu| set.is_set(cpu))
+            .collect(),
+        Err(_) => vec![0],
+    }
+}
+
+/// A CPU for each worker.
+pub(super) fn cpus_for(workers: usize) -> Result<Vec<usize>, String> {
+    let mut cpus = allowed_cpus();
+    if workers > cpus.len() {
+        return Err(format!(
+            "{workers} workers want a CPU each, and this process may use {0}: say --workers {0} or fewer",
+            cpus.len()
+        ));
+    }
+    cpus.truncate(workers);
+    Ok(cpus)
+}
+
+/// Keeps this thread on one CPU; where that is forbidden it runs anywhere.
+pub(super) fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// Bytes of memory that this process has in use.
+pub(super) fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(1024 * kilobytes)
+}

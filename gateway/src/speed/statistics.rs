@@ -1,0 +1,58 @@
+//! Medians, and how far they may be off.
+
+/// The middle of the figures; they are not empty.
+pub(super) fn median(figures: &[f64]) -> f64 {
+    let sorted = sorted(figures);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    } else {
+        sorted[middle]
+    }
+}
+
+/// Between which of the figures the median lies, at 95 % or more, whatever their distribution (the sign test). With fewer
+/// than six figures nothing can be said at that level, and these are the lowest and the highest.
+pub(super) fn interval(figures: &[f64]) -> [f64; 2] {
+    let sorted = sorted(figures);
+    let n = sorted.len();
+    // How likely it is that so few figures lie below the median.
+    let mut tail = 0.5_f64.powi(n as i32);
+    let (mut ways, mut rank) = (1.0, 0);
+    while rank + 1 < n / 2 {
+        ways *= (n - rank) as f64 / (rank + 1) as f64;
+        tail += ways * 0.5_f64.powi(n as i32);
+        if tail > 0.025 {
+            break;
+        }
+        rank += 1;
+    }
+    [sorted[rank], sorted[n - 1 - rank]]
+}
+
+fn sorted(figures: &[f64]) -> Vec<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_stand_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_tables_of_the_sign_test() {
+        let figures = |n: u32| (1..=n).map(f64::from).collect::<Vec<_>>();
+        // Conover, Practical Nonparametric Statistics, table of the binomial distribution at one half.
+        assert_eq!(interval(&figures(9)), [2.0, 8.0]);
+        assert_eq!(interval(&figures(11)), [2.0, 10.0]);
+        assert_eq!(interval(&figures(15)), [4.0, 12.0]);
+        assert_eq!(interval(&figures(5)), [1.0, 5.0]);
+    }
+}

@@ -1,0 +1,129 @@
+//! The suites by name: every row of the algorithm table with every length of key, joined by `+`.
+
+use ipsec::algorithm::{Encryption, Integrity};
+use ipsec::setkey::nearest;
+use multibuffer::Cipher;
+
+/// A suite, its keys left to chance.
+#[derive(Clone)]
+pub(super) struct NamedSuite {
+    pub(super) name: String,
+    pub(super) encryption: Option<Encryption>,
+    /// Salt or nonce included.
+    pub(super) key_len: usize,
+    pub(super) integrity: Option<Integrity>,
+}
+
+impl NamedSuite {
+    pub(super) fn cipher(&self) -> Cipher {
+        self.encryption.map_or(Cipher::Null, |row| row.cipher)
+    }
+
+    pub(super) fn icv_len(&self) -> usize {
+        match (self.integrity, self.encryption) {
+            (Some(row), _) => row.icv_len,
+            (None, Some(row)) => row.icv_len,
+            (None, None) => 0,
+        }
+    }
+
+    /// What computes it where no kernel of ours does.
+    pub(super) fn library(&self) -> &'static str {
+        self.cipher().library()
+    }
+
+    /// Whether it stands for its algorithms where nothing else was asked for.
+    fn is_typical(&self) -> bool {
+        let cipher = self.encryption.map_or("null", |row| row.name);
+        let mac = self.integrity.map_or("", |row| row.name);
+        match (cipher, mac) {
+            ("null", _) => true,
+            ("aes-cbc", "" | "hmac-md5" | "hmac-sha1" | "hmac-sha2-256" | "hmac-sha2-512") => {
+                self.key_len == 16
+            }
+            ("3des-cbc", "hmac-sha1") => true,
+            ("aes-gcm-16", _) => true,
+            ("aes-gcm-12" | "aes-gcm-8" | "aes-ccm-12" | "aes-ccm-8" | "aes-gcm-16-iiv", _) => {
+                false
+            }
+            ("blowfish-cbc" | "cast128-cbc", "") => self.key_len == 16,
+            (_, "") => matches!(self.key_len, 8 | 16 | 19 | 20 | 24 | 36),
+            _ => false,
+        }
+    }
+}
+
+/// Every suite.
+pub(super) fn all() -> impl Iterator<Item = NamedSuite> {
+    let alone = Integrity::all().map(|row| NamedSuite {
+        name: format!("null+{}", row.name),
+        encryption: None,
+        key_len: 0,
+        integrity: Some(row),
+    });
+    Encryption::all()
+        .filter(|row| row.cipher != Cipher::Null && row.iv_len > 0)
+        .flat_map(with_encryption)
+        .chain(alone)
+}
+
+fn with_encryption(row: Encryption) -> impl Iterator<Item = NamedSuite> {
+    row.key_lens.iter().flat_map(move |&key_len| {
+        let macs = Integrity::all().filter(move |_| row.icv_len == 0).map(Some);
+        [None].into_iter().chain(macs).map(move |integrity| {
+            let cipher = cipher_name(row, key_len);
+            let name = match integrity {
+                Some(mac) => format!("{cipher}+{}", mac.name),
+                None => cipher,
+            };
+            NamedSuite {
+                name,
+                encryption: Some(row),
+                key_len,
+                integrity,
+            }
+        })
+    })
+}
+
+/// The table's name with the bits of the key behind the first word, unless there is only one length.
+fn cipher_name(row: Encryption, key_len: usize) -> String {
+    let bits = 8 * (key_len - row.salt_len);
+    match row.name.split_once('-') {
+        Some((first, rest)) if row.key_lens.len() > 1 => {
+            let rest = rest.strip_suffix("-16").unwrap_or(rest);
+            format!("{first}-{bits}-{rest}")
+        }
+        _ => row.name.to_owned(),
+    }
+}
+
+/// The suites that are meant: of these names, else with these words in their names, else the typical ones.
+pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, String> {
+    if words.is_empty() {
+        return Ok(all().filter(NamedSuite::is_typical).collect());
+    }
+    let mut chosen = Vec::new();
+    for word in words {
+        let named: Vec<NamedSuite> = all().filter(|suite| suite.name == *word).collect();
+        let found = match named.is_empty() {
+            true => all()
+                .filter(|suite| suite.name.contains(word.as_str()))
+                .collect(),
+            false => named,
+        };
+        if found.is_empty() {
+            return Err(unknown(word));
+        }
+        chosen.extend(found);
+    }
+    Ok(chosen)
+}
+
+fn unknown(word: &str) -> String {
+    let names: Vec<String> = all().map(|suite| suite.name).collect();
+    match nearest(word, names.iter().map(String::as_str)) {
+        Some(near) => format!("there is no suite `{word}`; did you mean `{near}`?"),
+        None => format!("there is no suite `{word}`; `esplanade speed --list` names them all"),
+    }
+}

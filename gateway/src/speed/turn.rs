@@ -1,0 +1,121 @@
+//! One worker's turn: batch after batch, until its time is over.
+
+use multibuffer::{Iv, Key, OpenJob, SealJob, Verdict};
+use std::time::{Duration, Instant};
+
+/// What every worker of a case does.
+pub(super) struct Load<'a> {
+    pub(super) keys: &'a [Key],
+    pub(super) sealing: bool,
+    pub(super) size: usize,
+    pub(super) batch: usize,
+}
+
+impl Load<'_> {
+    pub(super) fn block_len(&self) -> usize {
+        self.keys[0].block_len()
+    }
+}
+
+/// SPI and sequence number.
+const AAD: [u8; 8] = [0, 0, 1, 0, 0, 0, 0, 1];
+
+/// How many sets of packets a worker goes through when it opens: they have to be sealed again when all are opened.
+const SETS: usize = 16;
+
+/// A worker with packets of its own.
+pub(super) struct Worker<'l, 'k> {
+    load: &'l Load<'k>,
+    iv: Iv,
+    plain: Vec<u8>,
+    sets: Vec<Vec<Vec<u8>>>,
+    /// The association of the next packet.
+    sa: usize,
+}
+
+impl<'l, 'k> Worker<'l, 'k> {
+    pub(super) fn new(load: &'l Load<'k>, number: usize) -> Self {
+        let key = &load.keys[0];
+        let len = load.size.next_multiple_of(key.block_len());
+        let sets = if load.sealing { 1 } else { SETS };
+        Self {
+            load,
+            iv: Iv::new(&[0x5a; 16][..key.iv_len()]),
+            plain: (0..len).map(|at| (at * 7 + number) as u8).collect(),
+            sets: vec![vec![vec![0; len + key.icv_len()]; load.batch]; sets],
+            // Workers stand apart, so that they do not follow each other through the caches.
+            sa: number * load.keys.len() / 7,
+        }
+    }
+
+    /// Packets per second of what this load does.
+    pub(super) fn turn(&mut self, time: Duration, start: Instant) -> f64 {
+        let (mut spent, mut batches) = (Duration::ZERO, 0);
+        while batches == 0 || start.elapsed() < time {
+            let from = self.sa;
+            spent += self.seal_all(self.load.sealing);
+            if !self.load.sealing {
+                self.sa = from;
+                spent += self.open_all();
+            }
+            batches += self.sets.len();
+        }
+        (batches * self.load.batch) as f64 / spent.as_secs_f64()
+    }
+
+    /// Seals all sets; the time that counts, or none.
+    fn seal_all(&mut self, counts: bool) -> Duration {
+        let mut spent = Duration::ZERO;
+        let (first, rest) = self.plain.split_at(self.plain.len().min(20));
+        let (middle, last) = rest.split_at(rest.len() - rest.len().min(10));
+        for set in &mut self.sets {
+            let mut jobs: Vec<SealJob<'_>> = Vec::with_capacity(set.len());
+            for output in set {
+                jobs.push(SealJob {
+                    key: next_key(self.load.keys, &mut self.sa),
+                    aad: &AAD,
+                    aad_tail: &[],
+                    iv: self.iv,
+                    input: [first, middle, last],
+                    output,
+                });
+            }
+            let start = Instant::now();
+            multibuffer::seal(&mut jobs);
+            spent += start.elapsed();
+        }
+        if counts { spent } else { Duration::ZERO }
+    }
+
+    fn open_all(&mut self) -> Duration {
+        let mut spent = Duration::ZERO;
+        for set in &mut self.sets {
+            let mut jobs: Vec<OpenJob<'_>> = Vec::with_capacity(set.len());
+            for text in set {
+                jobs.push(OpenJob {
+                    key: next_key(self.load.keys, &mut self.sa),
+                    aad: &AAD,
+                    aad_tail: &[],
+                    iv: self.iv,
+                    text,
+                    verdict: Verdict::Pending,
+                });
+            }
+            let start = Instant::now();
+            multibuffer::open(&mut jobs);
+            spent += start.elapsed();
+            assert!(
+                jobs.iter().all(|job| job.verdict == Verdict::Genuine),
+                "a fast wrong answer is no answer"
+            );
+        }
+        spent
+    }
+}
+
+/// Associations take turns in an order that no prefetcher follows: each step is a prime, so all have their turn.
+fn next_key<'k>(keys: &'k [Key], sa: &mut usize) -> &'k Key {
+    const STEP: usize = 1_000_003;
+    *sa = (*sa + STEP) % keys.len();
+    &keys[*sa]
+}
