@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-pub(crate) use ccm::Ccm;
+pub(crate) use ccm::{Ccm, Desk};
 
 /// Bytes of ICV of GMAC and ChaCha20-Poly1305, which have no shorter forms in IPsec.
 pub(crate) const FULL_ICV: usize = 16;

@@ -8,6 +8,8 @@
 //! associations share a link, their packets alternate. A stride is what passes from the cipher to the MAC while it is
 //! still in the cache.
 
+mod ccm;
+
 use crate::{
     Key, OpenJob, SealJob, SignJob, Verdict,
     aead::gather,
@@ -138,6 +140,9 @@ fn fits(key: &Key, iv: &[u8], aad: &[u8], aad_tail: &[u8]) -> bool {
 
 fn seal_members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
+        if let Transform::Ccm(key) = &key.transform {
+            return ccm::seal_members(key, &mut members);
+        }
         return members.iter_mut().for_each(seal_aead);
     };
     if key.is_by_library() {
@@ -204,6 +209,9 @@ fn parts(key: &Key) -> (&CipherKey, &MacKey) {
 
 fn open_members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
+        if let Transform::Ccm(key) = &key.transform {
+            return ccm::open_members(key, &mut members);
+        }
         return members.iter_mut().for_each(open_aead);
     };
     if key.is_by_library() {

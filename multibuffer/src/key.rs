@@ -186,7 +186,7 @@ impl Transform {
         match self {
             Self::Sealing(key) => key.forget_kernel(),
             Self::Gmac(key) => key.forget_kernel(),
-            Self::Ccm(_) => {}
+            Self::Ccm(key) => key.forget_kernels(),
             Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
         }
     }

@@ -3,14 +3,51 @@
 use crate::{
     Iv,
     compare::same,
-    kernels::{aws_lc::AesKey, scalar::xor},
+    kernels::{
+        aws_lc::AesKey,
+        lanes::{self, CbcMacJob, LaneKeys},
+        scalar::xor,
+    },
 };
 
 const SALT: usize = 3;
 
+/// The longest associated data that lanes take: three blocks with its length.
+const LONGEST_AAD: usize = 46;
+
+/// Where what a lane signs is put together: everything but the whole blocks of the text.
+pub(crate) struct Desk {
+    head: [u8; 64],
+    tail: [u8; 16],
+    /// What was signed.
+    pub(crate) tag: [u8; 16],
+}
+
+impl Desk {
+    pub(crate) const EMPTY: Self = Self {
+        head: [0; 64],
+        tail: [0; 16],
+        tag: [0; 16],
+    };
+
+    /// The first block, and the associated data behind their length; returns how many bytes they take.
+    fn lay_out(&mut self, first: [u8; 16], aad: &[u8]) -> usize {
+        self.head = [0; 64];
+        self.head[..16].copy_from_slice(&first);
+        if aad.is_empty() {
+            return 16;
+        }
+        self.head[16..18].copy_from_slice(&(aad.len() as u16).to_be_bytes());
+        self.head[18..18 + aad.len()].copy_from_slice(aad);
+        (18 + aad.len()).next_multiple_of(16)
+    }
+}
+
 /// An expanded AES-CCM key.
 pub(crate) struct Ccm {
     aes: AesKey,
+    /// For many packets at once, where the processor can.
+    lanes: Option<LaneKeys>,
     salt: [u8; SALT],
     icv_len: u8,
 }
@@ -21,9 +58,52 @@ impl Ccm {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
             aes: AesKey::encrypting(key)?,
+            lanes: LaneKeys::new(key),
             salt: *salt,
             icv_len: icv_len as u8,
         })
+    }
+
+    /// Leaves everything to the library.
+    pub(crate) fn forget_kernels(&mut self) {
+        self.lanes = None;
+    }
+
+    /// The keys for many packets at once, if there are such kernels and they take associated data of this length.
+    pub(crate) fn lanes(&self, aad_len: usize) -> Option<&LaneKeys> {
+        self.lanes.as_ref().filter(|_| aad_len <= LONGEST_AAD)
+    }
+
+    /// What the MAC of a packet in lanes covers; its keys are those of [`Ccm::lanes`]. The plaintext is read, and the
+    /// MAC written behind it in `desk`.
+    pub(crate) fn message<'a>(
+        &self,
+        keys: &'a LaneKeys,
+        (iv, aad): (&Iv, &[u8]),
+        text: &'a [u8],
+        desk: &'a mut Desk,
+    ) -> CbcMacJob<'a> {
+        let head_len = desk.lay_out(self.first_block(iv, aad, text.len()), aad);
+        let (whole, rest) = text.split_at(text.len() / 16 * 16);
+        desk.tail = [0; 16];
+        desk.tail[..rest.len()].copy_from_slice(rest);
+        let tail_len = rest.len().next_multiple_of(16);
+        CbcMacJob {
+            keys,
+            // Whole blocks throughout, and no mask: a plain CBC-MAC.
+            complete: &[0; 16],
+            padded: &[0; 16],
+            message: [&desk.head[..head_len], whole, &desk.tail[..tail_len], &[]],
+            icv: &mut desk.tag,
+        }
+    }
+
+    /// Encrypts or decrypts `text` by our own kernel, and what the lanes have signed.
+    pub(crate) fn apply(&self, keys: &LaneKeys, iv: &Iv, text: &mut [u8], tag: &mut [u8; 16]) {
+        let block = self.block(3, iv, 0);
+        let (nonce, _) = block.split_first_chunk().expect("12 of 16 bytes");
+        lanes::ctr(keys, nonce, 0, tag);
+        lanes::ctr(keys, nonce, 1, text);
     }
 
     /// Encrypts `text` in place and writes its ICV.
@@ -48,9 +128,7 @@ impl Ccm {
 
     /// The encrypted CBC-MAC over lengths, `aad` and plaintext (RFC 3610 2.2 and 2.3).
     fn tag(&self, iv: &Iv, aad: &[u8], text: &[u8]) -> [u8; 16] {
-        // RFC 3610 2.2: bit 6 tells of associated data, bits 5..3 hold (icv_len - 2) / 2, bits 2..0 hold L - 1 = 3.
-        let flags = 0x40 * u8::from(!aad.is_empty()) + (self.icv_len - 2) / 2 * 8 + 3;
-        let mut mac = self.block(flags, iv, text.len() as u32);
+        let mut mac = self.first_block(iv, aad, text.len());
         self.aes.encrypt_block(&mut mac);
         if !aad.is_empty() {
             self.absorb_aad(&mut mac, aad);
@@ -60,6 +138,12 @@ impl Ccm {
         self.aes.encrypt_block(&mut mask);
         xor(&mut mac, &mask);
         mac
+    }
+
+    /// RFC 3610 2.2: bit 6 tells of associated data, bits 5..3 hold (icv_len - 2) / 2, bits 2..0 hold L - 1 = 3.
+    fn first_block(&self, iv: &Iv, aad: &[u8], text_len: usize) -> [u8; 16] {
+        let flags = 0x40 * u8::from(!aad.is_empty()) + (self.icv_len - 2) / 2 * 8 + 3;
+        self.block(flags, iv, text_len as u32)
     }
 
     /// The associated data behind their length in two bytes; [`crate::seal`] sees to it that it fits.
