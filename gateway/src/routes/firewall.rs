@@ -164,6 +164,12 @@ impl<'a> Script<'a> {
                 "arriving",
                 &format!("udp dport {{ {} }} accept", ports.join(", ")),
             );
+            // IPv6 meets this hook before it is reassembled. A later fragment tells no port, and is worth nothing
+            // without the first one, which does.
+            self.rule(
+                "arriving",
+                "meta nfproto ipv6 frag frag-off != 0 meta l4proto 17 accept",
+            );
         }
         self.path_mtu(plan);
         self.neighbours("arriving");

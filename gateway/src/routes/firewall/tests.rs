@@ -64,6 +64,9 @@ fn esp_in_udp_passes_inwards_only_where_a_port_is_in_use() {
     let mut plan = plan();
     let with = chain(&script(&site(), &plan), "arriving");
     assert!(with.contains(&"udp dport { 4500 } accept".to_owned()));
+    assert!(
+        with.contains(&"meta nfproto ipv6 frag frag-off != 0 meta l4proto 17 accept".to_owned())
+    );
     plan.udp_ports.clear();
     let without = chain(&script(&site(), &plan), "arriving");
     assert!(without.iter().all(|rule| !rule.contains("udp")));
