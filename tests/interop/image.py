@@ -25,6 +25,8 @@ MODULES = ["arch/x86/crypto", "crypto", "lib", "net/802", "net/bridge", "net/cor
 # Before busybox on the path: its `ip` knows no xfrm, and its shell would prefer its own applets.
 PROGRAMS = ["bash", "ip", "ping", "iperf3"]
 BUSYBOX = "/bin/busybox"
+# Built here: they are of use on this side of the wire too, so they stay beside the image.
+C_PROGRAMS = ["encapsulate.c", "probe.c"]
 
 
 def image():
@@ -41,7 +43,7 @@ def image():
 
 def fingerprint(package):
     sources = [package.encode()]
-    for path in ["image.py", "init", "listen", "encapsulate.c"]:
+    for path in ["image.py", "init", "listen", *C_PROGRAMS]:
         with open(os.path.join(HERE, path), "rb") as file:
             sources.append(file.read())
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
@@ -85,8 +87,11 @@ def fill(root, kernel):
         install(path, f"{root}/usr/bin/{name}")
         for library in libraries(path):
             install(library, root + library)
-    subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", f"{root}/usr/bin/encapsulate",
-                    os.path.join(HERE, "encapsulate.c")], check=True)
+    for source in C_PROGRAMS:
+        program = source.removesuffix(".c")
+        subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", f"{root}/../{program}",
+                        os.path.join(HERE, source)], check=True)
+        install(f"{root}/../{program}", f"{root}/usr/bin/{program}")
     install_modules(root, kernel)
 
 

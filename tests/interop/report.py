@@ -1,0 +1,91 @@
+"""The outcome of a run, for a terminal and as a page: which values were judged together, and how it went."""
+
+import datetime
+
+from combination import CIPHERS, INTEGRITY, NONE
+
+COLUMNS = {
+    "protocol": ["esp", "ah", "esp+ah", "ah+esp"],
+    "shape": ["tunnel 4in4", "tunnel 6in6", "tunnel 4in6", "tunnel 6in4", "transport 4", "transport 6"],
+    "encap": ["native", "udp"],
+    "esn": [False, True],
+    "window": [0, 32, 64, 1024, 4096],
+}
+HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "tunnel 6in4": "6in4", "transport 4": "tr4",
+         "transport 6": "tr6", "native": "raw", False: "seq", True: "esn"}
+WIDTH = 6
+PAGE = """# What the Linux kernel said
+
+Made by `tests/interop/run --write docs/interop.md` on {date} from one run; `make interop` repeats it. The judge is Linux {release}
+(Debian, in QEMU), first with itself as its peer, which proves the case, then with Esplanade.
+
+{cases} hand-picked cases of ten checks and {combinations} combinations of a pairwise cover: every two values of cipher, integrity,
+protocol, mode and families, nesting, encapsulation, sequence numbers and window that can stand together do so in one of them.
+Each combination has to
+
+- carry datagrams of every residue of a block, around the path MTU and far beyond it, asked from both ends;
+- show nothing on the wire but its outermost protocol;
+- refuse captured packets with one bit turned in each region, packets of no association, packets seen before and packets left of the
+  window, and accept the window's leftmost one; all of it counted, association by association, as the model says, by both ends alike;
+- carry traffic afterwards.
+
+**{passed} verdicts hold, {failed} do not.** The numbers are combinations judged, kernel to kernel / Esplanade to kernel; `x` marks a
+combination that failed.
+
+```
+{grids}
+```
+
+`tr` is transport mode, `raw` without UDP, `seq` 32-bit and `esn` extended sequence numbers, `w` the replay window. In `esp+ah` ESP is
+inside, in `ah+esp` AH.
+
+## What Linux does not have, and is therefore not judged here
+
+- AH inside ESP on one IP header: Linux gives the header its next protocol only after the last layer, so its AH check fails. As
+  two headers (the inner one in transport mode, the outer one a tunnel) it is judged.
+- A tunnel from one family to the other inside a second association of transport mode: "Only tunnel modes can accommodate an
+  AF_UNSPEC selector".
+- Transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its own AH refuses.
+- RFC 8750 (`aes-gcm-16-iiv`). Every other algorithm of Esplanade is in this kernel, and in the tables above.
+{rest}"""
+NOT_CARRIED = """
+## What Esplanade does not carry yet
+
+Combinations with AH stand in the tables with the kernel's own verdict only.
+"""
+
+
+def grids(rows):
+    """Cipher and integrity down, everything else across."""
+    return "\n\n".join(grid(rows, name, values) for name, values in
+                       (("cipher", [*CIPHERS, NONE]), ("integrity", [*INTEGRITY, NONE])))
+
+
+def grid(rows, name, values):
+    columns = [(factor, value) for factor, all_values in COLUMNS.items() for value in all_values]
+    heads = [f"w{value}" if factor == "window" else HEADS.get(value, str(value)) for factor, value in columns]
+    lines = [f"{name:<14}" + "".join(f"{head:>{WIDTH + 1}}" for head in heads)]
+    for value in values:
+        mine = [row for row in rows if getattr(row[0], name) == value]
+        cells = [cell([row for row in mine if getattr(row[0], factor) == wanted]) for factor, wanted in columns]
+        if mine:
+            lines.append(f"{value if value != NONE else 'none':<14}" + "".join(f"{text:>{WIDTH + 1}}" for text in cells))
+    return "\n".join(lines)
+
+
+def cell(rows):
+    """How many combinations were judged: kernel to kernel / gateway to kernel."""
+    counts = [len([row for row in rows if row[1] == kind]) for kind in ("kernel", "gateway")]
+    failed = any(row[2] for row in rows)
+    return ("." if not any(counts) else f"{counts[0]}/{counts[1]}") + ("x" if failed else "")
+
+
+def write(path, release, cases, covered):
+    everything = [*cases, *covered]
+    failed = sum(1 for row in everything if any(row[2].values()))
+    carried = {row[0].number for row in covered if row[1] == "gateway"}
+    text = PAGE.format(date=datetime.date.today(), release=release, cases=len({row[0].name for row in cases}),
+                       combinations=len({row[0].number for row in covered}), passed=len(everything) - failed, failed=failed,
+                       grids=grids(covered), rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
+    with open(path, "w") as file:
+        file.write(text)
