@@ -123,6 +123,29 @@ else
   report ctrl-c-says-what-was-kept "$(tail -n 1 "$log")"
 fi
 
+# A run that was cut short goes on: what was recorded stays byte for byte, and every trial of the plan is there in the end.
+resumed() {
+  local out=$place/$1 trouble="" before measured said
+  cp "$out/records.jsonl" "$place/before.jsonl"
+  before=$(grep -c . "$place/before.jsonl")
+  said=$(env "$mark" "$lab" run --resume "$out" 2>&1) || trouble="exit code $?: $(tail -n 1 <<<"$said");"
+  cmp -s -n "$(wc -c <"$place/before.jsonl")" "$place/before.jsonl" "$out/records.jsonl" || trouble+=" earlier records changed;"
+  measured=$(grep -o '"trial":[0-9]*,.*"status":"measured"' "$out/records.jsonl" | cut -d, -f1 | sort -u | wc -l)
+  [ "$measured" -eq 2 ] || trouble+=" $measured of 2 trials are measured;"
+  [ -s "$out/report.html" ] || trouble+=" no page;"
+  [[ $said == *"$before records are there already"* ]] || trouble+=" it does not say what is there;"
+  report "resume-after-$1" "$trouble"
+}
+resumed ctrl-c
+resumed sigterm
+
+if env "$mark" "$lab" run --resume "$place/itself" >"$place/nothing.log" 2>&1 &&
+  [ "$(grep -c . "$place/itself/records.jsonl")" -eq 2 ]; then
+  report resume-of-a-whole-run-measures-nothing ""
+else
+  report resume-of-a-whole-run-measures-nothing "$(tail -n 1 "$place/nothing.log")"
+fi
+
 # The next start in the same place works, and keeps what the killed one had measured.
 out=$place/kill-9
 if env "$mark" "$lab" run demo --only "$contender" --rounds 1 --duration 1 --out "$out" >"$place/again.log" 2>&1 &&

@@ -85,6 +85,11 @@ expect a-foreign-folder-is-not-touched 1 "is no result of the lab" \
   "$lab" run demo "${short[@]}" --out "$place/letters"
 expect a-foreign-folder-keeps-its-file 0 dear cat "$place/letters/one"
 
+expect a-foreign-folder-is-not-resumed 1 "can be resumed" "$lab" run --resume "$place/letters"
+expect a-budget-too-small-is-said 1 "more than the budget" \
+  "$lab" run demo --only plain --budget 2s --out "$place/budget"
+expect a-budget-without-unit-is-said 2 "a number with its unit, as 90s, 60m or 2h" \
+  "$lab" run demo --budget 60 --out "$place/budget"
 expect an-unknown-study-is-answered-with-the-known 1 "there is no study \`dmeo\`. Known: demo" "$lab" run dmeo
 printf 'study = "x"\n[[contender]]\nkind = "plian"\n' >"$place/x.toml"
 expect a-bad-spec-gets-line-and-advice 1 "did you mean \`plain\`?" "$lab" run "$place/x.toml"

@@ -1,6 +1,5 @@
 //! The program `esplanade-lab`, reached as `esplanade lab …`: the command line, and nothing else.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,8 +11,9 @@ use clap::{Parser, Subcommand};
 use lab::capture::{Album, CAPTURE, PROFILE};
 use lab::experiment::{Case, Experiment, Summary};
 use lab::host::program;
-use lab::outdir::{self, OutDir, PAGE, README, RECORDS, TABLE};
-use lab::progress::Progress;
+use lab::outdir::{self, ORDER, Order, OutDir, PAGE, README, RECORDS, TABLE};
+use lab::plan::Plan;
+use lab::progress::{Progress, length};
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report::findings::Findings;
 use lab::spec::{Preset, Programs, Spec};
@@ -86,7 +86,18 @@ enum Act {
 #[derive(clap::Args)]
 struct Run {
     /// A study's name (see `list`) or a TOML file
+    #[arg(
+        required_unless_present = "resume",
+        default_value = "",
+        hide_default_value = true
+    )]
     study: String,
+    /// Go on with a run that was cut short: what is recorded there is not run again
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    resume: Option<PathBuf>,
+    /// As many rounds as fit into this time, as 90s, 60m or 2h
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "rounds")]
+    budget: Option<Duration>,
     /// Folder for the results; an earlier result there is moved aside [default: STUDY-out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -170,15 +181,11 @@ fn print_report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, String> {
     let (records, torn) = read(dir)?;
     print!("{}", report::text(&records));
     let place = html.unwrap_or_else(|| dir.join(PAGE));
-    match report::html(&records, torn, dir) {
-        Some(page) => write_page(&place, &page)?,
-        None => {
-            return Err(format!(
-                "{} holds no record: there is nothing to report",
-                dir.display()
-            ));
-        }
-    }
+    // A run that was killed at once has no page, and that is no error.
+    let Some(page) = report::html(&records, torn, dir) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    write_page(&place, &page)?;
     eprintln!("the page: {}", place.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -250,7 +257,30 @@ fn examine() -> Result<ExitCode, String> {
 
 impl Run {
     fn go(self) -> Result<ExitCode, String> {
-        let spec = self.spec()?;
+        if let Some(dir) = &self.resume {
+            let order = Order::read(dir)?;
+            return Run::again(&order)?.carry_out(&order.spec, Some(dir));
+        }
+        let text = self.text()?;
+        self.carry_out(&text, None)
+    }
+
+    /// The run that was ordered in a folder.
+    fn again(order: &Order) -> Result<Run, String> {
+        #[derive(Parser)]
+        struct Again {
+            #[command(flatten)]
+            run: Run,
+        }
+        let line = std::iter::once("run").chain(order.arguments.iter().map(String::as_str));
+        let again = Again::try_parse_from(line);
+        again.map(|again| again.run).map_err(|error| {
+            format!("the folder's {ORDER} is of another version of the lab: {error}")
+        })
+    }
+
+    fn carry_out(self, text: &str, resumed: Option<&PathBuf>) -> Result<ExitCode, String> {
+        let mut spec = self.spec(text)?;
         let out = self
             .out
             .clone()
@@ -262,24 +292,38 @@ impl Run {
         if let Some(less) = &spec.leaves_out {
             eprintln!("this preset leaves out: {less}");
         }
+        let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
+        if let Some(budget) = self.budget {
+            spec.rounds = fitting(budget, &cases)?;
+        }
+        let typed = std::env::args().skip_while(|word| word != "run").skip(1);
+        let order = Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default());
         isolate::enter()?;
-        let out = outdir::prepare(&out)?;
+        let out = match resumed {
+            Some(dir) => outdir::reopen(dir)?,
+            None => outdir::prepare(&out)?,
+        };
         if let Some(moved) = &out.moved {
             eprintln!("the earlier result is now {}", moved.display());
         }
-        let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
+        if resumed.is_none() {
+            order.keep(&out.path)?;
+        }
         let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
         let table = table(&spec, &summary);
         conclude(&summary, &table, &out)
     }
 
-    fn spec(&self) -> Result<Spec, String> {
-        let text = match study::find(&self.study) {
-            Some(study) => study.text.to_owned(),
-            None => self.own_spec()?,
-        };
+    fn text(&self) -> Result<String, String> {
+        match study::find(&self.study) {
+            Some(study) => Ok(study.text.to_owned()),
+            None => self.own_spec(),
+        }
+    }
+
+    fn spec(&self, text: &str) -> Result<Spec, String> {
         let mut spec =
-            Spec::read_as(&text, &self.study, self.preset()).map_err(|error| error.to_string())?;
+            Spec::read_as(text, &self.study, self.preset()).map_err(|error| error.to_string())?;
         spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
         spec.duration = self
             .duration
@@ -364,6 +408,32 @@ impl Run {
     }
 }
 
+/// How many rounds of these cases fit into the time.
+fn fitting(budget: Duration, cases: &[Case]) -> Result<usize, String> {
+    let all: Vec<usize> = (0..cases.len()).collect();
+    let round = Plan::new(&all, 1, 0).estimate(|case| cases[case].duration);
+    match budget.as_secs_f64() / round.as_secs_f64().max(f64::MIN_POSITIVE) {
+        rounds if rounds < 1.0 => Err(format!(
+            "one round takes about {}, more than the budget: leave contenders out with --only, or shorten each trial with --duration",
+            length(round)
+        )),
+        rounds => Ok((rounds as usize).min(10_000)),
+    }
+}
+
+/// Reads `90s`, `60m`, `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
+    let found = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
+    let seconds = found.and_then(|(number, seconds)| Some(number.parse::<f64>().ok()? * seconds));
+    seconds
+        .filter(|seconds| (1.0..=1e7).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number with its unit, as 90s, 60m or 2h".to_owned())
+}
+
 /// Any number will do, as long as it is recorded; short enough to type again.
 fn drawn_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -377,14 +447,30 @@ fn measure(spec: &Spec, cases: &[Case], out: &OutDir, repeat: String) -> Result<
         let what = out.path.join(what).display().to_string();
         move |error: std::io::Error| format!("cannot write {what}: {error}")
     };
-    let mut journal = Journal::create(&out.path.join(RECORDS)).map_err(cannot(RECORDS))?;
-    let mut album = Album::create(&out.path, ALBUM, cases.len()).map_err(cannot(CAPTURE))?;
-    fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
+    let earlier = earlier(out)?;
+    let mut journal = open_journal(out).map_err(cannot(RECORDS))?;
+    // The album of a resumed run is that of its beginning: it is not written twice.
+    let mut album = match out.resumed {
+        true => None,
+        false => Some(Album::create(&out.path, ALBUM, cases.len()).map_err(cannot(CAPTURE))?),
+    };
+    if !out.resumed {
+        fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
+    }
     let provenance = Provenance {
         command: repeat,
         testbed: testbed.describe(),
         ..Provenance::of_this_machine()
     };
+    if let Some(first) = earlier.first() {
+        eprintln!("{} records are there already", earlier.len());
+        for change in first.provenance.changes(&Provenance {
+            versions: first.provenance.versions.clone(),
+            ..provenance.clone()
+        }) {
+            eprintln!("warning: not as it was: {change}");
+        }
+    }
     let experiment = Experiment {
         study: spec.study.clone(),
         title: spec.title.clone(),
@@ -392,15 +478,33 @@ fn measure(spec: &Spec, cases: &[Case], out: &OutDir, repeat: String) -> Result<
         rounds: spec.rounds,
         seed: spec.seed.unwrap_or_default(),
         cases,
-        done: BTreeSet::new(),
+        done: record::done(&earlier),
         testbed: &mut testbed,
         meters: &mut meter::usual(),
-        album: Some(&mut album),
+        album: album.as_mut(),
         provenance,
         stop,
     };
     let summary = experiment.run(&mut journal, &mut Progress::default());
-    summary.map_err(|fault| fault.to_string())
+    let mut summary = summary.map_err(|fault| fault.to_string())?;
+    summary.records.splice(0..0, earlier);
+    Ok(summary)
+}
+
+/// What a resumed run has already.
+fn earlier(out: &OutDir) -> Result<Vec<Record>, String> {
+    match out.resumed && out.path.join(RECORDS).exists() {
+        true => Ok(read(&out.path)?.0),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn open_journal(out: &OutDir) -> io::Result<Journal> {
+    let place = out.path.join(RECORDS);
+    match out.resumed && place.exists() {
+        true => Journal::reopen(&place),
+        false => Journal::create(&place),
+    }
 }
 
 /// The table, and the bars of a study that has some.
@@ -430,7 +534,10 @@ fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<ExitCode, St
     kept.map_err(|error| format!("cannot write {TABLE}: {error}. The records are complete"))?;
     page.map_err(|why| format!("{why}. The records are complete"))?;
     if summary.interrupted {
-        eprintln!("interrupted: everything up to then is kept");
+        let place = out.path.display();
+        eprintln!(
+            "interrupted: everything up to then is kept. Go on with: esplanade lab run --resume {place}"
+        );
         return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
     }
     let any =

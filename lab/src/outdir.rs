@@ -1,9 +1,13 @@
 //! Where results go. No result is ever overwritten: an older one in the way is moved aside to a numbered name, and a
 //! folder that holds anything else is not touched at all.
 
+mod order;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use order::{ORDER, Order};
 
 /// The records among the results: what makes a folder a result.
 pub const RECORDS: &str = "records.jsonl";
@@ -21,6 +25,20 @@ pub struct OutDir {
     pub path: PathBuf,
     /// The new name of an earlier result that was in the way.
     pub moved: Option<PathBuf>,
+    /// Whether a run that was cut short goes on here: what is there stays.
+    pub resumed: bool,
+}
+
+/// The folder of a run that goes on.
+pub fn reopen(path: &Path) -> Result<OutDir, String> {
+    let path = path
+        .canonicalize()
+        .map_err(|error| cannot("find", path, &error))?;
+    Ok(OutDir {
+        path,
+        moved: None,
+        resumed: true,
+    })
 }
 
 /// Makes the folder ready. The error is a text for the user.
@@ -39,7 +57,11 @@ pub fn prepare(path: &Path) -> Result<OutDir, String> {
     let path = path
         .canonicalize()
         .map_err(|error| cannot("find", path, &error))?;
-    Ok(OutDir { path, moved })
+    Ok(OutDir {
+        path,
+        moved,
+        resumed: false,
+    })
 }
 
 enum State {
@@ -57,7 +79,7 @@ fn state(path: &Path) -> io::Result<State> {
     };
     match entries.next() {
         None => Ok(State::Free),
-        Some(_) if path.join(RECORDS).is_file() => Ok(State::Result),
+        Some(_) if path.join(RECORDS).is_file() || path.join(ORDER).is_file() => Ok(State::Result),
         Some(_) => Ok(State::Foreign),
     }
 }

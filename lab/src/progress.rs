@@ -27,8 +27,11 @@ impl Progress {
 
 impl Watcher for Progress {
     fn planned(&mut self, plan: &Plan, estimate: Duration) {
-        let (trials, seconds, seed) = (plan.trials.len(), estimate.as_secs(), plan.seed);
-        eprintln!("{trials} trials, about {seconds} s, seed {seed}");
+        let (trials, seed) = (plan.trials.len(), plan.seed);
+        eprintln!(
+            "{trials} trials, about {} to go, seed {seed}",
+            length(estimate)
+        );
         if stderr().is_terminal() {
             let bar = ProgressBar::new(trials as u64);
             let style =
@@ -74,6 +77,19 @@ impl Drop for Progress {
     }
 }
 
+/// A time as people say it: `45 s`, `12 min`, `1 h 40 min`.
+pub fn length(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds @ 100..5970 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!(
+            "{} h {} min",
+            (seconds + 30) / 3600,
+            (seconds + 30) % 3600 / 60
+        ),
+    }
+}
+
 fn line(record: &Record) -> String {
     let said = match &record.outcome {
         Outcome::Measured { carried, .. } => format!("{:.0} Mbit/s", carried.goodput_bps / 1e6),
@@ -89,4 +105,18 @@ fn line(record: &Record) -> String {
         line += &format!("\n        note: {note}");
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_people_say_them() {
+        let shown = |seconds| length(Duration::from_secs(seconds));
+        assert_eq!(
+            [45, 130, 3000, 6000].map(shown),
+            ["45 s", "2 min", "50 min", "1 h 40 min"]
+        );
+    }
 }

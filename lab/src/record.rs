@@ -4,7 +4,7 @@
 mod journal;
 mod provenance;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,15 @@ pub struct Verdict {
     pub limit: String,
     /// One sentence for each observation, the strongest first.
     pub evidence: Vec<String>,
+}
+
+/// The trials that need not run again, as `(round, order)`: those that came to an end, and with round 0 the contenders that
+/// were found absent. One that the user interrupted is run again.
+pub fn done(records: &[Record]) -> BTreeSet<(usize, usize)> {
+    let ended = records
+        .iter()
+        .filter(|record| !matches!(record.outcome, Outcome::Interrupted { .. }));
+    ended.map(|record| (record.round, record.order)).collect()
 }
 
 /// What came of a trial.

@@ -6,7 +6,7 @@ pub mod compare;
 pub mod export;
 pub mod findings;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub mod html;
 pub mod page;
 pub mod quantity;
@@ -99,7 +99,10 @@ fn configurations(folder: &Path) -> Vec<(String, String)> {
 /// One row per contender, in the order of the spec.
 pub fn rows(records: &[Record]) -> Vec<Row> {
     let mut by_order: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
-    for record in records {
+    for record in records
+        .iter()
+        .filter(|record| !findings::made_good(record, records))
+    {
         by_order.entry(record.order).or_default().push(record);
     }
     by_order

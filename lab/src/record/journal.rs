@@ -2,8 +2,8 @@
 //! off again, so that the file holds whole records (a crash may leave one torn line at the end, which readers name).
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Record, SCHEMA};
@@ -21,7 +21,26 @@ impl Journal {
     /// Creates the file; one that exists is never touched.
     pub fn create(path: &Path) -> io::Result<Journal> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        alone(&file)?;
         Ok(Journal::onto(file, path))
+    }
+
+    /// Opens a file of records to add to it. A torn last line is cut off: nobody can read it, and a whole one must not be
+    /// glued to it.
+    pub fn reopen(path: &Path) -> io::Result<Journal> {
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        alone(&file)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        file.set_len(whole as u64)?;
+        file.seek(SeekFrom::Start(whole as u64))?;
+        let mut journal = Journal::onto(file, path);
+        journal.length = whole as u64;
+        Ok(journal)
     }
 
     /// Writes to a file that is open and empty.
@@ -71,6 +90,14 @@ impl Journal {
     }
 }
 
+/// Two runs must not write into one file. A file system that knows no locks is trusted.
+fn alone(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another run is writing it")),
+        _ => Ok(()),
+    }
+}
+
 fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_data()
@@ -112,4 +139,53 @@ fn read_line(line: &str) -> Result<Record, String> {
         ));
     }
     serde_json::from_str(line).map_err(|error| format!("this is no whole record: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Outcome, done};
+    use crate::report::fixture;
+    use crate::trial::Stage;
+
+    fn place(name: &str) -> PathBuf {
+        let file = std::env::temp_dir().join(format!("lab-journal-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        file
+    }
+
+    #[test]
+    fn a_reopened_journal_grows_behind_its_last_whole_record() {
+        let file = place("grows");
+        let records = fixture::cell("plain", 0, &[], &[1e9, 2e9, 3e9]);
+        let mut journal = Journal::create(&file).unwrap();
+        journal.append(&records[0]).unwrap();
+        journal.append(&records[1]).unwrap();
+        drop(journal);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, &text[..text.len() - 7]).unwrap();
+        Journal::reopen(&file).unwrap().append(&records[2]).unwrap();
+        let (read, torn) = read_all(&file).unwrap();
+        assert_eq!(
+            (read, torn),
+            (vec![records[0].clone(), records[2].clone()], None)
+        );
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn two_runs_cannot_write_one_journal() {
+        let file = place("alone");
+        let _writing = Journal::create(&file).unwrap();
+        let refused = Journal::reopen(&file).err().unwrap().to_string();
+        assert_eq!(refused, "another run is writing it");
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn what_was_interrupted_is_not_done() {
+        let mut records = fixture::cell("plain", 4, &[], &[1e9, 2e9]);
+        records[1].outcome = Outcome::Interrupted { stage: Stage::Load };
+        assert_eq!(done(&records).into_iter().collect::<Vec<_>>(), [(1, 4)]);
+    }
 }

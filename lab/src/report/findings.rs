@@ -1,7 +1,7 @@
 //! What the records say, before anybody draws it: cells (one combination of contender and factors, all its rounds),
 //! intervals, ratios to the reference, ranks as far as they rise above the noise, and what is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::quantity;
 use crate::record::{Outcome, Record};
@@ -96,6 +96,17 @@ impl<'a> Findings<'a> {
             parts: parts(records),
             missing: missing(records),
         })
+    }
+
+    /// How many trials of the plan were run; one that was interrupted and run again counts once.
+    pub fn ran(&self) -> usize {
+        let trials: BTreeSet<usize> = self
+            .records
+            .iter()
+            .map(|record| record.trial)
+            .filter(|trial| *trial > 0)
+            .collect();
+        trials.len()
     }
 
     /// Every measured cell of every part.
@@ -204,7 +215,7 @@ fn settings(groups: &[Vec<&Record>]) -> Vec<Setting> {
         .iter()
         .filter_map(|trials| trials.first().copied())
         .collect();
-    let names: std::collections::BTreeSet<&String> = firsts
+    let names: BTreeSet<&String> = firsts
         .iter()
         .flat_map(|record| record.factors.keys())
         .collect();
@@ -384,9 +395,21 @@ fn rank(cells: &[Cell], place: usize, figure: &str, floor: Option<f64>) -> (usiz
     )
 }
 
+/// Whether a resumed run measured later what was interrupted, or absent, at first.
+pub fn made_good(record: &Record, records: &[Record]) -> bool {
+    if matches!(record.outcome, Outcome::Measured { .. }) {
+        return false;
+    }
+    let same = |other: &&Record| {
+        other.order == record.order && (record.round == 0 || other.round == record.round)
+    };
+    let mut others = records.iter().filter(same);
+    others.any(|other| matches!(other.outcome, Outcome::Measured { .. }))
+}
+
 fn missing(records: &[Record]) -> Vec<Missing<'_>> {
     let mut all: Vec<Missing> = Vec::new();
-    for record in records {
+    for record in records.iter().filter(|record| !made_good(record, records)) {
         let (how, why, remedy) = match &record.outcome {
             Outcome::Measured { .. } => continue,
             Outcome::Absent { why, remedy } => ("absent", why.clone(), remedy.as_str()),

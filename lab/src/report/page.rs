@@ -141,11 +141,7 @@ fn asked(findings: &Findings) -> Section {
     ));
     let contenders = distinct(findings, |record| record.label.clone());
     facts.push(("Contenders", contenders));
-    let ran = findings
-        .records
-        .iter()
-        .filter(|record| record.trial > 0)
-        .count();
+    let ran = findings.ran();
     let trials = match ran < any.trials {
         true => format!(
             "{ran} of {} planned: the run was stopped, or goes on",

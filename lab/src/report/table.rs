@@ -28,7 +28,7 @@ pub fn text(records: &[Record]) -> String {
     let mut out = head(any);
     out += &aligned(&cells(&rows, &findings));
     out += &missing(&rows);
-    out += &unfinished(records, any.trials);
+    out += &unfinished(findings.ran(), any.trials);
     out += &beyond(&findings);
     out += &notes(&rows, any);
     let _ = writeln!(out, "\n{}", canary(&sightings(records)));
@@ -212,10 +212,10 @@ fn missing(rows: &[Row]) -> String {
 }
 
 /// An interrupted or killed run says how far it came.
-fn unfinished(records: &[Record], planned: usize) -> String {
-    match records.iter().filter(|record| record.trial > 0).count() {
-        ran if ran < planned => format!("\nonly {ran} of {planned} planned trials ran\n"),
-        _ => String::new(),
+fn unfinished(ran: usize, planned: usize) -> String {
+    match ran < planned {
+        true => format!("\nonly {ran} of {planned} planned trials ran\n"),
+        false => String::new(),
     }
 }
 
