@@ -54,13 +54,9 @@ class Crafter:
         kind = IPv6 if inner.version == 6 else IP
         # By its own counter: an argument of 0 would not be taken for a number.
         sealer.seq_num = sequence & 0xFFFFFFFF
-        whole = kind(bytes(inner))
-        if whole.haslayer(ESP):
-            # scapy would put AH's check value into an ESP that it sees inside.
-            above = Raw(bytes(whole.payload))
-            whole.remove_payload()
-            whole = whole / above
-        return sealer.encrypt(whole)
+        if association.protocol == "ah":
+            sealer.auth_algo = OverBytes(sealer.auth_algo)
+        return sealer.encrypt(kind(bytes(inner)))
 
     def plaintext(self, packet):
         header = self.header(packet)
@@ -104,6 +100,22 @@ class Crafter:
             case number:
                 header.proto = number
                 return None
+
+
+class OverBytes:
+    """An integrity algorithm for AH. scapy's own would put the check value into an ESP that it sees inside."""
+
+    def __init__(self, algorithm):
+        self.algorithm = algorithm
+
+    def __getattr__(self, name):
+        return getattr(self.algorithm, name)
+
+    def sign(self, packet, *arguments, **options):
+        inside = Raw(bytes(packet[AH].payload))
+        packet[AH].remove_payload()
+        packet[AH].add_payload(inside)
+        return self.algorithm.sign(packet, *arguments, **options)
 
 
 def ether(source, packet):

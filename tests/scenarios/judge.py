@@ -173,7 +173,7 @@ def expectations(situation, seen, kind):
 def unlike(packet, expected, description):
     if expected == "answered":
         # Under protection if the question was; in clear the answer goes where the question came from.
-        expected = {"lan": "lan", "wire": "clear"}.get(packet.send, "protected")
+        expected = {"lan": "lan", "wire": "clear"}.get(str(packet.send), "protected")
     if not description.startswith(f"{expected},"):
         yield f"came out otherwise: {description}"
     for spi in packet.by or []:
