@@ -24,7 +24,7 @@ mod waker;
 
 pub use path::Paths;
 pub use refusal::Refusal;
-pub use socket::{Family, Opener, SocketOptions};
+pub use socket::{Family, MtuJudge, Opener, SocketOptions};
 pub use waker::Waker;
 
 use crate::train::{Offload, Segmentation, Takes};

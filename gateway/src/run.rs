@@ -10,6 +10,7 @@
 //! main thread is the only writer of the databases, so none of this needs a lock.
 
 mod devices;
+mod hearsay;
 mod host;
 mod interface;
 mod main_loop;

@@ -11,6 +11,7 @@
 
 mod arguments;
 mod names;
+mod typed;
 
 pub use arguments::{Arguments, PlaneChoice, Program};
 pub use names::SystemNames;
@@ -21,12 +22,15 @@ use crate::local_time::utc_offset;
 use crate::obey::obey;
 use crate::plane::XfrmPlane;
 use arguments::Task;
+use ipsec::setkey::ast::Statement;
 use ipsec::setkey::{Forwarding, Lowered, Problem, compile, local_time, parse, print, resolve};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use typed::Typed;
 use zeroize::Zeroizing;
 
 /// How often `-lD` looks.
@@ -40,9 +44,10 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
         err,
     };
     let outcome = match arguments.task() {
-        Task::Obey(texts) => texts
-            .iter()
-            .try_for_each(|text| session.obey_file(text.as_deref())),
+        Task::Obey(texts) => texts.iter().try_for_each(|text| match text.as_deref() {
+            None if !arguments.check => session.obey_typed(),
+            path => session.obey_file(path),
+        }),
         Task::Ask(text) if arguments.short && arguments.dump => session.repeat(text),
         Task::Ask(text) => session.ask(text),
         Task::Watch => session.watch(),
@@ -73,6 +78,38 @@ impl Session<'_> {
             |path| path.display().to_string(),
         );
         let text = read(path).map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
+        self.obey_text(name, text)
+    }
+
+    /// Standard input, statement by statement as it comes. A mistake ends it, unless somebody sits there who can do better.
+    fn obey_typed(&mut self) -> Outcome {
+        let name = "standard input";
+        let patient = io::stdin().is_terminal();
+        // Unbuffered: what is read is what is obeyed.
+        let input = io::stdin().as_fd().try_clone_to_owned();
+        let input = input.map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
+        let mut typed = Typed::new(File::from(input));
+        let mut outcome = Ok(());
+        while let Some(text) = typed
+            .next()
+            .map_err(|error| format!("setkey: cannot read {name}: {error}"))?
+        {
+            let is_last = has_exit(&text);
+            match self.obey_text(name.to_owned(), text) {
+                Err(message) if patient => {
+                    let _ = writeln!(self.err, "{message}");
+                    outcome = Err("setkey: there were mistakes".to_owned());
+                }
+                obeyed => obeyed?,
+            }
+            if is_last {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn obey_text(&mut self, name: String, text: Zeroizing<Vec<u8>>) -> Outcome {
         let lowered = self.check(&name, &text)?;
         if self.arguments.check {
             self.tell(&format!(
@@ -236,6 +273,24 @@ fn event_line(event: &Event, arguments: &Arguments) -> String {
     }
 }
 
+/// A vector that grows by itself would leave its old bytes behind.
+fn more_room(text: &mut Zeroizing<Vec<u8>>) {
+    if text.len() == text.capacity() {
+        let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));
+        larger.extend_from_slice(text);
+        *text = larger;
+    }
+}
+
+/// Whether a text says that nothing behind it is to be read.
+fn has_exit(text: &[u8]) -> bool {
+    let is_exit = |statement: &Statement| matches!(statement, Statement::Exit);
+    let file = parse(text).file;
+    file.statements
+        .iter()
+        .any(|statement| is_exit(&statement.node))
+}
+
 /// The whole of a file or of standard input, in memory that is zeroed.
 fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut source: Box<dyn Read> = match path {
@@ -244,12 +299,7 @@ fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     };
     let mut text = Zeroizing::new(Vec::with_capacity(1 << 16));
     loop {
-        // A vector that grows by itself would leave its old bytes behind.
-        if text.len() == text.capacity() {
-            let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));
-            larger.extend_from_slice(&text);
-            text = larger;
-        }
+        more_room(&mut text);
         let (start, end) = (text.len(), text.capacity());
         text.resize(end, 0);
         let got = source.read(&mut text[start..]);

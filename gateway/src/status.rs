@@ -31,6 +31,9 @@ pub struct Status {
     /// Devices of associations with one of their own.
     #[serde(default)]
     pub interfaces: Vec<InterfaceStatus>,
+    /// Outer path MTUs that were learnt in the last ten minutes.
+    #[serde(default)]
+    pub paths: Vec<PathStatus>,
     /// Sockets and what they can do.
     pub sockets: Vec<String>,
     /// What start-up probes of offloads found.
@@ -70,6 +73,15 @@ pub struct Traffic {
     pub packets_per_second: u64,
     /// Bits in the last full second.
     pub bits_per_second: u64,
+}
+
+/// What fits through the path to a peer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The peer.
+    pub peer: std::net::IpAddr,
+    /// Bytes of the largest outer packet.
+    pub mtu: u32,
 }
 
 /// The device of associations with one of their own.

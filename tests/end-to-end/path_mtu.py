@@ -2,10 +2,11 @@
 
 import re
 import struct
+import time
 
 from network.expect import expect
-from network.sites import SERVER, Sites
-from network.wire import Packet
+from network.sites import MACS, OUTER, SERVER, Sites
+from network.wire import Esp, Packet, checksum
 
 TCP, SYN = 6, 2
 FILE_SIZE = 2_000_000
@@ -89,7 +90,68 @@ def mss(frame):
     return 0
 
 
+def only_who_has_seen_our_packets_lowers_the_mtu(outer):
+    """Anybody can send "too big"; to be believed it must quote a packet that we sent lately (RFC 4301 8.2.2)."""
+    def test():
+        with Sites("pm") as sites:
+            left, _ = sites.start_both(outer=outer)
+            wire = sites.listen(sites.wire, "left")
+            expect(sites.ping(outer) == 3, "no ping through the tunnel")
+            seen = next(frame for frame in wire.settle() if is_from_left(frame, outer))
+            believed = None
+            for quoted, answer in ((forged(seen), None), (seen, 1300)):
+                wire.inject(too_big(quoted, 1300))
+                believed = learnt(left, outer, patience=3 if answer else 1)
+                expect(believed == answer, f"a path MTU of {believed} was learnt where {answer} was due")
+            # What fits into 1300 bytes of the outer path is what the sender inside now hears of.
+            header = 28 if outer == 4 else 48
+            _, output = sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {1400 - header} {SERVER[outer]}")
+            found = re.search(r"mtu ?= ?(\d+)", output)
+            expect(found and 1200 < int(found[1]) < 1300, f"what the sender inside hears:\n{output}")
+    return test
+
+
+def is_from_left(frame, outer):
+    packet = Packet.of(frame)
+    return Esp.find(frame) and packet.source == OUTER[outer][0]
+
+
+def forged(frame):
+    """The same packet by somebody who knows addresses and ports, and guesses the rest."""
+    esp = Esp.find(frame)
+    return frame[:esp.offset + 4] + struct.pack("!I", (esp.sequence + 0x40000000) & 0xFFFFFFFF) + frame[esp.offset + 8:]
+
+
+def learnt(gateway, outer, patience):
+    """The outer path MTU that the gateway believes in, once it tells one."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        found = {path["peer"]: path["mtu"] for path in gateway.status()["paths"]}
+        if OUTER[outer][1] in found:
+            return found[OUTER[outer][1]]
+        time.sleep(0.1)
+    return None
+
+
+def too_big(frame, mtu):
+    """The ICMP message about a frame's packet, from the right gateway to the left one."""
+    ethernet = bytes.fromhex(MACS["left"].replace(":", "")) + bytes.fromhex(MACS["right"].replace(":", "")) + frame[12:14]
+    quoted = frame[14:14 + 500]
+    if frame[12:14] == b"\x08\x00":
+        icmp = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + quoted
+        icmp = icmp[:2] + struct.pack("!H", checksum(icmp)) + icmp[4:]
+        header = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(icmp), 7, 0, 64, 1, 0) + frame[30:34] + frame[26:30])
+        struct.pack_into("!H", header, 10, checksum(header))
+        return ethernet + bytes(header) + icmp
+    icmp = struct.pack("!BBHI", 2, 0, 0, mtu) + quoted
+    ends = frame[38:54] + frame[22:38]
+    icmp = icmp[:2] + struct.pack("!H", checksum(ends + struct.pack("!II", len(icmp), 58) + icmp)) + icmp[4:]
+    return ethernet + struct.pack("!IHBB", 6 << 28, len(icmp), 58, 64) + ends + icmp
+
+
 CASES = {
+    "only who quotes a packet of ours lowers the MTU, IPv4 outside": only_who_has_seen_our_packets_lowers_the_mtu(4),
+    "only who quotes a packet of ours lowers the MTU, IPv6 outside": only_who_has_seen_our_packets_lowers_the_mtu(6),
     "senders learn the path MTU": senders_learn_the_path_mtu,
     "fragments cross the tunnel": fragments_cross_the_tunnel,
     "the MSS of TCP is clamped": the_mss_is_clamped,

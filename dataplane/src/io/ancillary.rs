@@ -68,7 +68,12 @@ pub(super) enum Note {
     /// Bytes of each datagram of a coalesced receive.
     Stride(usize),
     /// A router, or the kernel itself, says that packets must not be larger.
-    MtuReport(u32),
+    MtuReport {
+        /// Bytes of the largest packet.
+        mtu: u32,
+        /// Whether it is this kernel's own knowledge of its devices, and not a message from the network.
+        local: bool,
+    },
 }
 
 /// Room for the control messages of one packet.
@@ -200,9 +205,8 @@ fn meaning(message: &[u8]) -> Option<Note> {
 /// struct sock_extended_err: errno, origin, type, code, padding, info (the MTU if the errno says too big).
 fn mtu_report(report: &[u8]) -> Option<Note> {
     let word = |at: usize| Some(u32::from_ne_bytes(*report.get(at..)?.first_chunk()?));
-    (word(0)? == libc::EMSGSIZE as u32 && word(8)? > 0)
-        .then(|| word(8).map(Note::MtuReport))
-        .flatten()
+    let (mtu, local) = (word(8)?, *report.get(4)? == libc::SO_EE_ORIGIN_LOCAL);
+    (word(0)? == libc::EMSGSIZE as u32 && mtu > 0).then_some(Note::MtuReport { mtu, local })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The learnt path MTUs; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -15,12 +16,15 @@ pub struct Paths(Arc<Learnt>);
 
 #[derive(Debug, Default)]
 struct Learnt {
-    mtus: Mutex<HashMap<IpAddr, u32>>,
+    mtus: Mutex<HashMap<IpAddr, (u32, Instant)>>,
     changes: AtomicU64,
 }
 
 /// The most paths that are remembered: peers are few, and forged reports must not fill the memory.
 const MOST: usize = 4096;
+
+/// RFC 1191 6.3, RFC 8201 4: how long a smaller MTU is kept before a larger one is tried again.
+pub const MTU_AGE: Duration = Duration::from_secs(600);
 
 /// RFC 791: every link carries this much; no report may ask for less.
 const LEAST_V4: u32 = 68;
@@ -31,7 +35,7 @@ const LEAST_V6: u32 = 1280;
 impl Paths {
     /// The MTU towards `peer`, if it was ever learnt.
     pub fn mtu(&self, peer: IpAddr) -> Option<u32> {
-        self.lock().get(&peer).copied()
+        self.lock().get(&peer).map(|(mtu, _)| *mtu)
     }
 
     /// How often anything changed.
@@ -43,7 +47,7 @@ impl Paths {
     pub fn all(&self) -> Vec<(IpAddr, u32)> {
         self.lock()
             .iter()
-            .map(|(&peer, &mtu)| (peer, mtu))
+            .map(|(&peer, &(mtu, _))| (peer, mtu))
             .collect()
     }
 
@@ -54,19 +58,35 @@ impl Paths {
         }
     }
 
-    /// Takes note of a path's MTU. RFC 8201 4: what would be below the protocol's minimum counts as the minimum.
+    /// Forgets what was learnt [`MTU_AGE`] before `now`: the next large packet finds out what fits by then.
+    pub fn forget_old(&self, now: Instant) {
+        let mut mtus = self.lock();
+        let before = mtus.len();
+        mtus.retain(|_, (_, learnt)| now.saturating_duration_since(*learnt) < MTU_AGE);
+        if mtus.len() < before {
+            self.0.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Takes note of a path's MTU.
     pub fn learn(&self, peer: IpAddr, mtu: u32) {
+        self.learn_at(peer, mtu, Instant::now());
+    }
+
+    /// Takes note of a path's MTU at a moment. RFC 8201 4: what would be below the protocol's minimum counts as the minimum.
+    pub fn learn_at(&self, peer: IpAddr, mtu: u32, now: Instant) {
         let mtu = mtu.max(if peer.is_ipv4() { LEAST_V4 } else { LEAST_V6 });
         let mut mtus = self.lock();
         if mtus.len() >= MOST && !mtus.contains_key(&peer) {
             return;
         }
-        if mtus.insert(peer, mtu) != Some(mtu) {
+        let before = mtus.insert(peer, (mtu, now));
+        if before.is_none_or(|(before, _)| before != mtu) {
             self.0.changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, u32>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, (u32, Instant)>> {
         // A map of plain figures is whole after any panic.
         self.0.mtus.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +104,21 @@ mod tests {
         assert_eq!((paths.mtu(peer), paths.changes()), (Some(1400), 1));
         paths.forget(peer);
         assert_eq!((paths.mtu(peer), paths.changes()), (None, 2));
+    }
+
+    #[test]
+    fn what_was_learnt_ten_minutes_ago_is_forgotten_unless_it_was_learnt_again() {
+        let (old, confirmed) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let (paths, start) = (Paths::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        paths.learn_at(old, 1400, at(0));
+        paths.learn_at(confirmed, 1400, at(0));
+        paths.learn_at(confirmed, 1400, at(599));
+        paths.forget_old(at(599));
+        assert_eq!((paths.mtu(old), paths.changes()), (Some(1400), 2));
+        paths.forget_old(at(600));
+        assert_eq!((paths.mtu(old), paths.changes()), (None, 3));
+        assert_eq!(paths.mtu(confirmed), Some(1400));
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Reader {
                 Note::Destination(address) => outer.destination = address,
                 Note::TrafficClass(class) => outer.traffic_class = class,
                 Note::HopLimit(limit) => outer.hop_limit = limit,
-                Note::Stride(_) | Note::MtuReport(_) => {}
+                Note::Stride(_) | Note::MtuReport { .. } => {}
             }
         }
         Some(outer)

@@ -73,7 +73,9 @@ impl Inlet {
                 Err(_) if intake.items.len() > before => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // With errors reported, a read may return one that an earlier packet met on its way.
-                Err(_) => self.socket.drain_errors(),
+                Err(_) => {
+                    self.socket.drain_errors();
+                }
             }
         }
         match self.receiver.receive(self.socket.as_fd(), intake, enter) {

@@ -75,9 +75,10 @@ fn refuse(
 ) {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => {
-            socket.learn_mtu(parcel.outer.source, parcel.outer.destination);
-            // The kernel also reported it, to a queue whose reader must not be woken for it.
-            socket.drain_errors();
+            // The kernel has reported what fits, to a queue whose reader must not be woken for it.
+            if !socket.drain_errors() {
+                socket.learn_mtu(parcel.outer.source, parcel.outer.destination);
+            }
             sent.too_big += letter.packets;
         }
         _ if is_shortage(error) => sent.no_buffer += letter.packets,

@@ -34,6 +34,10 @@ impl Family {
 pub type Opener =
     Arc<dyn Fn(AddressFamily, SocketType, Option<Protocol>) -> io::Result<OwnedFd> + Send + Sync>;
 
+/// The path MTU to believe in when a message from the network, which anybody could have forged, says that a packet was
+/// too big: given its destination, the claim, and as much as was quoted of what follows the outer header.
+pub type MtuJudge = Arc<dyn Fn(IpAddr, u32, &[u8]) -> Option<u32> + Send + Sync>;
+
 /// What every socket of the protected side needs to know.
 #[derive(Clone)]
 pub struct SocketOptions {
@@ -47,6 +51,8 @@ pub struct SocketOptions {
     pub buffer: usize,
     /// Where learnt path MTUs go.
     pub paths: Paths,
+    /// Judges what the network says about path MTUs; without it everything is believed.
+    pub judge: Option<MtuJudge>,
     /// Told what falls short of what was asked for.
     pub warn: Warn,
 }
@@ -60,6 +66,7 @@ impl SocketOptions {
             device: None,
             buffer: 4 << 20,
             paths,
+            judge: None,
             warn,
         }
     }
@@ -84,6 +91,9 @@ impl SocketOptions {
         Ok(file)
     }
 }
+
+/// Bytes of a quoted packet that are looked at: SPI and sequence number, of ESP or AH.
+const QUOTED: usize = 12;
 
 /// A socket of either kind, its options set; shared by a source and a sink.
 pub(super) struct Socket {
@@ -186,23 +196,26 @@ impl Socket {
         get_option(self.file.as_fd(), level, name)
     }
 
-    /// Whether packets are sent with the don't-fragment bit (and refused above the path's MTU), or in fragments.
+    /// Whether packets are sent with the don't-fragment bit (and refused above the device's MTU), or in fragments.
+    ///
+    /// Either way the kernel's own memory of path MTUs stays out of it, because it believes every ICMP message: what is
+    /// believed here is in [`Paths`]. Without the bit only IPv6 needs that memory, for no router fragments for it.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
         match self.family {
             Family::V4 => self.set(
                 libc::IPPROTO_IP,
                 libc::IP_MTU_DISCOVER,
                 if on {
-                    libc::IP_PMTUDISC_DO
+                    libc::IP_PMTUDISC_PROBE
                 } else {
-                    libc::IP_PMTUDISC_DONT
+                    libc::IP_PMTUDISC_OMIT
                 },
             ),
             Family::V6 => self.set(
                 libc::IPPROTO_IPV6,
                 libc::IPV6_MTU_DISCOVER,
                 if on {
-                    libc::IPV6_PMTUDISC_DO
+                    libc::IPV6_PMTUDISC_PROBE
                 } else {
                     libc::IPV6_PMTUDISC_DONT
                 },
@@ -210,25 +223,46 @@ impl Socket {
         }
     }
 
-    /// Empties the error queue: a smaller MTU that a router or the kernel itself reports goes to the learnt paths. Any
-    /// other report is only a hint that anybody could have forged, and is let go.
-    pub fn drain_errors(&self) {
+    /// Empties the error queue: a smaller MTU that the kernel itself reports, or a router plausibly, goes to the learnt
+    /// paths. Any other report is only a hint that anybody could have forged, and is let go. Whether the kernel told one.
+    pub fn drain_errors(&self) -> bool {
         let (mut address, mut control) = (Address::default(), Control::default());
-        while self.next_error(&mut address, &mut control).is_ok() {
+        let (mut quoted, mut told_here) = ([0; QUOTED], false);
+        while let Ok(len) = self.next_error(&mut address, &mut control, &mut quoted) {
             let told = control.notes().find_map(|note| match note {
-                Note::MtuReport(mtu) => Some(mtu),
+                Note::MtuReport { mtu, local } => Some((mtu, local)),
                 _ => None,
             });
-            if let (Some(mtu), Some((peer, _))) = (told, address.read()) {
+            let (Some((mtu, local)), Some((peer, _))) = (told, address.read()) else {
+                continue;
+            };
+            told_here |= local;
+            let believed = match &self.options.judge {
+                Some(judge) if !local => judge(peer, mtu, &quoted[..len]),
+                _ => Some(mtu),
+            };
+            if let Some(mtu) = believed {
                 self.options.paths.learn(peer, mtu);
             }
         }
+        told_here
     }
 
-    /// Takes one report off the error queue: the destination of the packet it is about, and what it says.
-    fn next_error(&self, address: &mut Address, control: &mut Control) -> io::Result<()> {
+    /// Takes one report off the error queue: the destination of the packet it is about, what it says, and how many bytes
+    /// of the packet it quotes.
+    fn next_error(
+        &self,
+        address: &mut Address,
+        control: &mut Control,
+        quoted: &mut [u8; QUOTED],
+    ) -> io::Result<usize> {
+        let mut room = libc::iovec {
+            iov_base: quoted.as_mut_ptr().cast(),
+            iov_len: QUOTED,
+        };
         // SAFETY: a msghdr is plain data for which all zeroes is a value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        (header.msg_iov, header.msg_iovlen) = (&raw mut room, 1);
         header.msg_name = address.room().cast();
         header.msg_namelen = Address::ROOM as u32;
         (header.msg_control, header.msg_controllen) = (control.room().cast(), Control::ROOM as _);
@@ -239,7 +273,7 @@ impl Socket {
             return Err(io::Error::last_os_error());
         }
         control.set_len(header.msg_controllen as usize);
-        Ok(())
+        Ok(result as usize)
     }
 
     /// Asks the kernel for the path's MTU as it knows it now, and learns it. For a packet that was refused without a

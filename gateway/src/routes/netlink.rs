@@ -12,7 +12,8 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+    RouteType,
 };
 use netlink_packet_route::rule::{
     RuleAction as KernelAction, RuleAttribute, RuleMessage, RulePortRange,
@@ -128,6 +129,8 @@ impl Netlink {
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = bits(destination);
         message.header.source_prefix_length = bits(source);
+        // The route as it was configured: what the kernel has learnt since, it has learnt from anybody.
+        message.header.flags = RouteFlags::FibMatch;
         message.attributes = vec![
             RouteAttribute::Destination(destination.into()),
             RouteAttribute::Source(source.into()),
@@ -143,6 +146,7 @@ impl Netlink {
             .iter()
             .find_map(|attribute| match attribute {
                 RouteAttribute::Oif(index) => Some(*index),
+                RouteAttribute::MultiPath(hops) => hops.first().map(|hop| hop.interface_index),
                 _ => None,
             });
         let device = device.ok_or(io::ErrorKind::NetworkUnreachable)?;

@@ -1,6 +1,7 @@
 //! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
 
 use super::devices::Devices;
+use super::hearsay::{self, Databases};
 use super::outside::Outside;
 use super::sockets::{self, Need, Sockets};
 use super::{Options, interface};
@@ -30,6 +31,7 @@ pub(super) struct Host {
     devices: Devices,
     sockets: Sockets,
     paths: Paths,
+    databases: Databases,
     outside: Outside,
     plan: Option<Plan>,
     /// Our addresses, as last seen.
@@ -54,7 +56,10 @@ impl Host {
         let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
         interface::prepare(site.tun(), warn);
         let paths = Paths::default();
-        let sockets = Sockets::new(&site, options, &outside, &paths, warn).map_err(Failure::new)?;
+        let databases = Databases::default();
+        let judge = hearsay::judge(&databases, &paths);
+        let sockets =
+            Sockets::new(&site, options, &outside, &paths, judge, warn).map_err(Failure::new)?;
         let devices = Devices::new(&site, !options.no_offloads, warn);
         let installed = Installed::new(site).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
@@ -75,6 +80,7 @@ impl Host {
             devices,
             sockets,
             paths,
+            databases,
             outside,
             plan: None,
             local: Vec::new(),
@@ -117,6 +123,8 @@ impl Host {
         let (gathering, dispatching, arrival) =
             self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
+        // Set once: a gateway starts once.
+        let _ = self.databases.set(Arc::clone(&databases));
         let tunnels = self.devices.tunnels();
         let ends = Ends {
             plaintext_source: Box::new(tunnels.source(source, waker.clone())),
@@ -202,7 +210,9 @@ impl Host {
         for direction in [Direction::Out, Direction::In, Direction::Fwd] {
             for (id, policy) in snapshot.policies(direction) {
                 let mtu = self.policy_mtu(snapshot, id, policy, &mut known);
-                let reachable = direction != Direction::Out || snapshot.route(id).is_some();
+                // Level `use` takes what comes in clear, as the kernel does: the peer may have no association yet.
+                let reachable = direction == Direction::Out
+                    && snapshot.route(id).is_some_and(|sas| !sas.is_empty());
                 plan.push(policy, reachable, mtu);
             }
         }

@@ -4,10 +4,15 @@ use crate::routes::record::Record;
 use dataplane::io::Warn;
 use std::fs;
 
-/// The device takes packets from wherever the tunnel's far end says they come from: their way back leads by rules, which a
-/// strict reverse path check would not follow.
+/// The device takes packets from wherever the tunnel's far end says they come from: policy has checked that, and their way
+/// back leads by rules, which a strict reverse path check would not follow, or not through the tunnel at all, which even a
+/// loose one does not forgive a device without address. The larger of this and the setting for all devices counts.
 pub(super) fn prepare(tun: &str, warn: &Warn) {
-    if fs::write(format!("/proc/sys/net/ipv4/conf/{tun}/rp_filter"), "2").is_err()
+    let checks = match read("net/ipv4/conf/all/rp_filter").as_deref() {
+        Some("1" | "2") => "2",
+        _ => "0",
+    };
+    if fs::write(format!("/proc/sys/net/ipv4/conf/{tun}/rp_filter"), checks).is_err()
         && read("net/ipv4/conf/all/rp_filter").as_deref() == Some("1")
     {
         warn(&format!(

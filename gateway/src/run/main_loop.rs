@@ -12,7 +12,7 @@ use crate::plane::{OwnPlane, Plane, Recorder};
 use crate::report;
 use crate::routes::firewall;
 use crate::routes::record::Record;
-use crate::status::{Drops, InterfaceStatus, Status};
+use crate::status::{Drops, InterfaceStatus, PathStatus, Status};
 use dataplane::{Hook, Notice, Totals};
 use ipsec::command::Answer as Told;
 use ipsec::command::Command;
@@ -291,6 +291,9 @@ impl Gateway {
             warnings: self.warnings.list(),
             ..Status::default()
         };
+        let paths = self.plane.kernel().paths().all();
+        let path = |(peer, mtu)| PathStatus { peer, mtu };
+        status.paths = paths.into_iter().map(path).collect();
         status.interfaces = self.interfaces();
         status.associations = sas.iter().map(report::association).collect();
         status.policies = policies.iter().map(report::policy).collect();
@@ -407,6 +410,7 @@ impl Gateway {
 
     /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
     fn look_at_paths(&mut self) {
+        self.plane.kernel().paths().forget_old(Instant::now());
         let changes = self.plane.kernel().paths().changes();
         if changes != self.path_changes {
             self.path_changes = changes;

@@ -6,7 +6,7 @@ use crate::routes::Site;
 use dataplane::io::raw::{self, Native};
 use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
 use dataplane::io::udp::{self, Reminder, UdpFacts, UdpOptions};
-use dataplane::io::{Family, Paths, Refusal, SocketOptions, Waker, Warn};
+use dataplane::io::{Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Protocol, SaConfig};
 use ipsec::tunnel::Outer;
@@ -90,10 +90,12 @@ impl Sockets {
         options: &Options,
         outside: &Outside,
         paths: &Paths,
+        judge: MtuJudge,
         warn: &Warn,
     ) -> io::Result<Self> {
         let mut socket = SocketOptions::new(paths.clone(), Arc::clone(warn));
         socket.mark = Some(site.outside_mark());
+        socket.judge = Some(judge);
         socket.opener = outside.opener.clone();
         socket.device = outside.device.as_ref().map(|(name, _)| name.clone());
         let waker = Waker::new()?;

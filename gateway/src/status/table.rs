@@ -36,6 +36,9 @@ pub(super) fn status(status: &Status) -> String {
             interface.name, interface.mtu
         );
     }
+    for path in &status.paths {
+        let _ = writeln!(text, "path to {} · MTU {}", path.peer, path.mtu);
+    }
     for line in status.sockets.iter().chain(&status.offloads) {
         let _ = writeln!(text, "{line}");
     }

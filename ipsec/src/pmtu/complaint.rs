@@ -77,6 +77,25 @@ impl Complaint {
         })
     }
 
+    /// What a socket's error queue tells: the destination of our packet, the claim, and the quote of what followed the outer
+    /// header. `None` if too little is quoted to prove anything.
+    pub fn about(sa: &SaConfig, mtu: u32, quote: &[u8]) -> Option<Self> {
+        let (spi, sequence) = spi_and_sequence(sa.id.protocol.number(), quote).ok()?;
+        let ports = sa
+            .encapsulation
+            .map(|udp| (udp.source_port, udp.destination_port));
+        Some(Self {
+            source: sa.source,
+            destination: sa.id.destination,
+            ports,
+            spi,
+            sequence,
+            // The queue does not keep it; a claim that lowers nothing is refused all the same.
+            quoted_len: usize::MAX,
+            mtu: mtu as usize,
+        })
+    }
+
     /// The path MTU to believe in from now on, if the message may be believed: it quotes a packet that `sa` sent lately
     /// (`highest` is the last number used), and lowers `present`.
     pub fn plausible(

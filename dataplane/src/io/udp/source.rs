@@ -136,7 +136,7 @@ impl Reader {
                 Note::TrafficClass(class) => outer.traffic_class = class,
                 Note::HopLimit(limit) => outer.hop_limit = limit,
                 Note::Stride(bytes) if bytes > 0 => stride = bytes.min(len),
-                Note::Stride(_) | Note::MtuReport(_) => {}
+                Note::Stride(_) | Note::MtuReport { .. } => {}
             }
         }
         Some((outer, stride))

@@ -1,0 +1,70 @@
+//! What the network says about path MTUs, believed only if whoever says it has seen a packet that we sent lately.
+
+use arc_swap::ArcSwap;
+use dataplane::io::{MtuJudge, Paths};
+use ipsec::database::Snapshot;
+use ipsec::pmtu::Complaint;
+use ipsec::sa::SequenceNumber;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+/// Where the databases will be found once the data plane runs; before that nothing has been sent.
+pub(super) type Databases = Arc<OnceLock<Arc<ArcSwap<Snapshot>>>>;
+
+/// The judge of the sockets.
+pub(super) fn judge(databases: &Databases, paths: &Paths) -> MtuJudge {
+    let (databases, paths) = (Arc::clone(databases), paths.clone());
+    Arc::new(move |peer, claim, quote| {
+        let snapshot = databases.get()?.load();
+        believed(&snapshot, &paths, peer, claim, quote)
+    })
+}
+
+/// RFC 4301 8.2.2, RFC 5927 7: the message must quote the SPI and a recent sequence number of an association to this peer.
+fn believed(
+    snapshot: &Snapshot,
+    paths: &Paths,
+    peer: IpAddr,
+    claim: u32,
+    quote: &[u8],
+) -> Option<u32> {
+    let present = paths.mtu(peer).map_or(usize::MAX, |mtu| mtu as usize);
+    let to_peer = snapshot.sas().filter(|sa| sa.config.id.destination == peer);
+    let mut mtus = to_peer.filter_map(|sa| {
+        let highest = SequenceNumber(sa.state.tally().sequence);
+        Complaint::about(&sa.config, claim, quote)?.plausible(&sa.config, highest, present)
+    });
+    mtus.next().map(|mtu| mtu as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plane::{Plane, Recorder};
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    const SA: &str = "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;";
+
+    /// After 100 packets on SPI 0x1001.
+    fn heard(claim: u32, spi: u32, sequence: u32) -> Option<u32> {
+        let mut plane = Recorder::default();
+        let lowered = compile(SA.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
+        plane.apply(&lowered.commands).unwrap();
+        let snapshot = plane.snapshot();
+        let sa = snapshot.sas().next().unwrap();
+        sa.state.reserve(&sa.config, 100, 1400, 1).unwrap();
+        let quote = [spi.to_be_bytes(), sequence.to_be_bytes()].concat();
+        let peer = sa.config.id.destination;
+        believed(&snapshot, &Paths::default(), peer, claim, &quote)
+    }
+
+    #[test]
+    fn who_quotes_a_recent_packet_is_believed_and_nobody_else() {
+        assert_eq!(heard(1300, 0x1001, 99), Some(1300));
+        for (spi, sequence) in [(0x1001, 101), (0x1001, 0xffff_0000), (0x1002, 99), (0, 0)] {
+            assert_eq!(heard(1300, spi, sequence), None, "{spi:#x} {sequence}");
+        }
+        // Nobody gets a path below what every IPv4 host takes.
+        assert_eq!(heard(68, 0x1001, 99), Some(576));
+    }
+}

@@ -1,0 +1,157 @@
+//! Statements as they come on standard input: those that arrive together are obeyed together, without waiting for its end.
+//!
+//! So a program may hold `setkey -c` open and speak to it, a person may type, and a text that is piped in as a whole is
+//! still obeyed as a whole.
+
+use super::more_room;
+use ipsec::setkey::parse;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use zeroize::Zeroizing;
+
+/// How long to wait, in nanoseconds, for more of a text that somebody is still writing.
+const PAUSE: i64 = 20_000_000;
+
+/// A source of statements, such as standard input.
+pub(super) struct Typed<Source> {
+    source: Source,
+    /// What has come and is not obeyed yet.
+    text: Zeroizing<Vec<u8>>,
+    /// Lines, and bytes of the last line, that are behind us: messages name the place in the whole.
+    behind: (usize, usize),
+    ended: bool,
+    began: bool,
+}
+
+impl<Source: Read + AsFd> Typed<Source> {
+    /// Nothing has come yet.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            text: Zeroizing::new(Vec::with_capacity(1 << 16)),
+            behind: (0, 0),
+            ended: false,
+            began: false,
+        }
+    }
+
+    /// The next statements, behind as many blanks as it takes to keep their places; `None` after the last.
+    pub fn next(&mut self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+        while !self.ended {
+            self.read()?;
+            while !self.ended && self.has_more() {
+                self.read()?;
+            }
+            let end = complete(&self.text);
+            if end > 0 && !self.ended {
+                return Ok(Some(self.take(end)));
+            }
+        }
+        let end = self.text.len();
+        let rest = parse(&self.text);
+        let is_blank = rest.file.statements.is_empty() && rest.problems.is_empty();
+        if self.began && (end == 0 || is_blank) {
+            return Ok(None);
+        }
+        Ok(Some(self.take(end)))
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        more_room(&mut self.text);
+        let (start, room) = (self.text.len(), self.text.capacity());
+        self.text.resize(room, 0);
+        let got = self.source.read(&mut self.text[start..]);
+        self.text.truncate(start + *got.as_ref().unwrap_or(&0));
+        match got {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            got => {
+                self.ended = matches!(got, Ok(0));
+                Ok(())
+            }
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        let pause = Timespec {
+            tv_sec: 0,
+            tv_nsec: PAUSE,
+        };
+        let mut watched = [PollFd::new(&self.source, PollFlags::IN)];
+        // What cannot be waited for is read when it is read.
+        poll(&mut watched, Some(&pause)).is_ok_and(|count| count > 0)
+    }
+
+    fn take(&mut self, end: usize) -> Zeroizing<Vec<u8>> {
+        let (lines, columns) = self.behind;
+        let mut taken = Zeroizing::new(Vec::with_capacity(lines + columns + end));
+        taken.resize(lines, b'\n');
+        taken.resize(lines + columns, b' ');
+        taken.extend_from_slice(&self.text[..end]);
+        let mut rest = Zeroizing::new(Vec::with_capacity(1 << 16));
+        rest.extend_from_slice(&self.text[end..]);
+        self.text = rest;
+        self.began = true;
+        let last_line = taken.iter().rev().position(|&byte| byte == b'\n');
+        let new_lines = taken.iter().filter(|&&byte| byte == b'\n').count();
+        self.behind = (new_lines, last_line.unwrap_or(taken.len()));
+        taken
+    }
+}
+
+/// How much of a text is whole statements: up to its last semicolon outside of comments and quoted strings, each of which
+/// ends on its line.
+fn complete(text: &[u8]) -> usize {
+    let (mut end, mut inside) = (0, None);
+    for (place, &byte) in text.iter().enumerate() {
+        match (inside, byte) {
+            (Some(_), b'\n') | (Some(b'"'), b'"') => inside = None,
+            (None, b'#' | b'"') => inside = Some(byte),
+            (None, b';') => end = place + 1,
+            _ => {}
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn semicolons_in_comments_and_strings_end_no_statement() {
+        for (text, whole) in [
+            ("dump;", 5),
+            ("dump", 0),
+            ("dump; # and; so on", 5),
+            ("dump; # and\nflush;", 18),
+            ("add \"a;b\" x", 0),
+            ("add \"a;b;\n x;", 13),
+        ] {
+            assert_eq!(complete(text.as_bytes()), whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_comes_later_keeps_its_place() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut typed = Typed::new(reader);
+        writer.write_all(b"dump;\n  flu").unwrap();
+        assert_eq!(**typed.next().unwrap().unwrap(), *b"dump;");
+        writer.write_all(b"sh; # done").unwrap();
+        assert_eq!(**typed.next().unwrap().unwrap(), *b"     \n  flush;");
+        drop(writer);
+        assert!(typed.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_text_without_its_last_semicolon_is_shown_to_who_complains() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"dump; flush").unwrap();
+        drop(writer);
+        let mut typed = Typed::new(reader);
+        assert_eq!(**typed.next().unwrap().unwrap(), *b"dump; flush");
+        assert!(typed.next().unwrap().is_none());
+    }
+}

@@ -1,0 +1,79 @@
+"""An association's end: announced once it is near, exact, loud, and nothing passes afterwards."""
+
+import time
+
+from network.expect import expect
+from network.sites import AES_GCM, SERVER, Sites, setkey_text
+from policies import Events
+
+HARD = {
+    "packets": ("-o hard-packets=10 -o soft-packets=5", 10),
+    # A ping of 56 bytes is an inner packet of 84.
+    "bytes": ("-bh 840 -bs 400", 10),
+}
+AGED = {
+    "age": "-lh 4 -ls 2",
+    "first use": "-o hard-use=3 -o soft-use=1",
+}
+
+
+def limited(limit):
+    """The associations and policies of the left gateway, with a limit on what leaves."""
+    line, rest = setkey_text("left", inner=(4,)).split("\n", 1)
+    return line.replace("-r 1024", f"-r 1024 {limit}") + "\n" + rest
+
+
+def exact(what):
+    def test():
+        limit, allowed = HARD[what]
+        with Sites("lt") as sites:
+            left = sites.start("left", limited(limit))
+            sites.start("right", inner=(4,))
+            events = Events(left)
+            expect(sites.ping(count=allowed + 5) == allowed, f"not exactly {allowed} pings came back")
+            over(left, events)
+            expect(left.drops("lifetime-over") + left.drops("acquire") >= 5, f"drops: {left.ask('drops', '--json')}")
+    return test
+
+
+def aged(what):
+    def test():
+        with Sites("lt") as sites:
+            left = sites.start("left", limited(AGED[what]))
+            sites.start("right", inner=(4,))
+            events = Events(left)
+            expect(sites.ping(count=2) == 2, "no ping at first")
+            deadline = time.monotonic() + 10
+            while sites.ping(count=1) == 1:
+                expect(time.monotonic() < deadline, "it never ends")
+            over(left, events)
+    return test
+
+
+def over(left, events):
+    """Told as an event, in the log and by what is missing from `status` and `setkey -D`."""
+    told = [events.wait(name, spi="0x00001001") for name in ("sa-dying", "sa-expired")]
+    expect(told[0]["time"] <= told[1]["time"], f"the warning came after the end: {told}")
+    expect("reached its hard limit" in left.words(), f"the log says nothing: {left.words()}")
+    expect("0x00001001" not in {sa["spi"] for sa in left.status()["associations"]}, "status still has it")
+    expect("0x00001001" not in left.setkey_text("dump;"), "setkey still shows it")
+
+
+def a_new_one_takes_over():
+    with Sites("lt") as sites:
+        left = sites.start("left", limited("-o hard-packets=8 -o soft-packets=4"))
+        right = sites.start("right", inner=(4,))
+        events = Events(left)
+        expect(sites.ping(count=5) == 5, "no ping at first")
+        events.wait("sa-dying", spi="0x00001001")
+        new = f"add 192.0.2.1 192.0.2.2 esp-udp 0x5001 -m tunnel -r 1024 {AES_GCM.format(9)};"
+        right.setkey_text(new)
+        left.setkey_text(new)
+        expect(sites.ping(count=10) == 10, f"pings to {SERVER[4]} are lost although there is a successor")
+
+
+CASES = {
+    **{f"the hard limit in {what} is exact, and the soft one was told before": exact(what) for what in HARD},
+    **{f"an association ends by {what}, and was said to": aged(what) for what in AGED},
+    "a successor takes over without loss": a_new_one_takes_over,
+}

@@ -1,0 +1,199 @@
+"""Policies with real packets: who is protected, who is not, who is dropped, and what the gateway says about it."""
+
+import json
+import subprocess
+import time
+
+from network.expect import expect
+from network.gateway import program
+from network.sites import AES_GCM, CLIENT, NETS, SERVER, Sites
+from network.wire import Esp, Packet
+
+HERE, THERE = NETS[4]
+ENDS = "192.0.2.1-192.0.2.2"
+BACK = "192.0.2.2-192.0.2.1"
+
+
+def associations(first=0x1001, more=""):
+    return (f"add 192.0.2.1 192.0.2.2 esp-udp {first:#x} -m tunnel -r 1024 {more} {AES_GCM.format(first % 251)};\n"
+            f"add 192.0.2.2 192.0.2.1 esp-udp {first + 1:#x} -m tunnel -r 1024 {more} {AES_GCM.format(first % 251 + 1)};\n")
+
+
+def mirrored(upper, action="ipsec esp/tunnel/{}/require", left=True, ports=("any", "any"), prio=""):
+    """A policy of one gateway and its mirror image."""
+    out, back = (ENDS, BACK)
+    ways = ("out", "in") if left else ("in", "out")
+    return (f"spdadd {HERE}[{ports[0]}] {THERE}[{ports[1]}] {upper} -P {ways[0]} {prio} {action.format(out)};\n"
+            f"spdadd {THERE}[{ports[1]}] {HERE}[{ports[0]}] {upper} -P {ways[1]} {prio} {action.format(back)};\n")
+
+
+def both(sites, text, sas=None):
+    sas = associations() if sas is None else sas
+    return [sites.start(name, sas + text(name == "left")) for name in ("left", "right")]
+
+
+def sent(sites, wire, protocol="udp", port=5001, count=3):
+    """Sends datagrams from the client to a port of the server; how many crossed the wire protected, and in clear."""
+    wire.clear()
+    sites.client.sh(f"""python3 -c "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{CLIENT[4]}', 5000))
+for n in range({count}):
+    try: s.sendto(b'x' * 100, ('{SERVER[4]}', {port}))
+    except OSError: pass
+" """)
+    return on_the_wire(wire)
+
+
+def on_the_wire(wire):
+    packets = [packet for packet in map(Packet.of, wire.settle()) if packet and packet.source in ("192.0.2.1", CLIENT[4])]
+    protected = [packet for packet in packets if Esp.find(packet.frame)]
+    clear = [packet for packet in packets if packet.source == CLIENT[4]]
+    return len(protected), len(clear)
+
+
+def explained(gateway, *question):
+    return gateway.ask("explain", *question)
+
+
+def one_port_of_one_protocol():
+    with Sites("po") as sites:
+        left, _ = both(sites, lambda left: mirrored("udp", left=left, ports=("any", "5001")))
+        wire = sites.listen(sites.wire, "left")
+        protected, clear = sent(sites, wire, port=5001)
+        expect(protected >= 1 and clear == 0, f"port 5001: {protected} protected, {clear} in clear")
+        protected, clear = sent(sites, wire, port=5002)
+        expect(protected == 0 and clear >= 3, f"port 5002: {protected} protected, {clear} in clear")
+        wire.clear()
+        expect(sites.ping() == 3, "ping, which no policy names, does not pass")
+        expect(on_the_wire(wire)[0] == 0, "ping was protected though no policy names it")
+        ends = CLIENT[4], SERVER[4]
+        expect("leaves protected" in explained(left, *ends, "udp", "5001"), "explain does not say so")
+        expect("in clear" in explained(left, *ends, "udp", "5002"), "explain does not say so either")
+
+
+def a_type_of_icmp():
+    with Sites("po") as sites:
+        def text(left):
+            request = f"spdadd {HERE} {THERE} icmp 8,0 -P {'out' if left else 'in'} ipsec esp/tunnel/{ENDS}/require;\n"
+            return request
+        left, right = both(sites, text)
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping() == 3, "no ping with its request protected and its reply in clear")
+        packets = [packet for packet in map(Packet.of, wire.settle()) if packet]
+        expect(any(Esp.find(packet.frame) for packet in packets), "the request was not protected")
+        expect(not any(packet.source == CLIENT[4] for packet in packets), "the request left in clear")
+        expect(any(packet.source == SERVER[4] for packet in packets), "the control failed: the reply was not in clear")
+
+
+def the_higher_priority_decides():
+    with Sites("po") as sites:
+        def text(left):
+            return mirrored("any", left=left) + "".join(
+                mirrored("udp", action=action, left=left, ports=("any", port), prio=f"prio {prio}")
+                for action, port, prio in (("none", "5001", "high"), ("discard", "5002", "high"), ("discard", "5003", "low"),
+                                           ("entrust", "5004", "high")))
+        left, _ = both(sites, text)
+        wire = sites.listen(sites.wire, "left")
+        for port, wanted in ((5001, "clear"), (5002, "nothing"), (5003, "protected"), (5004, "clear"), (5005, "protected")):
+            protected, clear = sent(sites, wire, port=port)
+            got = "protected" if protected and not clear else "clear" if clear and not protected else \
+                "nothing" if not clear and not protected else "both"
+            expect(got == wanted, f"port {port}: {got} where {wanted} was due")
+            word = {"clear": "in clear", "nothing": "policy-discard", "protected": "leaves protected"}[wanted]
+            told = explained(left, CLIENT[4], SERVER[4], "udp", str(port))
+            expect(word in told, f"explain, port {port}: {told}")
+
+
+def use_passes_in_clear_without_association():
+    with Sites("po") as sites:
+        gateways = both(sites, lambda left: mirrored("any", "ipsec esp/tunnel/{}/use", left), sas="")
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping() == 3, "no ping in clear")
+        expect(on_the_wire(wire)[1] >= 3, "what passed was not in clear")
+        for gateway in gateways:
+            gateway.setkey_text(associations())
+        wire.clear()
+        expect(sites.ping() == 3, "no ping with associations")
+        protected, clear = on_the_wire(wire)
+        expect(protected >= 1 and clear == 0, f"{protected} protected, {clear} in clear, although there are associations")
+
+
+def unique_takes_its_own_association():
+    with Sites("po") as sites:
+        both(sites, lambda left: mirrored("icmp", "ipsec esp/tunnel/{}/unique:7", left) + mirrored("udp", left=left),
+             sas=associations(0x1001, "-u 7") + associations(0x2001))
+        expect(sites.ping(count=4) == 4, "no ping")
+        used = {sa["spi"]: sa["packets"] for sa in sites.gateways["left"].status()["associations"]}
+        expect(used["0x00001001"] == 4 and used["0x00002001"] == 0, f"packets by association: {used}")
+
+
+class Events:
+    """`esplanade events --json`, from now on."""
+
+    def __init__(self, gateway):
+        self.path = f"{gateway.folder}/events"
+        with open(self.path, "w") as file:
+            gateway.host.start([program(), "events", "--json", "--control", gateway.control], stdout=file)
+        # The first event proves that it listens.
+        deadline = time.monotonic() + 5
+        while not self.all() and time.monotonic() < deadline:
+            gateway.setkey_text("add 192.0.2.77 192.0.2.78 esp 0x7001 -r 4 -E aes-gcm-16 0x" + "77" * 20 + ";"
+                                "delete 192.0.2.77 192.0.2.78 esp 0x7001;"
+                                "add 192.0.2.77 192.0.2.78 esp 0x7001 -r 4 -E aes-gcm-16 0x" + "77" * 20 + ";")
+            gateway.setkey_text("delete 192.0.2.77 192.0.2.78 esp 0x7001;")
+            time.sleep(0.1)
+
+    def all(self):
+        with open(self.path) as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+    def wait(self, name, seconds=5, **facts):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for event in self.all():
+                if event["event"] == name and facts.items() <= event.items():
+                    return event
+            time.sleep(0.05)
+        raise AssertionError(f"no event {name} {facts} among {self.all()}")
+
+
+def events_tell_what_happens():
+    with Sites("po") as sites:
+        left = sites.start("left", mirrored("any"))
+        events = Events(left)
+        expect(sites.ping(count=1) == 0, "the control failed: a ping came back")
+        acquired = events.wait("acquire")
+        expect((acquired["source"], acquired["destination"]) == (CLIENT[4], SERVER[4]), f"{acquired}")
+        left.setkey_text(associations())
+        events.wait("sa-added", spi="0x00001001")
+        left.setkey_text(associations().replace("add ", "update ").replace("-r 1024", "-r 2048"))
+        events.wait("sa-updated", spi="0x00001001")
+        left.setkey_text(f"spdadd {HERE} {THERE} tcp -P out none;")
+        events.wait("policy-added", direction="out")
+        left.setkey_text(f"spddelete {HERE} {THERE} tcp -P out;")
+        events.wait("policy-deleted", direction="out")
+        left.setkey_text("deleteall 192.0.2.1 192.0.2.2 esp-udp;")
+        events.wait("sa-deleted", spi="0x00001001")
+
+
+def the_swapped_listing_is_found():
+    """Study 2 prints its two files swapped."""
+    with Sites("po") as sites:
+        text = (associations().replace("esp-udp", "esp")
+                + f"spdadd {SERVER[4]} {CLIENT[4]} any -P out ipsec esp/tunnel/{BACK}/require;\n"
+                + f"spdadd {CLIENT[4]} {SERVER[4]} any -P in ipsec esp/tunnel/{ENDS}/require;\n")
+        left = sites.start("left", text)
+        told = explained(left, CLIENT[4], SERVER[4])
+        expect("swapped" in told, f"explain does not find it: {told}")
+
+
+CASES = {
+    "one port of one protocol is protected and the rest is left alone": one_port_of_one_protocol,
+    "one type of ICMP is protected": a_type_of_icmp,
+    "the higher priority decides: none, discard, entrust, ipsec": the_higher_priority_decides,
+    "use passes in clear without association and protected with one": use_passes_in_clear_without_association,
+    "unique takes the association of its number": unique_takes_its_own_association,
+    "events tell what was acquired, added, updated and deleted": events_tell_what_happens,
+    "explain finds that a listing has its directions swapped": the_swapped_listing_is_found,
+}

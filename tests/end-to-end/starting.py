@@ -1,0 +1,92 @@
+"""What the options of `esplanade run` promise, and how a service manager sees it."""
+
+import os
+import socket
+import tempfile
+import time
+
+from fail_closed import in_clear
+from network.expect import expect
+from network.gateway import Gateway
+from network.sites import Sites, setkey_text
+
+
+def fail_open_takes_the_rules_away():
+    with Sites("st") as sites:
+        left = sites.start("left", options=("--fail-open",))
+        sites.start("right", options=("--fail-open",))
+        expect(sites.ping() == 3, "no ping through the tunnel")
+        for gateway in sites.gateways.values():
+            gateway.stop()
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping() == 3, "the network does not work as if there had been no gateway")
+        expect(in_clear(wire.settle()), "the control failed: nothing passed in clear")
+        expect("esplanade" not in sites.left.sh("nft list tables"), "the rules stayed")
+        expect(not os.path.exists(left.control), "the control socket stayed")
+
+
+def threads_stay_on_their_processors():
+    cpu = max(os.sched_getaffinity(0))
+    with Sites("st") as sites:
+        left = sites.start("left", options=("--cpus", str(cpu), "--workers", "1"))
+        sites.start("right")
+        expect(sites.ping() == 3, "no ping through the tunnel")
+        threads = {}
+        for task in os.listdir(f"/proc/{left.process.pid}/task"):
+            with open(f"/proc/{left.process.pid}/task/{task}/comm") as comm:
+                threads[comm.read().strip()] = os.sched_getaffinity(int(task))
+        for name in ("outbound", "inbound", "worker-0"):
+            expect(threads.get(name) == {cpu}, f"{name} may run on {threads.get(name)}: {threads}")
+
+
+def readiness_is_told():
+    """systemd's protocol: a datagram to $NOTIFY_SOCKET once traffic can flow, another one at the end."""
+    with Sites("st") as sites, tempfile.TemporaryDirectory() as folder:
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        manager.bind(f"{folder}/notify")
+        manager.settimeout(10)
+        os.environ["NOTIFY_SOCKET"] = f"{folder}/notify"
+        try:
+            left = Gateway(sites.left, setkey_text("left"))
+        finally:
+            del os.environ["NOTIFY_SOCKET"]
+        expect(b"READY=1" in manager.recv(4096), "it did not say that it is ready")
+        expect(left.attempt("status")[0] == 0, "it said to be ready before it answered")
+        left.stop()
+        expect(b"STOPPING=1" in manager.recv(4096), "it did not say that it stops")
+        manager.close()
+
+
+def statements_are_obeyed_as_they_come():
+    """`setkey -c` obeys each statement once its semicolon has come, not when its input has ended."""
+    from network.gateway import program
+    import subprocess
+    with Sites("st") as sites:
+        left = sites.start("left", "spdflush;\n")
+        typed = subprocess.Popen([program("setkey"), "-c"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                 env={**os.environ, "ESPLANADE_CONTROL": left.control})
+        try:
+            for line in setkey_text("left", inner=(4,)).splitlines()[:2]:
+                # A statement may come in pieces, and a semicolon in a comment or a key ends none.
+                for part in (line[:20], line[20:] + " # not yet; not yet\n"):
+                    typed.stdin.write(part)
+                    typed.stdin.flush()
+            deadline = time.monotonic() + 5
+            while len(left.status()["associations"]) < 2:
+                expect(time.monotonic() < deadline, "what was typed is not obeyed before the input ends")
+                time.sleep(0.05)
+            expect(typed.poll() is None, "setkey has ended although its input has not")
+            typed.stdin.write("nonsense;\n")
+            typed.stdin.close()
+            expect(typed.wait(5) == 1, "a mistake at the end leaves exit status 0")
+            expect(len(left.status()["associations"]) == 2, "a later mistake took back what was obeyed before")
+        finally:
+            typed.kill()
+
+
+CASES = {
+    "with --fail-open everything passes in clear after a stop": fail_open_takes_the_rules_away,
+    "with --cpus the threads stay on their processors": threads_stay_on_their_processors,
+    "a service manager is told when traffic can flow, and of the end": readiness_is_told,
+    "setkey -c obeys each statement as it comes": statements_are_obeyed_as_they_come,
+}
