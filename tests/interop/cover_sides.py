@@ -92,6 +92,8 @@ class KernelCover:
     def states(self, each, source, destination, secret="", options=""):
         for layer in each.layers(source, destination):
             flags = (["esn"] if each.esn else []) + (["af-unspec"] if layer.mode == "tunnel" else [])
+            # RFC 4302 2.6 pads AH over IPv4 to 4 bytes; Linux does so only where it is told, and to 8 otherwise.
+            flags += ["align4"] if layer.protocol == "ah" and ":" not in layer.source else []
             words = [f"xfrm state add src {layer.source} dst {layer.destination} proto {layer.protocol}",
                      f"spi {layer.spi} reqid {layer.spi} mode {layer.mode} replay-window {each.window}", options,
                      f"flag {' '.join(flags)}" if flags else "", *algorithm_words(each, layer, secret)]
