@@ -1,5 +1,8 @@
 //! What this machine can and cannot measure, and how to mend it. Every finding is something that was tried.
 
+mod kernel;
+mod noise;
+
 use std::fs;
 use std::path::Path;
 
@@ -32,7 +35,21 @@ pub fn examine() -> Vec<Finding> {
     let mut findings = vec![machine(), namespaces(), tun()];
     findings.extend(TOOLS.iter().map(tool));
     findings.extend([processors(), clock(), buffers(), steal()]);
+    findings.extend(kernel::findings());
+    findings.push(noise::floor());
     findings
+}
+
+/// The findings as JSON: an array of `{"weight": "good" | "poor" | "fatal", "text": …}`.
+pub fn json(findings: &[Finding]) -> String {
+    let word = |weight| match weight {
+        Weight::Good => "good",
+        Weight::Poor => "poor",
+        Weight::Fatal => "fatal",
+    };
+    let one = |finding: &Finding| serde_json::json!({ "weight": word(finding.weight), "text": finding.text });
+    let all: Vec<serde_json::Value> = findings.iter().map(one).collect();
+    format!("{:#}\n", serde_json::Value::Array(all))
 }
 
 fn finding(weight: Weight, text: impl Into<String>) -> Finding {
@@ -225,6 +242,17 @@ mod tests {
             "{}",
             found.text
         );
+    }
+
+    #[test]
+    fn json_says_weight_and_text_of_each() {
+        let text = json(&[
+            finding(Weight::Poor, "a \"b\""),
+            finding(Weight::Fatal, "c"),
+        ]);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read[0]["text"], "a \"b\"");
+        assert_eq!(read[1]["weight"], "fatal");
     }
 
     #[test]

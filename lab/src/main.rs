@@ -80,7 +80,11 @@ enum Act {
         tool: Tool,
     },
     /// Say what this machine can and cannot measure, and how to mend it
-    Doctor,
+    Doctor {
+        /// One array of findings
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -142,7 +146,7 @@ fn main() -> ExitCode {
         Act::Report { dir, html } => print_report(&dir, html),
         Act::Compare { a, b } => compare(&a, &b),
         Act::Export { dir, json, .. } => export(&dir, json),
-        Act::Doctor => examine(),
+        Act::Doctor { json } => examine(json),
         Act::Tool { tool } => tool
             .run()
             .map(|()| ExitCode::SUCCESS)
@@ -245,9 +249,10 @@ fn say(text: &str) -> Result<ExitCode, String> {
     }
 }
 
-fn examine() -> Result<ExitCode, String> {
-    let (text, can_run) = doctor::text(&doctor::examine());
-    print!("{text}");
+fn examine(json: bool) -> Result<ExitCode, String> {
+    let findings = doctor::examine();
+    let (text, can_run) = doctor::text(&findings);
+    say(&if json { doctor::json(&findings) } else { text })?;
     Ok(if can_run {
         ExitCode::SUCCESS
     } else {

@@ -1,0 +1,114 @@
+//! What the running kernel brings: its own IPsec and WireGuard, accounting, and how the processors are run.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Finding, Weight, finding};
+
+/// All findings on the kernel.
+pub fn findings() -> Vec<Finding> {
+    let mut all: Vec<Finding> = MODULES.iter().map(module).collect();
+    all.extend([governor(), multithreading(), sampling(), groups()]);
+    all
+}
+
+/// Module, its name in the kernel's configuration, and what cannot be measured without it.
+const MODULES: [(&str, &str, &str); 3] = [
+    ("esp4", "CONFIG_INET_ESP", "the kernel's own IPsec"),
+    ("wireguard", "CONFIG_WIREGUARD", "the kernel's WireGuard"),
+    (
+        "pcrypt",
+        "CONFIG_CRYPTO_PCRYPT",
+        "the kernel's parallel crypto layer",
+    ),
+];
+
+fn module((name, option, subject): &(&str, &str, &str)) -> Finding {
+    let release = read("/proc/sys/kernel/osrelease");
+    let folder = format!("/lib/modules/{}", release.trim());
+    let loaded = Path::new("/sys/module").join(name).exists();
+    let listed = |list: &str| read(&format!("{folder}/{list}")).contains(&format!("/{name}.ko"));
+    match loaded || listed("modules.builtin") || listed("modules.dep") {
+        true => finding(Weight::Good, format!("{subject} is here ({name})")),
+        false => finding(
+            Weight::Poor,
+            format!(
+                "{subject} is not here and cannot be measured natively: boot a kernel with {option} (Debian's linux-image-amd64 has it)"
+            ),
+        ),
+    }
+}
+
+fn governor() -> Finding {
+    match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim() {
+        "" => finding(
+            Weight::Good,
+            "the processors' frequency is not this kernel's to change (usual in a virtual machine)",
+        ),
+        "performance" => finding(Weight::Good, "frequency governor performance"),
+        other => finding(
+            Weight::Poor,
+            format!(
+                "frequency governor {other}: results depend on what ran before. As root: cpupower frequency-set -g performance"
+            ),
+        ),
+    }
+}
+
+fn multithreading() -> Finding {
+    match read("/sys/devices/system/cpu/smt/active").trim() {
+        "1" => finding(
+            Weight::Poor,
+            "simultaneous multithreading is on: two of these processors share one core. As root: echo off > /sys/devices/system/cpu/smt/control",
+        ),
+        _ => finding(
+            Weight::Good,
+            "no two processors share a core, as far as the kernel knows",
+        ),
+    }
+}
+
+fn sampling() -> Finding {
+    let level: i32 = read("/proc/sys/kernel/perf_event_paranoid")
+        .trim()
+        .parse()
+        .unwrap_or(4);
+    let root = rustix::process::geteuid().is_root();
+    match (crate::host::program("perf"), root || level <= 1) {
+        (Some(_), true) => finding(
+            Weight::Good,
+            "perf can sample where the processors' time goes",
+        ),
+        (Some(_), false) => finding(
+            Weight::Poor,
+            "perf may not sample the kernel: sysctl kernel.perf_event_paranoid=1",
+        ),
+        (None, _) => finding(
+            Weight::Poor,
+            "perf is missing (it samples where the processors' time goes): apt-get install linux-perf",
+        ),
+    }
+}
+
+fn groups() -> Finding {
+    let root = Path::new("/sys/fs/cgroup");
+    let kind = if root.join("cgroup.controllers").exists() {
+        "v2"
+    } else {
+        "v1"
+    };
+    match root.exists() {
+        true if fs::metadata(root).is_ok_and(|found| !found.permissions().readonly()) => finding(
+            Weight::Good,
+            format!("control groups {kind}; a quota does not slow down work in softirq"),
+        ),
+        _ => finding(
+            Weight::Poor,
+            "no control groups: a slow machine cannot be imitated by a quota",
+        ),
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
