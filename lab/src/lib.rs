@@ -36,3 +36,4 @@ pub mod suite;
 pub mod testbed;
 pub mod tool;
 pub mod trial;
+pub mod verdict;

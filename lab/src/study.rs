@@ -9,15 +9,17 @@ pub struct Study {
 }
 
 /// All of them.
-pub const STUDIES: [Study; 2] = [
-    Study {
-        name: "demo",
-        text: include_str!("../studies/demo.toml"),
-    },
-    Study {
-        name: "bars",
-        text: include_str!("../studies/bars.toml"),
-    },
+#[rustfmt::skip]
+pub const STUDIES: [Study; 9] = [
+    Study { name: "demo", text: include_str!("../studies/demo.toml") },
+    Study { name: "bars", text: include_str!("../studies/bars.toml") },
+    Study { name: "iatrou-2009", text: include_str!("../studies/iatrou-2009.toml") },
+    Study { name: "ronan-2004", text: include_str!("../studies/ronan-2004.toml") },
+    Study { name: "roy-2004", text: include_str!("../studies/roy-2004.toml") },
+    Study { name: "klassert-2010", text: include_str!("../studies/klassert-2010.toml") },
+    Study { name: "peers", text: include_str!("../studies/peers.toml") },
+    Study { name: "tune", text: include_str!("../studies/tune.toml") },
+    Study { name: "soak", text: include_str!("../studies/soak.toml") },
 ];
 
 /// The study of this name.
@@ -28,7 +30,7 @@ pub fn find(name: &str) -> Option<&'static Study> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Spec;
+    use crate::spec::{Preset, Spec};
 
     #[test]
     fn every_study_is_a_good_spec_under_its_own_name() {
@@ -36,6 +38,44 @@ mod tests {
             let spec = Spec::read(study.text, study.name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(spec.study, study.name);
         }
+    }
+
+    #[test]
+    fn every_smoke_is_short_and_says_what_it_leaves_out() {
+        for study in STUDIES.iter().filter(|study| study.name != "demo") {
+            let smoke = Spec::read_as(study.text, study.name, Some(Preset::Smoke))
+                .unwrap_or_else(|error| panic!("{error}"));
+            let (seconds, trials) = (smoke.estimate().as_secs(), smoke.cells.len());
+            assert!(
+                seconds <= 30,
+                "{}: {trials} trials, {seconds} s",
+                study.name
+            );
+            assert!(
+                smoke.leaves_out.is_some() && !smoke.cells.is_empty(),
+                "{}",
+                study.name
+            );
+        }
+    }
+
+    #[test]
+    fn every_standard_run_fits_a_hundred_minutes() {
+        for study in &STUDIES {
+            let standard = Spec::read_as(study.text, study.name, Some(Preset::Standard))
+                .unwrap_or_else(|error| panic!("{error}"));
+            let minutes = standard.estimate().as_secs() / 60;
+            assert!(minutes <= 100, "{}: {minutes} min", study.name);
+        }
+    }
+
+    #[test]
+    fn the_study_of_2009_has_its_eighteen_setups_and_both_ways_to_combine() {
+        let spec = Spec::read(find("iatrou-2009").unwrap().text, "iatrou-2009").unwrap();
+        let ids = spec.contenders();
+        let of = |word: &str| ids.iter().filter(|id| id.contains(word)).count();
+        let ours = of("esplanade-");
+        assert_eq!((of("plain"), of("esp+ah"), ours), (1, 10, 7 + 2 * 10));
     }
 
     #[test]

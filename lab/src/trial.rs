@@ -17,6 +17,7 @@ use crate::load::Carried;
 use crate::meter::{Meter, Readings, Scene};
 use crate::record::{Outcome, Verdict};
 use crate::testbed::{Bed, Testbed, WAN};
+use crate::verdict;
 
 /// The steps of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +108,9 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
                 .figures
                 .insert("ideal_ratio".into(), carried.goodput_bps / ideal);
         }
+    }
+    if let Outcome::Measured { readings, .. } = &ended.outcome {
+        ended.verdict = verdict::judge(case.load.id(), &ended.figures, readings);
     }
     ended
 }

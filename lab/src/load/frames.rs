@@ -195,10 +195,13 @@ fn length(step: Step, duration: Duration) -> Duration {
 
 impl Range<'_> {
     fn carried(&self, rate: f64, shot: &Shot, flood: &Shot, generator_behind: bool) -> Carried {
-        let per_frame = f64::from(self.load.frame_bytes.saturating_sub(AROUND)) * 8.0;
+        // A queue on the way swallows a little more than the path carries, for as long as a trial lasts: what counts is
+        // the rate of arrival.
+        let arrived = rate.min(shot.rate_pps());
         let mut figures: BTreeMap<String, f64> = shot.received.latency.figures("latency");
         let numbers = [
-            ("rate_pps", rate),
+            ("rate_pps", arrived),
+            ("offered_pps", rate),
             ("loss_ratio", shot.loss()),
             ("duplicates_count", shot.received.duplicates as f64),
             ("reordered_count", shot.received.reordered as f64),
@@ -218,7 +221,7 @@ impl Range<'_> {
             tool: format!("esplanade-lab {}", env!("CARGO_PKG_VERSION")),
             seconds: shot.received.seconds,
             bytes: shot.received.bytes,
-            goodput_bps: rate * per_frame * (1.0 - shot.loss()),
+            goodput_bps: shot.received.bytes as f64 * 8.0 / shot.received.seconds.max(1e-9),
             retransmits: None,
             intervals_bps: Vec::new(),
             figures,
