@@ -1,10 +1,8 @@
 //! This project's crate.
 
-use std::time::Instant;
-
 use multibuffer::{Iv, Key, OpenJob, SealJob, Verdict};
 
-use crate::{AAD, suites::Suite};
+use crate::{AAD, clock, suites::Suite};
 
 pub struct Ours {
     key: Key,
@@ -47,69 +45,69 @@ impl Ours {
     pub fn sealed(&self, len: usize, batch: usize) -> Vec<Vec<u8>> {
         let plain = self.packets(len, batch);
         let mut sealed = plain.clone();
-        self.seal(&plain, &mut sealed, len);
+        multibuffer::seal(&mut self.seal_jobs(&plain, &mut sealed, len));
         sealed
     }
 
     /// Seconds for `repeats` batches.
     pub fn time(&self, sealed: &[Vec<u8>], len: usize, sealing: bool, repeats: usize) -> f64 {
-        let plain = sealed.to_vec();
-        let mut total = 0.0;
-        for _ in 0..repeats {
-            let mut packets = sealed.to_vec();
-            total += if sealing {
-                self.seal(&plain, &mut packets, len)
-            } else {
-                self.open(&mut packets, len)
-            };
+        let mut batches = vec![sealed.to_vec(); repeats];
+        if sealing {
+            let jobs = batches
+                .iter_mut()
+                .map(|batch| self.seal_jobs(sealed, batch, len));
+            let mut jobs: Vec<Vec<SealJob<'_>>> = jobs.collect();
+            let start = clock::now();
+            jobs.iter_mut().for_each(|jobs| multibuffer::seal(jobs));
+            return clock::now() - start;
         }
-        total
-    }
-
-    fn seal(&self, plain: &[Vec<u8>], sealed: &mut [Vec<u8>], len: usize) -> f64 {
-        let header = AAD + self.iv_len();
-        let mut jobs: Vec<SealJob<'_>> = plain
-            .iter()
-            .zip(sealed)
-            .map(|(plain, sealed)| SealJob {
-                key: &self.key,
-                aad: &plain[..AAD],
-                aad_tail: &[],
-                iv: Iv::new(&plain[AAD..header]),
-                // A tunnel's inner header, the payload, a trailer.
-                input: [
-                    &plain[header..header + 20],
-                    &plain[header + 20..header + len - 10],
-                    &plain[header + len - 10..header + len],
-                ],
-                output: &mut sealed[header..],
-            })
-            .collect();
-        let start = Instant::now();
-        multibuffer::seal(&mut jobs);
-        start.elapsed().as_secs_f64()
-    }
-
-    fn open(&self, packets: &mut [Vec<u8>], _len: usize) -> f64 {
-        let header = AAD + self.iv_len();
-        let mut jobs: Vec<OpenJob<'_>> = packets
-            .iter_mut()
-            .map(|packet| {
-                let (before, text) = packet.split_at_mut(header);
-                OpenJob {
-                    key: &self.key,
-                    aad: &before[..AAD],
-                    aad_tail: &[],
-                    iv: Iv::new(&before[AAD..]),
-                    text,
-                    verdict: Verdict::Pending,
-                }
-            })
-            .collect();
-        let start = Instant::now();
-        multibuffer::open(&mut jobs);
-        let time = start.elapsed().as_secs_f64();
-        assert!(jobs.iter().all(|job| job.verdict == Verdict::Genuine));
+        let jobs = batches.iter_mut().map(|batch| self.open_jobs(batch));
+        let mut jobs: Vec<Vec<OpenJob<'_>>> = jobs.collect();
+        let start = clock::now();
+        jobs.iter_mut().for_each(|jobs| multibuffer::open(jobs));
+        let time = clock::now() - start;
+        let mut all = jobs.iter().flatten();
+        assert!(all.all(|job| job.verdict == Verdict::Genuine));
         time
+    }
+
+    fn seal_jobs<'a>(
+        &'a self,
+        plain: &'a [Vec<u8>],
+        sealed: &'a mut [Vec<u8>],
+        len: usize,
+    ) -> Vec<SealJob<'a>> {
+        let header = AAD + self.iv_len();
+        let packets = plain.iter().zip(sealed);
+        let job = |(plain, sealed): (&'a Vec<u8>, &'a mut Vec<u8>)| SealJob {
+            key: &self.key,
+            aad: &plain[..AAD],
+            aad_tail: &[],
+            iv: Iv::new(&plain[AAD..header]),
+            // A tunnel's inner header, the payload, a trailer.
+            input: [
+                &plain[header..header + 20],
+                &plain[header + 20..header + len - 10],
+                &plain[header + len - 10..header + len],
+            ],
+            output: &mut sealed[header..],
+        };
+        packets.map(job).collect()
+    }
+
+    fn open_jobs<'a>(&'a self, packets: &'a mut [Vec<u8>]) -> Vec<OpenJob<'a>> {
+        let header = AAD + self.iv_len();
+        let job = |packet: &'a mut Vec<u8>| {
+            let (before, text) = packet.split_at_mut(header);
+            OpenJob {
+                key: &self.key,
+                aad: &before[..AAD],
+                aad_tail: &[],
+                iv: Iv::new(&before[AAD..]),
+                text,
+                verdict: Verdict::Pending,
+            }
+        };
+        packets.iter_mut().map(job).collect()
     }
 }
