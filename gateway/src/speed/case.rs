@@ -32,12 +32,10 @@ pub(super) struct Case {
 
 impl Case {
     pub(super) fn measure(&self, cpus: &[usize], time: Duration) -> Row {
-        let before = machine::resident();
+        let before = machine::allocated();
         let ours: Vec<Key> = (0..self.sas).map(|sa| self.key(sa, Key::new)).collect();
-        // Fewer are lost among what the process has lying about.
-        let grown = machine::resident().zip(before).filter(|_| self.sas >= 1000);
-        let bytes_per_sa =
-            grown.map(|(after, before)| after.saturating_sub(before) / self.sas as u64);
+        let grown = machine::allocated().zip(before);
+        let bytes_per_sa = grown.map(|(after, before)| after.saturating_sub(before) / self.sas);
         let library: Vec<Key> = (0..self.sas)
             .map(|sa| self.key(sa, Key::by_library))
             .collect();

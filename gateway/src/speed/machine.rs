@@ -63,13 +63,14 @@ fn tsc_hertz() -> Option<f64> {
 /// The best of a few tries, for something else may have had the CPU meanwhile.
 fn core_hertz() -> f64 {
     const STEPS: u32 = 200_000;
-    /// How long a product of two registers takes on every processor of the last fifteen years.
-    const CYCLES: f64 = 3.0;
-    let factor = std::hint::black_box(0x9e37_79b9_7f4a_7c15_u64);
+    /// A product takes three on every processor of the last fifteen years, and the or behind it one.
+    const CYCLES: f64 = 4.0;
     let once = || {
         let start = Instant::now();
-        let product = (0..STEPS).fold(factor, |product, _| product.wrapping_mul(factor));
-        std::hint::black_box(product);
+        let first = std::hint::black_box(3_u64);
+        // A square has to wait for the one before, and no compiler knows what many of them come to.
+        let last = (0..STEPS).fold(first, |number, _| number.wrapping_mul(number) | 2);
+        std::hint::black_box(last);
         start.elapsed().as_secs_f64()
     };
     let best = (0..9).map(|_| once()).fold(f64::INFINITY, f64::min);
@@ -105,10 +106,20 @@ pub(super) fn pin(cpu: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Bytes of memory that this process has in use.
-pub(super) fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(1024 * kilobytes)
+/// Bytes of memory that this process has been given and not given back, where the allocator says.
+pub(super) fn allocated() -> Option<usize> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: the function only reads the allocator's own books.
+        let books = unsafe { libc::mallinfo2() };
+        Some(books.uordblks + books.hblkhd)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
+/// The CPU time of this thread: what others do on the machine meanwhile does not count.
+pub(super) fn own_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) library_packets_per_second: f64,
     pub(super) ratio: f64,
     pub(super) ratio_interval: [f64; 2],
-    pub(super) bytes_per_sa: Option<u64>,
+    pub(super) bytes_per_sa: Option<usize>,
 }
 
 impl Row {
@@ -51,7 +51,7 @@ impl Serialize for Row {
             library_packets_per_second: f64,
             ratio: f64,
             ratio_95: [f64; 2],
-            bytes_per_sa: Option<u64>,
+            bytes_per_sa: Option<usize>,
         }
         Flat {
             suite: &self.suite,
@@ -116,7 +116,7 @@ impl Report {
         }
         let _ = writeln!(
             head,
-            "run        ciphers in memory; {} packets in a batch, {}, {}, {} s a row",
+            "run        ciphers in memory, by the threads' own CPU time; {} packets in a batch, {}, {}, {} s a row",
             self.batch,
             counted(self.workers.into(), "worker"),
             counted(self.sas, "association"),
@@ -167,7 +167,7 @@ impl Report {
     /// What is said once everything is measured.
     pub(super) fn foot(&self, to_person: bool) -> String {
         let mut foot = String::new();
-        let sizes: Vec<u64> = self
+        let sizes: Vec<usize> = self
             .rows
             .iter()
             .filter_map(|row| row.bytes_per_sa)
