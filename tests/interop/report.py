@@ -16,7 +16,7 @@ HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "t
 WIDTH = 6
 PAGE = """# What the Linux kernel said
 
-Made by `tests/interop/run --write docs/interop.md` on {date} from one run; `make interop` repeats it. The judge is Linux {release}
+Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop` repeats it. The judge is Linux {release}
 (Debian, in QEMU), first with itself as its peer, which proves the case, then with Esplanade.
 
 {combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families, nesting,
@@ -25,8 +25,9 @@ Each combination has to
 
 - carry datagrams of every residue of a block, around the path MTU and far beyond it, asked from both ends;
 - show nothing on the wire but its outermost protocol;
-- refuse captured packets with one bit turned in each region, packets of no association, packets seen before and packets left of the
-  window, and accept the window's leftmost one; all of it counted, association by association, as the model says, by both ends alike;
+- refuse captured packets with one bit turned in each region (where the outermost layer authenticates), packets of no association,
+  packets seen before, and with windows of 32 and 64 what is left of the window, whose leftmost place is accepted; both ends count all of
+  it at their outermost association as the model says (the edges of 1024 and 4096 are not reached: too few packets);
 - carry traffic afterwards.
 
 **{passed} verdicts hold, {failed} do not.** The numbers are combinations judged, kernel to kernel / Esplanade to kernel; `x` marks a
