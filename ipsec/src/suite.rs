@@ -5,6 +5,10 @@ use multibuffer::{Cipher, Integrity as Mac, Key};
 use std::fmt;
 use zeroize::Zeroizing;
 
+mod named;
+
+pub use named::{NAMED_SUITES, NamedSuite};
+
 /// Key bytes: zeroed when dropped, never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);

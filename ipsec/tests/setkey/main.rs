@@ -1,5 +1,6 @@
 //! The setkey language against texts that others wrote, against itself, and against everything that can be wrong.
 
+mod audit;
 mod dump;
 mod judged;
 mod lowering;

@@ -12,7 +12,7 @@ use crate::sa::replay::MAX_WINDOW;
 use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, Spi, UdpEncapsulation};
 use crate::setkey::ast::*;
 use crate::setkey::{Problem, Span};
-use crate::suite::Suite;
+use crate::suite::{NamedSuite, Suite};
 
 /// A configuration before it is known for which addresses.
 struct Settings {
@@ -286,8 +286,11 @@ impl<'a> Lowering<'a> {
         else {
             return;
         };
-        let is_salted =
-            Encryption::named(&encryption.name.node).is_some_and(|row| row.salt_len > 0);
+        let name = &*encryption.name.node;
+        let suite = NamedSuite::named(name).map(|suite| suite.encryption().0);
+        let is_salted = suite
+            .or(Encryption::named(name))
+            .is_some_and(|row| row.salt_len > 0);
         let Some(key) = encryption.key.as_ref().filter(|_| is_salted) else {
             return;
         };

@@ -6,7 +6,10 @@ use crate::sa::Protocol as SaProtocol;
 use crate::setkey::ast::*;
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span};
-use crate::suite::{Secret, Suite, SuiteError};
+use crate::suite::{NAMED_SUITES, NamedSuite, Secret, Suite, SuiteError};
+
+type Encrypting = (Encryption, Secret);
+type Authenticating = (Integrity, Secret);
 
 impl Lowering<'_> {
     /// The suite of an entry. A problem with one algorithm does not hide one with the other.
@@ -16,10 +19,7 @@ impl Lowering<'_> {
         protocol: SaProtocol,
         icv: Option<At<usize>>,
     ) -> Option<Suite> {
-        let encryption = entry.encryption.as_ref().map(encryption).transpose();
-        let encryption = self.note(encryption);
-        let integrity = entry.integrity.as_ref().map(integrity).transpose();
-        let integrity = self.note(integrity.map(Option::flatten));
+        let (encryption, integrity) = self.algorithms(entry);
         let fits = check_protocol(entry, protocol);
         self.note(fits)?;
         let suite = Suite::new(encryption?, integrity?, icv.map(|at| at.node));
@@ -41,6 +41,51 @@ impl Lowering<'_> {
         }
         Some(suite)
     }
+
+    /// Both algorithms with their keys; no answer for one that has a problem.
+    fn algorithms(
+        &mut self,
+        entry: &SaEntry,
+    ) -> (Option<Option<Encrypting>>, Option<Option<Authenticating>>) {
+        if let Some(algorithm) = &entry.encryption
+            && let Some(suite) = NamedSuite::named(&algorithm.node.name.node)
+        {
+            let both = self.note(named(suite, algorithm, entry.integrity.as_ref()));
+            let (encryption, integrity) = both.unzip();
+            return (encryption.map(Some), integrity);
+        }
+        let encryption = entry.encryption.as_ref().map(encryption).transpose();
+        let encryption = self.note(encryption);
+        let integrity = entry.integrity.as_ref().map(integrity).transpose();
+        let integrity = self.note(integrity.map(Option::flatten));
+        (encryption, integrity)
+    }
+}
+
+/// Cuts the one key of a named suite in two.
+fn named(
+    suite: &'static NamedSuite,
+    algorithm: &At<Algorithm>,
+    beside: Option<&At<Algorithm>>,
+) -> Lower<(Encrypting, Option<Authenticating>)> {
+    if let Some(beside) = beside {
+        let message = format!("`{}` says already what authenticates", suite.name);
+        let problem = Problem::new(beside.node.name.span, message);
+        return Err(problem.advise("leave out `-A`; its key stands behind the one that encrypts"));
+    }
+    let (row, cut) = suite.encryption();
+    let key = fitting_key(algorithm, suite.name, &[suite.key_len()], row.salt_len);
+    let key = key.map_err(|problem| match suite.integrity() {
+        Some(integrity) => problem.advise(format!(
+            "first the {cut} bytes of {}, then the {} of {}",
+            row.name, integrity.key_len, integrity.name
+        )),
+        None => problem,
+    })?;
+    let (first, rest) = key.expose().split_at(cut);
+    let secret = |bytes: &[u8]| Secret::new(bytes.to_vec());
+    let integrity = suite.integrity().map(|row| (row, secret(rest)));
+    Ok(((row, secret(first)), integrity))
 }
 
 /// Which algorithms a protocol needs and which it has no room for.
@@ -75,7 +120,11 @@ fn encryption(algorithm: &At<Algorithm>) -> Lower<(Encryption, Secret)> {
     let name = &algorithm.node.name;
     let row = Encryption::named(&name.node).ok_or_else(|| {
         let is_other = Integrity::named(&name.node).is_some();
-        let known = algorithm::ENCRYPTION.iter().map(|row| row.name);
+        let named = NAMED_SUITES.iter().map(|suite| suite.name);
+        let known = algorithm::ENCRYPTION
+            .iter()
+            .map(|row| row.name)
+            .chain(named);
         unknown_algorithm(name, "encryption", is_other.then_some("-A"), known)
     })?;
     let key = fitting_key(algorithm, row.name, row.key_lens, row.salt_len)?;
@@ -89,7 +138,8 @@ fn integrity(algorithm: &At<Algorithm>) -> Lower<Option<(Integrity, Secret)>> {
         return fitting_key(algorithm, "null", &[0], 0).map(|_| None);
     }
     let row = Integrity::named(&name.node).ok_or_else(|| {
-        let is_other = Encryption::named(&name.node).is_some();
+        let is_other =
+            Encryption::named(&name.node).is_some() || NamedSuite::named(&name.node).is_some();
         let known = algorithm::INTEGRITY.iter().map(|row| row.name);
         unknown_algorithm(name, "integrity", is_other.then_some("-E"), known)
     })?;
