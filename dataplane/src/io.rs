@@ -5,10 +5,12 @@
 
 mod ancillary;
 pub mod faulty;
+mod mapping;
 pub mod memory;
 mod messages;
 #[cfg(test)]
 pub(crate) mod namespaces;
+pub mod packet;
 mod path;
 pub mod raw;
 mod receiving;
@@ -21,6 +23,7 @@ pub mod tun;
 pub mod tunnels;
 pub mod udp;
 mod waker;
+mod xdp;
 
 pub use path::Paths;
 pub use refusal::Refusal;

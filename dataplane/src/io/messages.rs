@@ -325,6 +325,19 @@ impl Outbox {
         control
     }
 
+    /// Adds a message for a socket that knows where to. There must be room.
+    pub fn add_unaddressed(&mut self, letter: (usize, Range<usize>, u64, bool)) {
+        let (parcel, range, packets, segmented) = letter;
+        self.headers.controls[self.letters.len()].clear();
+        self.letters.push(Letter {
+            parcel,
+            range,
+            packets,
+            segmented,
+            address_len: 0,
+        });
+    }
+
     /// One `sendmmsg` of the messages from `first` on; says how many went. `bytes_of` finds the
     /// bytes of a message, given its place among them.
     pub fn send<'a>(

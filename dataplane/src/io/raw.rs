@@ -13,6 +13,7 @@
 
 use super::ancillary::Note;
 use super::messages::{Letter, Outbox, Received};
+use super::packet::Claim;
 use super::receiving::Inlet;
 use super::sending::send_all;
 use super::several::{Addressed, Waitable};
@@ -23,6 +24,7 @@ use super::{
 };
 use ipsec::tunnel::Outer;
 use rustix::net::{Protocol, SocketType};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -106,9 +108,26 @@ impl RawSource {
         self
     }
 
+    /// For those who look after it while it is at work.
+    pub fn handle(&self) -> RawHandle {
+        RawHandle(self.inlet.socket.clone())
+    }
+
     /// How many packets had IP headers that could not be read.
     pub fn malformed(&self) -> Arc<AtomicU64> {
         self.reader.malformed.clone()
+    }
+}
+
+/// A hand on a raw socket that is at work.
+#[derive(Clone)]
+pub struct RawHandle(Arc<Socket>);
+
+impl RawHandle {
+    /// From now on the socket leaves what the claim covers to rings on these devices.
+    pub fn leave_to_rings(&self, devices: &BTreeSet<u32>, claim: &Claim) -> io::Result<()> {
+        let is_v4 = self.0.family == Family::V4;
+        claim.for_raw(devices, is_v4).attach(self.0.as_fd())
     }
 }
 

@@ -25,6 +25,11 @@ mod tests;
 pub trait Waitable: ProtectedSource + AsFd {
     /// Whether it keeps packets that it has already taken from the kernel, of which the kernel cannot tell any more.
     fn has_backlog(&self) -> bool;
+
+    /// Whether it is to be let go of.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The most sources of one [`Gathering`].
@@ -37,7 +42,14 @@ pub struct Gathering {
     waker: Waker,
     /// Who is asked first: in every turn another one, so that nobody starves while the intake gets full.
     first: usize,
+    /// Which of them had something last: they are read again without being asked for.
+    busy: u64,
+    /// How often they were.
+    turns: u32,
 }
+
+/// After so many turns all sources are asked.
+const MOST_TURNS: u32 = 16;
 
 /// Lets more ends join a [`Gathering`] or a [`Dispatching`] that is at work.
 pub struct Joiner<End: ?Sized> {
@@ -103,6 +115,8 @@ impl Gathering {
             joiner: Joiner::new(Some(waker.clone())),
             waker,
             first: 0,
+            busy: 0,
+            turns: 0,
         }
     }
 
@@ -139,6 +153,12 @@ impl Gathering {
         })
     }
 
+    /// Lets newcomers in and lets go of those that are over.
+    fn change_members(&mut self) {
+        self.joiner.let_in(&mut self.sources);
+        self.sources.retain(|source| !source.is_over());
+    }
+
     fn fill_from(&mut self, ready: u64, intake: &mut Intake<Arrival>) -> io::Result<usize> {
         let count = self.sources.len().min(MOST_SOURCES);
         let before = intake.items.len();
@@ -160,13 +180,23 @@ impl Gathering {
 
 impl ProtectedSource for Gathering {
     fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
-        self.joiner.let_in(&mut self.sources);
+        // MEASURED: asking first cost a twelfth of the receiving thread's time (2-core VM, native ESP).
+        if self.busy != 0 && self.turns < MOST_TURNS && intake.items.is_empty() {
+            self.turns += 1;
+            let count = self.fill_from(self.busy, intake)?;
+            if count > 0 {
+                return Ok(count);
+            }
+        }
+        self.turns = 0;
+        self.change_members();
         let backlogs = self.backlogs();
         let limit = match wait {
             Wait::AtMost(limit) if backlogs == 0 && intake.items.is_empty() => limit,
             _ => Duration::ZERO,
         };
-        match self.ready(limit)? | backlogs {
+        self.busy = self.ready(limit)? | backlogs;
+        match self.busy {
             0 => Ok(0),
             ready => self.fill_from(ready, intake),
         }

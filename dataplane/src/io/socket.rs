@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 use std::sync::Arc;
 
 /// IP version 4 or 6, of the outer header.
@@ -319,11 +320,22 @@ impl AsFd for Socket {
 }
 
 fn set_option(file: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-    let (room, len) = (
-        (&raw const value).cast::<c_void>(),
-        size_of::<c_int>() as u32,
-    );
-    // SAFETY: the kernel reads `len` bytes from `room`, which is one int.
+    set_option_to(file, level, name, &value)
+}
+
+fn get_option(file: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    get_option_from(file, level, name)
+}
+
+/// Sets an option to any plain value.
+pub(super) fn set_option_to<T>(
+    file: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    let (room, len) = (ptr::from_ref(value).cast::<c_void>(), size_of::<T>() as u32);
+    // SAFETY: the kernel reads `len` bytes from `room`, which is all of the value.
     let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -344,9 +356,21 @@ fn bind_to_device(file: BorrowedFd<'_>, device: &str) -> io::Result<()> {
     }
 }
 
-fn get_option(file: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let (mut value, mut len): (c_int, u32) = (0, size_of::<c_int>() as u32);
-    // SAFETY: the kernel writes at most `len` bytes, one int, behind the first pointer and their number behind the second.
+/// Options that are plain numbers: all zeroes is a value, and so is whatever the kernel writes over them.
+pub(super) trait Plain: Copy {}
+impl Plain for c_int {}
+impl Plain for libc::tpacket_stats {}
+impl Plain for libc::xdp_mmap_offsets {}
+
+/// Reads an option of any plain kind.
+pub(super) fn get_option_from<T: Plain>(
+    file: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<T> {
+    // SAFETY: by its trait, all zeroes is a value.
+    let (mut value, mut len): (T, u32) = (unsafe { std::mem::zeroed() }, size_of::<T>() as u32);
+    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, and their number behind the second.
     let result = unsafe {
         libc::getsockopt(
             file.as_raw_fd(),
