@@ -14,6 +14,7 @@ mod hearsay;
 mod host;
 mod interface;
 mod main_loop;
+mod native;
 mod outside;
 mod rates;
 mod signals;
@@ -29,6 +30,7 @@ use crate::routes::record::Record;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use dataplane::io::Warn;
+use dataplane::io::packet::NativeIo;
 use host::Host;
 use main_loop::Gateway;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,9 @@ pub struct Options {
     /// Do without trains and checksum offloads, for broken drivers
     #[arg(long)]
     pub no_offloads: bool,
+    /// How native ESP goes: raw sockets, a packet ring and a packet socket, or a packet ring and AF_XDP
+    #[arg(long, value_name = "raw|packet|xdp|auto", default_value_t)]
+    pub native_io: NativeIo,
     /// Send and receive protected packets in this network namespace (a name of `ip netns`, or a path)
     #[arg(long, value_name = "NAME|PATH")]
     pub outer_netns: Option<String>,
@@ -108,6 +113,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let server = Server::bind(&control).map_err(Failure::new)?;
     let signals = signals::Signals::block().map_err(Failure::new)?;
     let warnings = Warnings::default();
+    native::Native::check(options)?;
     let outside = outside::Outside::of(options, &warnings.warn())?;
     if !options.no_privilege_drop {
         privileges::drop_to_needed(&warnings.warn()).map_err(Failure::new)?;

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
-//! and sends no "protocol unreachable".
+//! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
+
+pub mod rings;
 
 use super::Site;
 use super::plan::{Entry, Family, Plan, Verdict};

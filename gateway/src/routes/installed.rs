@@ -1,5 +1,6 @@
 //! What of ours is in the kernel, brought to what a plan wants, in the order that is safe.
 
+use super::firewall::rings::{self, Rings};
 use super::netlink::{Netlink, is_family_absent};
 use super::plan::Plan;
 use super::{Site, firewall, steering};
@@ -10,6 +11,7 @@ pub struct Installed {
     site: Site,
     netlink: Netlink,
     script: String,
+    rings: Option<Rings>,
 }
 
 impl Installed {
@@ -19,6 +21,7 @@ impl Installed {
             site,
             netlink: Netlink::open()?,
             script: String::new(),
+            rings: None,
         })
     }
 
@@ -46,9 +49,24 @@ impl Installed {
         self.drop_routes(plan)
     }
 
+    /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
+    pub fn leave_to_rings(&mut self, rings: &Rings) -> io::Result<()> {
+        if self.rings.as_ref() == Some(rings) {
+            return Ok(());
+        }
+        // Told once: a kernel that cannot is not asked again for the same.
+        self.rings = Some(rings.clone());
+        match firewall::apply(&rings::script(&self.site, rings)) {
+            // Where there can be no such table nothing was left either.
+            Err(_) if rings.devices.is_empty() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Takes everything away: first what leads to the device, the drop rules last.
     pub fn remove(&mut self) -> io::Result<()> {
         self.script.clear();
+        self.rings = None;
         for rule in self.netlink.rules(self.site.first_preference())? {
             self.netlink.delete_rule(&rule).or_else(gone)?;
         }
@@ -61,6 +79,8 @@ impl Installed {
         for (_, index) in self.netlink.links_called(&self.site.alias())? {
             self.netlink.delete_link(index).or_else(gone)?;
         }
+        // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
+        let _ = firewall::apply(&rings::removal(&self.site));
         firewall::apply(&firewall::removal(&self.site))
     }
 

@@ -1,6 +1,9 @@
 //! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
 
 mod links;
+mod next_hops;
+
+pub use next_hops::{KernelNextHops, SimpleLink};
 
 use super::plan::Family;
 use super::steering::{OWNER, Route, Rule, RuleAction};

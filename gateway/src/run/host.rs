@@ -2,6 +2,7 @@
 
 use super::devices::Devices;
 use super::hearsay::{self, Databases};
+use super::native;
 use super::outside::Outside;
 use super::sockets::{self, Need, Sockets};
 use super::{Options, interface};
@@ -255,6 +256,22 @@ impl Host {
         Some(inner_mtu(templates, &chain, path?).max(floor))
     }
 
+    /// Packet rings for native ESP; what they take the kernel need not see, where it can be told so.
+    fn put_rings(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let mark = self.installed.site().outside_mark();
+        let netlink = &mut self.outside.netlink;
+        let wanted = native::wanted_rings(snapshot, &self.local, netlink, mark);
+        let Some(rings) = self.sockets.put_rings(wanted)? else {
+            return Ok(());
+        };
+        if let Err(why) = self.installed.leave_to_rings(&rings) {
+            (self.warn)(&format!(
+                "native ESP passes the kernel's own IP layer beside our rings, slower: {why}"
+            ));
+        }
+        Ok(())
+    }
+
     /// The devices that associations name, as large as what fits through each.
     fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for interface in snapshot.interfaces() {
@@ -301,6 +318,7 @@ impl Kernel for Host {
         let needs = sockets::needs(snapshot, &addresses);
         self.local = addresses;
         self.sockets.bind(&needs)?;
+        self.put_rings(snapshot)?;
         self.open_devices(snapshot)?;
         let plan = self.plan(snapshot, &needs);
         if self.plan.as_ref() != Some(&plan) {

@@ -1,8 +1,11 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
 use super::Options;
+use super::native::Native as NativeWays;
 use super::outside::Outside;
 use crate::routes::Site;
+use crate::routes::firewall::rings::Rings;
+use crate::routes::netlink::SimpleLink;
 use dataplane::io::raw::{self, Native};
 use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
 use dataplane::io::udp::{self, Reminder, UdpFacts, UdpOptions};
@@ -81,6 +84,7 @@ pub(super) struct Sockets {
     waker: Waker,
     bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
     reminders: Vec<Reminder>,
+    native: NativeWays,
 }
 
 impl Sockets {
@@ -111,6 +115,7 @@ impl Sockets {
             waker,
             bound: BTreeMap::new(),
             reminders: Vec::new(),
+            native: NativeWays::new(site, options, outside, warn),
         })
     }
 
@@ -147,7 +152,7 @@ impl Sockets {
             .any(|reminder| reminder.remind(outer))
     }
 
-    fn open(&self, need: Need, reminders: &mut Vec<Reminder>) -> Result<Opened, Refusal> {
+    fn open(&mut self, need: Need, reminders: &mut Vec<Reminder>) -> Result<Opened, Refusal> {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
@@ -163,9 +168,31 @@ impl Sockets {
             }
             Need::Esp { v6 } => {
                 let (source, sink) = raw::open(family(v6), Native::Esp, &self.options)?;
-                Ok((Box::new(source), Box::new(sink), None))
+                let sink =
+                    self.native
+                        .sink(v6, &source, sink)
+                        .map_err(|error| Refusal::System {
+                            what: "watch the kernel's neighbours".to_owned(),
+                            error,
+                        })?;
+                Ok((Box::new(source), sink, None))
             }
         }
+    }
+
+    /// Brings the packet rings to what the associations want, and says which there are; none where no native ESP is.
+    pub fn put_rings(
+        &mut self,
+        wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
+    ) -> io::Result<Option<Rings>> {
+        let is_native = self
+            .bound
+            .keys()
+            .any(|need| matches!(need, Need::Esp { .. }));
+        if !is_native {
+            return Ok(None);
+        }
+        self.native.put_rings(wanted, &self.sources).map(Some)
     }
 
     /// The two ends for the data plane, once, and what wakes them.
@@ -178,7 +205,9 @@ impl Sockets {
     pub fn describe(&self) -> Vec<String> {
         let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
         let line = |(need, facts): (&Need, &Option<Arc<UdpFacts>>)| match (need, facts) {
-            (Need::Esp { v6 }, _) => format!("ESP over {}", version(*v6)),
+            (Need::Esp { v6 }, _) => {
+                format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
+            }
             (Need::Udp { v6, port }, facts) => {
                 let trains = facts.as_ref().map_or("", |facts| {
                     match (facts.segments(), facts.coalesces()) {

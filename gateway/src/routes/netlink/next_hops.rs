@@ -1,0 +1,216 @@
+//! The way to a peer down to the neighbour's link address, for packets that go past the kernel's own IP layer, and the
+//! news that it may have changed.
+
+use super::{Netlink, bits, family, metrics_mtu};
+use dataplane::io::packet::{NextHop, NextHops};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use std::net::IpAddr;
+
+/// An Ethernet device of the kind whose queue may be gone past.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimpleLink {
+    /// Its name.
+    pub name: String,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Its link address.
+    pub address: [u8; 6],
+}
+
+/// What the kernel puts on devices by itself. Anything else somebody has chosen, to shape or to delay.
+const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
+
+impl Netlink {
+    /// The device of this index, if packets may go past its queue and into its rings: Ethernet, up, nobody's slave, and
+    /// without a queue of somebody's choice.
+    pub fn simple_link(&mut self, index: u32) -> io::Result<Option<SimpleLink>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let answers = self.ask(RouteNetlinkMessage::GetLink(message), 0)?;
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => simple(&link),
+            _ => None,
+        }))
+    }
+
+    /// The next hop of marked packets between two addresses.
+    fn next_hop(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        mark: u32,
+    ) -> io::Result<Option<NextHop>> {
+        let Some((device, gateway, mtu)) = self.simple_route(source, destination, mark)? else {
+            return Ok(None);
+        };
+        let Some(link) = self.simple_link(device)? else {
+            return Ok(None);
+        };
+        let neighbour = self.neighbour(device, gateway.unwrap_or(destination))?;
+        Ok(neighbour.map(|theirs| NextHop {
+            device,
+            mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+            ours: link.address,
+            theirs,
+        }))
+    }
+
+    /// Device, gateway and MTU of a route that is nothing but that.
+    fn simple_route(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        mark: u32,
+    ) -> io::Result<Option<(u32, Option<IpAddr>, Option<u32>)>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(destination);
+        message.header.destination_prefix_length = bits(destination);
+        message.header.source_prefix_length = bits(source);
+        message.attributes = vec![
+            RouteAttribute::Destination(destination.into()),
+            RouteAttribute::Source(source.into()),
+            RouteAttribute::Mark(mark),
+        ];
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(message), 0)?;
+        let Some(RouteNetlinkMessage::NewRoute(route)) = answers.into_iter().next() else {
+            return Ok(None);
+        };
+        if route.header.kind != RouteType::Unicast {
+            return Ok(None);
+        }
+        let (mut device, mut gateway) = (None, None);
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => device = Some(*index),
+                RouteAttribute::Gateway(RouteAddress::Inet(address)) => {
+                    gateway = Some(IpAddr::V4(*address));
+                }
+                RouteAttribute::Gateway(RouteAddress::Inet6(address)) => {
+                    gateway = Some(IpAddr::V6(*address));
+                }
+                // A gateway of the other family, or a tunnel of the route's own.
+                RouteAttribute::Via(_) | RouteAttribute::EncapType(_) => return Ok(None),
+                _ => {}
+            }
+        }
+        let mtu = metrics_mtu(&route.attributes);
+        Ok(device.map(|device| (device, gateway, mtu)))
+    }
+
+    /// A neighbour's link address, if it is known and not known to be wrong.
+    fn neighbour(&mut self, device: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = device;
+        let destination = match address {
+            IpAddr::V4(address) => NeighbourAddress::Inet(address),
+            IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+        };
+        message.attributes = vec![NeighbourAttribute::Destination(destination)];
+        let answers = self.ask(RouteNetlinkMessage::GetNeighbour(message), 0)?;
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(neighbour) => known(&neighbour),
+            _ => None,
+        }))
+    }
+}
+
+fn simple(link: &LinkMessage) -> Option<SimpleLink> {
+    let flags = link.header.flags;
+    let is_ready = flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
+    if link.header.link_layer_type != LinkLayerType::Ether
+        || !is_ready
+        || flags.contains(LinkFlags::Noarp)
+    {
+        return None;
+    }
+    let (mut name, mut mtu, mut address, mut queue) = (None, None, None, None);
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(found) => name = Some(found.clone()),
+            LinkAttribute::Mtu(found) => mtu = Some(*found),
+            LinkAttribute::Address(found) => address = found.as_slice().try_into().ok(),
+            LinkAttribute::Qdisc(found) => queue = Some(found.as_str()),
+            // A bridge, a bond or a VRF has its own say in what the device carries.
+            LinkAttribute::Controller(_) => return None,
+            _ => {}
+        }
+    }
+    queue.filter(|queue| DEFAULT_QUEUES.contains(queue))?;
+    Some(SimpleLink {
+        name: name?,
+        mtu: mtu?,
+        address: address?,
+    })
+}
+
+fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
+    use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
+    if ![Reachable, Stale, Delay, Probe, Permanent].contains(&neighbour.header.state) {
+        return None;
+    }
+    neighbour
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            NeighbourAttribute::LinkLayerAddress(address) => address.as_slice().try_into().ok(),
+            _ => None,
+        })
+}
+
+/// Links, neighbours, queues, addresses, routes and rules of both families, as the kernel groups its news.
+const NEWS: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
+
+/// The kernel's next hops, with what it tells about changes.
+pub struct KernelNextHops {
+    netlink: Netlink,
+    news: Socket,
+    mark: u32,
+}
+
+impl KernelNextHops {
+    /// Asks for packets with this mark.
+    pub fn open(mark: u32) -> io::Result<Self> {
+        let mut news = Socket::new(NETLINK_ROUTE)?;
+        news.bind(&SocketAddr::new(0, NEWS))?;
+        news.set_non_blocking(true)?;
+        Ok(Self {
+            netlink: Netlink::open()?,
+            news,
+            mark,
+        })
+    }
+}
+
+impl NextHops for KernelNextHops {
+    fn changed(&mut self) -> bool {
+        let mut any = false;
+        let mut room = [0u8; 1];
+        loop {
+            // What has changed makes no difference: a message is taken off the queue by its first byte.
+            match self.news.recv(&mut &mut room[..], 0) {
+                Ok(_) => any = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return any,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // More news than the queue holds.
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn find(&mut self, source: IpAddr, destination: IpAddr) -> Option<NextHop> {
+        // Whatever is wrong, the raw socket says it better.
+        self.netlink
+            .next_hop(source, destination, self.mark)
+            .ok()
+            .flatten()
+    }
+}

@@ -1,0 +1,221 @@
+//! Native ESP: which way it goes, and the packet rings beside the raw sockets.
+
+use super::Options;
+use super::outside::Outside;
+use crate::cli::Failure;
+use crate::routes::Site;
+use crate::routes::firewall::rings::Rings;
+use crate::routes::netlink::{KernelNextHops, Netlink, SimpleLink};
+use dataplane::io::Warn;
+use dataplane::io::packet::{
+    self, Claim, NativeIo, PacketFacts, PacketSink, PacketSource, RingHandle,
+};
+use dataplane::io::raw::{RawHandle, RawSink, RawSource};
+use dataplane::io::several::{Addressed, Joiner, Waitable};
+use ipsec::database::Snapshot;
+use ipsec::sa::Protocol;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The ways of native ESP.
+pub(super) struct Native {
+    wish: NativeIo,
+    /// The way that passed its trial, once there was need for one.
+    way: Option<NativeIo>,
+    mark: u32,
+    raw: Vec<RawHandle>,
+    rings: BTreeMap<u32, Ring>,
+    claim: Claim,
+    facts: BTreeMap<bool, Arc<PacketFacts>>,
+    warn: Warn,
+}
+
+struct Ring {
+    link: SimpleLink,
+    handle: RingHandle,
+}
+
+impl Native {
+    /// None yet.
+    pub fn new(site: &Site, options: &Options, outside: &Outside, warn: &Warn) -> Self {
+        // In another namespace, or bound to a device, sockets alone know where they are.
+        let is_here = outside.opener.is_none() && outside.device.is_none();
+        Self {
+            wish: if is_here {
+                options.native_io
+            } else {
+                NativeIo::Raw
+            },
+            way: None,
+            mark: site.outside_mark(),
+            raw: Vec::new(),
+            rings: BTreeMap::new(),
+            claim: Claim::default(),
+            facts: BTreeMap::new(),
+            warn: Arc::clone(warn),
+        }
+    }
+
+    /// What cannot be had together is refused at start.
+    pub fn check(options: &Options) -> Result<(), Failure> {
+        let is_elsewhere = options.outer_netns.is_some() || options.outer_device.is_some();
+        match options.native_io {
+            NativeIo::Packet | NativeIo::Xdp if is_elsewhere => Err(Failure::new(format!(
+                "--native-io {} works in the gateway's own network namespace and without --outer-device alone: \
+                 leave it out",
+                options.native_io
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the sink of a family's raw socket one that goes the chosen way.
+    pub fn sink(
+        &mut self,
+        v6: bool,
+        source: &RawSource,
+        sink: RawSink,
+    ) -> io::Result<Box<dyn Addressed>> {
+        self.raw.push(source.handle());
+        let way = self.way();
+        if way == NativeIo::Raw {
+            return Ok(Box::new(sink));
+        }
+        let next_hops = Box::new(KernelNextHops::open(self.mark)?);
+        let sink = PacketSink::new(sink, way, next_hops, Arc::clone(&self.warn));
+        self.facts.insert(v6, sink.facts());
+        Ok(Box::new(sink))
+    }
+
+    fn way(&mut self) -> NativeIo {
+        let chosen = || packet::choose(self.wish, &self.warn);
+        *self.way.get_or_insert_with(chosen)
+    }
+
+    /// Brings the rings to what the associations want, and says which there are. One that cannot be had is told of once.
+    pub fn put_rings(
+        &mut self,
+        wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
+        sources: &Joiner<dyn Waitable>,
+    ) -> io::Result<Rings> {
+        let (mut links, addresses) = wanted;
+        if self.way.is_none_or(|way| way == NativeIo::Raw) {
+            links.clear();
+        }
+        let claim = Claim::of(addresses);
+        self.close_all_but(&links);
+        if claim != self.claim {
+            for ring in self.rings.values() {
+                ring.handle.claim(&claim)?;
+            }
+        }
+        for (device, link) in links {
+            self.open_ring(device, link, &claim, sources);
+        }
+        let devices: BTreeSet<_> = self.rings.keys().copied().collect();
+        for raw in &self.raw {
+            raw.leave_to_rings(&devices, &claim)?;
+        }
+        let rings = Rings {
+            devices: self
+                .rings
+                .values()
+                .map(|ring| ring.link.name.clone())
+                .collect(),
+            addresses: claim.addresses().collect(),
+        };
+        self.claim = claim;
+        Ok(rings)
+    }
+
+    fn close_all_but(&mut self, links: &BTreeMap<u32, SimpleLink>) {
+        self.rings.retain(|device, ring| {
+            let is_wanted = links
+                .get(device)
+                .is_some_and(|link| link.mtu <= ring.link.mtu);
+            if !is_wanted {
+                ring.handle.close();
+            }
+            is_wanted
+        });
+    }
+
+    fn open_ring(
+        &mut self,
+        device: u32,
+        link: SimpleLink,
+        claim: &Claim,
+        sources: &Joiner<dyn Waitable>,
+    ) {
+        if self.rings.contains_key(&device) {
+            return;
+        }
+        match PacketSource::open(device, link.mtu, claim) {
+            Ok(source) => {
+                let handle = source.handle();
+                sources.join(Box::new(source));
+                self.rings.insert(device, Ring { link, handle });
+            }
+            Err(why) => (self.warn)(&format!(
+                "native ESP from {} comes through a raw socket, slower: no packet ring ({why})",
+                link.name
+            )),
+        }
+    }
+
+    /// How a family's native ESP goes, in words.
+    pub fn describe(&self, v6: bool) -> String {
+        let Some(facts) = self.facts.get(&v6) else {
+            return " by raw socket".to_owned();
+        };
+        let mut text = match (facts.direct(), facts.by_raw_socket()) {
+            (0, 0) => format!(", out by {}", self.way.unwrap_or_default()),
+            (0, raw) => format!(", out by raw socket ({raw} packets)"),
+            (direct, raw) => format!(
+                ", out by {} ({direct} packets) and raw socket ({raw})",
+                facts.way()
+            ),
+        };
+        for ring in self.rings.values() {
+            text += &format!(", in by a ring on {}", ring.link.name);
+            for (count, what) in [
+                (ring.handle.lost(), "lost"),
+                (ring.handle.malformed(), "malformed"),
+            ] {
+                if count > 0 {
+                    text += &format!(" ({count} {what})");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// The devices by which native ESP arrives, and the addresses it comes to.
+pub(super) fn wanted_rings(
+    snapshot: &Snapshot,
+    local: &[IpAddr],
+    netlink: &mut Netlink,
+    mark: u32,
+) -> (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>) {
+    let native = snapshot.sas().filter(|sa| {
+        let config = &sa.config;
+        config.id.protocol == Protocol::Esp && config.encapsulation.is_none()
+    });
+    let ends: BTreeSet<_> = native
+        .map(|sa| (sa.config.id.destination, sa.config.source))
+        .filter(|(ours, _)| local.contains(ours))
+        .collect();
+    let mut links = BTreeMap::new();
+    for (ours, theirs) in &ends {
+        // A peer that cannot be reached just now will be looked for again.
+        if let Ok(path) = netlink.path((*ours, *theirs), mark, None)
+            && let Ok(Some(link)) = netlink.simple_link(path.device)
+        {
+            links.insert(path.device, link);
+        }
+    }
+    (links, ends.into_iter().map(|(ours, _)| ours).collect())
+}
