@@ -20,6 +20,7 @@ use crate::pipeline::affinity;
 use crate::pipeline::event::Event;
 use crate::pipeline::lane::Commit;
 use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::wake;
 use crate::pipeline::worker::{Idle, Serve, Team};
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
@@ -61,6 +62,8 @@ pub struct Options {
     pub slots: usize,
     /// What a thread with nothing to do does.
     pub idle: Idle,
+    /// Batches in a row after which a reading thread lets others have the processor; 0 for never.
+    pub poll_budget: u32,
     /// The largest outer packet where no path is known better.
     pub path_mtu: usize,
     /// Makes the IVs of CBC suites repeatable, for tests alone; the system's generator seeds them otherwise.
@@ -75,6 +78,7 @@ impl Default for Options {
             batch: BatchSize::default(),
             slots: 8,
             idle: Idle::default(),
+            poll_budget: 64,
             path_mtu: 65_535,
             seed: None,
         }
@@ -159,6 +163,8 @@ impl DataPlane {
         let reader = Reader {
             stop: Arc::clone(&self.stop),
             idle: options.idle,
+            poll_budget: options.poll_budget,
+            is_crowded: wake::processors(&options.cpus) <= 2 + options.workers,
             cpus: options.cpus.clone(),
             direction,
             hook: Arc::clone(hook),
@@ -240,6 +246,9 @@ fn pumps(
 struct Reader {
     stop: Arc<AtomicBool>,
     idle: Idle,
+    poll_budget: u32,
+    /// Whether there is no processor for each thread.
+    is_crowded: bool,
     cpus: Vec<usize>,
     direction: Direction,
     hook: Hook,
@@ -256,7 +265,7 @@ impl Reader {
     }
 
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
-        let mut busy_until = Instant::now();
+        let (mut busy_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
             let wait = match self.idle {
                 Idle::Sleep => Wait::AtMost(NAP),
@@ -266,6 +275,12 @@ impl Reader {
             let count = pump.step(wait)?;
             if let (Idle::Adaptive(time), 1..) = (self.idle, count) {
                 busy_until = Instant::now() + time;
+            }
+            in_a_row = if count > 0 { in_a_row + 1 } else { 0 };
+            let has_had_enough = self.poll_budget > 0 && in_a_row >= self.poll_budget;
+            if has_had_enough || count == 0 && wait == Wait::Poll && self.is_crowded {
+                std::thread::yield_now();
+                in_a_row = 0;
             }
         }
         Ok(())

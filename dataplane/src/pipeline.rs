@@ -10,4 +10,5 @@ pub mod affinity;
 pub mod event;
 pub mod lane;
 pub mod pump;
+pub mod wake;
 pub mod worker;

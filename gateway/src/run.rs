@@ -31,6 +31,7 @@ use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use dataplane::io::Warn;
 use dataplane::io::packet::NativeIo;
+use dataplane::pipeline::wake::Wake;
 use host::Host;
 use main_loop::Gateway;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,15 @@ pub struct Options {
     /// Threads that encrypt and decrypt, beside the two that read; 0 does everything on those two
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub workers: usize,
+    /// Packets or trains that are read at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub batch: u16,
+    /// Batches in a row after which a reading thread lets others have the processor; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub poll_budget: u32,
+    /// What a thread with nothing to do does: sleep; look again for a moment if processors are to spare; or be busy
+    #[arg(long, value_name = "sleep|adaptive[:µs]|busy[:µs]", default_value_t)]
+    pub wake: Wake,
     /// Where all of them may run, such as 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub cpus: Option<CpuList>,

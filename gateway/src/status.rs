@@ -26,6 +26,21 @@ pub struct Status {
     pub mark: u32,
     /// Threads that transform beside the two that read; 0 is inline.
     pub workers: usize,
+    /// Packets or trains that are read at a time.
+    #[serde(default)]
+    pub batch: u16,
+    /// Batches in a row after which a reading thread lets others have the processor; 0 for never.
+    #[serde(default)]
+    pub poll_budget: u32,
+    /// What was asked for threads with nothing to do: `sleep`, `adaptive:µs` or `busy[:µs]`.
+    #[serde(default)]
+    pub wake: String,
+    /// Which way was asked for native ESP: `raw`, `packet`, `xdp` or `auto`; what came of it is told with the sockets.
+    #[serde(default)]
+    pub native_io: String,
+    /// How batches are read and waited for, in words.
+    #[serde(default)]
+    pub polling: String,
     /// Whether rules go away with the gateway.
     pub fail_open: bool,
     /// Devices of associations with one of their own.

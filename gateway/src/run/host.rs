@@ -12,8 +12,10 @@ use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{Family, Plan};
 use arc_swap::ArcSwap;
+use dataplane::frames::BatchSize;
 use dataplane::io::tun::{Abilities, Tun, TunOptions};
 use dataplane::io::{Paths, Waker, Warn};
+use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
 use ipsec::policy::{Action, Direction, Policy, Template};
@@ -65,16 +67,7 @@ impl Host {
         let installed = Installed::new(site).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
-        let engine_options = dataplane::Options {
-            workers: options.workers,
-            cpus: options
-                .cpus
-                .iter()
-                .flat_map(|cpus| cpus.iter().copied())
-                .collect(),
-            seed: options.seed.map(seed),
-            ..dataplane::Options::default()
-        };
+        let engine_options = engine_options(options);
         Ok(Self {
             installed,
             tun,
@@ -105,6 +98,20 @@ impl Host {
     /// Devices of associations of their own, and what fits through each.
     pub fn devices(&self) -> Vec<(String, u32)> {
         self.devices.describe()
+    }
+
+    /// How batches are read and waited for, in words.
+    pub fn polling(&self) -> String {
+        let dataplane::Options {
+            batch,
+            poll_budget,
+            idle,
+            ..
+        } = &self.options;
+        format!(
+            "batches of {} · poll budget {poll_budget} · {idle}",
+            batch.items
+        )
     }
 
     /// What the TUN device can do.
@@ -353,6 +360,33 @@ fn inner_mtu(templates: &[Template], chain: &[Arc<SaConfig>], path: u32) -> u32 
     }
     room as u32
 }
+
+fn engine_options(options: &Options) -> dataplane::Options {
+    let cpus: Vec<_> = options
+        .cpus
+        .iter()
+        .flat_map(|cpus| cpus.iter().copied())
+        .collect();
+    let default = BatchSize::default();
+    let items = usize::from(options.batch);
+    // The two that read, and the workers.
+    let threads = 2 + options.workers;
+    dataplane::Options {
+        workers: options.workers,
+        batch: BatchSize {
+            items,
+            bytes: default.bytes.max(items * BYTES_PER_ITEM),
+        },
+        idle: options.wake.idle(threads, wake::processors(&cpus)),
+        poll_budget: options.poll_budget,
+        cpus,
+        seed: options.seed.map(seed),
+        ..dataplane::Options::default()
+    }
+}
+
+/// Room for each packet of a batch that is larger than usual.
+const BYTES_PER_ITEM: usize = 4096;
 
 fn seed(number: u64) -> [u8; dataplane::iv::SEED_LEN] {
     let mut seed = [0; dataplane::iv::SEED_LEN];

@@ -39,6 +39,7 @@ pub(super) fn status(status: &Status) -> String {
     for path in &status.paths {
         let _ = writeln!(text, "path to {} · MTU {}", path.peer, path.mtu);
     }
+    let _ = writeln!(text, "{}", status.polling);
     for line in status.sockets.iter().chain(&status.offloads) {
         let _ = writeln!(text, "{line}");
     }
