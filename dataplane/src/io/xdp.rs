@@ -202,7 +202,7 @@ struct Region {
 
 const DESCRIPTOR: usize = size_of::<libc::xdp_desc>();
 const COMPLETED: usize = size_of::<u64>();
-const TRANSMIT_RING: i64 = libc::XDP_PGOFF_TX_RING as i64;
+const TRANSMIT_RING: i64 = libc::XDP_PGOFF_TX_RING;
 const COMPLETION_RING: i64 = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
 
 /// One ring of descriptors, of which one end is ours. Indices run on and wrap around.
