@@ -25,6 +25,13 @@ pub struct SimpleLink {
     pub address: [u8; 6],
 }
 
+/// A route that is nothing but a device, perhaps a gateway, perhaps an MTU.
+struct SimpleRoute {
+    device: u32,
+    gateway: Option<IpAddr>,
+    mtu: Option<u32>,
+}
+
 /// What the kernel puts on devices by itself. Anything else somebody has chosen, to shape or to delay.
 const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
 
@@ -48,7 +55,12 @@ impl Netlink {
         destination: IpAddr,
         mark: u32,
     ) -> io::Result<Option<NextHop>> {
-        let Some((device, gateway, mtu)) = self.simple_route(source, destination, mark)? else {
+        let Some(SimpleRoute {
+            device,
+            gateway,
+            mtu,
+        }) = self.simple_route(source, destination, mark)?
+        else {
             return Ok(None);
         };
         let Some(link) = self.simple_link(device)? else {
@@ -63,13 +75,13 @@ impl Netlink {
         }))
     }
 
-    /// Device, gateway and MTU of a route that is nothing but that.
+    /// The route, if it is of the simple kind.
     fn simple_route(
         &mut self,
         source: IpAddr,
         destination: IpAddr,
         mark: u32,
-    ) -> io::Result<Option<(u32, Option<IpAddr>, Option<u32>)>> {
+    ) -> io::Result<Option<SimpleRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = bits(destination);
@@ -102,7 +114,11 @@ impl Netlink {
             }
         }
         let mtu = metrics_mtu(&route.attributes);
-        Ok(device.map(|device| (device, gateway, mtu)))
+        Ok(device.map(|device| SimpleRoute {
+            device,
+            gateway,
+            mtu,
+        }))
     }
 
     /// A neighbour's link address, if it is known and not known to be wrong.
