@@ -49,6 +49,8 @@ pub enum Dropped {
     Fragment,
     /// The hop limit ran out.
     HopLimit,
+    /// An aggregated packet of which a part was lost, or came too late (RFC 9347 2.2.3).
+    Incomplete,
     /// The path marked congestion on a packet whose transport does not know ECN: it must hear of it by loss
     /// (RFC 6040 4.2).
     Congested,
@@ -60,7 +62,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -82,6 +84,7 @@ impl Dropped {
         Self::TooBig,
         Self::Fragment,
         Self::HopLimit,
+        Self::Incomplete,
         Self::Congested,
         Self::SendFailed,
         Self::NoBuffer,
@@ -116,6 +119,7 @@ impl Dropped {
             Self::TooBig => "too-big",
             Self::Fragment => "fragment",
             Self::HopLimit => "hop-limit",
+            Self::Incomplete => "incomplete",
             Self::Congested => "congested",
             Self::SendFailed => "send-failed",
             Self::NoBuffer => "no-buffer",
@@ -162,6 +166,9 @@ impl Dropped {
             Self::TooBig => "larger than the path and not to be fragmented; the sender was told",
             Self::Fragment => "a later fragment carries no ports and the policy needs them",
             Self::HopLimit => "the hop limit ran out: a routing loop?",
+            Self::Incomplete => {
+                "a part of an aggregated packet was lost on the path, or came later than the window waits"
+            }
             Self::Congested => {
                 "the path is congested and this transport does not know ECN; the loss tells it"
             }

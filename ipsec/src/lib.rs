@@ -7,7 +7,7 @@
 //!   policy     which traffic is protected, and how           database the SAD and SPD, and one Snapshot of both
 //!   sa         one security association: configuration, and the state that outlives snapshots
 //!   tunnel     the outer header around the inner one         esp      stamp, seal, look, open, strip
-//!   ah         what an authentication header covers
+//!   ah         what an authentication header covers              aggfrag  many packets in one, one across many
 //!   fragment   cut and join                                  pmtu     what fits, and telling who sent too much
 //!   dropped    every reason why a packet goes no further
 //! ```
@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggfrag;
 pub mod ah;
 pub mod algorithm;
 pub mod command;

@@ -13,6 +13,7 @@ mod state;
 
 pub use state::{LifeEvent, SaState, Tally};
 
+use crate::aggfrag::Aggfrag;
 use crate::suite::Suite;
 use lifetime::Lifetimes;
 use multibuffer::Key;
@@ -177,6 +178,8 @@ pub struct SaConfig {
     pub interface: Option<Arc<str>>,
     /// Idle seconds after which the peer's NAT is reminded of us (RFC 3948 2.3); 0 for never.
     pub keepalive: u16,
+    /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
+    pub aggfrag: Option<Aggfrag>,
 }
 
 /// An association in use: configuration, expanded key and shared state.
@@ -225,6 +228,7 @@ impl SaConfig {
             tfc: 0,
             interface: None,
             keepalive: 0,
+            aggfrag: None,
         }
     }
 

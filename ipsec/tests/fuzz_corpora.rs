@@ -52,6 +52,11 @@ fn fragments_are_joined_without_a_panic() {
 }
 
 #[test]
+fn payloads_are_taken_apart_without_a_panic() {
+    replay("aggfrag", ipsec::aggfrag::fuzz_body::payloads);
+}
+
+#[test]
 fn packets_are_opened_without_a_panic() {
     replay("packet_open", ipsec::esp::fuzz_body::packets);
 }

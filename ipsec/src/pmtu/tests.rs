@@ -60,6 +60,7 @@ fn with_suite(
         tfc: 0,
         interface: None,
         keepalive: 0,
+        aggfrag: None,
     }
 }
 

@@ -41,6 +41,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         tfc: 0,
         interface: None,
         keepalive: 0,
+        aggfrag: None,
     }
 }
 

@@ -48,6 +48,7 @@ impl Settings {
             tfc: self.tfc,
             interface: self.interface.clone(),
             keepalive: self.keepalive,
+            aggfrag: None,
         }
     }
 }
