@@ -58,7 +58,7 @@ impl Paths {
         }
     }
 
-    /// Forgets what was learnt [`MTU_AGE`] before `now`: the next large packet finds out what fits by then.
+    /// Forgets what was learnt `MTU_AGE` before `now`: the next large packet finds out what fits by then.
     pub fn forget_old(&self, now: Instant) {
         let mut mtus = self.lock();
         let before = mtus.len();

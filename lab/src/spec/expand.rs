@@ -195,7 +195,7 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// `entries` says which [[contender]] a cell came from: two that give the same cell are a mistake, while two values
+    /// `entries` says which `[[contender]]` a cell came from: two that give the same cell are a mistake, while two values
     /// of a factor that mean nothing to a contender are not.
     fn add_contender(
         &mut self,
@@ -307,7 +307,7 @@ fn varied(settings: &Settings, name: &'static str, values: &[String]) -> Vec<Set
     values.iter().map(with).collect()
 }
 
-/// A [[contender]] as it is written.
+/// A `[[contender]]` as it is written.
 struct Entry {
     kind: String,
     at: Range<usize>,
