@@ -11,7 +11,7 @@
 mod ccm;
 
 use crate::{
-    Key, OpenJob, SealJob, SignJob, Verdict,
+    Key, OpenJob, SealJob, SignJob, Verdict, VerifyJob,
     aead::gather,
     cbc::{CipherKey, Text},
     compare::same,
@@ -47,6 +47,13 @@ pub(crate) fn sign(jobs: &mut [SignJob<'_>]) {
     by_suite(jobs, sign_members);
 }
 
+/// See [`crate::verify`].
+pub(crate) fn verify(jobs: &mut [VerifyJob<'_>]) {
+    jobs.iter()
+        .for_each(|job| check_signer(job.key, job.iv.as_bytes()));
+    by_suite(jobs, verify_members);
+}
+
 trait Job<'a> {
     fn key(&self) -> &'a Key;
 }
@@ -64,6 +71,12 @@ impl<'a> Job<'a> for OpenJob<'a> {
 }
 
 impl<'a> Job<'a> for SignJob<'a> {
+    fn key(&self) -> &'a Key {
+        self.key
+    }
+}
+
+impl<'a> Job<'a> for VerifyJob<'a> {
     fn key(&self) -> &'a Key {
         self.key
     }
@@ -323,9 +336,13 @@ fn check_sign(job: &SignJob<'_>) {
         key.icv_len(),
         "the ICV must be as long as the key's"
     );
+    check_signer(key, job.iv.as_bytes());
+}
+
+fn check_signer(key: &Key, iv: &[u8]) {
     match &key.transform {
         Transform::Gmac(_) => {
-            assert_eq!(job.iv.as_bytes().len(), key.iv_len(), "GMAC needs its IV")
+            assert_eq!(iv.len(), key.iv_len(), "GMAC needs its IV")
         }
         Transform::EncryptThenMac { mac, .. } if !matches!(mac, MacKey::None) => {}
         _ => panic!("a key without an integrity algorithm cannot sign"),
@@ -361,4 +378,38 @@ fn sign_gmac(job: &mut SignJob<'_>) {
         Transform::Gmac(key) => key.sign(&job.iv, job.input, job.icv),
         _ => unreachable!("a member of another suite"),
     }
+}
+
+fn verify_members(key: &Key, mut members: Members<'_, VerifyJob<'_>>) {
+    for mut stride in members.strides(STRIDE) {
+        match &key.transform {
+            Transform::EncryptThenMac { mac, .. } => verify_macs(mac, &mut stride),
+            Transform::Gmac(_) => stride.iter_mut().for_each(verify_gmac),
+            _ => unreachable!("only keys that sign were let in"),
+        }
+    }
+}
+
+fn verify_macs(mac: &MacKey, stride: &mut Members<'_, VerifyJob<'_>>) {
+    let mut expected = [[0; MAX_ICV]; STRIDE];
+    mac.sign_all(stride.iter_mut().zip(&mut expected).map(|(job, icv)| {
+        let [first, second, third] = job.input;
+        MacJob {
+            key: parts(job.key).1,
+            message: [first, second, third, &[]],
+            icv: &mut icv[..job.key.icv_len()],
+        }
+    }));
+    for (job, expected) in stride.iter_mut().zip(&expected) {
+        let expected = &expected[..job.key.icv_len()];
+        job.verdict = verdict(same(expected, job.icv));
+    }
+}
+
+fn verify_gmac(job: &mut VerifyJob<'_>) {
+    let fits = job.icv.len() == job.key.icv_len();
+    job.verdict = match &job.key.transform {
+        Transform::Gmac(key) => verdict(fits && key.verify(&job.iv, job.input, job.icv)),
+        _ => unreachable!("a member of another suite"),
+    };
 }

@@ -72,6 +72,20 @@ pub struct SignJob<'a> {
     pub icv: &'a mut [u8],
 }
 
+/// Check an ICV alone, over up to three ranges.
+pub struct VerifyJob<'a> {
+    /// As in [`SignJob::key`].
+    pub key: &'a Key,
+    /// As in [`SignJob::input`].
+    pub input: [&'a [u8]; 3],
+    /// As in [`SignJob::iv`].
+    pub iv: Iv,
+    /// The ICV as received.
+    pub icv: &'a [u8],
+    /// The outcome.
+    pub verdict: Verdict,
+}
+
 /// What opening a job found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {

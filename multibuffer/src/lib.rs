@@ -8,6 +8,7 @@
 //!   seal    input[0] ++ input[1] ++ input[2]  ──►  output = ciphertext ++ ICV
 //!   open    text     = ciphertext ++ ICV      ──►  text   = plaintext  ++ (ICV)      in place, verdict per job
 //!   sign    input[0] ++ input[1] ++ input[2]  ──►  icv                               integrity alone, for AH
+//!   verify  input[0] ++ input[1] ++ input[2], icv                                    the same, verdict per job
 //! ```
 //!
 //! What an ICV covers, in this order: AEAD ciphers take [`aad`](SealJob::aad) as their additional data and
@@ -37,7 +38,7 @@ mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
 pub use detect::{FeatureState, feature_states};
-pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict};
+pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict, VerifyJob};
 pub use key::{Key, KeyError};
 
 /// Encrypts and authenticates every job, in any order; all of them succeed.
@@ -74,4 +75,13 @@ pub fn sign(jobs: &mut [SignJob<'_>]) {
 /// be that of the core.
 pub fn time_stamp() -> Option<u64> {
     kernels::time_stamp()
+}
+
+/// Computes the ICV of every job and compares it, in constant time, with the one received; the outcome is each job's
+/// `verdict`. An ICV that has not the key's length is [`Verdict::BadIcv`].
+///
+/// # Panics
+/// As [`sign`], for a key that cannot sign: an error of the caller.
+pub fn verify(jobs: &mut [VerifyJob<'_>]) {
+    batch::verify(jobs);
 }

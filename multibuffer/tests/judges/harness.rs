@@ -1,6 +1,6 @@
 //! Suites, packets and chance for the other modules.
 
-use multibuffer::{Cipher, Integrity, Iv, Key, OpenJob, SealJob, SignJob, Verdict};
+use multibuffer::{Cipher, Integrity, Iv, Key, OpenJob, SealJob, SignJob, Verdict, VerifyJob};
 
 /// One combination of algorithms with its keys.
 #[derive(Clone)]
@@ -308,7 +308,41 @@ fn sign_copies(key: &Key, iv: Iv, input: [&[u8]; 3], copies: usize) -> Vec<Vec<u
         })
         .collect();
     multibuffer::sign(&mut jobs);
+    assert!(verify_copies(key, iv, input, &icvs, None));
+    assert!(verify_copies(key, iv, input, &icvs, Some(copies / 2)));
     icvs
+}
+
+/// Whether every ICV is found genuine but the one at `spoilt`, of which a bit is changed.
+fn verify_copies(
+    key: &Key,
+    iv: Iv,
+    input: [&[u8]; 3],
+    icvs: &[Vec<u8>],
+    spoilt: Option<usize>,
+) -> bool {
+    let mut icvs = icvs.to_vec();
+    if let Some(spoilt) = spoilt {
+        icvs[spoilt][0] ^= 1;
+    }
+    let mut jobs: Vec<_> = icvs
+        .iter()
+        .map(|icv| VerifyJob {
+            key,
+            input,
+            iv,
+            icv,
+            verdict: Verdict::Pending,
+        })
+        .collect();
+    multibuffer::verify(&mut jobs);
+    let expected = |place| match spoilt == Some(place) {
+        true => Verdict::BadIcv,
+        false => Verdict::Genuine,
+    };
+    jobs.iter()
+        .enumerate()
+        .all(|(place, job)| job.verdict == expected(place))
 }
 
 /// A small repeatable source of bytes (splitmix64).
