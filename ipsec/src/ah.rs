@@ -1,174 +1,198 @@
-//! The Authentication Header (RFC 4302): which bytes of the headers before it the ICV covers.
-//!
-//! Routers change some fields on the way. The ICV is computed over a copy of the headers in which those are zero, or
-//! hold what they will hold on arrival (RFC 4302 3.3.3.1). What is zeroed:
+//! The Authentication Header (RFC 4302), one packet at a time, in the three steps of the pipeline.
 //!
 //! ```text
-//!   IPv4   DSCP, ECN, flags, fragment offset, TTL, checksum; whole options, but for those that never change
-//!   IPv6   DSCP, ECN, flow label, hop limit; data of options whose type says that it may change
-//!   both   a source route not yet travelled is turned as it will arrive, its last address the destination
+//!   outbound   Stamp::new       sequence number, next header            prepare (in order)
+//!              Stamp::write     the header, its ICV zero                transform (any thread)
+//!              Covered::fill    all headers as the ICV covers them      transform
+//!              Stamp::job       the cipher's view of it                 transform
+//!   inbound    Received::look   SPI, sequence number, cheap window      prepare
+//!              Covered::fill    as above                                transform
+//!              Received::job    the cipher's view                       transform
 //! ```
+//!
+//! ```text
+//!   [ IP header, options, extension headers ][ AH: next, length, SPI, sequence | ICV, padding ][ payload ]
+//!   └── mutable fields zero: `clear_mutable` ┘└────────── ICV zero ──────────┘               └── as it is ┘ (ESN high half)
+//! ```
+//!
+//! The headers before AH must be final, but for what routers change, before the ICV is computed: IPv4's identification
+//! included, which [`identification`] chooses.
+
+mod mutable;
+
+pub use mutable::clear_mutable;
 
 use crate::Dropped;
-use crate::wire::ip::number;
+use crate::sa::{Sa, SaConfig, SequenceNumber};
+use crate::wire::ah::{Ah, AhFields, FIXED_LEN};
+use multibuffer::{Iv, SignJob, Verdict, VerifyJob};
 
-/// IPv4's options that no router changes (RFC 4302 A1): security, extended security, commercial security, router
-/// alert, sender-directed multi-destination delivery.
-const IMMUTABLE_OPTIONS: [u8; 5] = [130, 133, 134, 148, 149];
-/// IPv4's loose and strict source route.
-const SOURCE_ROUTES: [u8; 2] = [131, 137];
-/// IPv6's bit in an option type that says that routers may change the data (RFC 8200 4.2).
-const MAY_CHANGE: u8 = 0x20;
-/// Routing headers whose addresses are swapped one by one with the destination: RFC 2460 4.4, RFC 6275 6.4.
-const SWAPPING_ROUTES: [u8; 2] = [0, 2];
-/// Bytes of a routing header before its addresses.
-const ROUTE_AT: usize = 8;
-
-/// Makes of a copy of all headers before AH, from the first byte of IP on, what the ICV covers (RFC 4302 3.3.3.1.1,
-/// 3.3.3.1.2). Sender and receiver do the same: the sender's lengths and protocol must be those with AH in place.
-///
-/// Options that cannot be told apart are [`Dropped::Malformed`]; a fragment ([`Dropped::Fragment`]) must be reassembled
-/// first (RFC 4302 3.3.4).
-pub fn clear_mutable(headers: &mut [u8]) -> Result<(), Dropped> {
-    match headers.first().map(|first| first >> 4) {
-        Some(4) => clear_v4(headers),
-        Some(6) => clear_v6(headers),
-        _ => Err(Dropped::Malformed),
-    }
-}
-
-fn clear_v4(header: &mut [u8]) -> Result<(), Dropped> {
-    let (fixed, mut options) = header
-        .split_first_chunk_mut::<20>()
-        .ok_or(Dropped::Malformed)?;
-    let is_header = usize::from(fixed[0] & 0x0f) * 4 == fixed.len() + options.len();
-    if !is_header || fixed[9] != number::AH {
-        return Err(Dropped::Malformed);
-    }
-    if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff != 0 {
-        return Err(Dropped::Fragment);
-    }
-    // Class of service; flags and offset; TTL; checksum.
-    fixed[1] = 0;
-    fixed[6..9].fill(0);
-    fixed[10..12].fill(0);
-    while let Some((option, rest)) = split_option(options)? {
-        if let Some(last) = last_of_route(option) {
-            fixed[16..].copy_from_slice(&last);
-        }
-        if option
-            .first()
-            .is_some_and(|kind| *kind > 1 && !IMMUTABLE_OPTIONS.contains(kind))
-        {
-            option.fill(0);
-        }
-        options = rest;
-    }
-    Ok(())
-}
-
-/// The first option, and what follows it.
-type Split<'a> = (&'a mut [u8], &'a mut [u8]);
-
-/// Splits the first option off; `None` at the end.
-fn split_option(options: &mut [u8]) -> Result<Option<Split<'_>>, Dropped> {
-    let len = match *options {
-        [] | [0, ..] => return Ok(None),
-        [1, ..] => 1,
-        [_, len, ..] if len >= 2 => usize::from(len),
-        _ => return Err(Dropped::Malformed),
+/// Bytes of the header, ICV and padding included. RFC 4302 2.6: a multiple of 4 over IPv4, of 8 over IPv6, and no
+/// padding beyond that.
+pub fn header_len(config: &SaConfig) -> usize {
+    let unit = if config.id.destination.is_ipv6() || config.ah_align8 {
+        8
+    } else {
+        4
     };
-    options
-        .split_at_mut_checked(len)
-        .map(Some)
-        .ok_or(Dropped::Malformed)
+    (FIXED_LEN + config.suite.icv_len()).next_multiple_of(unit)
 }
 
-/// The final destination that a source route names, as long as its pointer has not passed it.
-fn last_of_route(option: &[u8]) -> Option<[u8; 4]> {
-    match *option {
-        [kind, len, pointer, _, _, _, _, ..] if SOURCE_ROUTES.contains(&kind) && pointer <= len => {
-            option.last_chunk().copied()
+/// The identification of an IPv4 packet with AH of this sequence number: never 0, which the kernel would replace
+/// behind the ICV's back (RFC 4302 3.3.3.1.1.1: it is covered).
+pub fn identification(sequence: SequenceNumber) -> u16 {
+    (sequence.low() % 0xffff) as u16 + 1
+}
+
+/// Everything of a header but its ICV: made in order, used on any thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    fields: AhFields,
+    header_len: usize,
+    icv_len: usize,
+    high: High,
+}
+
+impl Stamp {
+    /// Fixes the header. `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve).
+    pub fn new(config: &SaConfig, sequence: SequenceNumber, next_header: u8) -> Self {
+        Self {
+            fields: AhFields {
+                next_header,
+                spi: config.id.spi.get(),
+                sequence: sequence.low(),
+            },
+            header_len: header_len(config),
+            icv_len: config.suite.icv_len(),
+            high: High::of(config, sequence),
         }
-        _ => None,
+    }
+
+    /// Bytes of the header.
+    pub fn header_len(&self) -> usize {
+        self.header_len
+    }
+
+    /// Writes the header to `out`, which is exactly [`Stamp::header_len`] bytes; its ICV and padding are zero.
+    pub fn write(&self, out: &mut [u8]) {
+        let (fixed, icv) = out.split_at_mut(FIXED_LEN);
+        fixed.copy_from_slice(&self.fields.emit(icv.len()));
+        icv.fill(0);
+    }
+
+    /// The job that signs a packet whose headers are `covered`; the ICV goes to the start of `icv`, which is what the
+    /// header has behind its fixed part.
+    pub fn job<'a>(
+        &'a self,
+        sa: &'a Sa,
+        covered: &'a [u8],
+        payload: &'a [u8],
+        icv: &'a mut [u8],
+    ) -> SignJob<'a> {
+        SignJob {
+            key: &sa.key,
+            input: [covered, payload, self.high.as_bytes()],
+            iv: Iv::default(),
+            icv: &mut icv[..self.icv_len],
+        }
     }
 }
 
-fn clear_v6(headers: &mut [u8]) -> Result<(), Dropped> {
-    let (fixed, mut rest) = headers
-        .split_first_chunk_mut::<40>()
+/// Writes to `out` what the ICV covers before the payload: `headers`, from the first byte of IP to the last of AH,
+/// with mutable fields and the ICV zero. `out` is as long as `headers`, of which `ah_len` bytes are AH.
+pub fn cover(
+    config: &SaConfig,
+    headers: &[u8],
+    ah_len: usize,
+    out: &mut [u8],
+) -> Result<(), Dropped> {
+    out.copy_from_slice(headers);
+    let ah_at = headers
+        .len()
+        .checked_sub(ah_len)
         .ok_or(Dropped::Malformed)?;
-    // Traffic class and flow label; hop limit.
-    fixed[0] &= 0xf0;
-    fixed[1..4].fill(0);
-    fixed[7] = 0;
-    let mut kind = fixed[6];
-    while let &mut [next, units, ..] = rest {
-        let (extension, behind) = rest
-            .split_at_mut_checked(usize::from(units) * 8 + 8)
-            .ok_or(Dropped::BadExtensionChain)?;
-        match kind {
-            number::HOP_BY_HOP | number::DESTINATION_OPTIONS => clear_options_v6(extension)?,
-            number::ROUTING => arrive(extension, &mut fixed[24..])?,
-            number::FRAGMENT => return Err(Dropped::Fragment),
-            _ => return Err(Dropped::BadExtensionChain),
-        }
-        (kind, rest) = (next, behind);
-    }
-    (kind == number::AH && rest.is_empty())
-        .then_some(())
-        .ok_or(Dropped::Malformed)
+    let (before, ah) = out.split_at_mut(ah_at);
+    // RFC 4302 3.3.3.2.1: padding behind the ICV is covered as it is.
+    ah.get_mut(FIXED_LEN..FIXED_LEN + config.suite.icv_len())
+        .ok_or(Dropped::Malformed)?
+        .fill(0);
+    clear_mutable(before)
 }
 
-fn clear_options_v6(extension: &mut [u8]) -> Result<(), Dropped> {
-    let mut at = 2;
-    while let Some(&kind) = extension.get(at) {
-        if kind == 0 {
-            at += 1;
-            continue;
-        }
-        let len = usize::from(*extension.get(at + 1).ok_or(Dropped::BadExtensionChain)?);
-        let data = extension
-            .get_mut(at + 2..at + 2 + len)
-            .ok_or(Dropped::BadExtensionChain)?;
-        if kind & MAY_CHANGE != 0 {
-            data.fill(0);
-        }
-        at += 2 + len;
-    }
-    Ok(())
+/// A packet that came in, looked at but not yet believed.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    sequence: SequenceNumber,
+    next_header: u8,
+    header_len: u16,
+    high: High,
 }
 
-/// Turns a routing header as it will arrive: no segments left, the destination the last address, and the addresses
-/// shifted by those that are still to be visited.
-fn arrive(extension: &mut [u8], destination: &mut [u8]) -> Result<(), Dropped> {
-    let (kind, left) = match *extension {
-        [_, _, kind, left, ..] => (kind, usize::from(left)),
-        _ => return Err(Dropped::BadExtensionChain),
-    };
-    if left == 0 {
-        return Ok(());
+impl Received {
+    /// Reads the header at the start of `packet`, completes an extended sequence number and looks at the replay window
+    /// without moving it: cheap floods end here.
+    pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        let config = &sa.config;
+        let ah = Ah::new_checked(packet)?;
+        // RFC 4302 3.4.4 asks for the length; older Linux peers pad IPv4's to 8 bytes as well, which does no harm.
+        let least = FIXED_LEN + config.suite.icv_len();
+        let fits = [4, 8]
+            .map(|unit| least.next_multiple_of(unit))
+            .contains(&ah.header_len());
+        if !fits {
+            return Err(Dropped::Malformed);
+        }
+        let sequence = sa.state.look(config, ah.sequence())?;
+        Ok(Self {
+            sequence,
+            next_header: ah.next_header(),
+            header_len: ah.header_len() as u16,
+            high: High::of(config, sequence),
+        })
     }
-    if !SWAPPING_ROUTES.contains(&kind) {
-        return Err(Dropped::Unsupported);
+
+    /// The full sequence number, a guess until the ICV has proved it.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.sequence
     }
-    let route = extension
-        .get_mut(ROUTE_AT..)
-        .ok_or(Dropped::BadExtensionChain)?;
-    let visited = (route.len() / 16).checked_sub(left);
-    let ahead = visited
-        .filter(|_| route.len().is_multiple_of(16))
-        .and_then(|visited| route.get_mut(visited * 16..))
-        .ok_or(Dropped::BadExtensionChain)?;
-    // The last address goes to the destination, and the destination before those ahead.
-    ahead.rotate_right(16);
-    if let Some(first) = ahead.first_chunk_mut::<16>() {
-        first.swap_with_slice(destination);
+
+    /// What follows the header.
+    pub fn next_header(&self) -> u8 {
+        self.next_header
     }
-    if let Some(left) = extension.get_mut(3) {
-        *left = 0;
+
+    /// Bytes of the header.
+    pub fn header_len(&self) -> usize {
+        self.header_len.into()
     }
-    Ok(())
+
+    /// The job that checks `packet` (the same bytes as in [`Received::look`]), whose headers are `covered`.
+    pub fn job<'a>(&'a self, sa: &'a Sa, covered: &'a [u8], packet: &'a [u8]) -> VerifyJob<'a> {
+        let (header, payload) = packet.split_at(self.header_len().min(packet.len()));
+        let icv = FIXED_LEN..FIXED_LEN + sa.config.suite.icv_len();
+        VerifyJob {
+            key: &sa.key,
+            input: [covered, payload, self.high.as_bytes()],
+            iv: Iv::default(),
+            icv: header.get(icv).unwrap_or_default(),
+            verdict: Verdict::Pending,
+        }
+    }
+}
+
+/// RFC 4302 3.3.3.3: the high half of an extended sequence number is covered behind everything else, and does not
+/// travel.
+#[derive(Clone, Copy, Debug)]
+struct High(Option<[u8; 4]>);
+
+impl High {
+    fn of(config: &SaConfig, sequence: SequenceNumber) -> Self {
+        Self(config.esn.then(|| sequence.high().to_be_bytes()))
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |bytes| bytes)
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //!   policy     which traffic is protected, and how           database the SAD and SPD, and one Snapshot of both
 //!   sa         one security association: configuration, and the state that outlives snapshots
 //!   tunnel     the outer header around the inner one         esp      stamp, seal, look, open, strip
-//!   ah         what an authentication header covers              aggfrag  many packets in one, one across many
+//!   ah         stamp, cover, sign, look, verify            transport the headers that stay outside
+//!   aggfrag    many packets in one, one across many
 //!   fragment   cut and join                                  pmtu     what fits, and telling who sent too much
 //!   dropped    every reason why a packet goes no further
 //! ```
@@ -31,6 +32,7 @@ pub mod policy;
 pub mod sa;
 pub mod setkey;
 pub mod suite;
+pub mod transport;
 pub mod tunnel;
 pub mod wire;
 

@@ -17,10 +17,10 @@ pub use clamp::{TcpChecksum, clamp_mss};
 pub use complaint::Complaint;
 pub use report::report;
 
-use crate::esp;
 use crate::packet::Outline;
-use crate::sa::SaConfig;
+use crate::sa::{Protocol, SaConfig};
 use crate::wire::ip::{v4, v6};
+use crate::{ah, esp};
 use std::net::IpAddr;
 
 /// The smallest MTU of an IPv6 link (RFC 8200 5).
@@ -34,8 +34,27 @@ pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
         IpAddr::V4(_) => v4::MIN_HEADER_LEN,
         IpAddr::V6(_) => v6::HEADER_LEN,
     };
-    let headers = ip_len + sa.encapsulation_len();
-    esp::plaintext_limit(sa, path_mtu.saturating_sub(headers))
+    payload_mtu(sa, path_mtu.saturating_sub(ip_len))
+}
+
+/// The most bytes that `sa` carries in `room` bytes behind an IP header: ESP's plaintext, or what stands behind AH.
+pub fn payload_mtu(sa: &SaConfig, room: usize) -> usize {
+    match sa.id.protocol {
+        Protocol::Esp => esp::plaintext_limit(sa, room.saturating_sub(sa.encapsulation_len())),
+        Protocol::Ah => room.saturating_sub(ah::header_len(sa)),
+    }
+}
+
+/// The largest packet that a bundle carries over a path of `path_mtu`. `layers` go from the outermost inwards; each
+/// says how many bytes of headers stay outside, `None` in tunnel mode.
+pub fn bundle_mtu<'a>(
+    layers: impl Iterator<Item = (&'a SaConfig, Option<usize>)>,
+    path_mtu: usize,
+) -> usize {
+    layers.fold(path_mtu, |room, (sa, outside)| match outside {
+        None => inner_mtu(sa, room),
+        Some(outside) => outside + payload_mtu(sa, room.saturating_sub(outside)),
+    })
 }
 
 /// What to do with a packet on its way into a tunnel.

@@ -180,6 +180,8 @@ pub struct SaConfig {
     pub keepalive: u16,
     /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
     pub aggfrag: Option<Aggfrag>,
+    /// Pad AH to a multiple of 8 bytes over IPv4 too, as Linux peers without `align4` want it (RFC 4302 2.6 forbids).
+    pub ah_align8: bool,
 }
 
 /// An association in use: configuration, expanded key and shared state.
@@ -229,6 +231,7 @@ impl SaConfig {
             interface: None,
             keepalive: 0,
             aggfrag: None,
+            ah_align8: false,
         }
     }
 

@@ -34,6 +34,9 @@ pub struct Outer {
     pub dont_fragment: bool,
     /// TTL or hop limit.
     pub hop_limit: u8,
+    /// Bytes at the start of each packet that are its headers up to ESP or AH, options and extension headers included:
+    /// 0 where they do not travel with the packet and a sink has yet to write them.
+    pub written: u16,
 }
 
 impl Outer {
@@ -56,6 +59,7 @@ impl Outer {
                 DontFragment::Clear => false,
             },
             hop_limit: HOP_LIMIT,
+            written: 0,
         }
     }
 
@@ -72,6 +76,7 @@ impl Outer {
             traffic_class: 0,
             dont_fragment: false,
             hop_limit: HOP_LIMIT,
+            written: 0,
         }
     }
 
@@ -110,6 +115,7 @@ impl Outer {
             traffic_class: outline.traffic_class,
             dont_fragment: outline.dont_fragment,
             hop_limit: outline.hop_limit,
+            written: 0,
         };
         Ok((outer, range))
     }
@@ -121,7 +127,8 @@ impl Outer {
         self.ip_len() + self.ports.map_or(0, |_| udp::HEADER_LEN)
     }
 
-    fn ip_len(&self) -> usize {
+    /// Bytes of the IP header alone.
+    pub fn ip_len(&self) -> usize {
         if self.destination.is_ipv4() {
             v4::MIN_HEADER_LEN
         } else {

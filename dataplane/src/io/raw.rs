@@ -193,6 +193,7 @@ impl Reader {
             traffic_class: 0,
             dont_fragment: true,
             hop_limit: 0,
+            written: 0,
         };
         for note in received.control.notes() {
             match note {

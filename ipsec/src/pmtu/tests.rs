@@ -61,6 +61,7 @@ fn with_suite(
         interface: None,
         keepalive: 0,
         aggfrag: None,
+        ah_align8: false,
     }
 }
 

@@ -42,6 +42,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         interface: None,
         keepalive: 0,
         aggfrag: None,
+        ah_align8: false,
     }
 }
 
@@ -234,6 +235,7 @@ fn datagram(payload: &[u8]) -> Vec<u8> {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
+        written: 0,
     };
     let mut packet = vec![0; 28];
     outer.emit(payload.len(), 0, &mut packet);

@@ -25,6 +25,7 @@ fn outer(family: Family, protocol: Native) -> Outer {
         traffic_class: 0xb9,
         dont_fragment: true,
         hop_limit: 61,
+        written: 0,
     }
 }
 

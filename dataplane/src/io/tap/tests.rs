@@ -70,6 +70,7 @@ fn outer() -> Outer {
         traffic_class: 1,
         dont_fragment: true,
         hop_limit: 64,
+        written: 0,
     }
 }
 

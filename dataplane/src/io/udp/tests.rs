@@ -62,6 +62,7 @@ fn outer(family: Family) -> Outer {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
+        written: 0,
     }
 }
 

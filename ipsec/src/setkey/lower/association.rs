@@ -28,6 +28,7 @@ struct Settings {
     tfc: u16,
     interface: Option<Arc<str>>,
     keepalive: u16,
+    ah_align8: bool,
 }
 
 impl Settings {
@@ -49,6 +50,7 @@ impl Settings {
             interface: self.interface.clone(),
             keepalive: self.keepalive,
             aggfrag: None,
+            ah_align8: self.ah_align8,
         }
     }
 }
@@ -192,6 +194,7 @@ impl<'a> Lowering<'a> {
             dscp: options.dscp.map_or(Dscp::Copy, |dscp| dscp.node),
             ecn: options.ecn.is_none_or(|ecn| ecn.node),
             tfc: options.tfc.map_or(0, |tfc| tfc.node),
+            ah_align8: options.ah_align8.is_some_and(|align| align.node),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 13] = [
+pub const SA_OPTIONS: [(&str, &str); 14] = [
     ("esn", "`yes` or `no`"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
@@ -19,6 +19,7 @@ pub const SA_OPTIONS: [(&str, &str); 13] = [
     ("ecn", "`yes` or `no`"),
     ("tfc", "a number of bytes up to 65535"),
     ("icv", "a number of bytes"),
+    ("ah-align", "`4` (RFC 4302) or `8` (Linux peers over IPv4)"),
     ("encap", "`none`, `udp` or two ports as `4500,4500`"),
     (
         "interface",
@@ -40,6 +41,7 @@ pub(super) struct Options {
     pub ecn: Option<At<bool>>,
     pub tfc: Option<At<u16>>,
     pub icv: Option<At<usize>>,
+    pub ah_align8: Option<At<bool>>,
     pub encap: Option<At<Encap>>,
     pub interface: Option<At<Arc<str>>>,
     pub keepalive: Option<At<u16>>,
@@ -74,6 +76,7 @@ impl Options {
             "ecn" => set(&mut self.ecn, option, switch),
             "tfc" => set(&mut self.tfc, option, number),
             "icv" => set(&mut self.icv, option, number),
+            "ah-align" => set(&mut self.ah_align8, option, ah_align),
             "encap" => set(&mut self.encap, option, encap),
             "interface" => set(&mut self.interface, option, interface),
             "keepalive" => set(&mut self.keepalive, option, number),
@@ -164,6 +167,15 @@ fn interface(value: Option<&str>) -> Option<Arc<str>> {
         .filter(|name| (1..=15).contains(&name.len()) && name.chars().all(fits))
         .filter(|name| !name.starts_with(['.', '-']))
         .map(Arc::from)
+}
+
+/// Whether it is 8.
+fn ah_align(value: Option<&str>) -> Option<bool> {
+    match value? {
+        "4" => Some(false),
+        "8" => Some(true),
+        _ => None,
+    }
 }
 
 fn encap(value: Option<&str>) -> Option<Encap> {

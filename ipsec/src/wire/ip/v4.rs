@@ -244,6 +244,28 @@ pub(crate) fn set_fragment(
     finish_checksum(packet);
 }
 
+/// Sets the total length of the packet whose header begins `packet`, and its identification if that is 0; checksum
+/// anew. Anything shorter than a header stays as it is.
+pub(crate) fn set_total_len(packet: &mut [u8], total_len: usize, identification: u16) {
+    if let Some(fixed) = packet.first_chunk_mut::<MIN_HEADER_LEN>() {
+        fixed[2..4].copy_from_slice(&(total_len as u16).to_be_bytes());
+        if fixed[4..6] == [0, 0] {
+            fixed[4..6].copy_from_slice(&identification.to_be_bytes());
+        }
+    }
+    finish_checksum(packet);
+}
+
+/// Lets routers fragment the packet whose IPv4 header begins `packet`. Anything else stays as it is.
+pub fn allow_fragments(packet: &mut [u8]) {
+    if let [first, _, _, _, _, _, flags, ..] = packet
+        && *first >> 4 == 4
+    {
+        *flags &= !((DONT_FRAGMENT >> 8) as u8);
+        finish_checksum(packet);
+    }
+}
+
 /// Computes the header checksum anew, in place. Bytes that are no IPv4 header stay as they are.
 pub fn finish_checksum(packet: &mut [u8]) {
     let header_len = packet
