@@ -1,5 +1,6 @@
 //! Memory that is used again: batches through a bounded pool, and vectors of borrowing things from call to call.
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// How much one read of a source may bring.
@@ -73,6 +74,32 @@ pub fn first(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut buffer[..len]
 }
 
+/// Hands out pieces of a buffer to many at once.
+pub struct Carver<'a> {
+    rest: &'a mut [u8],
+    passed: usize,
+}
+
+impl<'a> Carver<'a> {
+    /// Nothing is taken yet.
+    pub fn new(buffer: &'a mut [u8]) -> Self {
+        Self {
+            rest: buffer,
+            passed: 0,
+        }
+    }
+
+    /// The bytes of `range` of the whole buffer. INVARIANT: ranges ascend and never overlap.
+    pub fn carve(&mut self, range: Range<usize>) -> &'a mut [u8] {
+        let rest = std::mem::take(&mut self.rest);
+        let (_, rest) = rest.split_at_mut(range.start - self.passed);
+        let (piece, rest) = rest.split_at_mut(range.len());
+        self.rest = rest;
+        self.passed = range.end;
+        piece
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +121,16 @@ mod tests {
         let place = used.as_ptr() as usize;
         let again: Vec<&'static str> = emptied(used);
         assert_eq!((again.as_ptr() as usize, again.capacity()), (place, 40));
+    }
+
+    #[test]
+    fn pieces_are_carved_where_they_lie() {
+        let mut buffer: Vec<u8> = (0..10).collect();
+        let mut carver = Carver::new(&mut buffer);
+        let (first, second) = (carver.carve(1..3), carver.carve(7..10));
+        assert_eq!((&*first, &*second), (&[1, 2][..], &[7, 8, 9][..]));
+        first[0] = 99;
+        assert_eq!(buffer[1], 99);
     }
 
     #[test]

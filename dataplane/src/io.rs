@@ -40,8 +40,8 @@ use std::time::Duration;
 /// Told, in a sentence, what works less well than it should, at start or later.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The most bytes that one item can have.
-pub const LARGEST: usize = 65_536;
+/// The most bytes that one item can have: an IP packet's, with room for IPv6's headers in front of its payload.
+pub const LARGEST: usize = 65_536 + 512;
 
 /// Room for what one call of a source reads: reused, never grown while packets flow.
 pub struct Intake<Note> {
@@ -94,7 +94,7 @@ impl<Note> Intake<Note> {
 }
 
 /// What a protected-side source notes about one receive: equal packets end to end, as UDP GRO delivers them, each from
-/// SPI to ICV (or AH header to end; then the IPv4 header lies in the intake's bytes directly before the item).
+/// SPI to ICV; where [`Outer::written`] says so, behind its IP headers, which AH always needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// The outer header's meaning, read from the packet or reported by the kernel.
@@ -108,7 +108,7 @@ pub struct Arrival {
 pub struct Parcel<'a> {
     /// The outer header's meaning.
     pub outer: Outer,
-    /// From SPI to ICV (or AH header to end), packet after packet.
+    /// From SPI to ICV, packet after packet; where [`Outer::written`] says so, each behind its IP headers.
     pub bytes: &'a [u8],
     /// Bytes of each packet; the last may be shorter.
     pub stride: usize,

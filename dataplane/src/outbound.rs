@@ -6,14 +6,18 @@
 //!   commit      one call of the sink, counters
 //! ```
 //!
-//! What was planned for equal packets of one peer lies end to end and leaves as one parcel (UDP GSO).
+//! What was planned for equal packets of one peer lies end to end and leaves as one parcel (UDP GSO). Packets of one
+//! ESP association take the short road of `plan` and `batch`; AH, bundles and rare headers go through `layers`.
 
 mod batch;
 mod commit;
+mod hops;
+mod layers;
 mod plan;
 
 pub use batch::OutboundBatch;
 pub use commit::OutboundCommit;
+pub use hops::MOST_HOPS;
 
 use crate::clock;
 use crate::counters::Counters;
@@ -75,6 +79,7 @@ impl Outbound {
             paths: self.paths,
             hook: self.hook,
             partial: Reassembler::new(Limits::default()),
+            hops: Vec::new(),
         };
         let commit = OutboundCommit::new(self.sink, self.replies, self.counters, Arc::clone(&pool));
         (prepare, commit, pool)
@@ -89,6 +94,8 @@ pub struct OutboundPrepare {
     paths: PathMtus,
     hook: Hook,
     partial: Reassembler,
+    /// Of the flows of one batch; empty between batches.
+    hops: Vec<hops::Hop>,
 }
 
 impl Prepare for OutboundPrepare {
@@ -111,8 +118,10 @@ impl Prepare for OutboundPrepare {
             now: clock::now(),
             interface: batch.interface,
             last: None,
+            hops: &mut self.hops,
         };
         planner.plan(batch);
+        self.hops.clear();
         batch.snapshot = Some(snapshot);
     }
 }

@@ -1,5 +1,6 @@
 //! What moves inbound: the packets as they came, what was found out about each, and the few that were rebuilt.
 
+use super::deeper::{Rounds, Walk};
 use crate::counters::Tally;
 use crate::frames::BatchSize;
 use crate::io::{Arrival, Intake};
@@ -7,7 +8,8 @@ use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::esp::Received;
+use ipsec::sa::{Protocol, Sa, SequenceNumber};
+use ipsec::{ah, esp};
 use multibuffer::OpenJob;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +26,9 @@ pub struct InboundBatch {
     pub(super) now: u64,
     pub(super) tally: Tally,
     pub(super) jobs: Vec<OpenJob<'static>>,
+    /// Of the packets with more than one ESP header.
+    pub(super) walks: Vec<Walk>,
+    pub(super) rounds: Rounds,
 }
 
 /// One packet from SPI to ICV, on its way.
@@ -33,10 +38,49 @@ pub(super) struct Incoming {
     /// Which item of the intake it came in.
     pub item: u32,
     pub sa: SaIndex,
+    /// Bytes of its headers directly before it; 0 if they are not there.
+    pub headers: u16,
+    /// Its place among the batch's walks, counted from 1; 0 for a single ESP header.
+    pub walk: u32,
     /// The largest packet that the way back takes.
     pub inner_mtu: usize,
-    pub received: Received,
+    pub received: Header,
     pub outcome: Outcome,
+}
+
+/// One layer's header, looked at but not believed.
+#[derive(Clone, Debug)]
+pub(super) enum Header {
+    Esp(esp::Received),
+    Ah(ah::Received),
+}
+
+impl Header {
+    /// Looks at a packet from its ESP or AH header on.
+    pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        match sa.config.id.protocol {
+            Protocol::Esp => esp::Received::look(sa, packet).map(Self::Esp),
+            Protocol::Ah => ah::Received::look(sa, packet).map(Self::Ah),
+        }
+    }
+
+    /// The full sequence number.
+    pub fn sequence(&self) -> SequenceNumber {
+        match self {
+            Self::Esp(received) => received.sequence(),
+            Self::Ah(received) => received.sequence(),
+        }
+    }
+}
+
+/// Where a packet from inside lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub rebuilt: bool,
+    pub start: usize,
+    pub len: usize,
+    /// Whether it came out of a tunnel, as a packet of its own.
+    pub in_tunnel: bool,
 }
 
 /// What transforming a packet has found.
@@ -71,6 +115,8 @@ impl InboundBatch {
             now: 0,
             tally: Tally::default(),
             jobs: Vec::new(),
+            walks: Vec::new(),
+            rounds: Rounds::default(),
         }
     }
 
@@ -95,6 +141,7 @@ impl InboundBatch {
         self.snapshot = None;
         self.packets.clear();
         self.rebuilt.clear();
+        self.walks.clear();
         self.tally = Tally::default();
     }
 }

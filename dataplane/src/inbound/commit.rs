@@ -2,6 +2,7 @@
 
 use super::InboundBatch;
 use super::batch::{Incoming, Inner, Outcome};
+use super::deeper::Walk;
 use crate::counters::Counters;
 use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, PlaintextSink, Sent};
@@ -9,7 +10,7 @@ use crate::pipeline::lane::Commit;
 use crate::train::Offload;
 use crate::train::merge::{Group, Merger};
 use ipsec::Dropped;
-use ipsec::database::Snapshot;
+use ipsec::database::{SaIndex, Snapshot};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,14 +61,14 @@ impl InboundCommit {
         self.merger.begin(batch.packets.len());
         for number in 0..batch.packets.len() {
             let packet = &batch.packets[number];
-            match admit(&snapshot, packet, batch.now) {
+            match admit(&snapshot, &batch.walks, packet, batch.now) {
                 Ok(inner) => {
                     batch.tally.bytes += inner.len as u64;
                     let head = |number| head(batch, number);
                     self.merger.push(number as u32, &inner.passenger, head);
                 }
-                Err(reason) => {
-                    snapshot.sa(packet.sa).state.count_drop(reason);
+                Err((sa, reason)) => {
+                    snapshot.sa(sa).state.count_drop(reason);
                     batch.tally.drop(reason, 1);
                 }
             }
@@ -161,15 +162,42 @@ fn hand_over(
 
 /// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before anything else is
 /// said about it.
-fn admit(snapshot: &Snapshot, packet: &Incoming, now: u64) -> Result<Inner, Dropped> {
+fn admit(
+    snapshot: &Snapshot,
+    walks: &[Walk],
+    packet: &Incoming,
+    now: u64,
+) -> Result<Inner, (SaIndex, Dropped)> {
+    let charged = |reason| (packet.sa, reason);
     let Outcome::Genuine(inner) = packet.outcome else {
-        return Err(Dropped::BadIcv);
+        return Err(charged(Dropped::BadIcv));
     };
+    if let Some(walk) = (packet.walk as usize).checked_sub(1) {
+        return admit_all(snapshot, &walks[walk], inner, now);
+    }
     let sa = snapshot.sa(packet.sa);
     let len = inner.map_or(packet.range.len(), |inner| inner.len);
     let sequence = packet.received.sequence();
-    sa.state.admit(&sa.config, sequence, len as u64, now)?;
-    inner
+    sa.state
+        .admit(&sa.config, sequence, len as u64, now)
+        .map_err(charged)?;
+    inner.map_err(charged)
+}
+
+/// The same for every association that the packet was proven to come through, outermost first.
+fn admit_all(
+    snapshot: &Snapshot,
+    walk: &Walk,
+    inner: Result<Inner, Dropped>,
+    now: u64,
+) -> Result<Inner, (SaIndex, Dropped)> {
+    for step in walk.steps() {
+        let sa = snapshot.sa(step.sa);
+        sa.state
+            .admit(&sa.config, step.sequence, step.bytes, now)
+            .map_err(|reason| (step.sa, reason))?;
+    }
+    inner.map_err(|reason| (walk.blame, reason))
 }
 
 /// The header bytes of an admitted packet, as far as merging looks.

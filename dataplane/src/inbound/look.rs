@@ -1,14 +1,14 @@
 //! The first step inbound: what each packet claims to be.
 
 use super::InboundBatch;
-use super::batch::{Incoming, Outcome};
+use super::batch::{Header, Incoming, Outcome};
 use crate::io::Arrival;
 use crate::path::PathMtus;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::esp::Received;
 use ipsec::pmtu;
 use ipsec::sa::{Protocol, SaId, Spi};
+use ipsec::wire::ah::Ah;
 use ipsec::wire::esp::Esp;
 
 /// The protocol number of UDP: ESP inside it.
@@ -45,13 +45,17 @@ impl<'a> Looker<'a> {
             let (range, arrival) = batch.intake.items[item].clone();
             let stride = arrival.stride.max(1);
             for start in range.clone().step_by(stride) {
-                let range = start..range.end.min(start + stride);
+                let headers = arrival.outer.written;
+                let end = range.end.min(start + stride);
+                let range = end.min(start + usize::from(headers))..end;
                 batch.tally.arrived += 1;
                 match self.look_at(&batch.intake.bytes[range.clone()], &arrival) {
                     Ok((found, received)) => batch.packets.push(Incoming {
                         range,
                         item: item as u32,
                         sa: found.sa,
+                        headers,
+                        walk: 0,
                         inner_mtu: found.inner_mtu,
                         received,
                         outcome: Outcome::Pending,
@@ -62,12 +66,12 @@ impl<'a> Looker<'a> {
         }
     }
 
-    fn look_at(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(Found, Received), Dropped> {
+    fn look_at(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(Found, Header), Dropped> {
         let found = self.find(packet, arrival)?;
         let sa = self.snapshot.sa(found.sa);
         let in_udp = arrival.outer.protocol == UDP;
         let checked = match sa.config.encapsulation.is_some() == in_udp {
-            true => Received::look(sa, packet),
+            true => Header::look(sa, packet),
             false => Err(Dropped::WrongEncapsulation),
         };
         match checked {
@@ -79,17 +83,23 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// RFC 4303 3.4.2.
+    /// RFC 4303 3.4.2, RFC 4302 3.4.2.
     fn find(&mut self, packet: &[u8], arrival: &Arrival) -> Result<Found, Dropped> {
         let protocol = match arrival.outer.protocol {
             UDP => Protocol::Esp,
             number if number == Protocol::Esp.number() => Protocol::Esp,
+            // RFC 4302 3.4.4: the ICV covers the headers before AH, so a source must bring them along.
+            number if number == Protocol::Ah.number() && arrival.outer.written > 0 => Protocol::Ah,
             _ => return Err(Dropped::Unsupported),
+        };
+        let spi = match protocol {
+            Protocol::Esp => Esp::new_checked(packet)?.spi(),
+            Protocol::Ah => Ah::new_checked(packet)?.spi(),
         };
         let id = SaId {
             destination: arrival.outer.destination,
             protocol,
-            spi: Spi::new(Esp::new_checked(packet)?.spi()).ok_or(Dropped::NoSa)?,
+            spi: Spi::new(spi).ok_or(Dropped::NoSa)?,
         };
         let peer = arrival.outer.source;
         match self.last {

@@ -1,8 +1,9 @@
 //! The middle step inbound: the ciphers, and all that an authentic packet alone can tell.
 
 use super::InboundBatch;
-use super::batch::{Incoming, Inner, Outcome};
-use crate::frames::emptied;
+use super::batch::{Header, Incoming, Inner, Outcome, Place};
+use super::deeper::{self, Cursor, State, Walk};
+use crate::frames::{Carver, emptied};
 use crate::io::Arrival;
 use crate::pipeline::lane::Transform;
 use crate::syn;
@@ -10,17 +11,17 @@ use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::esp::Received;
 use ipsec::packet::Outline;
 use ipsec::pmtu::TcpChecksum;
-use ipsec::sa::{Mode, Sa};
+use ipsec::sa::Mode;
+use ipsec::transport::Outside;
 use ipsec::tunnel::{Outer, decapsulate_ecn};
 use multibuffer::{OpenJob, Verdict};
 use std::ops::Range;
 
 /// Jobs per call of the ciphers. MEASURED: enough for every multi-buffer kernel, and so many packets stay in a
 /// 512 KiB L2 cache until they are looked into.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 
 /// Next headers.
 const IPV4_INSIDE: u8 = 4;
@@ -42,18 +43,21 @@ impl Transform for InboundBatch {
                 rebuilt: &mut self.rebuilt,
                 allowed: None,
             };
-            for packet in packets {
+            for (number, packet) in packets.iter_mut().enumerate() {
                 let (_, arrival) = &self.intake.items[packet.item as usize];
-                if let Outcome::Genuine(inner) = &mut packet.outcome {
-                    *inner = opener.look_into(
-                        &packet.received,
-                        packet.range.clone(),
-                        packet.sa,
-                        arrival,
-                        packet.inner_mtu,
-                    );
-                }
+                let next = match packet.received {
+                    Header::Esp(_) => opener.look_into(packet, arrival, number, &mut self.walks),
+                    Header::Ah(_) => Some(packet.cursor(number)),
+                };
+                self.rounds.cursors.extend(next);
             }
+            jobs = deeper::descend(
+                &mut opener,
+                packets,
+                &mut self.walks,
+                &mut self.rounds,
+                jobs,
+            );
         }
         self.jobs = jobs;
     }
@@ -67,14 +71,12 @@ fn open(
     memory: Vec<OpenJob<'static>>,
 ) -> Vec<OpenJob<'static>> {
     let mut jobs = emptied(memory);
-    let mut rest = bytes;
-    let mut passed = 0;
+    let mut carver = Carver::new(bytes);
     for packet in packets.iter() {
-        let text;
-        // INVARIANT: ranges ascend and never overlap.
-        (text, rest) = rest[packet.range.start - passed..].split_at_mut(packet.range.len());
-        passed = packet.range.end;
-        jobs.push(packet.received.job(snapshot.sa(packet.sa), text));
+        if let Header::Esp(received) = &packet.received {
+            let text = carver.carve(packet.range.clone());
+            jobs.push(received.job(snapshot.sa(packet.sa), text));
+        }
     }
     multibuffer::open(&mut jobs);
     let mut verdicts = [Verdict::Pending; AT_ONCE];
@@ -82,7 +84,10 @@ fn open(
         *verdict = job.verdict;
     }
     let memory = emptied(jobs);
-    for (packet, verdict) in packets.iter_mut().zip(verdicts) {
+    let opened = packets
+        .iter_mut()
+        .filter(|packet| matches!(packet.received, Header::Esp(_)));
+    for (packet, verdict) in opened.zip(verdicts) {
         packet.outcome = match verdict {
             Verdict::Genuine => Outcome::Genuine(Err(Dropped::BadInner)),
             Verdict::Pending | Verdict::BadIcv => Outcome::Forged,
@@ -91,8 +96,30 @@ fn open(
     memory
 }
 
-struct Opener<'a> {
-    snapshot: &'a Snapshot,
+impl Incoming {
+    /// A packet whose first layer is AH: all of it is still to be opened.
+    fn cursor(&self, number: usize) -> Cursor {
+        let headers = usize::from(self.headers);
+        Cursor {
+            packet: number,
+            place: Place {
+                rebuilt: false,
+                start: self.range.start - headers,
+                len: self.range.len() + headers,
+                in_tunnel: false,
+            },
+            headers,
+            sa: self.sa,
+            received: self.received.clone(),
+            mtu: self.inner_mtu,
+            state: State::Pending,
+        }
+    }
+}
+
+/// Looks into what was opened.
+pub(super) struct Opener<'a> {
+    pub snapshot: &'a Snapshot,
     takes: Takes,
     bytes: &'a mut [u8],
     rebuilt: &'a mut Vec<u8>,
@@ -100,43 +127,90 @@ struct Opener<'a> {
     allowed: Option<(Outline, SaIndex)>,
 }
 
-/// Where a packet from inside lies.
-#[derive(Clone, Copy)]
-struct Place {
-    rebuilt: bool,
-    start: usize,
-    len: usize,
+/// One layer that was found genuine, and the headers before it.
+pub(super) struct Layer<'a> {
+    pub rebuilt: bool,
+    /// Bytes of headers directly before the body; 0 if they are not there, and then `outer` says what they were.
+    pub headers: usize,
+    /// From ESP or AH to the end.
+    pub body: Range<usize>,
+    pub sa: SaIndex,
+    pub received: &'a Header,
+    pub outer: Option<&'a Outer>,
 }
 
 impl Opener<'_> {
-    /// RFC 4303 3.4.4, RFC 4301 5.2: padding off, tunnel undone, policy asked.
+    /// RFC 4303 3.4.4, RFC 4301 5.2: padding off, tunnel undone, policy asked. If there is one more layer inside, it is
+    /// returned.
     fn look_into(
         &mut self,
-        received: &Received,
-        range: Range<usize>,
-        index: SaIndex,
+        packet: &mut Incoming,
         arrival: &Arrival,
+        number: usize,
+        walks: &mut Vec<Walk>,
+    ) -> Option<Cursor> {
+        if !matches!(packet.outcome, Outcome::Genuine(_)) {
+            return None;
+        }
+        let layer = Layer {
+            rebuilt: false,
+            headers: packet.headers.into(),
+            body: packet.range.clone(),
+            sa: packet.sa,
+            received: &packet.received,
+            outer: Some(&arrival.outer),
+        };
+        let opened = self.unwrap(&layer).and_then(|place| {
+            let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
+            Ok((place, outline))
+        });
+        let outcome = match opened {
+            Ok((place, outline)) if is_ipsec(outline.protocol) => {
+                let walk = packet.begin_walk(walks, place.len);
+                match deeper::enter(self, walk, number, place, &outline, packet.inner_mtu) {
+                    Ok(Some(next)) => return Some(next),
+                    Ok(None) => self.finish(place, &outline, packet.sa, packet.inner_mtu),
+                    Err(reason) => Err(reason),
+                }
+            }
+            Ok((place, outline)) => self.finish(place, &outline, packet.sa, packet.inner_mtu),
+            Err(reason) => Err(reason),
+        };
+        packet.outcome = Outcome::Genuine(outcome);
+        None
+    }
+
+    fn finish(
+        &mut self,
+        place: Place,
+        outline: &Outline,
+        index: SaIndex,
         inner_mtu: usize,
     ) -> Result<Inner, Dropped> {
-        let sa = self.snapshot.sa(index);
-        let (plaintext, next_header) = received.strip(sa, &self.bytes[range.clone()])?;
-        let plaintext = range.start + plaintext.start..range.start + plaintext.end;
-        let sequence = received.sequence().low();
-        let place = self.unwrap(sa, plaintext, next_header, &arrival.outer, sequence)?;
+        self.ask_policy(outline, index)?;
+        Ok(self.deliverable(place, outline, index, inner_mtu))
+    }
+
+    /// A packet that policy allows, ready to be delivered.
+    pub fn deliverable(
+        &mut self,
+        place: Place,
+        outline: &Outline,
+        index: SaIndex,
+        inner_mtu: usize,
+    ) -> Inner {
         let takes = self.takes;
         let interface = self.snapshot.interface_of(index);
-        let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
-        self.ask_policy(&outline, index)?;
         let packet = self.at(place);
-        if syn::is_syn(packet, &outline) {
+        if syn::is_syn(packet, outline) {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
         }
-        Ok(Inner {
-            passenger: Passenger::read(packet, &outline, takes).by(interface),
+        Inner {
+            passenger: Passenger::read(packet, outline, takes).by(interface),
             len: outline.total_len,
             rebuilt: place.rebuilt,
             start: place.start,
-        })
+        }
     }
 
     /// RFC 4301 5.2; not asked again about what differs in nothing but its length.
@@ -152,47 +226,117 @@ impl Opener<'_> {
         Ok(())
     }
 
-    fn at(&mut self, place: Place) -> &mut [u8] {
-        let buffer = match place.rebuilt {
+    /// One of the two buffers in which packets lie.
+    pub fn buffer(&mut self, rebuilt: bool) -> &mut [u8] {
+        match rebuilt {
             true => &mut self.rebuilt[..],
             false => &mut *self.bytes,
-        };
-        &mut buffer[place.start..place.start + place.len]
+        }
     }
 
-    /// The packet inside: as it lies there, or with the outer header given back to it.
-    fn unwrap(
-        &mut self,
-        sa: &Sa,
-        plaintext: Range<usize>,
-        next_header: u8,
-        outer: &Outer,
-        sequence: u32,
-    ) -> Result<Place, Dropped> {
+    fn at(&mut self, place: Place) -> &mut [u8] {
+        &mut self.buffer(place.rebuilt)[place.start..place.start + place.len]
+    }
+
+    /// The bytes of a packet.
+    pub fn bytes_at(&self, place: Place) -> &[u8] {
+        let buffer = match place.rebuilt {
+            true => &self.rebuilt[..],
+            false => &*self.bytes,
+        };
+        &buffer[place.start..place.start + place.len]
+    }
+
+    /// Takes one layer off: the packet inside as it lies there, or with the headers given back to it that stood outside.
+    pub fn unwrap(&mut self, layer: &Layer<'_>) -> Result<Place, Dropped> {
+        let sa = self.snapshot.sa(layer.sa);
+        let (inside, next_header) = self.inside(layer)?;
         let version = match (next_header, sa.config.mode) {
             // RFC 4303 2.6: sent to be thrown away.
             (NOTHING_INSIDE, _) => return Err(Dropped::Dummy),
             (IPV4_INSIDE, Mode::Tunnel | Mode::Any) => 4,
             (IPV6_INSIDE, Mode::Tunnel | Mode::Any) => 6,
-            (_, Mode::Transport | Mode::Any) => {
-                return Ok(self.rebuild(plaintext, next_header, outer, sequence));
-            }
+            (_, Mode::Transport | Mode::Any) => return self.join(layer, inside, next_header),
             (_, Mode::Tunnel) => return Err(Dropped::BadInner),
         };
-        let inner = &mut self.bytes[plaintext.clone()];
+        let outer_class = self.outer_class(layer);
+        let inner = &mut self.buffer(layer.rebuilt)[inside.clone()];
         if inner.first().is_none_or(|byte| byte >> 4 != version) {
             return Err(Dropped::BadInner);
         }
-        decapsulate_ecn(outer.traffic_class, inner)?;
+        decapsulate_ecn(outer_class, inner)?;
         Ok(Place {
-            rebuilt: false,
-            start: plaintext.start,
-            len: plaintext.len(),
+            rebuilt: layer.rebuilt,
+            start: inside.start,
+            len: inside.len(),
+            in_tunnel: true,
         })
     }
 
-    /// Transport mode: the header that ESP stood behind, with ESP taken out of it. IPv4's identification has done its
-    /// work; where DF is clear another fragmentation needs a new one.
+    /// What the layer carries, and what that is.
+    fn inside(&mut self, layer: &Layer<'_>) -> Result<(Range<usize>, u8), Dropped> {
+        let sa = self.snapshot.sa(layer.sa);
+        let start = layer.body.start;
+        match layer.received {
+            Header::Esp(received) => {
+                let body = &self.buffer(layer.rebuilt)[layer.body.clone()];
+                let (text, next_header) = received.strip(sa, body)?;
+                Ok((start + text.start..start + text.end, next_header))
+            }
+            Header::Ah(received) => {
+                let inside = start + received.header_len()..layer.body.end;
+                Ok((inside, received.next_header()))
+            }
+        }
+    }
+
+    /// The traffic class of the header that the layer stood behind.
+    fn outer_class(&mut self, layer: &Layer<'_>) -> u8 {
+        if let Some(outer) = layer.outer {
+            return outer.traffic_class;
+        }
+        let headers_at = layer.body.start - layer.headers;
+        let headers = &self.buffer(layer.rebuilt)[headers_at..layer.body.end];
+        Outline::read(headers).map_or(0, |outline| outline.traffic_class)
+    }
+
+    /// Transport mode: the headers that the layer stood behind move up to what was inside.
+    fn join(
+        &mut self,
+        layer: &Layer<'_>,
+        inside: Range<usize>,
+        next_header: u8,
+    ) -> Result<Place, Dropped> {
+        let (0, Some(outer)) = (layer.headers, layer.outer) else {
+            return self.move_headers(layer, inside, next_header);
+        };
+        let sequence = layer.received.sequence().low();
+        Ok(self.rebuild(inside, next_header, outer, sequence))
+    }
+
+    fn move_headers(
+        &mut self,
+        layer: &Layer<'_>,
+        inside: Range<usize>,
+        next_header: u8,
+    ) -> Result<Place, Dropped> {
+        let headers_at = layer.body.start - layer.headers;
+        let buffer = self.buffer(layer.rebuilt);
+        let outside = Outside::before(&buffer[headers_at..layer.body.end])?;
+        let start = inside.start - outside.len;
+        buffer.copy_within(headers_at..headers_at + outside.len, start);
+        let len = inside.end - start;
+        outside.rename(&mut buffer[start..start + outside.len], next_header, len, 0);
+        Ok(Place {
+            rebuilt: layer.rebuilt,
+            start,
+            len,
+            in_tunnel: false,
+        })
+    }
+
+    /// Transport mode in UDP, whose socket kept the headers: they are made anew from what it told of them. IPv4's
+    /// identification has done its work; where DF is clear another fragmentation needs a new one.
     fn rebuild(
         &mut self,
         plaintext: Range<usize>,
@@ -218,6 +362,12 @@ impl Opener<'_> {
             rebuilt: true,
             start,
             len: self.rebuilt.len() - start,
+            in_tunnel: false,
         }
     }
+}
+
+/// Whether another layer follows.
+fn is_ipsec(protocol: u8) -> bool {
+    matches!(protocol, 50 | 51)
 }

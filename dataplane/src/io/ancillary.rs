@@ -3,6 +3,7 @@
 //! Written and read by hand because that needs no pointers and so no `unsafe`; only the room's address goes into a
 //! message header. Every buffer is of fixed size and reused.
 
+use ipsec::wire::ip::number;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,8 +99,9 @@ const WORD: usize = size_of::<usize>();
 const HEAD: usize = WORD + 8;
 
 impl Control {
-    /// Bytes for every message that is ever sent or asked for here, the error report with an IPv6 offender included.
-    pub const ROOM: usize = 256;
+    /// Bytes for every message that is ever sent or asked for here, the error report with an IPv6 offender included, and
+    /// IPv6 extension headers as long as any is likely to be.
+    pub const ROOM: usize = 1024;
 
     /// Where the kernel may write [`Control::ROOM`] bytes.
     pub fn room(&mut self) -> *mut u8 {
@@ -168,14 +170,34 @@ impl Control {
 
     /// The messages in here that mean something to us.
     pub fn notes(&self) -> impl Iterator<Item = Note> + '_ {
+        self.messages().filter_map(meaning)
+    }
+
+    /// The extension headers of an IPv6 packet in their order, each with its number.
+    pub fn extensions(&self) -> impl Iterator<Item = (u8, &[u8])> + '_ {
+        self.messages().filter_map(extension)
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let mut rest = &self.bytes[..self.len];
         std::iter::from_fn(move || {
             let whole = usize::from_ne_bytes(*rest.first_chunk()?);
             let message = rest.get(..whole).filter(|message| message.len() >= HEAD)?;
             rest = rest.get(whole.next_multiple_of(WORD)..).unwrap_or(&[]);
-            Some(meaning(message))
+            Some(message)
         })
-        .flatten()
+    }
+}
+
+/// Of a message that is one, the number and bytes of an extension header.
+fn extension(message: &[u8]) -> Option<(u8, &[u8])> {
+    let word = |at: usize| Some(c_int::from_ne_bytes(*message.get(at..)?.first_chunk()?));
+    let header = &message[HEAD..];
+    match (word(WORD)?, word(WORD + 4)?) {
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => Some((number::HOP_BY_HOP, header)),
+        (libc::IPPROTO_IPV6, libc::IPV6_RTHDR) => Some((number::ROUTING, header)),
+        (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS) => Some((number::DESTINATION_OPTIONS, header)),
+        _ => None,
     }
 }
 

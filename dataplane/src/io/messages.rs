@@ -81,6 +81,8 @@ pub(super) struct Receiver {
     parked: Range<usize>,
     wide: bool,
     calm: u32,
+    /// Bytes that stay free in front of each packet.
+    headroom: usize,
     /// How many packets the next call is prepared for: preparing for many that do not come is not free.
     hope: usize,
 }
@@ -94,7 +96,7 @@ pub(super) struct Received<'a> {
 }
 
 impl Receiver {
-    pub fn new() -> Self {
+    pub fn new(headroom: usize) -> Self {
         Self {
             headers: Headers::new(),
             lens: [0; MOST],
@@ -102,6 +104,7 @@ impl Receiver {
             parked: 0..0,
             wide: false,
             calm: 0,
+            headroom,
             hope: LEAST,
         }
     }
@@ -141,9 +144,10 @@ impl Receiver {
         let most = intake.places().min(self.hope);
         let free = intake.free().len();
         // The last packet needs no distance to a next one.
-        let wide = (free + WIDE - LARGEST) / WIDE;
+        let slot = WIDE + self.headroom;
+        let wide = (free + WIDE - LARGEST) / slot;
         match self.wide && (wide > 0 || !intake.items.is_empty()) {
-            true => (WIDE, most.min(wide)),
+            true => (slot, most.min(wide)),
             false => (NARROW, most.min(free / NARROW)),
         }
     }
@@ -157,12 +161,13 @@ impl Receiver {
         slots: usize,
     ) -> io::Result<usize> {
         for i in 0..slots {
-            let own = &mut room[i * slot..];
+            let own = &mut room[i * slot + self.headroom..];
             let own = libc::iovec {
                 iov_base: own.as_mut_ptr().cast(),
-                iov_len: own.len().min(slot),
+                iov_len: own.len().min(slot - self.headroom),
             };
-            let spill = &mut self.spill[i * LARGEST + NARROW..(i + 1) * LARGEST];
+            let spilt_at = i * LARGEST + NARROW - self.headroom;
+            let spill = &mut self.spill[spilt_at..(i + 1) * LARGEST];
             let spill = libc::iovec {
                 iov_base: spill.as_mut_ptr().cast(),
                 iov_len: spill.len(),
@@ -207,17 +212,18 @@ impl Receiver {
             let control_len = self.headers.headers[i].msg_hdr.msg_controllen;
             self.headers.controls[i].set_len(control_len);
         }
+        let room = slot - self.headroom;
         let outgrown = self.lens[..count]
             .iter()
-            .position(|&len| len > slot)
+            .position(|&len| len > room)
             .unwrap_or(count);
         for i in 0..outgrown {
-            let start = base + i * slot;
+            let start = base + i * slot + self.headroom;
             enter(intake, start..start + self.lens[i], self.received(i));
         }
         for i in outgrown..count {
-            let start = base + i * slot;
-            let head = self.lens[i].min(slot);
+            let start = base + i * slot + self.headroom;
+            let head = self.lens[i].min(room);
             self.spill[i * LARGEST..i * LARGEST + head]
                 .copy_from_slice(&intake.bytes[start..start + head]);
         }
@@ -244,11 +250,12 @@ impl Receiver {
     ) {
         while let Some(i) = self.parked.clone().next() {
             let len = self.lens[i];
-            let start = intake.used();
-            if intake.places() == 0 || intake.free().len() < len {
+            let start = intake.used() + self.headroom;
+            if intake.places() == 0 || intake.bytes.len() < start + len {
                 return;
             }
-            intake.free()[..len].copy_from_slice(&self.spill[i * LARGEST..i * LARGEST + len]);
+            intake.bytes[start..start + len]
+                .copy_from_slice(&self.spill[i * LARGEST..i * LARGEST + len]);
             enter(intake, start..start + len, self.received(i));
             self.parked.start += 1;
         }

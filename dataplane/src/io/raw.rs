@@ -1,17 +1,23 @@
 //! Native ESP and AH: raw sockets of protocol 50 and 51, everywhere where nobody owns the protocol in the kernel.
 //!
 //! ```text
-//!   Parcel:  packet packet packet … ──► sendmmsg, one message each     the kernel writes the IP header (AH over IPv4: we do)
-//!   Arrival: one packet             ◄── recvmmsg                       fragments come reassembled
+//!   Parcel:  packet packet packet … ──► sendmmsg, one message each     the kernel writes the IP header, or `whole` sends ours
+//!   Arrival: headers and packet     ◄── recvmmsg                       fragments come reassembled
 //! ```
 //!
 //! For ESP the kernel writes the IP header: it then also fragments where that is allowed, chooses identifications that do
-//! not repeat, and tells a path's MTU. `IP_HDRINCL` gives up all three. AH over IPv4 needs it nevertheless, because its ICV
-//! covers the identification (RFC 4302 3.3.3.1.1.1), which thus has to be known before: see [`ah_identification`].
+//! not repeat, and tells a path's MTU. `IP_HDRINCL` gives up all three; AH and rare headers need it nevertheless.
+//!
+//! An arrival brings its headers. Over IPv4 the kernel hands them over; over IPv6 it tells of them by control messages,
+//! and they are put together again in front of the packet. The flow label is lost, which no ICV covers (RFC 4302 3.3.3.1.2).
 //!
 //! A packet that arrives while such a socket is open is not answered with "protocol unreachable" by the kernel.
 
-use super::ancillary::Note;
+mod whole;
+
+pub use whole::{WholeSink, open_whole};
+
+use super::ancillary::{Control, Note};
 use super::messages::{Letter, Outbox, Received};
 use super::packet::Claim;
 use super::receiving::Inlet;
@@ -22,7 +28,9 @@ use super::{
     Arrival, Family, Intake, Parcel, ProtectedSink, ProtectedSource, Refusal, Sent, SocketOptions,
     Wait, Waker,
 };
+use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
+use ipsec::wire::ip::v6;
 use rustix::net::{Protocol, SocketType};
 use std::collections::BTreeSet;
 use std::io;
@@ -63,15 +71,16 @@ pub fn open(
 ) -> Result<(RawSource, RawSink), Refusal> {
     let number = NonZeroU32::new(protocol.number().into()).map(Protocol::from_raw);
     let socket = Socket::open(family, SocketType::RAW, number, options)?;
-    let own_header = family == Family::V4 && protocol == Native::Ah;
-    if own_header {
-        socket
-            .set(libc::IPPROTO_IP, libc::IP_HDRINCL, 1)
-            .map_err(Refusal::during("write IP headers for AH"))?;
-    }
+    let headroom = match family {
+        Family::V4 => 0,
+        Family::V6 => {
+            ask_for_extension_headers(&socket)?;
+            HEADROOM
+        }
+    };
     let socket = Arc::new(socket);
     let source = RawSource {
-        inlet: Inlet::new(socket.clone()),
+        inlet: Inlet::with_headroom(socket.clone(), headroom),
         reader: Reader {
             family,
             protocol,
@@ -81,18 +90,26 @@ pub fn open(
     let sink = RawSink {
         socket,
         protocol,
-        own_header,
         outbox: Outbox::new(),
-        headers: Vec::new(),
         df: None,
     };
     Ok((source, sink))
 }
 
-/// The identification of an IPv4 packet with AH of this sequence number: never 0, which the kernel would replace, and
-/// the same for who computes the ICV and who sends.
-pub fn ah_identification(sequence: u32) -> u16 {
-    (sequence % 0xffff) as u16 + 1
+/// Room in front of each packet for IPv6's header and the extension headers of a packet that anybody would send.
+const HEADROOM: usize = 512;
+
+fn ask_for_extension_headers(socket: &Socket) -> Result<(), Refusal> {
+    let names = [
+        libc::IPV6_RECVHOPOPTS,
+        libc::IPV6_RECVRTHDR,
+        libc::IPV6_RECVDSTOPTS,
+    ];
+    names.into_iter().try_for_each(|name| {
+        socket
+            .set(libc::IPPROTO_IPV6, name, 1)
+            .map_err(Refusal::during("ask for extension headers"))
+    })
 }
 
 /// Receives native packets.
@@ -161,18 +178,13 @@ struct Reader {
 impl Reader {
     fn enter(&self, intake: &mut Intake<Arrival>, range: Range<usize>, received: &Received<'_>) {
         let described = match self.family {
-            // The whole packet with its header.
-            Family::V4 => {
-                Outer::payload(&intake.bytes[range.clone()])
-                    .ok()
-                    .map(|(outer, inside)| {
-                        (outer, range.start + inside.start..range.start + inside.end)
-                    })
-            }
-            Family::V6 => self.describe_v6(received).map(|outer| (outer, range)),
+            Family::V4 => read_v4(&intake.bytes[range.clone()], range),
+            Family::V6 => self
+                .describe_v6(received)
+                .and_then(|outer| write_v6(outer, received.control, &mut intake.bytes, range)),
         };
         match described {
-            Some((outer, range)) if !range.is_empty() => {
+            Some((outer, range)) if range.len() > usize::from(outer.written) => {
                 let stride = range.len();
                 intake.items.push((range, Arrival { outer, stride }));
             }
@@ -207,18 +219,59 @@ impl Reader {
     }
 }
 
-/// Bytes of an IPv4 header without options.
-const HEADER: usize = 20;
+/// The whole packet with its header, as it came.
+fn read_v4(packet: &[u8], range: Range<usize>) -> Option<(Outer, Range<usize>)> {
+    let (outer, inside) = Outer::payload(packet).ok()?;
+    let written = inside.start as u16;
+    Some((
+        Outer { written, ..outer },
+        range.start..range.start + inside.end,
+    ))
+}
+
+/// Puts the headers together in front of the packet at `range`. RFC 8200 4.1: each names the next, so those that the
+/// kernel hands over need nothing but their order; what does not lead to the packet was not all.
+fn write_v6(
+    outer: Outer,
+    control: &Control,
+    bytes: &mut [u8],
+    range: Range<usize>,
+) -> Option<(Outer, Range<usize>)> {
+    let extensions_len: usize = control.extensions().map(|(_, header)| header.len()).sum();
+    let headers_len = v6::HEADER_LEN + extensions_len;
+    let start = range.start.checked_sub(headers_len)?;
+    if headers_len > HEADROOM {
+        return None;
+    }
+    let first = control.extensions().next().map(|(kind, _)| kind);
+    let fixed = Outer {
+        protocol: first.unwrap_or(outer.protocol),
+        ..outer
+    };
+    let packet = bytes.get_mut(start..range.end)?;
+    fixed.emit(extensions_len + range.len(), 0, packet);
+    let mut at = v6::HEADER_LEN;
+    for (_, header) in control.extensions() {
+        packet
+            .get_mut(at..at + header.len())?
+            .copy_from_slice(header);
+        at += header.len();
+    }
+    let whole = first.is_none() || leads_to(packet, outer.protocol, headers_len);
+    let written = headers_len as u16;
+    whole.then_some((Outer { written, ..outer }, start..range.end))
+}
+
+fn leads_to(packet: &[u8], protocol: u8, headers_len: usize) -> bool {
+    Outline::read(packet)
+        .is_ok_and(|outline| (outline.protocol, outline.header_len) == (protocol, headers_len))
+}
 
 /// Sends native packets.
 pub struct RawSink {
     socket: Arc<Socket>,
     protocol: Native,
-    /// Whether we write the IP header.
-    own_header: bool,
     outbox: Outbox,
-    /// Headers that we wrote, one for each message in the outbox.
-    headers: Vec<[u8; HEADER]>,
     /// How the socket's don't-fragment setting stands.
     df: Option<bool>,
 }
@@ -241,31 +294,22 @@ impl RawSink {
                 self.flush(parcels, sent);
             }
             let range = start..(start + parcel.stride).min(parcel.bytes.len());
-            if self.own_header {
-                self.headers
-                    .push(header_for(&parcel.outer, &parcel.bytes[range.clone()]));
-            }
             // A raw socket's address has no port.
             let address = SocketAddr::new(parcel.outer.destination, 0);
             let control = self.outbox.add((n, range, 1, false), address);
             control.put_source(parcel.outer.source);
-            if !self.own_header {
-                let outer = &parcel.outer;
-                control.put_header(
-                    outer.destination.is_ipv6(),
-                    outer.traffic_class,
-                    outer.hop_limit,
-                );
-            }
+            let outer = &parcel.outer;
+            control.put_header(
+                outer.destination.is_ipv6(),
+                outer.traffic_class,
+                outer.hop_limit,
+            );
         }
     }
 
     fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let headers = &self.headers;
-        let pieces = |place: usize, letter: &Letter| {
-            let header: &[u8] = headers.get(place).map_or(&[], |header| header);
-            [header, &parcels[letter.parcel].bytes[letter.range.clone()]]
-        };
+        let pieces =
+            |_: usize, letter: &Letter| [&parcels[letter.parcel].bytes[letter.range.clone()], &[]];
         send_all(
             &self.socket,
             &mut self.outbox,
@@ -274,7 +318,6 @@ impl RawSink {
             pieces,
             |_, _, _| false,
         );
-        self.headers.clear();
     }
 
     fn set_dont_fragment(&mut self, on: bool, parcels: &[Parcel<'_>], sent: &mut Sent) {
@@ -291,6 +334,7 @@ impl Addressed for RawSink {
         Family::of(parcel.outer.destination) == self.socket.family
             && parcel.outer.protocol == self.protocol.number()
             && parcel.outer.ports.is_none()
+            && parcel.outer.written == 0
             && parcel.stride > 0
     }
 }
@@ -309,13 +353,4 @@ impl ProtectedSink for RawSink {
         self.flush(parcels, &mut sent);
         Ok(sent)
     }
-}
-
-/// The IPv4 header of one AH packet. RFC 4302 2.5: the sequence number is its third word.
-fn header_for(outer: &Outer, packet: &[u8]) -> [u8; HEADER] {
-    let sequence = packet.get(8..).and_then(|rest| rest.first_chunk());
-    let identification = ah_identification(sequence.map_or(0, |bytes| u32::from_be_bytes(*bytes)));
-    let mut header = [0; HEADER];
-    outer.emit(packet.len(), identification, &mut header);
-    header
 }

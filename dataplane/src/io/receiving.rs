@@ -20,10 +20,15 @@ pub(super) struct Inlet {
 
 impl Inlet {
     pub fn new(socket: Arc<Socket>) -> Self {
+        Self::with_headroom(socket, 0)
+    }
+
+    /// Leaves so many bytes free in front of each packet.
+    pub fn with_headroom(socket: Arc<Socket>, headroom: usize) -> Self {
         Self {
             socket,
             waker: None,
-            receiver: Receiver::new(),
+            receiver: Receiver::new(headroom),
         }
     }
 

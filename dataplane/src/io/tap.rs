@@ -143,8 +143,10 @@ impl Recorder {
         for inside in bytes.chunks(stride.max(1)) {
             let identification = self.count as u16;
             self.write(|packet| {
-                packet.resize(outer.len(), 0);
-                outer.emit(inside.len(), identification, packet);
+                if outer.written == 0 {
+                    packet.resize(outer.len(), 0);
+                    outer.emit(inside.len(), identification, packet);
+                }
                 packet.extend_from_slice(inside);
             })?;
         }

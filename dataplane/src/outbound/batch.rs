@@ -1,5 +1,6 @@
 //! What moves outbound: the packets as they were read, what was planned for each, and where the sealed ones will lie.
 
+use super::layers::{Layers, inside};
 use crate::counters::Tally;
 use crate::frames::{BatchSize, emptied, first};
 use crate::io::Intake;
@@ -30,6 +31,8 @@ pub struct OutboundBatch {
     pub(super) trains: Vec<Train>,
     /// Of all packets of all trains, in order.
     pub(super) stamps: Vec<Stamp>,
+    /// Packets that need more than one ESP header.
+    pub(super) layers: Layers,
     pub(super) parcels: Vec<Parcel>,
     /// Packets whose senders are to be told of a smaller MTU.
     pub(super) refused: Vec<Refused>,
@@ -57,8 +60,19 @@ pub(super) struct Train {
 /// Equal packets for one peer, end to end in the sealed bytes; the last may be shorter.
 pub(super) struct Parcel {
     pub outer: Outer,
+    pub place: Place,
     pub range: Range<usize>,
     pub stride: usize,
+    pub packets: u64,
+}
+
+/// Where the bytes of a parcel lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Among those with one ESP header.
+    Sealed,
+    /// In this buffer of the layered ones.
+    Layered(usize),
 }
 
 /// A packet that is too big for its path.
@@ -80,6 +94,7 @@ impl OutboundBatch {
             fragments: Vec::new(),
             trains: Vec::with_capacity(size.items),
             stamps: Vec::with_capacity(size.items),
+            layers: Layers::default(),
             parcels: Vec::with_capacity(size.items),
             refused: Vec::new(),
             tally: Tally::default(),
@@ -91,9 +106,13 @@ impl OutboundBatch {
         }
     }
 
-    /// The sealed packets, where the parcels' ranges lie.
-    pub(super) fn sealed(&self) -> &[u8] {
-        &self.sealed
+    /// The protected packets of a parcel.
+    pub(super) fn bytes_of(&self, parcel: &Parcel) -> &[u8] {
+        let buffer = match parcel.place {
+            Place::Sealed => &self.sealed[..],
+            Place::Layered(buffer) => self.layers.buffer(buffer),
+        };
+        &buffer[parcel.range.clone()]
     }
 
     /// What was counted so far.
@@ -108,6 +127,7 @@ impl OutboundBatch {
         self.fragments.clear();
         self.trains.clear();
         self.stamps.clear();
+        self.layers.clear();
         self.parcels.clear();
         self.refused.clear();
         self.tally = Tally::default();
@@ -147,13 +167,7 @@ impl Transform for OutboundBatch {
         }
         multibuffer::seal(&mut jobs);
         self.jobs = emptied(jobs);
-    }
-}
-
-/// What of head and payload is protected.
-fn inside<'a>(outside: usize, head: &'a [u8], payload: &'a [u8]) -> (&'a [u8], &'a [u8]) {
-    match head.get(outside..) {
-        Some(head) => (head, payload),
-        None => (&[], payload.get(outside - head.len()..).unwrap_or_default()),
+        self.layers
+            .transform(snapshot, &self.intake.bytes, &self.fragments);
     }
 }

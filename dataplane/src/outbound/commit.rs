@@ -41,12 +41,12 @@ impl OutboundCommit {
         let mut parcels = emptied(std::mem::take(&mut self.parcels));
         parcels.extend(batch.parcels.iter().map(|parcel| Parcel {
             outer: parcel.outer,
-            bytes: &batch.sealed()[parcel.range.clone()],
+            bytes: batch.bytes_of(parcel),
             stride: parcel.stride,
         }));
         // A sink that fails altogether has sent nothing that anybody knows of.
         let sent = self.sink.deliver(&parcels).unwrap_or_else(|_| Sent {
-            failed: batch.stamps.len() as u64,
+            failed: batch.parcels.iter().map(|parcel| parcel.packets).sum(),
             ..Sent::default()
         });
         self.parcels = emptied(parcels);

@@ -1,7 +1,9 @@
 //! The first step outbound, in order: what becomes of each packet, decided before a byte of payload is touched.
 
 use super::OutboundBatch;
-use super::batch::{Parcel, Refused, Train};
+use super::batch::{Parcel, Place, Refused, Train};
+use super::hops::{self, Hop, HopRange};
+use super::layers::{Refusal, Wanted};
 use crate::iv::IvSource;
 use crate::notice::Notice;
 use crate::path::PathMtus;
@@ -14,8 +16,10 @@ use ipsec::esp::Stamp;
 use ipsec::fragment::{Cutter, Offered, Reassembler};
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::pmtu::{self, Fit, TcpChecksum};
-use ipsec::sa::{Mode, Protocol, Sa, SequenceNumber};
+use ipsec::sa::{Mode, Protocol, Sa, SaConfig, SequenceNumber};
 use ipsec::tunnel::Outer;
+use ipsec::wire::ip::v4::allow_fragments;
+use multibuffer::Iv;
 use std::ops::Range;
 
 /// Next header of a whole packet inside.
@@ -35,6 +39,8 @@ pub(super) struct Planner<'a> {
     pub interface: u32,
     /// What was decided for the packet before: most are followed by another one of their flow.
     pub last: Option<(Outline, Road)>,
+    /// The hops of all flows of the batch.
+    pub hops: &'a mut Vec<Hop>,
 }
 
 /// How packets of one flow are protected.
@@ -46,6 +52,8 @@ pub(super) struct Road {
     /// Bytes at the start of each packet that stay outside.
     outside: usize,
     inner_mtu: usize,
+    /// Empty for a single ESP association whose packets have no rare headers.
+    hops: HopRange,
 }
 
 /// One item on its road.
@@ -58,7 +66,7 @@ struct Passage<'a> {
     sa: &'a Sa,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// Plans all items of `batch`.
     pub fn plan(&mut self, batch: &mut OutboundBatch) {
         for place in 0..batch.intake.items.len() {
@@ -101,8 +109,9 @@ impl Planner<'_> {
     }
 
     fn is_for_tunnel(&self, outline: &Outline) -> Result<bool, Dropped> {
-        let index = self.decide(outline)?;
-        Ok(is_tunnel(self.snapshot.sa(index), outline))
+        let innermost = self.decide(outline)?.first().copied();
+        let is_tunnel = |index| is_tunnel(&self.snapshot.sa(index).config, outline);
+        Ok(innermost.is_some_and(is_tunnel))
     }
 
     /// RFC 4303 3.1.1, 3.3.4: transport mode is for whole packets. What the kernel has cut for the device is joined
@@ -117,9 +126,11 @@ impl Planner<'_> {
             }
             Offered::Joined(whole) => whole,
         };
+        let mut whole = whole;
+        // Whoever cut a packet wants it to arrive in pieces.
+        allow_fragments(&mut whole);
         let outline = Outline::read(&whole)?;
         let mut road = self.road(&whole, &outline)?;
-        // Whoever cut a packet wants it to arrive in pieces.
         road.outer.dont_fragment = false;
         let start = batch.fragments.len();
         batch.fragments.extend_from_slice(&whole);
@@ -142,20 +153,59 @@ impl Planner<'_> {
                 return Ok(*road);
             }
         }
-        let index = self.decide(outline)?;
+        let road = match self.decide(outline)? {
+            &[index] if is_short(&self.snapshot.sa(index).config, outline) => {
+                self.short_road(index, packet, outline)?
+            }
+            path => self.long_road(path, packet, outline)?,
+        };
+        // Rare headers may differ where all that policy looks at is the same.
+        if road.outside == 0 || outline.header_len == plain_len(outline) {
+            self.last = Some((*outline, road));
+        }
+        Ok(road)
+    }
+
+    /// One ESP association, whose outer header any socket can write.
+    fn short_road(
+        &mut self,
+        index: SaIndex,
+        packet: &[u8],
+        outline: &Outline,
+    ) -> Result<Road, Dropped> {
         let sa = self.snapshot.sa(index);
         let (outer, next_header, outside) = envelope(sa, packet, outline)?;
         let path_mtu = self.paths.mtu(outer.destination);
-        let road = Road {
+        Ok(Road {
             index,
             outer,
             next_header,
             outside,
             // In transport mode the packet's own IP header is the outer one.
             inner_mtu: outside + pmtu::inner_mtu(&sa.config, path_mtu),
-        };
-        self.last = Some((*outline, road));
-        Ok(road)
+            hops: HopRange::default(),
+        })
+    }
+
+    /// AH, several associations, or headers that only we can write.
+    fn long_road(
+        &mut self,
+        path: &[SaIndex],
+        packet: &[u8],
+        outline: &Outline,
+    ) -> Result<Road, Dropped> {
+        let start = self.hops.len();
+        let path_mtu = |peer| self.paths.mtu(peer);
+        let bundle = hops::lay(self.snapshot, path, packet, outline, self.hops, path_mtu)?;
+        let innermost = self.hops[start];
+        Ok(Road {
+            index: innermost.sa,
+            outer: bundle.outer,
+            next_header: innermost.wrap.next_header(),
+            outside: innermost.wrap.outside(),
+            inner_mtu: bundle.inner_mtu,
+            hops: HopRange::new(start..self.hops.len()),
+        })
     }
 
     /// RFC 4301 8.2: what is too big for the path is cut before it is protected, or refused.
@@ -236,11 +286,9 @@ impl Planner<'_> {
         }
     }
 
-    fn decide(&self, outline: &Outline) -> Result<SaIndex, Dropped> {
+    fn decide(&self, outline: &Outline) -> Result<&'a [SaIndex], Dropped> {
         match self.snapshot.outbound_by(self.interface, outline) {
-            Decision::Protect(&[index]) => Ok(index),
-            // Bundles need a second transformation.
-            Decision::Protect(_) => Err(Dropped::Unsupported),
+            Decision::Protect(path) => Ok(path),
             // It should never have been led here, and nothing here sends in clear.
             Decision::Bypass => Err(Dropped::NoPolicy),
             Decision::Drop(reason) => Err(reason),
@@ -257,6 +305,9 @@ impl Planner<'_> {
     /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count
     /// what is carried.
     fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'_>) {
+        if !passage.road.hops.is_empty() {
+            return self.wrap(batch, &passage);
+        }
         let count = passage.cut.count();
         let last = count - 1;
         let len = |number| passage.cut.packet_len(number);
@@ -274,6 +325,41 @@ impl Planner<'_> {
                 outside: passage.road.outside,
                 sa: passage.road.index,
             });
+        }
+    }
+
+    /// Sends every packet of the item through all its hops.
+    fn wrap(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
+        let road = &passage.road;
+        let hops = road.hops.of(self.hops);
+        let (ivs, now) = (&mut *self.ivs, self.now);
+        let mut grant = |sa: &Sa, bytes| {
+            let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
+            let iv = match sa.config.id.protocol {
+                Protocol::Esp => sa.iv_for(sequence, &mut |bytes| ivs.fill(bytes)),
+                Protocol::Ah => Iv::default(),
+            };
+            Ok((sequence, iv))
+        };
+        for number in 0..passage.cut.count() {
+            let wanted = Wanted {
+                item: passage.item.clone(),
+                in_fragments: passage.in_fragments,
+                cut: passage.cut,
+                number,
+                whole: road.outer.written > 0,
+            };
+            match batch.layers.add(self.snapshot, hops, wanted, &mut grant) {
+                Ok(finished) => {
+                    let place = Place::Layered(finished.buffer);
+                    batch.lay(road.outer, place, finished.range);
+                    batch.tally.bytes += passage.cut.packet_len(number) as u64;
+                }
+                Err(Refusal { sa, reason }) => {
+                    self.snapshot.sa(sa).state.count_drop(reason);
+                    batch.tally.drop(reason, 1);
+                }
+            }
         }
     }
 
@@ -319,7 +405,9 @@ impl Planner<'_> {
         let road = &passage.road;
         let plaintext_len = len - road.outside;
         let stamp = Stamp::new(passage.sa, sequence, iv, road.next_header, plaintext_len);
-        batch.lay(road.outer, stamp.packet_len());
+        let range = batch.sealed_len..batch.sealed_len + stamp.packet_len();
+        batch.sealed_len = range.end;
+        batch.lay(road.outer, Place::Sealed, range);
         batch.heads_len += passage.cut.head_len();
         batch.tally.bytes += len as u64;
         batch.stamps.push(stamp);
@@ -327,34 +415,46 @@ impl Planner<'_> {
 }
 
 impl OutboundBatch {
-    /// Lays a sealed packet behind those before: into their parcel if they are equal and for the same peer.
-    fn lay(&mut self, outer: Outer, len: usize) {
-        let range = self.sealed_len..self.sealed_len + len;
-        self.sealed_len = range.end;
+    /// Adds a protected packet to the parcel before, if it lies behind it, is equal and for the same peer.
+    fn lay(&mut self, outer: Outer, place: Place, range: Range<usize>) {
         match self.parcels.last_mut() {
-            Some(parcel) if parcel.takes(&outer, len) => parcel.range.end = range.end,
+            Some(parcel) if parcel.takes(&outer, place, &range) => {
+                parcel.range.end = range.end;
+                parcel.packets += 1;
+            }
             _ => self.parcels.push(Parcel {
                 outer,
+                place,
+                stride: range.len(),
                 range,
-                stride: len,
+                packets: 1,
             }),
         }
     }
 }
 
 impl Parcel {
-    fn takes(&self, outer: &Outer, len: usize) -> bool {
+    fn takes(&self, outer: &Outer, place: Place, range: &Range<usize>) -> bool {
         let is_even = (self.range.end - self.range.start).is_multiple_of(self.stride);
-        is_even && len <= self.stride && self.outer == *outer
+        let follows = self.place == place && self.range.end == range.start;
+        is_even && follows && range.len() <= self.stride && self.outer == *outer
     }
+}
+
+/// Whether packets of one association need nothing but an ESP header and an outer header that any socket can write.
+fn is_short(config: &SaConfig, outline: &Outline) -> bool {
+    let has_rare_headers = outline.transport_offset != plain_len(outline);
+    config.id.protocol == Protocol::Esp && (!has_rare_headers || is_tunnel(config, outline))
+}
+
+/// Bytes of an IP header without options.
+fn plain_len(outline: &Outline) -> usize {
+    if outline.source.is_ipv4() { 20 } else { 40 }
 }
 
 /// The outer header, the next header inside, and how much of the packet stays outside.
 fn envelope(sa: &Sa, packet: &[u8], outline: &Outline) -> Result<(Outer, u8, usize), Dropped> {
-    if sa.config.id.protocol != Protocol::Esp {
-        return Err(Dropped::Unsupported);
-    }
-    if is_tunnel(sa, outline) {
+    if is_tunnel(&sa.config, outline) {
         let inside = if outline.source.is_ipv4() {
             IPV4_INSIDE
         } else {
@@ -362,13 +462,10 @@ fn envelope(sa: &Sa, packet: &[u8], outline: &Outline) -> Result<(Outer, u8, usi
         };
         return Ok((Outer::around(&sa.config, outline), inside, 0));
     }
-    // RFC 4301 4.1: transport mode is for whole packets. Options and extension headers before ESP would have to
-    // travel with the outer header, which has no room for them here.
-    let plain = if outline.source.is_ipv4() { 20 } else { 40 };
-    match outline.fragment {
-        FragmentKind::Whole if outline.transport_offset == plain => {}
-        FragmentKind::Whole => return Err(Dropped::Unsupported),
-        FragmentKind::First | FragmentKind::Later => return Err(Dropped::Fragment),
+    // RFC 4301 4.1: transport mode is for whole packets.
+    let plain = plain_len(outline);
+    if outline.fragment != FragmentKind::Whole {
+        return Err(Dropped::Fragment);
     }
     let next_header = packet.get(if plain == 20 { 9 } else { 6 });
     let outer = Outer {
@@ -383,9 +480,9 @@ fn envelope(sa: &Sa, packet: &[u8], outline: &Outline) -> Result<(Outer, u8, usi
 }
 
 /// An association of setkey's mode `any` carries either: a packet between its own two ends goes in transport mode.
-fn is_tunnel(sa: &Sa, outline: &Outline) -> bool {
-    let ends = (sa.config.source, sa.config.id.destination);
-    match sa.config.mode {
+pub(super) fn is_tunnel(config: &SaConfig, outline: &Outline) -> bool {
+    let ends = (config.source, config.id.destination);
+    match config.mode {
         Mode::Tunnel => true,
         Mode::Transport => false,
         Mode::Any => ends != (outline.source, outline.destination),

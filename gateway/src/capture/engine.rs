@@ -24,6 +24,9 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// The most bytes of an IP packet: a capture has no path.
+const LARGEST_PACKET: usize = 65_535;
+
 /// What is done to the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
@@ -72,7 +75,7 @@ impl Engine {
         let counters = Arc::<Counters>::default();
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let ends = Ends(Arc::clone(&desk));
-        let paths = || PathMtus::new(Paths::default(), LARGEST - 1);
+        let paths = || PathMtus::new(Paths::default(), LARGEST_PACKET);
         let gearing = Gearing {
             slots: 1,
             workers: 0,
@@ -265,14 +268,18 @@ impl ProtectedSource for Ends {
     fn fill(&mut self, intake: &mut Intake<Arrival>, _: Wait) -> io::Result<usize> {
         Ok(self.enter(intake, |packet| {
             let (outer, range) = Outer::payload(packet).ok()?;
-            Some((
-                range.start,
-                range.end,
-                Arrival {
-                    outer,
-                    stride: range.len(),
-                },
-            ))
+            // As the gateway's sockets do: those of UDP keep the headers, the others hand them over.
+            let start = if outer.ports.is_some() {
+                range.start
+            } else {
+                0
+            };
+            let outer = Outer {
+                written: (range.start - start) as u16,
+                ..outer
+            };
+            let stride = range.end - start;
+            Some((start, range.end, Arrival { outer, stride }))
         }))
     }
 }
@@ -308,10 +315,12 @@ impl ProtectedSink for Ends {
             for sealed in parcel.bytes.chunks(parcel.stride) {
                 // RFC 6864: never 0, for eyes that take it for "not set".
                 desk.identification = desk.identification.wrapping_add(1).max(1);
-                let mut packet = vec![0; parcel.outer.len()];
-                parcel
-                    .outer
-                    .emit(sealed.len(), desk.identification, &mut packet);
+                let mut packet = Vec::new();
+                if parcel.outer.written == 0 {
+                    packet.resize(parcel.outer.len(), 0);
+                    let identification = desk.identification;
+                    parcel.outer.emit(sealed.len(), identification, &mut packet);
+                }
                 packet.extend_from_slice(sealed);
                 desk.carried.push(packet);
             }

@@ -10,7 +10,7 @@ use super::{Plane, check};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, Snapshot};
-use ipsec::sa::{LifeEvent, Protocol, SaConfig, SaId};
+use ipsec::sa::{LifeEvent, SaConfig, SaId};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -115,9 +115,6 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         let (Command::AddSa(config) | Command::UpdateSa(config)) = command else {
             return Ok(());
         };
-        if config.id.protocol == Protocol::Ah {
-            return Err("AH is not carried yet; use ESP with an integrity algorithm".to_owned());
-        }
         self.kernel.can_serve(config)
     }
 

@@ -18,10 +18,10 @@ use dataplane::io::{Paths, Waker, Warn};
 use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
+use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Template};
 use ipsec::sa::{Mode, SaConfig, SaId};
 use ipsec::tunnel::Outer;
-use ipsec::{esp, pmtu};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
@@ -340,25 +340,18 @@ impl Kernel for Host {
 
 /// From the outermost association inwards, each takes its headers and padding off what fits.
 fn inner_mtu(templates: &[Template], chain: &[Arc<SaConfig>], path: u32) -> u32 {
-    let mut room = path as usize;
-    for (place, config) in chain.iter().enumerate().rev() {
+    let layers = chain.iter().enumerate().rev().map(|(place, config)| {
+        let is_transport = templates
+            .get(place)
+            .is_some_and(|template| template.mode == Mode::Transport);
         let ip_header = if config.id.destination.is_ipv6() {
             40
         } else {
             20
         };
-        let esp = room.saturating_sub(ip_header + config.encapsulation_len());
-        let is_transport = templates
-            .get(place)
-            .is_some_and(|template| template.mode == Mode::Transport);
-        let plaintext = esp::plaintext_limit(config, esp);
-        room = if is_transport {
-            plaintext + ip_header
-        } else {
-            plaintext
-        };
-    }
-    room as u32
+        (&**config, is_transport.then_some(ip_header))
+    });
+    pmtu::bundle_mtu(layers, path as usize) as u32
 }
 
 fn engine_options(options: &Options) -> dataplane::Options {

@@ -11,7 +11,7 @@ use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOU
 use dataplane::io::udp::{self, Reminder, UdpFacts, UdpOptions};
 use dataplane::io::{Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
-use ipsec::sa::{Protocol, SaConfig};
+use ipsec::sa::{Mode, Protocol, SaConfig};
 use ipsec::tunnel::Outer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,13 +33,22 @@ pub(super) enum Need {
         /// Over IPv6.
         v6: bool,
     },
+    /// AH, received.
+    Ah {
+        /// Over IPv6.
+        v6: bool,
+    },
+    /// Packets that are sent with headers of our own: AH, and ESP behind options or extension headers.
+    Whole {
+        /// Over IPv6.
+        v6: bool,
+    },
 }
 
 /// The sockets that the associations of `snapshot` need on a host with these addresses.
 pub(super) fn needs(snapshot: &Snapshot, addresses: &[IpAddr]) -> BTreeSet<Need> {
     snapshot
         .sas()
-        .filter(|sa| sa.config.id.protocol == Protocol::Esp)
         .flat_map(|sa| of_association(&sa.config, addresses))
         .collect()
 }
@@ -50,15 +59,22 @@ pub(super) fn udp_ports(needs: &BTreeSet<Need>) -> BTreeSet<u16> {
         .iter()
         .filter_map(|need| match need {
             Need::Udp { port, .. } => Some(*port),
-            Need::Esp { .. } => None,
+            Need::Esp { .. } | Need::Ah { .. } | Need::Whole { .. } => None,
         })
         .collect()
 }
 
 fn of_association(config: &SaConfig, addresses: &[IpAddr]) -> Vec<Need> {
     let v6 = config.id.destination.is_ipv6();
+    if config.id.protocol == Protocol::Ah {
+        return vec![Need::Ah { v6 }, Need::Whole { v6 }];
+    }
     let Some(encapsulation) = config.encapsulation else {
-        return vec![Need::Esp { v6 }];
+        let mut needs = vec![Need::Esp { v6 }];
+        if config.mode != Mode::Tunnel {
+            needs.push(Need::Whole { v6 });
+        }
+        return needs;
     };
     let arrives = addresses.contains(&config.id.destination);
     let leaves = addresses.contains(&config.source);
@@ -137,8 +153,12 @@ impl Sockets {
         let opened: Result<Vec<_>, _> = missing.iter().map(&mut open).collect();
         let opened = opened.map_err(io::Error::other)?;
         for (need, (source, sink, facts)) in missing.into_iter().zip(opened) {
-            self.sources.join(source);
-            self.sinks.join(sink);
+            if let Some(source) = source {
+                self.sources.join(source);
+            }
+            if let Some(sink) = sink {
+                self.sinks.join(sink);
+            }
             self.bound.insert(need, facts);
         }
         self.reminders.append(&mut reminders);
@@ -164,7 +184,7 @@ impl Sockets {
                 let (source, sink) = udp::open(family(v6), &options)?;
                 let facts = source.facts();
                 reminders.push(sink.reminder());
-                Ok((Box::new(source), Box::new(sink), Some(facts)))
+                Ok((Some(Box::new(source)), Some(Box::new(sink)), Some(facts)))
             }
             Need::Esp { v6 } => {
                 let (source, sink) = raw::open(family(v6), Native::Esp, &self.options)?;
@@ -175,7 +195,15 @@ impl Sockets {
                             what: "watch the kernel's neighbours".to_owned(),
                             error,
                         })?;
-                Ok((Box::new(source), sink, None))
+                Ok((Some(Box::new(source)), Some(sink), None))
+            }
+            Need::Ah { v6 } => {
+                let (source, _) = raw::open(family(v6), Native::Ah, &self.options)?;
+                Ok((Some(Box::new(source)), None, None))
+            }
+            Need::Whole { v6 } => {
+                let sink = raw::open_whole(family(v6), &self.options)?;
+                Ok((None, Some(Box::new(sink)), None))
             }
         }
     }
@@ -208,6 +236,8 @@ impl Sockets {
             (Need::Esp { v6 }, _) => {
                 format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
             }
+            (Need::Ah { v6 }, _) => format!("AH over {}", version(*v6)),
+            (Need::Whole { v6 }, _) => format!("headers of our own over {}", version(*v6)),
             (Need::Udp { v6, port }, facts) => {
                 let trains = facts.as_ref().map_or("", |facts| {
                     match (facts.segments(), facts.coalesces()) {
@@ -232,7 +262,11 @@ impl Sockets {
     }
 }
 
-type Opened = (Box<dyn Waitable>, Box<dyn Addressed>, Option<Arc<UdpFacts>>);
+type Opened = (
+    Option<Box<dyn Waitable>>,
+    Option<Box<dyn Addressed>>,
+    Option<Arc<UdpFacts>>,
+);
 
 fn family(v6: bool) -> Family {
     if v6 { Family::V6 } else { Family::V4 }
@@ -269,5 +303,17 @@ mod tests {
     fn native_esp_needs_a_socket_of_its_family() {
         let text = "add 2001:db8::1 2001:db8::2 esp 0x1001";
         assert_eq!(needs_of(text, &["2001:db8::1"]), [Need::Esp { v6: true }]);
+    }
+
+    #[test]
+    fn ah_is_sent_with_headers_of_our_own() {
+        let text = "add 192.0.2.1 192.0.2.2 ah 0x1001 -m tunnel -A hmac-sha1 \
+                    0x000102030405060708090a0b0c0d0e0f10111213;";
+        let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
+        let Command::AddSa(config) = &lowered.commands[0] else {
+            panic!("another command");
+        };
+        let (ah, whole) = (Need::Ah { v6: false }, Need::Whole { v6: false });
+        assert_eq!(of_association(config, &[]), [ah, whole]);
     }
 }

@@ -154,7 +154,7 @@ impl Reader {
             return false;
         }
         match describe(packet) {
-            Described::Whole(outer, payload) => add(intake, first, outer, payload),
+            Described::Whole(outer, packet) => add(intake, first, outer, packet),
             Described::Fragment => self.join(intake, first, packet),
             Described::Malformed => {
                 self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
@@ -190,6 +190,7 @@ impl Reader {
 }
 
 enum Described<'a> {
+    /// With its headers: transport mode needs them, and AH inside covers them.
     Whole(Outer, &'a [u8]),
     Fragment,
     Malformed,
@@ -202,24 +203,27 @@ fn describe(packet: &[u8]) -> Described<'_> {
         return Described::Malformed;
     }
     match Outer::payload(packet) {
-        Ok((outer, range)) if !range.is_empty() => Described::Whole(outer, &packet[range]),
+        Ok((outer, range)) if !range.is_empty() => {
+            let written = range.start as u16;
+            Described::Whole(Outer { written, ..outer }, &packet[..range.end])
+        }
         Err(ipsec::Dropped::Fragment) => Described::Fragment,
         _ => Described::Malformed,
     }
 }
 
 /// Adds a packet to the last item if that is a run of equal ones, of which only the last may be shorter.
-fn add(intake: &mut Intake<Arrival>, first: usize, outer: Outer, payload: &[u8]) {
-    intake.free()[..payload.len()].copy_from_slice(payload);
+fn add(intake: &mut Intake<Arrival>, first: usize, outer: Outer, packet: &[u8]) {
+    intake.free()[..packet.len()].copy_from_slice(packet);
     let last = intake.items.len().checked_sub(1).filter(|n| *n >= first);
     if let Some((range, arrival)) = last.and_then(|n| intake.items.get_mut(n))
         && range.len() % arrival.stride == 0
-        && payload.len() <= arrival.stride
+        && packet.len() <= arrival.stride
         && arrival.outer == outer
     {
-        range.end += payload.len();
+        range.end += packet.len();
         return;
     }
-    let stride = payload.len();
+    let stride = packet.len();
     intake.push(stride, Arrival { outer, stride });
 }

@@ -126,6 +126,7 @@ fn right(family: Family, other: &Namespace) -> (Gathering, RingHandle, raw::RawH
     })
 }
 
+/// What came, and as what, headers taken off.
 fn receive(source: &mut dyn ProtectedSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) {
     let mut intake = Intake::with_room(8 * LARGEST, 64);
     let (mut got, mut arrivals) = (Vec::new(), Vec::new());
@@ -135,8 +136,19 @@ fn receive(source: &mut dyn ProtectedSource, bytes: usize) -> (Vec<u8>, Vec<Arri
             break;
         }
         for (range, arrival) in &intake.items {
-            got.extend_from_slice(&intake.bytes[range.clone()]);
-            arrivals.push(*arrival);
+            let headers = usize::from(arrival.outer.written);
+            assert_eq!(headers, arrival.outer.len());
+            for packet in intake.bytes[range.clone()].chunks(arrival.stride) {
+                got.extend_from_slice(&packet[headers..]);
+            }
+            let outer = Outer {
+                written: 0,
+                ..arrival.outer
+            };
+            arrivals.push(Arrival {
+                outer,
+                stride: arrival.stride - headers,
+            });
         }
     }
     (got, arrivals)

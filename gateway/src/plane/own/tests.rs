@@ -80,14 +80,14 @@ fn questions_do_not_touch_the_kernel() {
 }
 
 #[test]
-fn ah_is_refused_by_name_before_anything_changes() {
+fn ah_and_bundles_are_taken() {
     let mut plane = plane();
     let text = format!(
-        "{TUNNEL} add 192.0.2.1 192.0.2.2 ah 0x2001 -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213;"
+        "{TUNNEL} add 192.0.2.1 192.0.2.2 ah 0x2001 -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213;
+         spdadd 192.0.2.1 192.0.2.2 any -P out ipsec esp/transport//require ah/transport//require;"
     );
-    let refused = plane.apply(&commands(&text)).unwrap_err();
-    assert!(refused.reason.contains("AH"), "{}", refused.reason);
-    assert_eq!(plane.published().load().sas().count(), 0);
+    plane.apply(&commands(&text)).unwrap();
+    assert_eq!(plane.published().load().sas().count(), 2);
 }
 
 #[test]

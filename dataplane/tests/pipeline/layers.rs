@@ -1,0 +1,454 @@
+//! AH, bundles, options and extension headers: every layer comes off as it went on, and nothing else passes.
+
+use crate::world::*;
+use dataplane::io::Arrival;
+use dataplane::train::Offload;
+use ipsec::Dropped;
+use ipsec::sa::{Protocol, SaId, Spi};
+
+fn sha256() -> String {
+    format!("-A hmac-sha2-256 {}", bytes("d4", 32))
+}
+
+/// One way through: associations, and the policy as its sending or receiving end writes it.
+pub struct Way {
+    pub name: &'static str,
+    sas: Vec<String>,
+    selectors: (&'static str, &'static str),
+    templates: &'static str,
+}
+
+impl Way {
+    pub fn text(&self, direction: &str) -> String {
+        let (source, destination) = self.selectors;
+        format!(
+            "{} spdadd {source} {destination} any -P {direction} ipsec {};",
+            self.sas.join(" "),
+            self.templates
+        )
+    }
+
+    pub fn world(&self) -> World {
+        self.world_over(65_535)
+    }
+
+    fn world_over(&self, mtu: usize) -> World {
+        World::new(&self.text("out"), &self.text("in"), ALL_TRAINS, mtu)
+    }
+}
+
+const HOSTS: (&str, &str) = ("10.1.0.1", "10.2.0.1");
+const HOSTS_V6: (&str, &str) = ("fd01::", "fd02::");
+const NETS: (&str, &str) = ("10.1.0.0/16", "10.2.0.0/16");
+
+fn sa(ends: (&str, &str), protocol: &str, spi: u32, mode: &str, suite: &str) -> String {
+    format!(
+        "add {} {} {protocol} {spi} -m {mode} -r 64 {suite};",
+        ends.0, ends.1
+    )
+}
+
+/// AH by itself in each shape, and bundles in every order that a policy may name.
+pub fn ways() -> Vec<Way> {
+    let outer = ("192.0.2.1", "192.0.2.2");
+    let outer_v6 = ("2001:db8::1", "2001:db8::2");
+    let (ah, esp) = (sha256(), gcm());
+    vec![
+        Way {
+            name: "AH tunnel, IPv4 in IPv4",
+            sas: vec![sa(outer, "ah", 0x1001, "tunnel", &ah)],
+            selectors: NETS,
+            templates: "ah/tunnel/192.0.2.1-192.0.2.2/require",
+        },
+        Way {
+            name: "AH tunnel, IPv4 in IPv6, extended numbers",
+            sas: vec![sa(
+                outer_v6,
+                "ah",
+                0x1001,
+                "tunnel",
+                &format!("-o esn {ah}"),
+            )],
+            selectors: NETS,
+            templates: "ah/tunnel/2001:db8::1-2001:db8::2/require",
+        },
+        Way {
+            name: "AH transport",
+            sas: vec![sa(HOSTS, "ah", 0x1001, "transport", &ah)],
+            selectors: HOSTS,
+            templates: "ah/transport//require",
+        },
+        Way {
+            name: "ESP then AH, both transport",
+            sas: vec![
+                sa(HOSTS, "esp", 0x1001, "transport", &cbc_sha1()),
+                sa(HOSTS, "ah", 0x1002, "transport", &ah),
+            ],
+            selectors: HOSTS,
+            templates: "esp/transport//require ah/transport//require",
+        },
+        Way {
+            name: "AH then ESP, both transport",
+            sas: vec![
+                sa(HOSTS, "esp", 0x1001, "transport", &esp),
+                sa(HOSTS, "ah", 0x1002, "transport", &ah),
+            ],
+            selectors: HOSTS,
+            templates: "ah/transport//require esp/transport//require",
+        },
+        Way {
+            name: "ESP tunnel, AH transport around it",
+            sas: vec![
+                sa(outer, "esp", 0x1001, "tunnel", &esp),
+                sa(outer, "ah", 0x1002, "transport", &ah),
+            ],
+            selectors: NETS,
+            templates: "esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require",
+        },
+        Way {
+            name: "ESP tunnel in AH tunnel over IPv6",
+            sas: vec![
+                sa(outer, "esp", 0x1001, "tunnel", &cbc_sha1()),
+                sa(outer_v6, "ah", 0x1002, "tunnel", &ah),
+            ],
+            selectors: NETS,
+            templates: "esp/tunnel/192.0.2.1-192.0.2.2/require ah/tunnel/2001:db8::1-2001:db8::2/require",
+        },
+        Way {
+            name: "AH transport in ESP tunnel in UDP",
+            sas: vec![
+                sa(HOSTS, "ah", 0x1001, "transport", &ah),
+                sa(outer, "esp-udp", 0x1002, "tunnel", &esp),
+            ],
+            selectors: HOSTS,
+            templates: "ah/transport//require esp/tunnel/192.0.2.1-192.0.2.2/require",
+        },
+        Way {
+            name: "four layers: ESP and AH, transport and tunnel",
+            sas: vec![
+                sa(HOSTS, "esp", 0x1001, "transport", &esp),
+                sa(HOSTS, "ah", 0x1002, "transport", &ah),
+                sa(outer, "esp", 0x1003, "tunnel", &cbc_sha1()),
+                sa(outer, "ah", 0x1004, "transport", &ah),
+            ],
+            selectors: HOSTS,
+            templates: "esp/transport//require ah/transport//require \
+                        esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require",
+        },
+    ]
+}
+
+#[test]
+fn single_packets_and_trains_arrive_byte_for_byte_through_every_bundle() {
+    for way in ways() {
+        let mut world = way.world();
+        let sent: Vec<_> = (0..150)
+            .map(|number| datagram(number, 8 + 9 * number as usize))
+            .collect();
+        for packet in &sent {
+            world.left_in.put(packet.clone(), Offload::default());
+        }
+        let whole = tcp(false, 7, &Chance(8).bytes(30_000));
+        world.left_in.put(whole.clone(), tso(1000));
+        world.send();
+        world.receive();
+        let (left, right) = world.balance();
+        assert_eq!((left.packets, right.packets), (180, 180), "{}", way.name);
+        assert_eq!(left.bytes, right.bytes, "{}", way.name);
+        let got: Vec<_> = world
+            .delivered()
+            .into_iter()
+            .flat_map(|(train, offload)| segments(&train, offload))
+            .collect();
+        let expected: Vec<_> = sent
+            .into_iter()
+            .chain(segments(&whole, tso(1000)))
+            .collect();
+        // Where an identification was 0 the outer AH may need another one.
+        assert_eq!(anonymous(&got), anonymous(&expected), "{}", way.name);
+    }
+}
+
+fn anonymous(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let anonymous = |packet: &Vec<u8>| {
+        let mut packet = packet.clone();
+        packet[4..6].fill(0);
+        packet[10..12].fill(0);
+        packet
+    };
+    packets.iter().map(anonymous).collect()
+}
+
+#[test]
+fn a_change_of_any_byte_drops_the_packet_by_name_and_moves_no_window() {
+    for way in ways() {
+        let mut world = way.world();
+        world.left_in.put(datagram(1, 60), Offload::default());
+        world.send();
+        let (packet, arrival) = world.wire.take_all().remove(0);
+        let written = usize::from(arrival.outer.written);
+        let is_v6 = arrival.outer.destination.is_ipv6();
+        let mutable: &[usize] = if is_v6 {
+            &[1, 2, 3, 7]
+        } else {
+            &[1, 6, 7, 8, 10, 11]
+        };
+        // Before AH, what routers change is nobody's business; before ESP, the whole header is not.
+        let covers_header = arrival.outer.protocol == Protocol::Ah.number();
+        let mut tried = 0;
+        for at in 0..packet.len() {
+            if at < written && (mutable.contains(&at) || !covers_header) {
+                continue;
+            }
+            tried += 1;
+            let mut changed = packet.clone();
+            changed[at] ^= 0x10;
+            world.wire.put(changed, arrival);
+        }
+        world.receive();
+        let (_, right) = world.balance();
+        assert_eq!(right.packets, 0, "{}", way.name);
+        assert_eq!(right.dropped(), tried, "{}", way.name);
+        for sa in world.right_databases.load().sas() {
+            assert_eq!(sa.state.tally().sequence, 0, "{}", way.name);
+        }
+        world.wire.put(packet, arrival);
+        world.receive();
+        assert_eq!(world.balance().1.packets, 1, "{}", way.name);
+    }
+}
+
+#[test]
+fn each_association_of_a_bundle_counts_moves_its_window_and_refuses_a_replay() {
+    for way in ways() {
+        let mut world = way.world();
+        for number in 0..10 {
+            world.left_in.put(datagram(number, 100), Offload::default());
+        }
+        world.send();
+        let sent = singly(world.wire.take_all());
+        for (packet, arrival) in sent.iter().chain(&sent) {
+            world.wire.put(packet.clone(), *arrival);
+        }
+        world.receive();
+        let (_, right) = world.balance();
+        assert_eq!(right.packets, 10, "{}", way.name);
+        assert_eq!(right.drops[Dropped::Replayed.index()], 10, "{}", way.name);
+        let (left, right) = (world.left_databases.load(), world.right_databases.load());
+        for (left, right) in left.sas().zip(right.sas()) {
+            let (left, right) = (left.state.tally(), right.state.tally());
+            assert_eq!((left.packets, right.packets), (10, 10), "{}", way.name);
+            assert_eq!(
+                (right.sequence, right.bytes),
+                (10, left.bytes),
+                "{}",
+                way.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_bundle_with_a_layer_missing_or_too_many_is_a_policy_mismatch() {
+    let ways = ways();
+    let (alone, both) = (&ways[2], &ways[3]);
+    assert_eq!(
+        (alone.name, both.name),
+        ("AH transport", "ESP then AH, both transport")
+    );
+    let esp_alone = both.text("out").replace("ah/transport//require", "");
+    let ah_alone = both.text("out").replace("esp/transport//require", "");
+    for (left, right) in [
+        (esp_alone.clone(), both.text("in")),
+        (ah_alone.clone(), both.text("in")),
+        (both.text("out"), ah_alone.replace("-P out", "-P in")),
+        (both.text("out"), esp_alone.replace("-P out", "-P in")),
+    ] {
+        let mut world = World::new(&left, &right, ALL_TRAINS, 65_535);
+        world.left_in.put(datagram(1, 100), Offload::default());
+        world.send();
+        world.receive();
+        let (left, right) = world.balance();
+        assert_eq!(left.packets, 1);
+        assert_eq!(right.drops[Dropped::PolicyMismatch.index()], 1);
+    }
+}
+
+#[test]
+fn an_inner_layer_that_is_forged_moves_the_outer_window_alone() {
+    // A right end that has another key for the inner association.
+    let both = &ways()[3];
+    let right = both
+        .text("in")
+        .replace("b2b2", "b3b2")
+        .replace("c3c3", "c4c3");
+    let mut world = World::new(&both.text("out"), &right, ALL_TRAINS, 65_535);
+    world.left_in.put(datagram(1, 100), Offload::default());
+    world.send();
+    world.receive();
+    let (_, right) = world.balance();
+    assert_eq!(right.drops[Dropped::BadIcv.index()], 1);
+    let databases = world.right_databases.load();
+    let tally = |protocol, spi| {
+        let id = SaId {
+            destination: "10.2.0.1".parse().unwrap(),
+            protocol,
+            spi: Spi::new(spi).unwrap(),
+        };
+        let sa = databases.sa(databases.find(&id).unwrap());
+        (sa.state.tally().sequence, sa.state.drops())
+    };
+    assert_eq!(tally(Protocol::Ah, 0x1002), (1, vec![]));
+    assert_eq!(
+        tally(Protocol::Esp, 0x1001),
+        (0, vec![(Dropped::BadIcv, 1)])
+    );
+}
+
+#[test]
+fn an_unknown_association_inside_is_named() {
+    let both = &ways()[3];
+    let right = both.text("in").replace("esp 4097", "esp 4099");
+    let mut world = World::new(&both.text("out"), &right, ALL_TRAINS, 65_535);
+    world.left_in.put(datagram(1, 100), Offload::default());
+    world.send();
+    world.receive();
+    assert_eq!(world.balance().1.drops[Dropped::NoSa.index()], 1);
+}
+
+#[test]
+fn packets_that_fill_the_path_through_a_bundle_fit_it_exactly() {
+    for way in ways() {
+        let mut world = way.world_over(1400);
+        for len in 1100..1372 {
+            let mut packet = datagram(1, len);
+            packet[6] |= 0x40;
+            ipsec::wire::ip::v4::finish_checksum(&mut packet);
+            world.left_in.put(packet, Offload::default());
+        }
+        world.send();
+        let sizes = world.wire.take_all().into_iter().map(|(bytes, arrival)| {
+            let added = match arrival.outer.written {
+                0 => arrival.outer.len(),
+                _ => 0,
+            };
+            arrival.stride.min(bytes.len()) + added
+        });
+        let largest = sizes.max().unwrap();
+        // A block of 16, and what alignment leaves.
+        assert!((1376..=1400).contains(&largest), "{}: {largest}", way.name);
+        let told = world.replies.take_all();
+        assert!(!told.is_empty(), "{}", way.name);
+    }
+}
+
+/// IPv4 with a router alert and a record of the route, or IPv6 with hop-by-hop and destination options.
+fn rare(v6: bool) -> Vec<u8> {
+    let udp = [0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4];
+    if v6 {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 28, 0, 64];
+        for first in [1, 2] {
+            packet.extend([0xfd, first]);
+            packet.extend([0; 14]);
+        }
+        // Router alert, and an option that may change on the way; then padding for the final destination.
+        packet.extend([60, 0, 5, 2, 0, 0, 1, 0]);
+        packet.extend([17, 0, 0x3e, 2, 9, 9, 1, 0]);
+        packet.extend(udp);
+        return packet;
+    }
+    let mut packet = vec![
+        0x48, 0, 0, 44, 0, 9, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1,
+    ];
+    packet.extend([148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 0]);
+    packet.extend(udp);
+    ipsec::wire::ip::v4::finish_checksum(&mut packet);
+    packet
+}
+
+#[test]
+fn options_and_extension_headers_stay_outside_and_come_back() {
+    for (v6, ends) in [(false, HOSTS), (true, HOSTS_V6)] {
+        let (ah, esp) = (sha256(), gcm());
+        let both = [
+            sa(ends, "esp", 0x1001, "transport", &esp),
+            sa(ends, "ah", 0x1002, "transport", &ah),
+        ];
+        for templates in [
+            "esp/transport//require",
+            "ah/transport//require",
+            "esp/transport//require ah/transport//require",
+        ] {
+            let way = Way {
+                name: templates,
+                sas: both.to_vec(),
+                selectors: ends,
+                templates,
+            };
+            let mut world = way.world();
+            world.left_in.put(rare(v6), Offload::default());
+            world.send();
+            let (packet, arrival) = world.wire.take_all().remove(0);
+            // RFC 4302 3.1.1: behind hop-by-hop options, before those for the destination.
+            let written = if v6 { 48 } else { 32 };
+            assert_eq!(usize::from(arrival.outer.written), written, "{templates}");
+            world.wire.put(packet, arrival);
+            world.receive();
+            let delivered = world.delivered();
+            world.balance();
+            assert_eq!(delivered[0].0, rare(v6), "{templates}");
+        }
+    }
+}
+
+#[test]
+fn an_outer_layer_in_udp_alone_may_be_in_udp() {
+    let outer = ("192.0.2.1", "192.0.2.2");
+    let way = Way {
+        name: "ESP in UDP inside AH",
+        sas: vec![
+            sa(outer, "esp-udp", 0x1001, "tunnel", &gcm()),
+            sa(outer, "ah", 0x1002, "transport", &sha256()),
+        ],
+        selectors: NETS,
+        templates: "esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require",
+    };
+    let mut world = way.world();
+    world.left_in.put(datagram(1, 100), Offload::default());
+    world.send();
+    assert_eq!(world.balance().0.drops[Dropped::Unsupported.index()], 1);
+}
+
+#[test]
+fn damaged_bundles_in_every_length_do_no_harm() {
+    let mut chance = Chance(77);
+    for way in ways() {
+        let mut world = way.world();
+        for number in 0..20 {
+            world.left_in.put(datagram(number, 120), Offload::default());
+        }
+        world.send();
+        let genuine = singly(world.wire.take_all());
+        let mut storms = 0;
+        for round in 0..2000 {
+            let (mut packet, arrival) = genuine[round % genuine.len()].clone();
+            match chance.below(3) {
+                0 => packet.truncate(chance.below(packet.len() as u64) as usize),
+                1 => {
+                    let at = chance.below(packet.len() as u64) as usize;
+                    packet[at] ^= 1 + chance.below(255) as u8;
+                }
+                _ => packet.extend(chance.bytes(8)),
+            }
+            if packet.is_empty() {
+                continue;
+            }
+            storms += 1;
+            let stride = packet.len();
+            world.wire.put(packet, Arrival { stride, ..arrival });
+        }
+        world.receive();
+        let (_, right) = world.balance();
+        assert_eq!(right.arrived, storms, "{}", way.name);
+    }
+}
