@@ -160,6 +160,8 @@ impl<'a> Script<'a> {
             &format!("iifname {{ \"{tun}\", \"lo\" }} accept"),
         );
         self.rule("arriving", "meta l4proto { 50, 51 } accept");
+        // IPv6 joins fragments behind this hook; all of one packet name the same header.
+        self.rule("arriving", "frag nexthdr { 50, 51 } accept");
         if !plan.udp_ports.is_empty() {
             let ports: Vec<_> = plan.udp_ports.iter().map(u16::to_string).collect();
             self.rule(
