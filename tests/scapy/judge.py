@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scapy as an independent ESP: what we seal it opens, and what it seals we open.
+"""scapy as an independent ESP and AH: what we seal it opens, and what it seals we open.
 
     tests/scapy/run [--packets N] [--seed N] [--self] [WORD...]    only lines that have every WORD
 
@@ -9,6 +9,7 @@ scapy on both ends, which shows that the comparison itself is right.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import struct
@@ -24,16 +25,20 @@ sys.path.append(os.path.dirname(HERE))
 from network import pcap  # noqa: E402
 from network.gateway import program  # noqa: E402
 from scapy.error import Scapy_Exception  # noqa: E402
-from scapy.layers.inet import ICMP, IP, TCP, UDP  # noqa: E402
-from scapy.layers.inet6 import IPv6  # noqa: E402
-from scapy.layers.ipsec import ESP, IPSecIntegrityError, SecurityAssociation  # noqa: E402
-from scapy.packet import Raw  # noqa: E402
+from scapy.layers.inet import ICMP, IP, IPOption_RR, IPOption_Router_Alert, TCP, UDP  # noqa: E402
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrHopByHop, RouterAlert  # noqa: E402
+from scapy.layers.ipsec import AH, ESP, IPSecIntegrityError, SecurityAssociation  # noqa: E402
+from scapy.packet import Raw, bind_layers, split_layers  # noqa: E402
 
 OUTER = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")}
 NETS = {4: ("10.1.0.0/24", "10.2.0.0/24"), 6: ("fd00:1::/64", "fd00:2::/64")}
 INNER = {4: ("10.1.0.{}", "10.2.0.{}"), 6: ("fd00:1::{:x}", "fd00:2::{:x}")}
 LENGTHS = [0, 1, 2, 3, 4, 15, 16, 17, 1300, 1400, 4000]
-ESP_HEADER = 8
+PROTOCOLS = {"esp": ESP, "ah": AH}
+# Bytes to the end of the sequence number.
+HEADER = {"esp": 8, "ah": 12}
+# What is put around the first layer of a bundle.
+AROUND = {"setkey": "-A hmac-sha2-256 {A}", "integrity": "SHA2-256-128", "key": 32}
 
 
 @dataclass
@@ -53,6 +58,12 @@ class Shape:
     inner: int
     udp: bool = False
     esn: bool = False
+    first: str = "esp"
+    around: str | None = None
+    rare: bool = False
+
+    def outermost(self):
+        return self.around or self.first
 
 
 class Pair:
@@ -62,6 +73,7 @@ class Pair:
         self.suite, self.shape, self.dice = suite, shape, dice
         self.keys = {way: {kind: dice.randbytes(n) for kind, n in suite.scapy["lengths"].items()}
                      for way in ("out", "in")}
+        self.around_keys = {way: dice.randbytes(AROUND["key"]) for way in ("out", "in")}
         self.spis = {way: dice.randrange(256, 1 << 32) for way in ("out", "in")}
 
     def ends(self, way):
@@ -79,23 +91,38 @@ class Pair:
     def add(self, way):
         keys = {kind: "0x" + key.hex() for kind, key in self.keys[way].items()}
         source, destination = self.ends(way)
-        return (f"add {source} {destination} {'esp-udp' if self.shape.udp else 'esp'} {self.spis[way]:#x} "
-                f"-m {self.shape.mode} -r 64 {'-o esn=yes ' if self.shape.esn else ''}"
-                f"{self.suite.setkey.format(**keys)};")
+        esn = "-o esn=yes " if self.shape.esn else ""
+        lines = (f"add {source} {destination} {self.shape.first}{'-udp' if self.shape.udp else ''} "
+                 f"{self.spis[way]:#x} -m {self.shape.mode} -r 64 {esn}{self.suite.setkey.format(**keys)};")
+        if self.shape.around:
+            suite = AROUND["setkey"].format(A="0x" + self.around_keys[way].hex())
+            lines += (f"\nadd {source} {destination} {self.shape.around} {self.spis[way]:#x} "
+                      f"-m transport -r 64 {esn}{suite};")
+        return lines
 
     def policy(self, way):
         hops = "-".join(self.ends(way)) if self.shape.mode == "tunnel" else ""
         source, destination = self.selectors(way)
-        return f"spdadd {source} {destination} any -P {way} ipsec esp/{self.shape.mode}/{hops}/require;"
+        around = f" {self.shape.around}/transport//require" if self.shape.around else ""
+        return (f"spdadd {source} {destination} any -P {way} "
+                f"ipsec {self.shape.first}/{self.shape.mode}/{hops}/require{around};")
+
+    def associations(self, way):
+        """The same associations as scapy has them, innermost first."""
+        return [self.association(way)] + ([self.around(way)] if self.shape.around else [])
+
+    def around(self, way):
+        return SecurityAssociation(
+            PROTOCOLS[self.shape.around], spi=self.spis[way], esn_en=self.shape.esn, esn=0,
+            auth_algo=AROUND["integrity"], auth_key=self.around_keys[way])
 
     def association(self, way):
-        """The same association as scapy has it."""
         keys = self.keys[way]
         source, destination = self.ends(way)
         header = {4: IP, 6: IPv6}[self.shape.outer](src=source, dst=destination)
         return SecurityAssociation(
-            ESP, spi=self.spis[way], esn_en=self.shape.esn, esn=0,
-            crypt_algo=self.suite.scapy["cipher"], crypt_key=keys["E"] or None,
+            PROTOCOLS[self.shape.first], spi=self.spis[way], esn_en=self.shape.esn, esn=0,
+            crypt_algo=self.suite.scapy["cipher"], crypt_key=keys.get("E") or None,
             auth_algo=self.suite.scapy["integrity"], auth_key=keys.get("A"),
             tunnel_header=header if self.shape.mode == "tunnel" else None,
             nat_t_header=UDP(sport=4500, dport=4500) if self.shape.udp else None)
@@ -110,8 +137,12 @@ class Pair:
             source, destination = (name.format(dice.randrange(1, 255)) for name in names)
         else:
             source, destination = self.ends(way)
-        header = (IP(src=source, dst=destination, id=dice.randrange(1 << 16), ttl=64, tos=dice.choice([0, 0xB8]))
+        header = (IP(src=source, dst=destination, id=dice.randrange(1, 1 << 16), ttl=64, tos=dice.choice([0, 0xB8]))
                   if family == 4 else IPv6(src=source, dst=destination, hlim=64, fl=0))
+        if self.shape.rare and family == 4:
+            header.options = [IPOption_Router_Alert(), IPOption_RR(routers=["10.9.8.7", "0.0.0.0"], pointer=8)]
+        elif self.shape.rare:
+            header = header / IPv6ExtHdrHopByHop(options=[RouterAlert(value=dice.randrange(8))])
         ports = {"sport": dice.randrange(1024, 65536), "dport": dice.randrange(1, 1024)}
         above = [UDP(**ports), TCP(**ports, seq=dice.randrange(1 << 32))] + ([ICMP()] if family == 4 else [])
         return bytes(header / dice.choice(above) / Raw(dice.randbytes(length)))
@@ -164,16 +195,35 @@ class Disagreement(Exception):
 
 
 def seal_with_scapy(pair, way, packets):
-    association = pair.association(way)
-    kind = {4: IP, 6: IPv6}[pair.shape.inner]
-    return [bytes(association.encrypt(kind(packet), seq_num=number)) for number, packet in enumerate(packets, 1)]
+    kinds = [{4: IP, 6: IPv6}[family] for family in (pair.shape.inner, pair.shape.outer)]
+    for association, kind in zip(pair.associations(way), kinds):
+        with as_mere_bytes(association):
+            packets = [bytes(association.encrypt(kind(packet), seq_num=number))
+                       for number, packet in enumerate(packets, 1)]
+    return packets
+
+
+@contextlib.contextmanager
+def as_mere_bytes(association):
+    """Where AH goes around ESP scapy would sign the ESP it sees inside; so it must not see any."""
+    pairs = [(IP, {"proto": 50}), (IPv6, {"nh": 50}), (AH, {"nh": 50})] if association.proto is AH else []
+    for below, named in pairs:
+        split_layers(below, ESP, **named)
+    try:
+        yield
+    finally:
+        for below, named in pairs:
+            bind_layers(below, ESP, **named)
 
 
 def open_with_scapy(pair, way, packet):
     """The plaintext, or None where scapy refuses the packet."""
     kind = {4: IP, 6: IPv6}[pair.shape.outer]
     try:
-        return bytes(pair.association(way).decrypt(kind(packet)))
+        for association in reversed(pair.associations(way)):
+            with as_mere_bytes(association):
+                packet = bytes(association.decrypt(kind(bytes(packet))))
+        return packet
     except (IPSecIntegrityError, Scapy_Exception, IndexError, ValueError, TypeError):
         return None
 
@@ -202,9 +252,10 @@ def mismatches(expected, got, mode):
 
 def tampered(pair, packet):
     """One bit turned anywhere behind the sequence number; the outer headers stay right."""
-    header = {4: 20, 6: 40}[pair.shape.outer] + (8 if pair.shape.udp else 0)
     packet = bytearray(packet)
-    packet[pair.dice.randrange(header + ESP_HEADER, len(packet))] ^= 1 << pair.dice.randrange(8)
+    header = 4 * (packet[0] & 15) if pair.shape.outer == 4 else 40 + (8 if pair.shape.rare else 0)
+    header += (8 if pair.shape.udp else 0) + HEADER[pair.shape.outermost()]
+    packet[pair.dice.randrange(header, len(packet))] ^= 1 << pair.dice.randrange(8)
     return bytes(packet)
 
 
@@ -229,7 +280,23 @@ def load():
     with open(os.path.join(HERE, "suites.toml"), "rb") as file:
         table = tomllib.load(file)
     shapes = [Shape(name=name, **row) for name, row in table["shapes"].items()]
-    return list(suites(table)), shapes
+    return list(lines(table, shapes))
+
+
+def lines(table, shapes):
+    """Which suite is judged in which shape."""
+    alone = [shape for shape in shapes if not (shape.first == "ah" or shape.around or shape.rare)]
+    yield from ((row, shape) for row in suites(table) for shape in alone)
+    bundled = [row for row in suites(table) if row.name in table["pairs"]["bundled"]]
+    yield from ((row, shape) for row in bundled for shape in shapes
+                if shape.first == "esp" and shape not in alone)
+    yield from ((ah_suite(name, row), shape) for name, row in table["integrity"].items() for shape in shapes
+                if shape.first == "ah")
+
+
+def ah_suite(name, row):
+    scapy = {"cipher": None, "integrity": row["scapy"], "lengths": {"A": row["key"]}}
+    return Suite(f"AH {name}", f"-A {row['setkey']} {{A}}", scapy)
 
 
 def suites(table):
@@ -257,11 +324,10 @@ def main():
     parser.add_argument("--self", action="store_true")
     parser.add_argument("words", nargs="*")
     arguments = parser.parse_args()
-    rows, shapes = load()
     print(f"seed {arguments.seed}, {arguments.packets} packets each way")
-    lines = [(row, shape) for row in rows for shape in shapes
-             if all(word in f"{row.name} {shape.name}" for word in arguments.words)]
-    outcomes = [line(row, shape, arguments) for row, shape in lines]
+    chosen = [(row, shape) for row, shape in load()
+              if all(word in f"{row.name} {shape.name}" for word in arguments.words)]
+    outcomes = [line(row, shape, arguments) for row, shape in chosen]
     return 0 if outcomes and all(outcomes) else 1
 
 
