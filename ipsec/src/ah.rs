@@ -23,7 +23,7 @@ mod mutable;
 pub use mutable::clear_mutable;
 
 use crate::Dropped;
-use crate::sa::{Sa, SaConfig, SequenceNumber};
+use crate::sa::{Held, Sa, SaConfig, SequenceNumber};
 use crate::wire::ah::{Ah, AhFields, FIXED_LEN};
 use multibuffer::{Iv, SignJob, Verdict, VerifyJob};
 
@@ -132,6 +132,11 @@ impl Received {
     /// Reads the header at the start of `packet`, completes an extended sequence number and looks at the replay window
     /// without moving it: cheap floods end here.
     pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        Self::look_by(&sa.state.hold(), sa, packet)
+    }
+
+    /// The same for a packet of a run, whose association's numbers are held.
+    pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let config = &sa.config;
         let ah = Ah::new_checked(packet)?;
         // RFC 4302 3.4.4 asks for the length; older Linux peers pad IPv4's to 8 bytes as well, which does no harm.
@@ -142,7 +147,7 @@ impl Received {
         if !fits {
             return Err(Dropped::Malformed);
         }
-        let sequence = sa.state.look(config, ah.sequence())?;
+        let sequence = held.look(config, ah.sequence())?;
         Ok(Self {
             sequence,
             next_header: ah.next_header(),

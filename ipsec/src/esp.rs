@@ -15,7 +15,7 @@
 pub mod fuzz_body;
 
 use crate::Dropped;
-use crate::sa::{Mode, Sa, SaConfig, SequenceNumber};
+use crate::sa::{Held, Mode, Sa, SaConfig, SequenceNumber};
 use multibuffer::{Iv, OpenJob, SealJob, Verdict};
 use std::ops::Range;
 
@@ -114,6 +114,11 @@ impl Received {
     /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and looks at the replay window without
     /// moving it: cheap floods end here.
     pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        Self::look_by(&sa.state.hold(), sa, packet)
+    }
+
+    /// The same for a packet of a run, whose association's numbers are held.
+    pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let suite = &sa.config.suite;
         let text_at = HEADER_LEN + suite.iv_len();
         let text_len = packet
@@ -127,7 +132,7 @@ impl Received {
             .get(4..HEADER_LEN)
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or(Dropped::Malformed)?;
-        let sequence = sa.state.look(&sa.config, u32::from_be_bytes(low))?;
+        let sequence = held.look(&sa.config, u32::from_be_bytes(low))?;
         let iv = match sa.config.has_implicit_iv() {
             true => implicit_iv(sequence),
             false => Iv::new(packet.get(HEADER_LEN..text_at).ok_or(Dropped::Malformed)?),

@@ -1,5 +1,9 @@
 //! What an IP packet says about itself: the outline that policy decides by.
 
+mod familiar;
+
+pub use familiar::Familiar;
+
 use crate::Dropped;
 use crate::wire::ip::{Chain, Ip, Ipv4, Ipv6, number};
 use std::net::IpAddr;

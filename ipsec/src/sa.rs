@@ -11,7 +11,7 @@ pub mod lifetime;
 pub mod replay;
 mod state;
 
-pub use state::{LifeEvent, SaState, Tally};
+pub use state::{Held, LifeEvent, SaState, Tally};
 
 use crate::aggfrag::Aggfrag;
 use crate::suite::Suite;

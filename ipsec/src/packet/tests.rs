@@ -451,3 +451,60 @@ proptest! {
         prop_assert!(Outline::read(&packet).is_err() || lax);
     }
 }
+
+/// A UDP datagram of either family, and a flow of it.
+fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let udp = match v6 {
+        true => PacketBuilder::ipv6([7; 16], [9; 16], 64).udp(1000, 2000),
+        false => PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1000, 2000),
+    };
+    udp.write(&mut packet, payload).unwrap();
+    packet
+}
+
+#[test]
+fn the_next_packet_of_a_flow_is_familiar_whatever_its_length() {
+    for v6 in [false, true] {
+        let first = datagram(v6, &[1; 100]);
+        let familiar = Familiar::new(&first, &Outline::read(&first).unwrap()).unwrap();
+        let mut next = datagram(v6, &[2; 60]);
+        let len = next.len();
+        next.extend([0; 6]);
+        assert_eq!(familiar.total_len_of(&next), Some(len));
+        assert_eq!(familiar.total_len_of(&next[..len - 1]), None);
+    }
+}
+
+#[test]
+fn fragments_and_packets_without_ports_are_never_familiar() {
+    let later = ipv6(44, &[&fragment(17, 8, false)[..], &UDP_DATAGRAM].concat());
+    let options = ipv6(60, &[&pad(17)[..], &UDP_DATAGRAM].concat());
+    for packet in [later, options, ipv6(59, &[])] {
+        let outline = Outline::read(&packet).unwrap();
+        assert!(Familiar::new(&packet, &outline).is_none());
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_familiar_would_be_read_the_same(
+        v6: bool,
+        changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..3),
+        cut in 0usize..80,
+    ) {
+        let first = datagram(v6, &[1; 24]);
+        let outline = Outline::read(&first).unwrap();
+        let familiar = Familiar::new(&first, &outline).unwrap();
+        let mut packet = datagram(v6, &[3; 20]);
+        for (at, value) in changes {
+            if let Some(byte) = packet.get_mut(at) {
+                *byte = value;
+            }
+        }
+        packet.truncate(packet.len().max(cut) - cut);
+        if let Some(total_len) = familiar.total_len_of(&packet) {
+            prop_assert_eq!(Outline::read(&packet), Ok(Outline { total_len, ..outline }));
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! What an association remembers: sequence numbers, replay window, lifetimes and counters.
 //!
-//! It is shared by every snapshot that holds the association. One short lock guards it, taken once per train outbound
-//! and never held while a cipher runs; an association belongs to one lane for each direction, so nobody waits for it.
+//! It is shared by every snapshot that holds the association. One short lock guards it, taken once for a run of packets
+//! ([`SaState::hold`]) and never held while a cipher runs; an association belongs to one lane for each direction, so
+//! that hardly anybody ever waits for it.
 
 use crate::Dropped;
 use crate::command::Phase;
@@ -17,6 +18,13 @@ pub struct SaState {
     created: u64,
     counter_start: u64,
     drops: [AtomicU64; Dropped::ALL.len()],
+}
+
+/// The numbers of one association, held for a run of its packets: one lock for many. Whoever holds them must take no
+/// other association's, nor do anything that may sleep.
+pub struct Held<'a> {
+    ledger: MutexGuard<'a, Ledger>,
+    created: u64,
 }
 
 /// Something an administrator or key manager should hear of.
@@ -96,8 +104,15 @@ impl SaState {
         }
     }
 
-    /// Outbound, prepare: takes up to `packets` consecutive sequence numbers, and `bytes_each` of lifetime for each.
-    /// Returns the first number and how many were granted (at least 1). A hard limit is never overshot.
+    /// Holds the numbers until the answer is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        Held {
+            ledger: self.lock(),
+            created: self.created,
+        }
+    }
+
+    /// [`Held::reserve`] for one train alone.
     pub fn reserve(
         &self,
         config: &SaConfig,
@@ -105,13 +120,7 @@ impl SaState {
         bytes_each: u64,
         now: u64,
     ) -> Result<(SequenceNumber, u32), Dropped> {
-        let mut ledger = self.lock();
-        ledger.check_age(config, self.created, now)?;
-        let granted = ledger.grant(config, packets, bytes_each)?;
-        let first = SequenceNumber(ledger.sent + 1);
-        ledger.sent += u64::from(granted);
-        ledger.count(config, granted.into(), bytes_each, now);
-        Ok((first, granted))
+        self.hold().reserve(config, packets, bytes_each, now)
     }
 
     /// The explicit counter IV that belongs to a sequence number: never the same twice in one incarnation.
@@ -119,21 +128,12 @@ impl SaState {
         self.counter_start.wrapping_add(sequence.0)
     }
 
-    /// Inbound, prepare: the full sequence number, if the window would take it. Nothing moves.
+    /// [`Held::look`] for one packet alone.
     pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
-        let ledger = self.lock();
-        let sequence = match config.esn {
-            true => ledger.window.extend(low).ok_or(Dropped::TooOld)?,
-            false => SequenceNumber(low.into()),
-        };
-        if sequence.0 == 0 && config.replay_window > 0 {
-            return Err(Dropped::ZeroSequence);
-        }
-        ledger.window.check(sequence)?;
-        Ok(sequence)
+        self.hold().look(config, low)
     }
 
-    /// Inbound, commit, after the ICV was right: checks again, moves the window, counts lifetimes.
+    /// [`Held::admit`] for one packet alone.
     pub fn admit(
         &self,
         config: &SaConfig,
@@ -141,13 +141,7 @@ impl SaState {
         bytes: u64,
         now: u64,
     ) -> Result<(), Dropped> {
-        let mut ledger = self.lock();
-        ledger.check_age(config, self.created, now)?;
-        ledger.window.check(sequence)?;
-        ledger.grant_lifetime(config, 1, bytes)?;
-        ledger.window.admit(sequence)?;
-        ledger.count(config, 1, bytes, now);
-        Ok(())
+        self.hold().admit(config, sequence, bytes, now)
     }
 
     /// Counts a drop charged to this association.
@@ -208,6 +202,57 @@ impl SaState {
     fn lock(&self) -> MutexGuard<'_, Ledger> {
         // Nothing below can panic half-way through a change, so a poisoned ledger is still whole.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held<'_> {
+    /// Outbound, prepare: takes up to `packets` consecutive sequence numbers, and `bytes_each` of lifetime for each.
+    /// Returns the first number and how many were granted (at least 1). A hard limit is never overshot.
+    pub fn reserve(
+        &mut self,
+        config: &SaConfig,
+        packets: u32,
+        bytes_each: u64,
+        now: u64,
+    ) -> Result<(SequenceNumber, u32), Dropped> {
+        let ledger = &mut *self.ledger;
+        ledger.check_age(config, self.created, now)?;
+        let granted = ledger.grant(config, packets, bytes_each)?;
+        let first = SequenceNumber(ledger.sent + 1);
+        ledger.sent += u64::from(granted);
+        ledger.count(config, granted.into(), bytes_each, now);
+        Ok((first, granted))
+    }
+
+    /// Inbound, prepare: the full sequence number, if the window would take it. Nothing moves.
+    pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
+        let ledger = &*self.ledger;
+        let sequence = match config.esn {
+            true => ledger.window.extend(low).ok_or(Dropped::TooOld)?,
+            false => SequenceNumber(low.into()),
+        };
+        if sequence.0 == 0 && config.replay_window > 0 {
+            return Err(Dropped::ZeroSequence);
+        }
+        ledger.window.check(sequence)?;
+        Ok(sequence)
+    }
+
+    /// Inbound, commit, after the ICV was right: checks again, moves the window, counts lifetimes.
+    pub fn admit(
+        &mut self,
+        config: &SaConfig,
+        sequence: SequenceNumber,
+        bytes: u64,
+        now: u64,
+    ) -> Result<(), Dropped> {
+        let ledger = &mut *self.ledger;
+        ledger.check_age(config, self.created, now)?;
+        ledger.window.check(sequence)?;
+        ledger.grant_lifetime(config, 1, bytes)?;
+        ledger.window.admit(sequence)?;
+        ledger.count(config, 1, bytes, now);
+        Ok(())
     }
 }
 

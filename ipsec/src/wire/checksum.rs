@@ -3,7 +3,7 @@
 //! A ones' complement sum does not care about byte order until its end (RFC 1071 2(B)), so words are added as the
 //! machine reads them and swapped once. Eight wide accumulators let the compiler use whatever vectors it has.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// Bytes added per round of the fast loop.
 const ROUND: usize = 32;
@@ -29,22 +29,30 @@ impl Sum {
     /// Adds the bytes that follow those added before.
     #[must_use]
     pub fn bytes(self, piece: &[u8]) -> Self {
-        let folded = fold(wide_sum(piece));
-        let aligned = if self.odd {
-            folded.swap_bytes()
-        } else {
-            folded
+        let sum = self.plus(wide_sum(piece));
+        Self {
+            odd: self.odd ^ (piece.len() % 2 == 1),
+            ..sum
+        }
+    }
+
+    /// Adds the sum of whole words.
+    fn plus(self, sum: u64) -> Self {
+        let folded = fold(sum);
+        let aligned = match self.odd {
+            true => folded.swap_bytes(),
+            false => folded,
         };
         Self {
             words: u32::from(self.folded()) + u32::from(aligned),
-            odd: self.odd ^ (piece.len() % 2 == 1),
+            ..self
         }
     }
 
     /// Adds one 16-bit word of the header.
     #[must_use]
     pub fn word(self, word: u16) -> Self {
-        self.bytes(&word.to_be_bytes())
+        self.plus(word.to_be().into())
     }
 
     /// Adds the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 3.1, RFC 8200 8.1). Both addresses are of one family.
@@ -57,17 +65,8 @@ impl Sum {
         upper_len: usize,
     ) -> Self {
         let len = u32::try_from(upper_len).unwrap_or(u32::MAX);
-        self.address(source)
-            .address(destination)
-            .bytes(&len.to_be_bytes())
-            .word(u16::from(protocol))
-    }
-
-    fn address(self, address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(v4) => self.bytes(&Ipv4Addr::octets(&v4)),
-            IpAddr::V6(v6) => self.bytes(&Ipv6Addr::octets(&v6)),
-        }
+        let numbers = u64::from(len.to_be()) + u64::from(u32::from(protocol).to_be());
+        self.plus(numbers + address_sum(source) + address_sum(destination))
     }
 
     /// The sum itself, not complemented: what a kernel wants to find in the checksum field of a packet whose checksum
@@ -128,6 +127,19 @@ fn wide_sum(piece: &[u8]) -> u64 {
         .map(|word| u64::from(u32::from_ne_bytes(*word)))
         .sum();
     lanes.iter().sum::<u64>() + rest + u64::from(padded(last))
+}
+
+/// The words of an address, in the machine's order.
+fn address_sum(address: IpAddr) -> u64 {
+    let bytes = match &address {
+        IpAddr::V4(v4) => return u64::from(u32::from_ne_bytes(v4.octets())),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let (words, _) = bytes.as_chunks::<4>();
+    words
+        .iter()
+        .map(|word| u64::from(u32::from_ne_bytes(*word)))
+        .sum()
 }
 
 /// At most three bytes as the word that zeros behind them would make.

@@ -196,3 +196,29 @@ fn drops_are_kept_by_reason() {
     state.count_drop(Dropped::BadIcv);
     assert_eq!(state.drops(), [(Dropped::BadIcv, 2)]);
 }
+
+#[test]
+fn a_run_that_is_held_counts_like_its_packets_one_by_one() {
+    let limits = Limits {
+        packets: 6,
+        ..Limits::default()
+    };
+    let config = config(Limits::default(), limits);
+    let (run, single) = [0, 0].map(|start| SaState::new(&config, 1, start)).into();
+    // Forwards, back, twice, too old, and past the limit.
+    let numbers = [70, 72, 71, 71, 1, 140, 139, 141, 142].map(SequenceNumber);
+    let mut held = run.hold();
+    for number in numbers {
+        assert_eq!(
+            held.look(&config, number.low()),
+            single.look(&config, number.low())
+        );
+        assert_eq!(
+            held.admit(&config, number, 10, 2),
+            single.admit(&config, number, 10, 2)
+        );
+    }
+    drop(held);
+    assert_eq!(run.tally(), single.tally());
+    assert_eq!(run.tally().packets, 6);
+}
