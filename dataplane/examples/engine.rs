@@ -5,8 +5,9 @@
 //! ```
 //!
 //! For each suite, direction and size of the inner packet: nanoseconds per packet for the steps that must be done in
-//! order (prepare, commit) and for the one that need not (transform), packets per second inline and with workers in
-//! one flow, and how that compares with the bare ciphers on the same bytes. `train` rows are TCP super-packets.
+//! order (prepare, commit; together T_serial) and for the one that need not (transform), packets per second inline and
+//! with workers in one flow, and how that compares with the bare ciphers on the same bytes. `train` rows are TCP
+//! super-packets.
 
 #[path = "../tests/pipeline/world.rs"]
 mod world;
@@ -42,8 +43,8 @@ fn main() {
         .take_while(|&count| count <= most_workers)
         .collect();
     print!(
-        "{:<22} {:>8} {:>5} | {:>7} {:>9} {:>7} ns/packet | {:>6} {:>6}",
-        "suite", "way", "bytes", "prepare", "transform", "commit", "bare", "inline"
+        "{:<22} {:>8} {:>5} | {:>7} {:>9} {:>7} {:>8} ns/packet | {:>6} {:>6}",
+        "suite", "way", "bytes", "prepare", "transform", "commit", "T_serial", "bare", "inline"
     );
     workers
         .iter()
@@ -156,8 +157,9 @@ fn print_row(
         Shape::Train(size) => format!("t{size}"),
     };
     print!(
-        "{name:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1}           | {:>6.3} {:>6.3}",
+        "{name:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1} {:>8.1}           | {:>6.3} {:>6.3}",
         way(outbound),
+        prepare + commit,
         bare / 1e6,
         inline / 1e6
     );

@@ -118,9 +118,11 @@ impl Prepare for OutboundPrepare {
             now: clock::now(),
             interface: batch.interface,
             last: None,
+            held: None,
             hops: &mut self.hops,
         };
         planner.plan(batch);
+        drop(planner);
         self.hops.clear();
         batch.snapshot = Some(snapshot);
     }

@@ -8,7 +8,7 @@ use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::sa::{Protocol, Sa, SequenceNumber};
+use ipsec::sa::{Held, Protocol, Sa, SequenceNumber};
 use ipsec::{ah, esp};
 use multibuffer::OpenJob;
 use std::ops::Range;
@@ -61,6 +61,14 @@ impl Header {
         match sa.config.id.protocol {
             Protocol::Esp => esp::Received::look(sa, packet).map(Self::Esp),
             Protocol::Ah => ah::Received::look(sa, packet).map(Self::Ah),
+        }
+    }
+
+    /// The same for a packet of a run, whose association's numbers are held.
+    pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        match sa.config.id.protocol {
+            Protocol::Esp => esp::Received::look_by(held, sa, packet).map(Self::Esp),
+            Protocol::Ah => ah::Received::look_by(held, sa, packet).map(Self::Ah),
         }
     }
 

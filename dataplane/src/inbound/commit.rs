@@ -11,6 +11,7 @@ use crate::train::Offload;
 use crate::train::merge::{Group, Merger};
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
+use ipsec::sa::Held;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,19 +59,13 @@ impl InboundCommit {
         let Some(snapshot) = batch.snapshot.take() else {
             return;
         };
+        admit_run(&snapshot, batch);
         self.merger.begin(batch.packets.len());
-        for number in 0..batch.packets.len() {
-            let packet = &batch.packets[number];
-            match admit(&snapshot, &batch.walks, packet, batch.now) {
-                Ok(inner) => {
-                    batch.tally.bytes += inner.len as u64;
-                    let head = |number| head(batch, number);
-                    self.merger.push(number as u32, &inner.passenger, head);
-                }
-                Err((sa, reason)) => {
-                    snapshot.sa(sa).state.count_drop(reason);
-                    batch.tally.drop(reason, 1);
-                }
+        for (number, packet) in batch.packets.iter().enumerate() {
+            if let Outcome::Genuine(Ok(inner)) = &packet.outcome {
+                batch.tally.bytes += inner.len as u64;
+                let head = |number| head(batch, number);
+                self.merger.push(number as u32, &inner.passenger, head);
             }
         }
         let device = |group: &Group| {
@@ -160,26 +155,51 @@ fn hand_over(
     sent
 }
 
+/// Admits all packets of the batch, in order. What is not admitted is counted and has no inner packet any more. The
+/// numbers of an association are held for a run of its packets, and for nothing else.
+fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
+    let mut run: Option<(SaIndex, Held<'_>)> = None;
+    for packet in &mut batch.packets {
+        let inner = match (packet.outcome, (packet.walk as usize).checked_sub(1)) {
+            (Outcome::Genuine(inner), Some(walk)) => {
+                run = None;
+                admit_all(snapshot, &batch.walks[walk], inner, batch.now)
+            }
+            (Outcome::Genuine(inner), None) => {
+                let held = match run.take() {
+                    Some((sa, held)) if sa == packet.sa => held,
+                    other => {
+                        drop(other);
+                        snapshot.sa(packet.sa).state.hold()
+                    }
+                };
+                let (_, held) = run.insert((packet.sa, held));
+                admit(snapshot, held, packet, inner, batch.now)
+            }
+            (Outcome::Pending | Outcome::Forged, _) => Err((packet.sa, Dropped::BadIcv)),
+        };
+        if let Err((sa, reason)) = inner {
+            snapshot.sa(sa).state.count_drop(reason);
+            batch.tally.drop(reason, 1);
+            packet.outcome = Outcome::Genuine(Err(reason));
+        }
+    }
+}
+
 /// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before anything else is
 /// said about it.
 fn admit(
     snapshot: &Snapshot,
-    walks: &[Walk],
+    held: &mut Held<'_>,
     packet: &Incoming,
+    inner: Result<Inner, Dropped>,
     now: u64,
 ) -> Result<Inner, (SaIndex, Dropped)> {
     let charged = |reason| (packet.sa, reason);
-    let Outcome::Genuine(inner) = packet.outcome else {
-        return Err(charged(Dropped::BadIcv));
-    };
-    if let Some(walk) = (packet.walk as usize).checked_sub(1) {
-        return admit_all(snapshot, &walks[walk], inner, now);
-    }
-    let sa = snapshot.sa(packet.sa);
+    let config = &snapshot.sa(packet.sa).config;
     let len = inner.map_or(packet.range.len(), |inner| inner.len);
     let sequence = packet.received.sequence();
-    sa.state
-        .admit(&sa.config, sequence, len as u64, now)
+    held.admit(config, sequence, len as u64, now)
         .map_err(charged)?;
     inner.map_err(charged)
 }

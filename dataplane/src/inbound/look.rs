@@ -7,7 +7,7 @@ use crate::path::PathMtus;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
-use ipsec::sa::{Protocol, SaId, Spi};
+use ipsec::sa::{Held, Protocol, SaId, Spi};
 use ipsec::wire::ah::Ah;
 use ipsec::wire::esp::Esp;
 
@@ -20,9 +20,10 @@ pub(super) struct Looker<'a> {
     paths: &'a mut PathMtus,
     /// The association found last: most packets of a batch belong to it.
     last: Option<Found>,
+    /// Its numbers, held as long as it is the last.
+    held: Option<Held<'a>>,
 }
 
-#[derive(Clone, Copy)]
 struct Found {
     id: SaId,
     peer: std::net::IpAddr,
@@ -36,6 +37,7 @@ impl<'a> Looker<'a> {
             snapshot,
             paths,
             last: None,
+            held: None,
         }
     }
 
@@ -50,13 +52,13 @@ impl<'a> Looker<'a> {
                 let range = end.min(start + usize::from(headers))..end;
                 batch.tally.arrived += 1;
                 match self.look_at(&batch.intake.bytes[range.clone()], &arrival) {
-                    Ok((found, received)) => batch.packets.push(Incoming {
+                    Ok((sa, inner_mtu, received)) => batch.packets.push(Incoming {
                         range,
                         item: item as u32,
-                        sa: found.sa,
+                        sa,
                         headers,
                         walk: 0,
-                        inner_mtu: found.inner_mtu,
+                        inner_mtu,
                         received,
                         outcome: Outcome::Pending,
                     }),
@@ -66,16 +68,22 @@ impl<'a> Looker<'a> {
         }
     }
 
-    fn look_at(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(Found, Header), Dropped> {
-        let found = self.find(packet, arrival)?;
-        let sa = self.snapshot.sa(found.sa);
+    /// Whose packet it is, how large one may be on the way back, and what its header says.
+    fn look_at(
+        &mut self,
+        packet: &[u8],
+        arrival: &Arrival,
+    ) -> Result<(SaIndex, usize, Header), Dropped> {
+        let (index, inner_mtu) = self.find(packet, arrival)?;
+        let sa = self.snapshot.sa(index);
         let in_udp = arrival.outer.protocol == UDP;
+        let held = self.held.get_or_insert_with(|| sa.state.hold());
         let checked = match sa.config.encapsulation.is_some() == in_udp {
-            true => Header::look(sa, packet),
+            true => Header::look_by(held, sa, packet),
             false => Err(Dropped::WrongEncapsulation),
         };
         match checked {
-            Ok(received) => Ok((found, received)),
+            Ok(received) => Ok((index, inner_mtu, received)),
             Err(reason) => {
                 sa.state.count_drop(reason);
                 Err(reason)
@@ -84,7 +92,7 @@ impl<'a> Looker<'a> {
     }
 
     /// RFC 4303 3.4.2, RFC 4302 3.4.2.
-    fn find(&mut self, packet: &[u8], arrival: &Arrival) -> Result<Found, Dropped> {
+    fn find(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(SaIndex, usize), Dropped> {
         let protocol = match arrival.outer.protocol {
             UDP => Protocol::Esp,
             number if number == Protocol::Esp.number() => Protocol::Esp,
@@ -102,23 +110,24 @@ impl<'a> Looker<'a> {
             spi: Spi::new(spi).ok_or(Dropped::NoSa)?,
         };
         let peer = arrival.outer.source;
-        match self.last {
-            Some(last) if last.id == id && last.peer == peer => Ok(last),
+        match &self.last {
+            Some(last) if last.id == id && last.peer == peer => Ok((last.sa, last.inner_mtu)),
             _ => self.look_up(id, peer),
         }
     }
 
-    fn look_up(&mut self, id: SaId, peer: std::net::IpAddr) -> Result<Found, Dropped> {
+    fn look_up(&mut self, id: SaId, peer: std::net::IpAddr) -> Result<(SaIndex, usize), Dropped> {
+        // INVARIANT: what is held belongs to `last`, and nobody holds two.
+        (self.held, self.last) = (None, None);
         let sa = self.snapshot.find(&id).ok_or(Dropped::NoSa)?;
         let path_mtu = self.paths.mtu(peer);
         let inner_mtu = pmtu::inner_mtu(&self.snapshot.sa(sa).config, path_mtu);
-        let found = Found {
+        self.last = Some(Found {
             id,
             peer,
             sa,
             inner_mtu,
-        };
-        self.last = Some(found);
-        Ok(found)
+        });
+        Ok((sa, inner_mtu))
     }
 }

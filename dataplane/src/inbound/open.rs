@@ -11,7 +11,7 @@ use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::packet::Outline;
+use ipsec::packet::{Familiar, Outline};
 use ipsec::pmtu::TcpChecksum;
 use ipsec::sa::Mode;
 use ipsec::transport::Outside;
@@ -124,7 +124,14 @@ pub(super) struct Opener<'a> {
     bytes: &'a mut [u8],
     rebuilt: &'a mut Vec<u8>,
     /// The packet that policy allowed last: most are followed by another one of their flow.
-    allowed: Option<(Outline, SaIndex)>,
+    allowed: Option<Allowed>,
+}
+
+/// A packet that policy allowed through an association, and what its flow is known by.
+struct Allowed {
+    outline: Outline,
+    through: SaIndex,
+    familiar: Option<Familiar>,
 }
 
 /// One layer that was found genuine, and the headers before it.
@@ -161,11 +168,17 @@ impl Opener<'_> {
             outer: Some(&arrival.outer),
         };
         let opened = self.unwrap(&layer).and_then(|place| {
+            if let Some(outline) = self.recognize(place, packet.sa) {
+                return Ok((place, outline, true));
+            }
             let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
-            Ok((place, outline))
+            Ok((place, outline, false))
         });
         let outcome = match opened {
-            Ok((place, outline)) if is_ipsec(outline.protocol) => {
+            Ok((place, outline, true)) => {
+                Ok(self.deliverable(place, &outline, packet.sa, packet.inner_mtu))
+            }
+            Ok((place, outline, false)) if is_ipsec(outline.protocol) => {
                 let walk = packet.begin_walk(walks, place.len);
                 match deeper::enter(self, walk, number, place, &outline, packet.inner_mtu) {
                     Ok(Some(next)) => return Some(next),
@@ -173,7 +186,9 @@ impl Opener<'_> {
                     Err(reason) => Err(reason),
                 }
             }
-            Ok((place, outline)) => self.finish(place, &outline, packet.sa, packet.inner_mtu),
+            Ok((place, outline, false)) => {
+                self.finish(place, &outline, packet.sa, packet.inner_mtu)
+            }
             Err(reason) => Err(reason),
         };
         packet.outcome = Outcome::Genuine(outcome);
@@ -187,7 +202,7 @@ impl Opener<'_> {
         index: SaIndex,
         inner_mtu: usize,
     ) -> Result<Inner, Dropped> {
-        self.ask_policy(outline, index)?;
+        self.ask_policy(place, outline, index)?;
         Ok(self.deliverable(place, outline, index, inner_mtu))
     }
 
@@ -213,16 +228,36 @@ impl Opener<'_> {
         }
     }
 
+    /// The outline of a packet that is of the same flow, by the same way, as the one that policy allowed last.
+    fn recognize(&self, place: Place, index: SaIndex) -> Option<Outline> {
+        let allowed = self.allowed.as_ref().filter(|last| last.through == index)?;
+        let familiar = allowed.familiar.as_ref()?;
+        let total_len = familiar.total_len_of(self.bytes_at(place))?;
+        Some(Outline {
+            total_len,
+            ..allowed.outline
+        })
+    }
+
     /// RFC 4301 5.2; not asked again about what differs in nothing but its length.
-    fn ask_policy(&mut self, outline: &Outline, index: SaIndex) -> Result<(), Dropped> {
-        if let Some((before, through)) = &mut self.allowed {
-            before.total_len = outline.total_len;
-            if *through == index && before == outline {
+    fn ask_policy(
+        &mut self,
+        place: Place,
+        outline: &Outline,
+        index: SaIndex,
+    ) -> Result<(), Dropped> {
+        if let Some(last) = &mut self.allowed {
+            last.outline.total_len = outline.total_len;
+            if last.through == index && last.outline == *outline {
                 return Ok(());
             }
         }
         self.snapshot.inbound(outline, &[index])?;
-        self.allowed = Some((*outline, index));
+        self.allowed = Some(Allowed {
+            outline: *outline,
+            through: index,
+            familiar: Familiar::new(self.bytes_at(place), outline),
+        });
         Ok(())
     }
 

@@ -14,9 +14,9 @@ use ipsec::Dropped;
 use ipsec::database::{Decision, SaIndex, Snapshot};
 use ipsec::esp::Stamp;
 use ipsec::fragment::{Cutter, Offered, Reassembler};
-use ipsec::packet::{FragmentKind, Outline};
+use ipsec::packet::{Familiar, FragmentKind, Outline};
 use ipsec::pmtu::{self, Fit, TcpChecksum};
-use ipsec::sa::{Mode, Protocol, Sa, SaConfig, SequenceNumber};
+use ipsec::sa::{Held, Mode, Protocol, Sa, SaConfig, SequenceNumber};
 use ipsec::tunnel::Outer;
 use ipsec::wire::ip::v4::allow_fragments;
 use multibuffer::Iv;
@@ -38,9 +38,18 @@ pub(super) struct Planner<'a> {
     /// The device that the batch was read from.
     pub interface: u32,
     /// What was decided for the packet before: most are followed by another one of their flow.
-    pub last: Option<(Outline, Road)>,
+    pub last: Option<Last>,
+    /// The numbers of the association that sealed last, held for a run of its packets.
+    pub held: Option<(SaIndex, Held<'a>)>,
     /// The hops of all flows of the batch.
     pub hops: &'a mut Vec<Hop>,
+}
+
+/// A packet, what was decided for it, and what its flow is known by.
+pub(super) struct Last {
+    outline: Outline,
+    road: Road,
+    familiar: Option<Familiar>,
 }
 
 /// How packets of one flow are protected.
@@ -87,13 +96,23 @@ impl<'a> Planner<'a> {
         offload: Offload,
     ) -> Result<(), Dropped> {
         let packet = &batch.intake.bytes[item.clone()];
-        let outline = Outline::read(packet)?;
+        let known = self.recognize(packet);
+        let outline = match &known {
+            Some((outline, _)) => *outline,
+            None => Outline::read(packet)?,
+        };
         let cut = Cut::plan(packet, &outline, offload)?;
         batch.tally.arrived += u64::from(cut.count());
-        if outline.fragment != FragmentKind::Whole && !self.is_for_tunnel(&outline)? {
-            return self.join(batch, item);
+        if outline.fragment != FragmentKind::Whole {
+            self.held = None;
+            if !self.is_for_tunnel(&outline)? {
+                return self.join(batch, item);
+            }
         }
-        let road = self.road(packet, &outline)?;
+        let road = match known {
+            Some((_, road)) => road,
+            None => self.road(packet, &outline)?,
+        };
         if syn::is_syn(packet, &outline) {
             let packet = &mut batch.intake.bytes[item.clone()];
             syn::clamp(packet, road.inner_mtu, state_of_checksum(offload));
@@ -145,14 +164,27 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// Outline and road of a packet that follows another one of its flow.
+    fn recognize(&self, packet: &[u8]) -> Option<(Outline, Road)> {
+        let last = self.last.as_ref()?;
+        let total_len = last.familiar.as_ref()?.total_len_of(packet)?;
+        let outline = Outline {
+            total_len,
+            ..last.outline
+        };
+        Some((outline, last.road))
+    }
+
     /// Policy's answer for a packet; the answer before, if all that policy looks at is the same.
     fn road(&mut self, packet: &[u8], outline: &Outline) -> Result<Road, Dropped> {
-        if let Some((before, road)) = &mut self.last {
-            before.total_len = outline.total_len;
-            if before == outline {
-                return Ok(*road);
+        if let Some(last) = &mut self.last {
+            last.outline.total_len = outline.total_len;
+            if last.outline == *outline {
+                return Ok(last.road);
             }
         }
+        // Policy and path MTU may take their time.
+        self.held = None;
         let road = match self.decide(outline)? {
             &[index] if is_short(&self.snapshot.sa(index).config, outline) => {
                 self.short_road(index, packet, outline)?
@@ -161,7 +193,11 @@ impl<'a> Planner<'a> {
         };
         // Rare headers may differ where all that policy looks at is the same.
         if road.outside == 0 || outline.header_len == plain_len(outline) {
-            self.last = Some((*outline, road));
+            self.last = Some(Last {
+                outline: *outline,
+                road,
+                familiar: Familiar::new(packet, outline),
+            });
         }
         Ok(road)
     }
@@ -212,7 +248,7 @@ impl<'a> Planner<'a> {
     fn fit(
         &mut self,
         batch: &mut OutboundBatch,
-        passage: Passage<'_>,
+        passage: Passage<'a>,
         outline: &Outline,
     ) -> Result<(), Dropped> {
         let total_len = passage.cut.packet_len(0);
@@ -245,7 +281,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Cuts each packet of the item into fragments, each of which then goes its own way. Rare, so it may allocate.
-    fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
+    fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'a>) {
         let mut whole = Vec::new();
         for number in 0..passage.cut.count() {
             let item = &batch.intake.bytes[passage.item.clone()];
@@ -264,7 +300,7 @@ impl<'a> Planner<'a> {
     fn number_fragments(
         &mut self,
         batch: &mut OutboundBatch,
-        passage: &Passage<'_>,
+        passage: &Passage<'a>,
         mut cutter: Cutter<'_>,
     ) {
         batch.tally.arrived -= 1;
@@ -304,7 +340,7 @@ impl<'a> Planner<'a> {
 
     /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count
     /// what is carried.
-    fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'_>) {
+    fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) {
         if !passage.road.hops.is_empty() {
             return self.wrap(batch, &passage);
         }
@@ -329,7 +365,9 @@ impl<'a> Planner<'a> {
     }
 
     /// Sends every packet of the item through all its hops.
-    fn wrap(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
+    fn wrap(&mut self, batch: &mut OutboundBatch, passage: &Passage<'a>) {
+        // INVARIANT: every hop takes its own association's numbers, and nobody holds two.
+        self.held = None;
         let road = &passage.road;
         let hops = road.hops.of(self.hops);
         let (ivs, now) = (&mut *self.ivs, self.now);
@@ -367,14 +405,14 @@ impl<'a> Planner<'a> {
     fn grant(
         &mut self,
         batch: &mut OutboundBatch,
-        passage: &Passage<'_>,
+        passage: &Passage<'a>,
         numbers: Range<u32>,
     ) -> u32 {
         let (sa, mut next) = (passage.sa, numbers.start);
         let len = passage.cut.packet_len(next);
         while next < numbers.end {
             let wanted = numbers.end - next;
-            match sa.state.reserve(&sa.config, wanted, len as u64, self.now) {
+            match self.reserve(passage.road.index, sa, wanted, len) {
                 Ok((first, granted)) => {
                     for step in 0..granted {
                         let sequence = SequenceNumber(first.0 + u64::from(step));
@@ -392,10 +430,28 @@ impl<'a> Planner<'a> {
         next - numbers.start
     }
 
+    fn reserve(
+        &mut self,
+        index: SaIndex,
+        sa: &'a Sa,
+        wanted: u32,
+        len: usize,
+    ) -> Result<(SequenceNumber, u32), Dropped> {
+        let held = match self.held.take() {
+            Some((of, held)) if of == index => held,
+            other => {
+                drop(other);
+                sa.state.hold()
+            }
+        };
+        let (_, held) = self.held.insert((index, held));
+        held.reserve(&sa.config, wanted, len as u64, self.now)
+    }
+
     fn stamp(
         &mut self,
         batch: &mut OutboundBatch,
-        passage: &Passage<'_>,
+        passage: &Passage<'a>,
         sequence: SequenceNumber,
         len: usize,
     ) {

@@ -17,15 +17,13 @@ use super::{ChecksumSpot, Offload, Segmentation};
 use ipsec::Dropped;
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::wire::checksum::Sum;
-use std::net::IpAddr;
 use std::ops::Range;
 
 /// How one item is cut: what every segment's head and payload are, before a byte of them is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     kind: Kind,
-    source: IpAddr,
-    destination: IpAddr,
+    is_v6: bool,
     /// Where the transport header starts.
     transport: usize,
     /// Bytes that each segment has a fresh copy of.
@@ -74,8 +72,7 @@ impl Cut {
     fn single(outline: &Outline, kind: Kind, head_len: usize) -> Self {
         Self {
             kind,
-            source: outline.source,
-            destination: outline.destination,
+            is_v6: outline.source.is_ipv6(),
             transport: outline.header_len,
             head_len,
             payload_len: outline.total_len - head_len,
@@ -163,7 +160,7 @@ impl Cut {
     /// RFC 791: each segment is a datagram of its own, with an identification of its own.
     fn renumber_ip(&self, head: &mut [u8], number: u32, payload_len: usize) {
         let len = self.head_len + payload_len;
-        if self.source.is_ipv6() {
+        if self.is_v6 {
             return put_u16(head, 4, (len - 40) as u16);
         }
         let identification = get_u16(head, 4).wrapping_add(number as u16);
@@ -196,11 +193,14 @@ impl Cut {
         protocol: u8,
         field: usize,
     ) -> u16 {
-        let transport = &mut head[self.transport..];
+        let (ip, transport) = head.split_at_mut(self.transport);
         put_u16(transport, field, 0);
-        let len = transport.len() + payload.len();
+        let addresses = if self.is_v6 { 8..40 } else { 12..20 };
+        // RFC 9293 3.1, RFC 8200 8.1: the pseudo-header; a train's length fits 16 bits.
         Sum::new()
-            .pseudo_header(self.source, self.destination, protocol, len)
+            .bytes(&ip[addresses])
+            .word((transport.len() + payload.len()) as u16)
+            .word(protocol.into())
             .bytes(transport)
             .bytes(payload)
             .finish()
