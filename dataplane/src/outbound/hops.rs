@@ -231,6 +231,18 @@ fn signs_this_header(snapshot: &Snapshot, hops: &[Hop]) -> bool {
         .any(|protocol| protocol == Protocol::Ah)
 }
 
+/// Appends the same layers for packets that may be cut on their way: no new header forbids it.
+pub(super) fn allowing_fragments(hops: &mut Vec<Hop>, range: HopRange) -> HopRange {
+    let start = hops.len();
+    hops.extend_from_within(range.places());
+    for hop in &mut hops[start..] {
+        if let Wrap::Tunnel { outer, .. } = &mut hop.wrap {
+            outer.dont_fragment = false;
+        }
+    }
+    HopRange::new(start..hops.len())
+}
+
 /// Where the hops of one flow lie among those of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct HopRange {
@@ -251,6 +263,10 @@ impl HopRange {
     }
 
     pub fn of(self, hops: &[Hop]) -> &[Hop] {
-        &hops[self.start as usize..(self.start + self.count) as usize]
+        &hops[self.places()]
+    }
+
+    fn places(self) -> Range<usize> {
+        self.start as usize..(self.start + self.count) as usize
     }
 }

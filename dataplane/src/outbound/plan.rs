@@ -151,6 +151,7 @@ impl<'a> Planner<'a> {
         let outline = Outline::read(&whole)?;
         let mut road = self.road(&whole, &outline)?;
         road.outer.dont_fragment = false;
+        road.hops = hops::allowing_fragments(self.hops, road.hops);
         let start = batch.fragments.len();
         batch.fragments.extend_from_slice(&whole);
         let passage = Passage {
