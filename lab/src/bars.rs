@@ -1,11 +1,15 @@
 //! Bars: what must be reached, judged over interleaved pairs. Trials of one round are a pair: slow drifts of the machine
-//! meet both alike. A bar is met when the unfavourable end of the 95 % interval reaches it, not when the mean does.
+//! meet both alike. A bar is met when the unfavourable end of the 95 % interval reaches it, not when the mean does; where
+//! there are too few pairs for an interval, nothing is said of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::record::{Outcome, Record};
 use crate::stats::{self, Interval};
+
+/// The level of a bar's interval.
+const LEVEL: f64 = 0.95;
 
 /// One thing to reach.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,12 +54,23 @@ pub struct Judged {
     pub case: String,
     /// The mean of the ratio or figure.
     pub mean: f64,
-    /// Its 95 % interval; `None` with fewer than two pairs, or when all are equal.
+    /// Its 95 % interval; `None` with fewer than two pairs.
     pub interval: Option<Interval>,
     /// How many rounds had all that is compared.
     pub pairs: usize,
-    /// Whether it is met.
-    pub met: bool,
+    /// Whether it is met; `None` where nothing can be said without an interval.
+    pub met: Option<bool>,
+}
+
+impl Judged {
+    /// The verdict in words.
+    pub fn verdict(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "NOT met",
+            None => "too few pairs to judge",
+        }
+    }
 }
 
 /// Judges a bar; one result for each case it is about. Nothing where no round has all of it.
@@ -83,16 +98,49 @@ fn judge_case(bar: &Bar, case: &[&Record], records: &[Record]) -> Option<Judged>
     let first = case.first()?;
     let mean = ratio(&pairs)?;
     let interval = interval(&pairs, first.seed);
-    let (low, high) = interval.map_or((mean, mean), |interval| (interval.low, interval.high));
-    let reaches = bar.at_least.is_none_or(|least| low >= least);
-    let stays = bar.at_most.is_none_or(|most| high <= most);
     Some(Judged {
         case: first.label.clone(),
         mean,
         interval,
         pairs: pairs.len(),
-        met: reaches && stays,
+        met: interval.map(|interval| bar.holds(interval)),
     })
+}
+
+impl Bar {
+    /// Whether all of an interval is on the right side.
+    fn holds(&self, interval: Interval) -> bool {
+        let reaches = self.at_least.is_none_or(|least| interval.low >= least);
+        reaches && self.at_most.is_none_or(|most| interval.high <= most)
+    }
+
+    /// The limit in words.
+    pub fn limit(&self) -> String {
+        match (self.at_least, self.at_most) {
+            (Some(least), _) => format!("at least {}", plain(least)),
+            (None, Some(most)) => format!("at most {}", plain(most)),
+            _ => "no limit".into(),
+        }
+    }
+
+    /// How much of what is asked a value is: 1 is the limit, and more is better.
+    pub fn share(&self, value: f64) -> Option<f64> {
+        match (self.at_least, self.at_most) {
+            (Some(least), _) if least > 0.0 => Some(value / least),
+            (None, Some(most)) if value > 0.0 => Some(most / value),
+            _ => None,
+        }
+    }
+
+    /// Whether the moonshot is reached beyond doubt.
+    fn beyond(&self, one: &Judged) -> Option<f64> {
+        let (moonshot, interval) = (self.moonshot?, one.interval?);
+        let reached = match self.at_least {
+            Some(_) => interval.low >= moonshot,
+            None => interval.high <= moonshot,
+        };
+        reached.then_some(moonshot)
+    }
 }
 
 /// What is judged and what it is divided by, in one round.
@@ -136,11 +184,28 @@ fn ratio(pairs: &[(f64, f64)]) -> Option<f64> {
     (!pairs.is_empty() && below > 0.0).then(|| above / below)
 }
 
-/// Resamples rounds, so that what was measured together stays together.
+/// Of rounds, so that what was measured together stays together. What was the same in all of them has no width.
 fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
     const RESAMPLES: usize = 10_000;
-    let of_pairs = |drawn: &[(f64, f64)]| ratio(drawn).unwrap_or(f64::NAN);
-    stats::bca(pairs, of_pairs, 0.95, RESAMPLES, seed)
+    if pairs.len() < 2 {
+        return None;
+    }
+    if pairs.windows(2).all(|two| two[0] == two[1]) {
+        let value = ratio(pairs)?;
+        return Some(Interval {
+            low: value,
+            high: value,
+        });
+    }
+    match stats::paired(pairs, LEVEL, seed) {
+        Some(estimate) => estimate.interval,
+        // What is left after a subtraction may be negative, and has no logarithm.
+        None => {
+            let of_pairs = |drawn: &[(f64, f64)]| ratio(drawn).unwrap_or(f64::NAN);
+            let level = stats::expanded(LEVEL, pairs.len());
+            stats::bca(pairs, of_pairs, level, RESAMPLES, seed)
+        }
+    }
 }
 
 /// The table of all bars.
@@ -163,32 +228,33 @@ pub fn text(bars: &[Bar], records: &[Record]) -> String {
 }
 
 fn line(bar: &Bar, one: &Judged) -> String {
-    let limit = match (bar.at_least, bar.at_most) {
-        (Some(least), _) => format!("at least {least}"),
-        (None, Some(most)) => format!("at most {most}"),
-        _ => "no limit".into(),
-    };
-    let interval = one.interval.map_or_else(String::new, |interval| {
-        format!(" [{}, {}]", short(interval.low), short(interval.high))
+    let moon = bar.beyond(one).map_or_else(String::new, |moonshot| {
+        format!(", and so is {}", plain(moonshot))
     });
-    let moon = match bar.moonshot {
-        Some(moonshot) if reached(bar, one, moonshot) => format!(", and so is {moonshot}"),
-        _ => String::new(),
-    };
     format!(
-        "{}: {}{interval}, {} pairs; {limit}: {}{moon}",
+        "{}: {}, {} pair{}; {}: {}{moon}",
         one.case,
-        short(one.mean),
+        with_interval(one),
         one.pairs,
-        if one.met { "met" } else { "NOT met" },
+        if one.pairs == 1 { "" } else { "s" },
+        bar.limit(),
+        one.verdict(),
     )
 }
 
-fn reached(bar: &Bar, one: &Judged, moonshot: f64) -> bool {
-    let interval = one.interval;
-    match bar.at_least {
-        Some(_) => interval.map_or(one.mean, |interval| interval.low) >= moonshot,
-        None => interval.map_or(one.mean, |interval| interval.high) <= moonshot,
+/// The mean with its interval, where there is one.
+pub fn with_interval(one: &Judged) -> String {
+    let interval = one.interval.map_or_else(String::new, |interval| {
+        format!(" [{}, {}]", short(interval.low), short(interval.high))
+    });
+    format!("{}{interval}", short(one.mean))
+}
+
+/// A limit as it was written; bytes in millions.
+fn plain(value: f64) -> String {
+    match value.abs() >= 1e6 {
+        true => short(value),
+        false => value.to_string(),
     }
 }
 

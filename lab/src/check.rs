@@ -1,7 +1,9 @@
 //! Is the tunnel right? Asked before every load: both ends must reach each other with small and large packets, and a
 //! *canary* (a string sent in clear, once from each side, by UDP) must be seen once on the client's side, once on a plain
-//! wire, and never on a protected one. The positive controls make the negative finding worth something.
+//! wire, and never on a protected one. The positive controls make the negative finding worth something. A row of numbered
+//! datagrams must arrive whole and in order.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Protection;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
-use crate::testbed::{Bed, LAN, WAN};
+use crate::testbed::{Bed, WAN};
 
 /// What the check saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -23,6 +25,22 @@ pub struct Evidence {
     pub canaries: Vec<Canary>,
     /// Frames on the wire between the gateways while the canaries flew.
     pub wire_frames: usize,
+    /// Numbered datagrams from client to server; records from before there were any lack them.
+    #[serde(default)]
+    pub row: Option<Row>,
+}
+
+/// What became of a row of numbered datagrams, sent one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Row {
+    /// How many were sent.
+    pub sent: usize,
+    /// How many different ones arrived.
+    pub arrived: usize,
+    /// How many arrived again.
+    pub doubled: usize,
+    /// How many a later one had overtaken.
+    pub overtaken: usize,
 }
 
 /// One string on its way.
@@ -32,7 +50,8 @@ pub struct Canary {
     pub from: String,
     /// Whether it arrived unchanged at the other.
     pub delivered: bool,
-    /// Frames that held it on the client's side.
+    /// Frames that held it on the client's side. Two hosts alone have no such side: there it counts as seen where it
+    /// arrived.
     pub client_side: usize,
     /// Frames that held it between the gateways.
     pub wire: usize,
@@ -50,6 +69,7 @@ pub fn look(bed: &Bed, token: &str) -> Result<Evidence, Fault> {
     };
     if !evidence.client_reaches.is_empty() && !evidence.server_reaches.is_empty() {
         fly(bed, token, &mut evidence)?;
+        evidence.row = Some(row(bed, token)?);
     }
     Ok(evidence)
 }
@@ -82,10 +102,11 @@ fn answers(from: &dyn Host, to: Ipv4Addr, size: u32) -> Result<bool, Fault> {
 }
 
 fn fly(bed: &Bed, token: &str, evidence: &mut Evidence) -> Result<(), Fault> {
-    let mut client_side = bed.client.tap(LAN)?;
+    let client_side = bed.client_side();
+    let mut client_side = client_side.map(|name| bed.client.tap(name)).transpose()?;
     let mut wire = bed.left.tap(WAN)?;
     let mut flight = Flight {
-        client_side: &mut *client_side,
+        client_side: client_side.as_mut(),
         wire: &mut *wire,
         token,
         evidence,
@@ -96,7 +117,7 @@ fn fly(bed: &Bed, token: &str, evidence: &mut Evidence) -> Result<(), Fault> {
 }
 
 struct Flight<'a> {
-    client_side: &'a mut dyn Tap,
+    client_side: Option<&'a mut Box<dyn Tap>>,
     wire: &'a mut dyn Tap,
     token: &'a str,
     evidence: &'a mut Evidence,
@@ -116,16 +137,92 @@ impl Flight<'_> {
         from.datagrams(SocketAddr::from((source, PORT)))?
             .send(there, text.as_bytes())?;
         let delivered = receiver.receive(Duration::from_secs(2))?;
-        let (client_side, _) = sightings(self.client_side, &text)?;
+        let delivered = delivered.as_deref() == Some(text.as_bytes());
+        let client_side = match &mut self.client_side {
+            Some(tap) => sightings(&mut ***tap, &text)?.0,
+            None => usize::from(delivered),
+        };
         let (wire, frames) = sightings(self.wire, &text)?;
         self.evidence.wire_frames += frames;
         self.evidence.canaries.push(Canary {
             from: from.name().into(),
-            delivered: delivered.as_deref() == Some(text.as_bytes()),
+            delivered,
             client_side,
             wire,
         });
         Ok(())
+    }
+}
+
+/// Few and small enough for the queue of the slowest shaped link.
+const ROW: usize = 32;
+
+/// Sends a row and looks in which order it comes. A bed whose own wire is out of order says nothing about a tunnel.
+fn row(bed: &Bed, token: &str) -> Result<Row, Fault> {
+    let there = SocketAddr::from((bed.addresses.server, PORT));
+    let receiver = bed.server.datagrams(there)?;
+    let sender = bed
+        .client
+        .datagrams(SocketAddr::from((bed.addresses.client, PORT)))?;
+    let head = format!("ESPLANADE ROW {token} ");
+    for number in 0..ROW {
+        sender.send(there, format!("{head}{number}").as_bytes())?;
+    }
+    let mut numbers = Vec::new();
+    // The last may be one that was held back: the row has ended when nothing more comes for a while.
+    while let Some(datagram) = receiver.receive(patience(numbers.len()))? {
+        let text = String::from_utf8_lossy(&datagram);
+        let number: Option<usize> = text.strip_prefix(&head).and_then(|rest| rest.parse().ok());
+        numbers.extend(number);
+    }
+    Ok(Row::of(&numbers))
+}
+
+/// A whole row that has arrived may still have doubles behind it, but not for long.
+fn patience(arrived: usize) -> Duration {
+    match arrived < ROW {
+        true => Duration::from_millis(500),
+        false => Duration::from_millis(20),
+    }
+}
+
+impl Row {
+    fn of(numbers: &[usize]) -> Row {
+        let mut seen = BTreeSet::new();
+        let mut row = Row {
+            sent: ROW,
+            ..Row::default()
+        };
+        for number in numbers {
+            let overtaken = seen.last().is_some_and(|last| number < last);
+            match seen.insert(*number) {
+                true => row.overtaken += usize::from(overtaken),
+                false => row.doubled += 1,
+            }
+        }
+        row.arrived = seen.len();
+        row
+    }
+
+    fn verdict(&self) -> Result<(), String> {
+        let Row {
+            sent,
+            arrived,
+            doubled,
+            overtaken,
+        } = self;
+        match (sent - arrived, doubled, overtaken) {
+            (0, 0, 0) => Ok(()),
+            (0, 0, _) => Err(format!(
+                "reordering: of {sent} datagrams in a row {overtaken} were overtaken by later ones"
+            )),
+            (0, ..) => Err(format!(
+                "duplication: of {sent} datagrams in a row {doubled} arrived again"
+            )),
+            (lost, ..) => Err(format!(
+                "loss: of {sent} datagrams in a row {lost} did not arrive"
+            )),
+        }
     }
 }
 
@@ -151,12 +248,23 @@ impl Evidence {
         self.canaries
             .iter()
             .try_for_each(|canary| canary.verdict(promised))?;
+        self.orderly()?;
         match self.wire_frames {
             0 => {
                 Err("nothing passed the wire between the gateways: packets take another way".into())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether packets arrive once each and in order, as far as that was looked at.
+    fn orderly(&self) -> Result<(), String> {
+        self.row.map_or(Ok(()), |row| row.verdict())
+    }
+
+    /// The same evidence without what a wire that is impaired on purpose makes of a row.
+    pub fn of_an_impaired_wire(self) -> Evidence {
+        Evidence { row: None, ..self }
     }
 
     fn both_ways(&self) -> Result<(), String> {
@@ -221,7 +329,36 @@ mod tests {
             server_reaches: SIZES.to_vec(),
             canaries: vec![canary("client"), canary("server")],
             wire_frames: 2,
+            row: Some(Row::of(&(0..ROW).collect::<Vec<_>>())),
         }
+    }
+
+    #[test]
+    fn a_row_that_is_out_of_order_doubled_or_short_is_named() {
+        let all = || (0..ROW).collect::<Vec<usize>>();
+        let said = |numbers: &[usize]| {
+            let found = Evidence {
+                row: Some(Row::of(numbers)),
+                ..right()
+            };
+            found.verdict(Protection::Secret).unwrap_err()
+        };
+        let mut swapped = all();
+        swapped.swap(3, 4);
+        assert_eq!(
+            said(&swapped),
+            "reordering: of 32 datagrams in a row 1 were overtaken by later ones"
+        );
+        let mut doubled = all();
+        doubled.push(7);
+        assert!(said(&doubled).starts_with("duplication: of 32"));
+        assert!(said(&all()[..30]).ends_with("2 did not arrive"));
+        let impaired = Evidence {
+            row: Some(Row::of(&swapped)),
+            ..right()
+        };
+        let looked = impaired.of_an_impaired_wire();
+        assert_eq!(looked.verdict(Protection::Secret), Ok(()));
     }
 
     #[test]

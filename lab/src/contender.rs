@@ -24,7 +24,7 @@ use crate::host::{Command, Host};
 use crate::testbed::Bed;
 
 pub use boringtun::Boringtun;
-pub use esplanade::Esplanade;
+pub use esplanade::{Esplanade, FLAGS, Manner};
 pub use kernel_wireguard::KernelWireguard;
 pub use kernel_xfrm::KernelXfrm;
 pub use libipsec::KernelLibipsec;
@@ -65,6 +65,11 @@ pub trait Tunnel {
 
     /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count.
     fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault>;
+
+    /// Whatever else it counts of itself, under dotted names with the unit last, as `rekeys_count`.
+    fn counts(&self) -> Result<BTreeMap<String, f64>, Fault> {
+        Ok(BTreeMap::new())
+    }
 
     /// The keys with which a packet analyser can read the wire, where the lab knows them.
     fn keys(&self) -> Vec<EspKey>;

@@ -20,7 +20,7 @@ use lab::spec::{Preset, Programs, Spec};
 use lab::stop::{INTERRUPTED_EXIT, Stop};
 use lab::testbed::{Namespaces, Testbed, isolate};
 use lab::tool::Tool;
-use lab::{bars, doctor, meter, report, study};
+use lab::{doctor, meter, report, study};
 
 /// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
 #[derive(Parser)]
@@ -183,7 +183,7 @@ fn list() -> Result<ExitCode, String> {
 
 fn print_report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, String> {
     let (records, torn) = read(dir)?;
-    print!("{}", report::text(&records));
+    print!("{}", report::text(&records, dir));
     let place = html.unwrap_or_else(|| dir.join(PAGE));
     // A run that was killed at once has no page, and that is no error.
     let Some(page) = report::html(&records, torn, dir) else {
@@ -315,7 +315,7 @@ impl Run {
             order.keep(&out.path)?;
         }
         let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
-        let table = table(&spec, &summary);
+        let table = report::text(&summary.records, &out.path);
         conclude(&summary, &table, &out)
     }
 
@@ -509,15 +509,6 @@ fn open_journal(out: &OutDir) -> io::Result<Journal> {
     match out.resumed && place.exists() {
         true => Journal::reopen(&place),
         false => Journal::create(&place),
-    }
-}
-
-/// The table, and the bars of a study that has some.
-fn table(spec: &Spec, summary: &Summary) -> String {
-    let table = report::text(&summary.records);
-    match spec.bars.is_empty() {
-        true => table,
-        false => format!("{table}\n{}", bars::text(&spec.bars, &summary.records)),
     }
 }
 

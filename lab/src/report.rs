@@ -17,8 +17,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::bars::Bar;
 use crate::contender::Protection;
+use crate::outdir::Order;
 use crate::record::{Outcome, Record};
+use crate::spec::Spec;
 use crate::stats;
 
 /// What is known of one contender after all its trials.
@@ -56,9 +59,20 @@ pub struct Sightings {
     pub protected_wire: Option<usize>,
 }
 
-/// The table and the canary line as text.
-pub fn text(records: &[Record]) -> String {
-    table::text(records)
+/// The table and the canary line as text, and what became of the bars of the study in this folder.
+pub fn text(records: &[Record], folder: &Path) -> String {
+    let table = table::text(records);
+    match &bars(folder)[..] {
+        [] => table,
+        bars => format!("{table}\n{}", crate::bars::text(bars, records)),
+    }
+}
+
+/// The bars of the study that was ordered in a folder. They are no part of a record, because they are no measurement.
+fn bars(folder: &Path) -> Vec<Bar> {
+    let ordered = Order::read(folder).ok();
+    let spec = ordered.and_then(|order| Spec::read(&order.spec, "the order").ok());
+    spec.map_or_else(Vec::new, |spec| spec.bars)
 }
 
 /// The page of a run: its records, and from its folder the files that the contenders were started with.
@@ -67,6 +81,7 @@ pub fn html(records: &[Record], torn: Option<String>, folder: &Path) -> Option<S
     let beside = page::Beside {
         configurations: configurations(&folder.join(CONFIGURATIONS)),
         then: then::Then::of(&findings.any.study),
+        bars: bars(folder),
         torn,
     };
     Some(page::page(&findings, &beside))

@@ -10,7 +10,7 @@ pub struct Study {
 
 /// All of them.
 #[rustfmt::skip]
-pub const STUDIES: [Study; 9] = [
+pub const STUDIES: [Study; 11] = [
     Study { name: "demo", text: include_str!("../studies/demo.toml") },
     Study { name: "bars", text: include_str!("../studies/bars.toml") },
     Study { name: "iatrou-2009", text: include_str!("../studies/iatrou-2009.toml") },
@@ -19,6 +19,8 @@ pub const STUDIES: [Study; 9] = [
     Study { name: "klassert-2010", text: include_str!("../studies/klassert-2010.toml") },
     Study { name: "peers", text: include_str!("../studies/peers.toml") },
     Study { name: "tune", text: include_str!("../studies/tune.toml") },
+    Study { name: "rekey", text: include_str!("../studies/rekey.toml") },
+    Study { name: "pmtu", text: include_str!("../studies/pmtu.toml") },
     Study { name: "soak", text: include_str!("../studies/soak.toml") },
 ];
 

@@ -5,13 +5,20 @@
 //!   10.1.0.2    10.1.0.1  192.0.2.1  192.0.2.2  10.2.0.1    10.2.0.2
 //! ```
 //!
-//! With an impairment a fifth host stands in the middle of the wire, and is nothing to anybody but a wire.
+//! With an impairment a fifth host stands in the middle of the wire, and is nothing to anybody but a wire; on a path whose
+//! MTU shrinks it is a router. A *pair* is two hosts alone, each its own gateway, as transport mode wants them:
+//!
+//! ```text
+//!   client = left ── wan ── right = server
+//!        192.0.2.1          192.0.2.2
+//! ```
 //!
 //! Every trial gets a fresh one, so that nothing a contender leaves behind can touch the next.
 
 pub mod isolate;
 mod links;
 mod namespaces;
+mod path;
 mod process;
 mod tap;
 
@@ -20,7 +27,7 @@ use std::path::PathBuf;
 
 use crate::contender::Side;
 use crate::fault::Fault;
-use crate::host::{Host, Process};
+use crate::host::{Command, Host, Process};
 
 pub use namespaces::Namespaces;
 
@@ -29,9 +36,21 @@ pub const LAN: &str = "lan";
 /// The interface between the gateways.
 pub const WAN: &str = "wan";
 
+/// How many hosts there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Topology {
+    /// Two end hosts, each behind a gateway.
+    #[default]
+    Gateways,
+    /// Two end hosts that are their own gateways.
+    Pair,
+}
+
 /// What a testbed shall be like.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ground {
+    /// Four hosts or two.
+    pub topology: Topology,
     /// MTU of every link.
     pub mtu: u32,
     /// Segmentation and checksum offloads on the wire between the gateways.
@@ -46,6 +65,8 @@ pub struct Ground {
     pub napi_defer_hard_irqs: Option<u32>,
     /// A box in the middle of the wire that delays, loses, doubles and reorders.
     pub impairment: Option<Impairment>,
+    /// A router in the middle of the wire, beyond which packets must suddenly be smaller. Not beside an impairment.
+    pub path: Option<Path>,
     /// The processors on which programs of the gateways may run, as `0-3,8`.
     pub processors: Option<String>,
 }
@@ -53,6 +74,7 @@ pub struct Ground {
 impl Default for Ground {
     fn default() -> Ground {
         Ground {
+            topology: Topology::Gateways,
             mtu: 1500,
             wire_offloads: true,
             shape: None,
@@ -60,6 +82,7 @@ impl Default for Ground {
             gro_flush_timeout_ns: None,
             napi_defer_hard_irqs: None,
             impairment: None,
+            path: None,
             processors: None,
         }
     }
@@ -106,6 +129,25 @@ pub struct Impairment {
     pub seed: u64,
 }
 
+/// How a path narrows while it is used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Path {
+    /// What passes the router from then on.
+    pub mtu: u32,
+    /// Seconds after the load began.
+    pub after_s: f64,
+    /// Whether the router says so (ICMP, RFC 1191 4); a silent one swallows what is too large.
+    pub answers: bool,
+}
+
+/// A change that waits for its moment.
+pub struct Change {
+    /// Where it happens.
+    pub host: Box<dyn Host>,
+    /// What makes it happen, its delay included.
+    pub command: Command,
+}
+
 /// Raises beds.
 pub trait Testbed {
     /// A fresh set of hosts on this ground, connected and routed, with no tunnel. Dropping it takes it away.
@@ -115,7 +157,7 @@ pub trait Testbed {
     fn describe(&self) -> String;
 }
 
-/// Four hosts in a row.
+/// Four hosts in a row; of a pair, two hosts under two names each.
 pub struct Bed {
     /// Where the load starts.
     pub client: Box<dyn Host>,
@@ -131,6 +173,10 @@ pub struct Bed {
     pub mtu: u32,
     /// What runs as long as the bed stands, such as a box in the wire.
     pub machinery: Vec<Box<dyn Process>>,
+    /// Four hosts, or two under two names each.
+    pub topology: Topology,
+    /// What happens to the path while a load runs.
+    pub path: Option<Change>,
 }
 
 impl Bed {
@@ -139,6 +185,22 @@ impl Bed {
         match side {
             Side::Left => &*self.left,
             Side::Right => &*self.right,
+        }
+    }
+
+    /// Starts what happens to the path while a load runs; it ends with the returned value.
+    pub fn change(&self) -> Result<Option<Box<dyn Process>>, Fault> {
+        let change = self.path.as_ref();
+        change
+            .map(|change| change.host.start(&change.command))
+            .transpose()
+    }
+
+    /// The interface on which the client's packets are seen before any gateway takes them. A pair has none.
+    pub fn client_side(&self) -> Option<&'static str> {
+        match self.topology {
+            Topology::Gateways => Some(LAN),
+            Topology::Pair => None,
         }
     }
 }
@@ -158,6 +220,20 @@ pub struct Addresses {
     pub left: Ipv4Addr,
     /// The right gateway's on the wire.
     pub right: Ipv4Addr,
+}
+
+impl Addresses {
+    /// Those of two hosts alone.
+    pub fn of_a_pair() -> Addresses {
+        let usual = Addresses::default();
+        Addresses {
+            client: usual.left,
+            server: usual.right,
+            left_network: format!("{}/32", usual.left),
+            right_network: format!("{}/32", usual.right),
+            ..usual
+        }
+    }
 }
 
 impl Default for Addresses {

@@ -4,6 +4,7 @@
 mod ask_socket;
 mod frames;
 mod impair;
+mod rekey;
 mod round_trip;
 
 pub use frames::{Received, Sent};
@@ -46,6 +47,8 @@ pub enum Tool {
     Receive(frames::Receive),
     /// Carry frames between two interfaces, with delay, loss, duplication and reordering
     Impair(impair::Impair),
+    /// Renew the keys of two gateways, make-before-break, again and again
+    Rekey(rekey::Rekey),
 }
 
 impl Tool {
@@ -63,6 +66,7 @@ impl Tool {
             Tool::Send(send) => said(&send.run()?),
             Tool::Receive(receive) => said(&receive.run()?),
             Tool::Impair(impair) => impair.run(),
+            Tool::Rekey(rekey) => rekey.run(),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capture::Album;
 use crate::check::{self, Evidence};
-use crate::contender::{Contender, Tunnel};
+use crate::contender::Tunnel;
 use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::host::Tap;
@@ -110,6 +110,15 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
         }
     }
     if let Outcome::Measured { readings, .. } = &ended.outcome {
+        let lost = ended.figures.get("lost_count").copied();
+        let renewals = readings
+            .get("tunnel.rekeys_count")
+            .filter(|all| **all > 0.0);
+        if let (Some(lost), Some(renewals)) = (lost, renewals) {
+            ended
+                .figures
+                .insert("lost_per_rekey".into(), lost / renewals);
+        }
         ended.verdict = verdict::judge(case.load.id(), &ended.figures, readings);
     }
     ended
@@ -141,9 +150,8 @@ fn measure(
     token: &str,
     notes: &mut Vec<String>,
 ) -> Result<Outcome, Broken> {
-    let contender = &*case.contender;
     let mut camera = Camera::open(case, tunnel, bed, rig).map_err(at(Stage::Check))?;
-    let evidence = checked(contender, bed, token)?;
+    let evidence = checked(case, bed, token)?;
     let spoiled = |stage| {
         let seen = Box::new(evidence.clone());
         move |fault| Broken {
@@ -159,6 +167,7 @@ fn measure(
     }
     let scene = Scene { bed, tunnel };
     begin(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
+    let _change = bed.change().map_err(spoiled(Stage::Load))?;
     let started = Instant::now();
     let carried = load.run(case.duration).map_err(spoiled(Stage::Load))?;
     let window = started.elapsed();
@@ -172,9 +181,12 @@ fn measure(
     })
 }
 
-fn checked(contender: &dyn Contender, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
-    let evidence = check::look(bed, token).map_err(at(Stage::Check))?;
-    match evidence.verdict(contender.protection()) {
+fn checked(case: &Case, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
+    let mut evidence = check::look(bed, token).map_err(at(Stage::Check))?;
+    if case.ground.impairment.is_some() {
+        evidence = evidence.of_an_impaired_wire();
+    }
+    match evidence.verdict(case.contender.protection()) {
         Ok(()) => Ok(evidence),
         Err(why) => Err(Broken {
             stage: Stage::Check,

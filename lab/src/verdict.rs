@@ -20,8 +20,10 @@ const MOST: f64 = 0.6;
 
 /// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
 pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -> Option<Verdict> {
-    if load == "round-trip" || load == "loaded-round-trip" {
-        return None;
+    match load {
+        "round-trip" | "loaded-round-trip" => return None,
+        "frames-steady" => return steady(figures),
+        _ => {}
     }
     let found = [
         link(figures),
@@ -35,6 +37,29 @@ pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -
     let mut evidence: Vec<String> = found.iter().map(|(_, sentence)| sentence.clone()).collect();
     evidence.extend(idle(readings));
     Some(Verdict {
+        limit: limit.into(),
+        evidence,
+    })
+}
+
+/// A steady stream fills nothing, but it shows what a tunnel does to packets that it must not do.
+fn steady(figures: &BTreeMap<String, f64>) -> Option<Verdict> {
+    let count = |name: &str| figures.get(name).copied().filter(|count| *count > 0.0);
+    let lost = count("lost_count").map(|lost| match figures.get("lost_per_rekey") {
+        Some(each) => format!("{lost:.0} frames were lost, {each:.1} for each renewal of the keys"),
+        None => format!("{lost:.0} frames were lost of a stream far below what the path carries"),
+    });
+    let reordered = count("reordered_count")
+        .map(|count| format!("reordering: {count:.0} frames were overtaken by later ones"));
+    let doubled = count("duplicates_count")
+        .map(|count| format!("duplication: {count:.0} frames arrived again"));
+    let evidence: Vec<String> = [lost, reordered, doubled].into_iter().flatten().collect();
+    let limit = if count("lost_count").is_some() {
+        "drops"
+    } else {
+        "disorder"
+    };
+    (!evidence.is_empty()).then(|| Verdict {
         limit: limit.into(),
         evidence,
     })
@@ -244,6 +269,26 @@ mod tests {
             "unknown"
         );
         assert_eq!(limit(&[("generator.behind", 1.0)], &[]), "generator");
+    }
+
+    #[test]
+    fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
+        let judged = |pairs: &[(&str, f64)]| {
+            let figures = pairs.iter().map(|(name, value)| ((*name).into(), *value));
+            judge("frames-steady", &figures.collect(), &Readings::new())
+        };
+        assert_eq!(
+            judged(&[("lost_count", 0.0), ("lost_per_rekey", 0.0)]),
+            None
+        );
+        let lossy = judged(&[("lost_count", 12.0), ("lost_per_rekey", 4.0)]).unwrap();
+        assert_eq!(lossy.limit, "drops");
+        assert_eq!(
+            lossy.evidence,
+            ["12 frames were lost, 4.0 for each renewal of the keys"]
+        );
+        let disorderly = judged(&[("lost_count", 0.0), ("reordered_count", 3.0)]).unwrap();
+        assert_eq!(disorderly.limit, "disorder");
     }
 
     #[test]

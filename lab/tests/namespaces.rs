@@ -15,11 +15,14 @@ use lab::fault::Fault;
 use lab::host::{Command, Host};
 use lab::load::{Carried, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
 use lab::stop::Stop;
-use lab::testbed::{Bed, Ground, Impairment, LAN, Namespaces, Shape, Testbed, WAN, isolate};
+use lab::testbed::{
+    Bed, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Shape, Testbed, Topology, WAN,
+    isolate,
+};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 13] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -34,6 +37,15 @@ const TESTS: [Test; 10] = [
     (
         "the_box_in_the_wire_loses_and_delays_what_was_asked",
         impaired,
+    ),
+    (
+        "a_wire_that_reorders_or_loses_and_a_one_way_path_are_named",
+        wrong,
+    ),
+    ("two_hosts_alone_reach_each_other_over_one_wire", pair),
+    (
+        "a_path_narrows_when_the_load_runs_and_says_so_unless_it_is_silent",
+        narrowing,
     ),
     ("our_frames_and_iperf3_agree_on_a_shaped_link", agreement),
 ];
@@ -310,6 +322,107 @@ fn impaired(testbed: &mut Namespaces) {
     let (_, times) = report.split_once("mdev = ").unwrap();
     let shortest: f64 = times.split('/').next().unwrap().parse().unwrap();
     assert!((20.0..40.0).contains(&shortest), "{report}");
+}
+
+/// The canary's check over real wires that are wrong on purpose.
+fn wrong(testbed: &mut Namespaces) {
+    let mut said_of = |loss: f64, reorder: f64| {
+        let box_in_the_wire = Impairment {
+            program: lab(),
+            delay_ms: 0.0,
+            loss,
+            duplicate: 0.0,
+            reorder,
+            seed: 3,
+        };
+        let ground = Ground {
+            impairment: Some(box_in_the_wire),
+            ..Ground::default()
+        };
+        let bed = on(testbed, &ground);
+        let evidence = check::look(&bed, "wrong").unwrap_or_else(|fault| panic!("{fault}"));
+        evidence.verdict(Protection::Clear)
+    };
+    assert_eq!(said_of(0.0, 0.0), Ok(()));
+    let disorder = said_of(0.0, 0.3).unwrap_err();
+    assert!(disorder.starts_with("reordering: of 32"), "{disorder}");
+    let bed = raised(testbed);
+    said(&*bed.left, "nft add table ip deaf");
+    said(
+        &*bed.left,
+        "nft add chain ip deaf way { type filter hook forward priority 0 ; }",
+    );
+    said(
+        &*bed.left,
+        "nft add rule ip deaf way ip saddr 10.2.0.2 icmp type echo-request drop",
+    );
+    let deaf = check::look(&bed, "deaf").unwrap();
+    let why = deaf.verdict(Protection::Clear).unwrap_err();
+    assert!(
+        why.starts_with("one-way: the client reaches the server"),
+        "{why}"
+    );
+    said(&*bed.left, "nft flush table ip deaf");
+    said(
+        &*bed.left,
+        "nft add rule ip deaf way udp dport 54321 numgen inc mod 5 == 4 drop",
+    );
+    let lossy = check::look(&bed, "lossy").unwrap();
+    let why = lossy.verdict(Protection::Clear).unwrap_err();
+    assert!(why.starts_with("loss: of 32"), "{why}");
+}
+
+fn pair(testbed: &mut Namespaces) {
+    let bed = on(
+        testbed,
+        &Ground {
+            topology: Topology::Pair,
+            ..Ground::default()
+        },
+    );
+    assert_eq!(
+        said(&*bed.client, "ip -o link"),
+        said(&*bed.left, "ip -o link")
+    );
+    let evidence = check::look(&bed, "alone").unwrap();
+    assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
+    assert!(
+        evidence
+            .verdict(Protection::Secret)
+            .unwrap_err()
+            .starts_with("plaintext on the wire")
+    );
+    assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
+}
+
+/// The kernel routes in the middle, and ping says what it said.
+fn narrowing(testbed: &mut Namespaces) {
+    for answers in [true, false] {
+        let path = PathMtu {
+            mtu: 1300,
+            after_s: 0.0,
+            answers,
+        };
+        let ground = Ground {
+            path: Some(path),
+            ..Ground::default()
+        };
+        let bed = on(testbed, &ground);
+        let large = Command::line("ping -n -c 2 -i 0.3 -W 1 -M do -s 1400 10.2.0.2");
+        let ping = || {
+            let finished = bed.client.run(&large, Duration::from_secs(10)).unwrap();
+            (finished.code == 0, finished.stdout + &finished.stderr)
+        };
+        let (before, said) = ping();
+        assert!(before, "{said}");
+        let change = bed.change().unwrap();
+        let started = Instant::now();
+        while ping().0 && started.elapsed() < Duration::from_secs(5) {}
+        let (after, said) = ping();
+        assert!(!after, "{said}");
+        assert_eq!(said.contains("1300"), answers, "{said}");
+        drop(change);
+    }
 }
 
 fn agreement(testbed: &mut Namespaces) {

@@ -6,7 +6,7 @@ mod fake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
@@ -49,6 +49,11 @@ impl Drop for Run {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.file);
     }
+}
+
+/// The table; no folder holds an order with bars.
+fn said(records: &[Record]) -> String {
+    report::text(records, Path::new("/nowhere"))
 }
 
 fn records_file(name: &str) -> PathBuf {
@@ -172,18 +177,27 @@ fn the_records_on_the_disk_are_the_records_of_the_run() {
     let (read, torn) = record::read_all(&run.file).unwrap();
     assert_eq!(torn, None);
     assert!(read == run.summary.records, "the file differs from the run");
-    assert_eq!(report::text(&read), report::text(&run.summary.records));
+    assert_eq!(said(&read), said(&run.summary.records));
 }
 
 #[test]
 fn wrong_tunnels_are_caught_before_the_load_and_named() {
-    let run = run("wrong", &[Manner::Leaking, Manner::OneWay, Manner::Dead], 1);
+    let wrong = [
+        Manner::Leaking,
+        Manner::OneWay,
+        Manner::Dead,
+        Manner::Reordering,
+        Manner::Lossy,
+    ];
+    let run = run("wrong", &wrong, 1);
     assert!(!run.wire.borrow().diary.contains(&"load".to_owned()));
     for record in &run.summary.records {
         let (stage, why) = failure(record);
         let expected = match record.contender.as_str() {
             "leaking" => "plaintext on the wire",
             "oneway" => "one-way: the client reaches the server",
+            "reordering" => "reordering: of 32 datagrams in a row",
+            "lossy" => "loss: of 32 datagrams in a row 1 did not arrive",
             _ => "no packet passes",
         };
         assert_eq!(stage, Stage::Check);
@@ -196,7 +210,7 @@ fn wrong_tunnels_are_caught_before_the_load_and_named() {
             .iter()
             .filter(|entry| *entry == "down")
             .count(),
-        3
+        wrong.len()
     );
 }
 
@@ -240,7 +254,7 @@ fn an_absent_contender_is_recorded_once_with_its_remedy() {
     let versions = &absent[0].provenance.versions;
     assert_eq!(versions.get("plain").map(String::as_str), Some("1.2.3"));
     assert_eq!(versions.get("absent"), None);
-    let table = report::text(&run.summary.records);
+    let table = said(&run.summary.records);
     assert!(
         table.contains("absent: absent: it was never written; write it"),
         "{table}"
@@ -258,13 +272,13 @@ fn a_request_to_stop_keeps_what_there_is() {
     );
     assert_eq!(run.wire.borrow().diary.last().unwrap(), "down");
     let read = record::read_all(&run.file).unwrap().0;
-    assert!(report::text(&read).contains("only 1 of 50 planned trials ran"));
+    assert!(said(&read).contains("only 1 of 50 planned trials ran"));
 }
 
 #[test]
 fn the_table_says_ratio_cost_and_canary() {
     let run = run("table", &[Manner::Plain, Manner::Secret], 3);
-    let table = report::text(&run.summary.records);
+    let table = said(&run.summary.records);
     let secret = table
         .lines()
         .find(|line| line.starts_with("secret"))
@@ -281,7 +295,7 @@ fn the_table_says_ratio_cost_and_canary() {
 #[test]
 fn a_leak_shows_in_the_canary_line() {
     let run = run("leak", &[Manner::Plain, Manner::Leaking], 1);
-    let table = report::text(&run.summary.records);
+    let table = said(&run.summary.records);
     assert!(table.contains("protected wire 2"), "{table}");
 }
 

@@ -88,13 +88,52 @@ fn drift_does_not_widen_what_was_measured_in_pairs() {
     assert_eq!((judged.len(), judged[0].pairs), (1, 9));
     let interval = judged[0].interval.unwrap();
     assert!(interval.low > 2.15 && interval.high < 2.25, "{interval:?}");
-    assert!(judged[0].met);
+    assert_eq!(judged[0].met, Some(true));
 }
 
 #[test]
 fn the_lower_end_decides_and_not_the_mean() {
     let judged = judge(&bar(Some("theirs"), 2.19), &rounds());
-    assert!(judged[0].mean > 2.19 && !judged[0].met, "{judged:?}");
+    assert!(judged[0].mean > 2.19, "{judged:?}");
+    assert_eq!(judged[0].met, Some(false));
+}
+
+#[test]
+fn one_pair_is_too_few_to_say_met_or_not() {
+    let mut records = rounds();
+    records.retain(|record| record.round == 1);
+    for at_least in [2.0, 3.0] {
+        let judged = judge(&bar(Some("theirs"), at_least), &records);
+        assert_eq!((judged[0].pairs, judged[0].interval), (1, None));
+        assert_eq!(judged[0].met, None);
+    }
+    let said = text(&[bar(Some("theirs"), 2.0)], &records);
+    assert!(
+        said.ends_with("1 pair; at least 2: too few pairs to judge\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_pairs_that_scatter_prove_little() {
+    let mut records = rounds();
+    records.retain(|record| record.round < 3);
+    let judged = judge(&bar(Some("theirs"), 2.0), &records);
+    let interval = judged[0].interval.unwrap();
+    assert!(interval.low < 2.0 && interval.high > 2.4, "{interval:?}");
+    assert_eq!(judged[0].met, Some(false));
+}
+
+#[test]
+fn how_much_of_the_bar_is_reached_reads_the_same_for_both_kinds() {
+    let least = bar(Some("theirs"), 2.0);
+    assert_eq!(least.share(3.0), Some(1.5));
+    let most = Bar {
+        at_least: None,
+        at_most: Some(10.0),
+        ..bar(None, 0.0)
+    };
+    assert_eq!((most.share(5.0), most.share(20.0)), (Some(2.0), Some(0.5)));
 }
 
 #[test]
@@ -130,9 +169,9 @@ fn a_reading_of_both_gateways_counts_by_the_larger_and_its_upper_end() {
     bar.figure = "*.rss.peak_bytes".into();
     (bar.at_least, bar.at_most) = (None, Some(64e6));
     let judged = judge(&bar, &rounds());
-    assert_eq!((judged[0].mean, judged[0].met), (2e7, true));
+    assert_eq!((judged[0].mean, judged[0].met), (2e7, Some(true)));
     bar.at_most = Some(1.9e7);
-    assert!(!judge(&bar, &rounds())[0].met);
+    assert_eq!(judge(&bar, &rounds())[0].met, Some(false));
 }
 
 #[test]

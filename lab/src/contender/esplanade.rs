@@ -1,6 +1,7 @@
 //! Our own gateway, driven like anybody's: two setkey files with fresh keys, two `esplanade run`, and its command line to
 //! ask whether it is ready and what it dropped.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,41 +24,103 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// For one question on the control socket.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// How a gateway is run, beside what it protects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manner {
+    /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
+    pub flags: Vec<(&'static str, String)>,
+    /// Renew the keys so often, make-before-break.
+    pub rekey: Option<Duration>,
+}
+
+/// Factors that are options of `esplanade run`.
+pub const FLAGS: [(&str, &str); 5] = [
+    ("workers", "--workers"),
+    ("batch", "--batch"),
+    ("poll_budget", "--poll-budget"),
+    ("wake", "--wake"),
+    ("native_io", "--native-io"),
+];
+
+impl Manner {
+    /// What tells it from the usual, as factors.
+    fn factors(&self) -> Vec<(String, String)> {
+        let flags = self.flags.iter();
+        let flags = flags.map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let rekey = self
+            .rekey
+            .map(|every| ("rekey_ms".to_owned(), every.as_millis().to_string()));
+        flags.chain(rekey).collect()
+    }
+
+    fn words(&self) -> String {
+        let words = self.factors().into_iter();
+        words
+            .map(|(name, value)| format!("-{}-{value}", name.replace('_', "-")))
+            .collect()
+    }
+
+    /// The same for a reader.
+    fn note(&self) -> String {
+        let flags = self.flags.iter();
+        let flags = flags.map(|(name, value)| match *name {
+            "workers" => format!(", {value} workers"),
+            name => format!(", {} {value}", name.replace('_', " ")),
+        });
+        let rekey = self
+            .rekey
+            .map(|every| format!(", keys renewed every {} ms", every.as_millis()));
+        flags.chain(rekey).collect()
+    }
+
+    /// As arguments of `esplanade run`.
+    fn arguments(&self) -> impl Iterator<Item = &str> {
+        let known = |name: &str| FLAGS.iter().find(|(factor, _)| *factor == name);
+        self.flags
+            .iter()
+            .filter_map(move |(name, value)| Some([known(name)?.1, value.as_str()]))
+            .flatten()
+    }
+}
+
 /// Esplanade with one suite.
 pub struct Esplanade {
     program: Option<PathBuf>,
+    lab: PathBuf,
     wrapping: Wrapping,
-    workers: Option<u32>,
+    manner: Manner,
     keys: Keys,
     id: String,
     label: String,
 }
 
 impl Esplanade {
-    /// `program` is where `esplanade` is, if it was found. `order` keeps the SPIs of several apart in one capture.
+    /// `program` is where `esplanade` is, if it was found, and `lab` where our own tools are. `order` keeps the SPIs of
+    /// several apart in one capture.
     pub fn new(
         program: Option<PathBuf>,
+        lab: &Path,
         wrapping: Wrapping,
-        workers: Option<u32>,
+        manner: Manner,
         order: usize,
     ) -> Result<Esplanade, Fault> {
-        let note = workers.map_or_else(String::new, |count| format!(", {count} workers"));
-        let differences = wrapping.note(Encapsulation::Udp);
+        let (differences, note) = (wrapping.note(Encapsulation::Udp), manner.note());
         Ok(Esplanade {
             program,
-            workers,
+            lab: lab.to_owned(),
             keys: Keys::fresh(&wrapping, 0x1000 + 0x100 * order as u32)?,
-            id: Esplanade::name(&wrapping, workers),
+            id: Esplanade::name(&wrapping, &manner),
             label: format!("Esplanade, {}{differences}{note}", wrapping.suite.label),
             wrapping,
+            manner,
         })
     }
 
     /// The id of such a contender.
-    pub fn name(wrapping: &Wrapping, workers: Option<u32>) -> String {
-        let workers = workers.map_or_else(String::new, |count| format!("-workers-{count}"));
+    pub fn name(wrapping: &Wrapping, manner: &Manner) -> String {
+        let words = manner.words();
         let differences = wrapping.suffix(Encapsulation::Udp);
-        format!("esplanade-{}{differences}{workers}", wrapping.suite.name)
+        format!("esplanade-{}{differences}{words}", wrapping.suite.name)
     }
 }
 
@@ -72,9 +135,7 @@ impl Contender for Esplanade {
 
     fn factors(&self) -> BTreeMap<String, String> {
         let mut factors = self.wrapping.factors();
-        if let Some(count) = self.workers {
-            factors.insert("workers".into(), count.to_string());
-        }
+        factors.extend(self.manner.factors());
         factors
     }
 
@@ -102,10 +163,12 @@ impl Contender for Esplanade {
         let mut pair = Pair {
             gateways: [left, right],
             keys: self.keys.for_analysers(&self.wrapping, &bed.addresses),
+            renewing: None,
         };
         pair.gateways
             .iter_mut()
             .try_for_each(|gateway| gateway.ready(bed))?;
+        pair.renewing = self.renewing(&pair.gateways, bed)?.map(RefCell::new);
         Ok(Box::new(pair))
     }
 }
@@ -122,8 +185,8 @@ impl Esplanade {
             .arg(&keyfile)
             .arg("--control")
             .arg(&control);
-        if let Some(count) = self.workers {
-            command = command.arg("--workers").arg(count.to_string());
+        for argument in self.manner.arguments() {
+            command = command.arg(argument);
         }
         let process = host.start(&command)?;
         Ok(Running {
@@ -131,7 +194,31 @@ impl Esplanade {
             process,
             program,
             control,
+            keyfile,
         })
+    }
+
+    /// Starts what renews the keys of both gateways, if that is asked for.
+    fn renewing(
+        &self,
+        [left, right]: &[Running; 2],
+        bed: &Bed,
+    ) -> Result<Option<Box<dyn Process>>, Fault> {
+        let Some(every) = self.manner.rekey else {
+            return Ok(None);
+        };
+        let command = Command::tool(&self.lab, "rekey")
+            .arg("--esplanade")
+            .arg(&left.program)
+            .arg("--file")
+            .arg(&left.keyfile)
+            .arg("--left")
+            .arg(&left.control)
+            .arg("--right")
+            .arg(&right.control)
+            .arg("--every")
+            .arg(every.as_millis().to_string());
+        bed.left.start(&command).map(Some)
     }
 }
 
@@ -146,6 +233,7 @@ struct Running {
     process: Box<dyn Process>,
     program: PathBuf,
     control: PathBuf,
+    keyfile: PathBuf,
 }
 
 impl Running {
@@ -198,6 +286,7 @@ impl Running {
 struct Pair {
     gateways: [Running; 2],
     keys: Vec<EspKey>,
+    renewing: Option<RefCell<Box<dyn Process>>>,
 }
 
 impl Tunnel for Pair {
@@ -219,11 +308,28 @@ impl Tunnel for Pair {
         Ok(Some(all))
     }
 
+    fn counts(&self) -> Result<BTreeMap<String, f64>, Fault> {
+        let Some(renewing) = &self.renewing else {
+            return Ok(BTreeMap::new());
+        };
+        let mut renewing = renewing.borrow_mut();
+        let (ended, said) = (renewing.ended(), renewing.said());
+        if let Some(code) = ended {
+            let last = said.lines().last().unwrap_or_default();
+            return Err(Fault::failed(format!(
+                "renewing the keys ended with {code}: {last}"
+            )));
+        }
+        let renewals = said.lines().filter(|line| *line == "renewed").count();
+        Ok([("rekeys_count".to_owned(), renewals as f64)].into())
+    }
+
     fn keys(&self) -> Vec<EspKey> {
         self.keys.clone()
     }
 
     fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
+        self.renewing = None;
         let stopped: Vec<_> = self
             .gateways
             .iter_mut()
@@ -271,6 +377,18 @@ mod tests {
                 .map(|(name, number)| (name.to_owned(), number))
                 .into()
         );
+    }
+
+    #[test]
+    fn factors_of_the_gateway_are_its_options_and_part_of_its_name() {
+        let manner = Manner {
+            flags: vec![("workers", "2".into()), ("poll_budget", "9".into())],
+            rekey: Some(Duration::from_secs(1)),
+        };
+        let arguments: Vec<&str> = manner.arguments().collect();
+        assert_eq!(arguments, ["--workers", "2", "--poll-budget", "9"]);
+        assert_eq!(manner.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
+        assert_eq!(Manner::default().words(), "");
     }
 
     #[test]

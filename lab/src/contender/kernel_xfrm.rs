@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Absence, Contender, Encapsulation, Gateway, Protection, Side, Tunnel, Wrapping};
+use super::{Absence, Contender, Encapsulation, Gateway, Mode, Protection, Side, Tunnel, Wrapping};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::Command;
@@ -89,12 +89,16 @@ impl KernelXfrm {
 
     /// Innermost first, as the kernel applies them.
     fn templates(&self, from: &str, to: &str) -> String {
-        let tunnel =
-            |protocol| format!(" tmpl src {from} dst {to} proto {protocol} reqid 1 mode tunnel");
+        let own = |protocol| match self.wrapping.mode {
+            Mode::Tunnel => {
+                format!(" tmpl src {from} dst {to} proto {protocol} reqid 1 mode tunnel")
+            }
+            Mode::Transport => format!(" tmpl proto {protocol} reqid 1 mode transport"),
+        };
         match (self.wrapping.suite.is_ah(), self.wrapping.bundle) {
-            (true, _) => tunnel("ah"),
-            (_, false) => tunnel("esp"),
-            (_, true) => tunnel("esp") + " tmpl proto ah reqid 1 mode transport",
+            (true, _) => own("ah"),
+            (_, false) => own("esp"),
+            (_, true) => own("esp") + " tmpl proto ah reqid 1 mode transport",
         }
     }
 

@@ -122,7 +122,8 @@ impl Wrapping {
         self.bundle || self.suite.is_ah()
     }
 
-    /// The length on the wire, from the outer IPv4 header on, of a packet of this length in tunnel mode, padding and all.
+    /// The length on the wire, from the outer IPv4 header on, of a packet of this length, padding and all. Transport mode
+    /// keeps the packet's own header outside.
     pub fn wrapped(&self, packet: u32) -> u32 {
         let udp = match self.encapsulation {
             Encapsulation::Udp => UDP,
@@ -132,9 +133,13 @@ impl Wrapping {
             true => 12 + self.suite.hash_icv(),
             false => 0,
         };
+        let inside = match self.mode {
+            Mode::Tunnel => packet,
+            Mode::Transport => packet.saturating_sub(IPV4),
+        };
         let esp = match self.suite.is_ah() {
-            true => packet,
-            false => self.esp(packet),
+            true => inside,
+            false => self.esp(inside),
         };
         IPV4 + udp + ah + esp
     }

@@ -1,5 +1,6 @@
 //! Our own frame generator and receiver, and the search for the highest rate without loss (RFC 2544 26.1; NDR) or with half
-//! a percent of it (PDR): loss, duplicates, reordering and one-way latency of stamped UDP frames.
+//! a percent of it (PDR): loss, duplicates, reordering and one-way latency of stamped UDP frames. Or a steady stream, and
+//! what becomes of each of its frames while the tunnel's keys or the path's MTU change.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,29 +15,31 @@ use crate::host::Command;
 use crate::testbed::Bed;
 use crate::tool::{Received, Sent};
 
-/// Stamped frames of one size.
+/// Stamped frames of one size, searched for the highest rate.
 pub struct Frames {
     /// `esplanade-lab`, whose tools send and receive.
     pub program: PathBuf,
     /// Bytes of each frame on an Ethernet, its check sequence included, before any tunnel.
     pub frame_bytes: u32,
-    /// What is looked for.
+    /// What is done with them.
     pub search: Search,
 }
 
-/// Which loss a rate may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which rate is looked for, if one is.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Search {
-    /// No-drop rate: none.
+    /// No-drop rate: the highest without loss.
     Ndr,
-    /// Partial-drop rate: half a percent.
+    /// Partial-drop rate: the highest with half a percent.
     Pdr,
+    /// None: so many frames a second, and what becomes of each.
+    Steady(f64),
 }
 
 impl Search {
     fn goal(self) -> f64 {
         match self {
-            Search::Ndr => 0.0,
+            Search::Ndr | Search::Steady(_) => 0.0,
             Search::Pdr => 0.005,
         }
     }
@@ -58,6 +61,7 @@ impl Load for Frames {
         match self.search {
             Search::Ndr => "frames-ndr",
             Search::Pdr => "frames-pdr",
+            Search::Steady(_) => "frames-steady",
         }
     }
 
@@ -164,6 +168,15 @@ impl Prepared for Range<'_> {
     }
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
+        match self.load.search {
+            Search::Steady(rate) => self.steady(rate, duration),
+            Search::Ndr | Search::Pdr => self.search(duration),
+        }
+    }
+}
+
+impl Range<'_> {
+    fn search(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let flood = self.shoot(0.0, SHORT)?;
         let most = flood.sent.sent as f64 / flood.sent.seconds.max(1e-9);
         let goal = self.load.search.goal();
@@ -182,7 +195,7 @@ impl Prepared for Range<'_> {
         let (rate, shot) = best.ok_or_else(|| {
             Fault::failed(format!("no rate had a loss of at most {} %", goal * 100.0))
         })?;
-        Ok(self.carried(rate, &shot, &flood, behind))
+        Ok(self.found(rate, &shot, &flood, behind))
     }
 }
 
@@ -194,14 +207,48 @@ fn length(step: Step, duration: Duration) -> Duration {
 }
 
 impl Range<'_> {
-    fn carried(&self, rate: f64, shot: &Shot, flood: &Shot, generator_behind: bool) -> Carried {
+    /// What became of every frame of a steady stream. A path that changes meanwhile is told by its longest silence.
+    fn steady(&mut self, rate: f64, duration: Duration) -> Result<Carried, Fault> {
+        let shot = self.shoot(rate, duration)?;
+        let lost = shot.sent.sent.saturating_sub(shot.received.received);
+        // A path that never came back is silent from its last frame to the sender's last.
+        let after = (shot.sent.seconds - shot.received.seconds).max(0.0) * 1e9;
+        let silence = (shot.received.longest_gap as f64).max(after);
+        let mut carried = self.carried(&shot);
+        carried.figures.extend([
+            ("lost_count".to_owned(), lost as f64),
+            ("silence_us".to_owned(), silence / 1e3),
+        ]);
+        if self.bed.path.is_some() {
+            carried.figures.insert("outage_s".into(), silence / 1e9);
+        }
+        Ok(carried)
+    }
+
+    fn found(&self, rate: f64, shot: &Shot, flood: &Shot, generator_behind: bool) -> Carried {
+        let mut carried = self.carried(shot);
         // A queue on the way swallows a little more than the path carries, for as long as a trial lasts: what counts is
         // the rate of arrival.
         let arrived = rate.min(shot.rate_pps());
-        let mut figures: BTreeMap<String, f64> = shot.received.latency.figures("latency");
         let numbers = [
             ("rate_pps", arrived),
             ("offered_pps", rate),
+            ("overload.rate_pps", flood.rate_pps()),
+            (
+                "overload.offered_pps",
+                flood.sent.sent as f64 / flood.sent.seconds.max(1e-9),
+            ),
+            ("generator.behind", f64::from(u8::from(generator_behind))),
+        ];
+        let named = numbers.map(|(name, value)| (name.to_owned(), value));
+        carried.figures.extend(named);
+        carried
+    }
+
+    fn carried(&self, shot: &Shot) -> Carried {
+        let mut figures: BTreeMap<String, f64> = shot.received.latency.figures("latency");
+        let numbers = [
+            ("rate_pps", shot.rate_pps()),
             ("loss_ratio", shot.loss()),
             ("duplicates_count", shot.received.duplicates as f64),
             ("reordered_count", shot.received.reordered as f64),
@@ -209,12 +256,6 @@ impl Range<'_> {
                 "reorder_distance_frames",
                 shot.received.reorder_distance as f64,
             ),
-            ("overload.rate_pps", flood.rate_pps()),
-            (
-                "overload.offered_pps",
-                flood.sent.sent as f64 / flood.sent.seconds.max(1e-9),
-            ),
-            ("generator.behind", f64::from(u8::from(generator_behind))),
         ];
         figures.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
         Carried {

@@ -226,9 +226,30 @@ impl Prepared for Listening<'_> {
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let seconds = duration.as_secs().max(1);
-        let amount = format!("--time {seconds} --interval 0.5{}", self.load.options());
-        Ok(self.client(&amount, duration + GRACE)?.carried())
+        let interval = match self.bed.path {
+            Some(_) => FINE_S,
+            None => USUAL_S,
+        };
+        let options = self.load.options();
+        let amount = format!("--time {seconds} --interval {interval}{options}");
+        let mut carried = self.client(&amount, duration + GRACE)?.carried();
+        if self.bed.path.is_some() {
+            let silence = longest_silence(&carried.intervals_bps) as f64 * FINE_S;
+            carried.figures.insert("outage_s".into(), silence);
+        }
+        Ok(carried)
     }
+}
+
+/// Seconds of an interval, and of one on a path that changes.
+const USUAL_S: f64 = 0.5;
+const FINE_S: f64 = 0.1;
+
+/// The most intervals in a row with hardly anything in them: a twentieth of the median is a probe or two.
+fn longest_silence(intervals_bps: &[f64]) -> usize {
+    let usual = crate::stats::median(intervals_bps).unwrap_or(0.0);
+    let quiet = intervals_bps.split(|bps| *bps > 0.05 * usual);
+    quiet.map(<[f64]>::len).max().unwrap_or(0)
 }
 
 #[derive(Deserialize)]
@@ -381,6 +402,16 @@ mod tests {
             ..Iperf3::default()
         };
         assert_eq!(small.options(), " --length 64 --no-delay");
+    }
+
+    #[test]
+    fn the_longest_silence_is_counted_in_intervals() {
+        assert_eq!(
+            longest_silence(&[9.0, 0.0, 8.0, 0.1, 0.0, 0.0, 9.0, 9.0, 9.0]),
+            3
+        );
+        assert_eq!(longest_silence(&[9.0, 8.0, 9.0, 0.0]), 1);
+        assert_eq!(longest_silence(&[5.0, 5.0, 5.0]), 0);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What the contender itself counted as dropped while the load ran, by its own names.
+//! What the contender itself counted while the load ran: packets dropped, by its own names, and renewals of its keys.
 
 use super::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
 
-/// `drops.<reason>`; nothing at all for a contender that does not count.
+/// `drops.<reason>`, `tunnel.<count>`; nothing at all for a contender that does not count.
 #[derive(Default)]
 pub struct Drops {
     before: Readings,
@@ -29,5 +29,8 @@ fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
     let named = drops
         .into_iter()
         .map(|(reason, count)| (format!("drops.{reason}"), count as f64));
-    Ok(named.collect())
+    let mut all: Readings = named.collect();
+    let counts = scene.tunnel.counts()?.into_iter();
+    all.extend(counts.map(|(name, count)| (format!("tunnel.{name}"), count)));
+    Ok(all)
 }

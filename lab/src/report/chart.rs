@@ -3,6 +3,7 @@
 
 mod axis;
 mod bars;
+mod goals;
 mod heat;
 mod lines;
 mod stack;
@@ -10,6 +11,7 @@ mod stack;
 use super::html::{Table, escaped};
 
 pub use bars::{Bar, bars};
+pub use goals::{Goal, goals};
 pub use heat::{Heat, heat};
 pub use lines::{Line, Lines, Point, lines};
 pub use stack::{Stack, stack};

@@ -184,12 +184,13 @@ fn part<'a>(records: &'a [Record], name: &'a str) -> Option<Part<'a>> {
 
 /// The figure that stands for the result: the first of this list that most trials have.
 fn leading(groups: &[Vec<&Record>]) -> Option<String> {
-    const FIRST: [&str; 9] = [
+    const FIRST: [&str; 10] = [
         "ndr_pps",
         "pdr_pps",
         "transactions_per_s",
         "connections_per_s",
         "lost_per_rekey",
+        "outage_s",
         "goodput_bps",
         "rate_pps",
         "rtt.p50_us",

@@ -65,6 +65,7 @@ fn record(
                 server_reaches: Vec::new(),
                 canaries: Vec::new(),
                 wire_frames: 1,
+                row: None,
             },
             carried: Carried {
                 tool: "made".into(),

@@ -1,6 +1,7 @@
 //! The report as one HTML file that needs nothing else: no script, no outside font, no connection. It follows the reader's
 //! light or dark dress, prints, and says in tables and words what its charts draw.
 
+mod bars;
 mod charts;
 mod cost;
 mod date;
@@ -12,6 +13,7 @@ use super::findings::{Cell as Measured, Findings, LEVEL, Part};
 use super::html::{Cell, Table, escaped};
 use super::quantity::{self, Scale, significant};
 use super::then::Then;
+use crate::bars::Bar;
 use crate::stats::Estimate;
 
 const STYLE: &str = include_str!("page/style.css");
@@ -23,6 +25,8 @@ pub struct Beside {
     pub configurations: Vec<(String, String)>,
     /// What the study's paper reported, where the run repeats one.
     pub then: Option<Then>,
+    /// What had to be reached.
+    pub bars: Vec<Bar>,
     /// The last line of the records was torn.
     pub torn: Option<String>,
 }
@@ -32,6 +36,7 @@ pub fn page(findings: &Findings, beside: &Beside) -> String {
     let mut sections = vec![
         asked(findings),
         headline(findings),
+        bars::section(findings, &beside.bars),
         charts::section(findings),
     ];
     if let Some(then) = &beside.then {

@@ -120,7 +120,7 @@ fn grouped(value: f64) -> String {
 
 /// The figure's name for readers.
 pub fn title(figure: &str) -> String {
-    const KNOWN: [(&str, &str); 13] = [
+    const KNOWN: [(&str, &str); 16] = [
         ("goodput_bps", "Goodput"),
         ("rate_pps", "Packet rate"),
         ("ndr_pps", "Highest rate without loss"),
@@ -134,6 +134,9 @@ pub fn title(figure: &str) -> String {
         ("latency.p99_us", "One-way delay, 99 % are shorter"),
         ("transactions_per_s", "Transactions per second"),
         ("connections_per_s", "Connections per second"),
+        ("lost_per_rekey", "Frames lost per renewal of the keys"),
+        ("outage_s", "Longest silence"),
+        ("silence_us", "Longest silence"),
     ];
     if let Some((_, title)) = KNOWN.iter().find(|(name, _)| *name == figure) {
         return (*title).into();
@@ -154,7 +157,16 @@ pub fn title(figure: &str) -> String {
 
 /// Whether less of it is the better result.
 pub fn less_is_better(figure: &str) -> bool {
-    const COSTS: [&str; 6] = ["loss", "rtt", "latency", "lost", "dropped", "reordered"];
+    const COSTS: [&str; 8] = [
+        "loss",
+        "rtt",
+        "latency",
+        "lost",
+        "dropped",
+        "reordered",
+        "outage",
+        "silence",
+    ];
     matches!(unit(figure), "us" | "bytes") || COSTS.iter().any(|word| figure.starts_with(word))
 }
 

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::factor::Settings;
 use super::{Cell, Spec};
 use crate::contender::{
-    Boringtun, Contender, Encapsulation, Esplanade, KernelLibipsec, KernelWireguard, KernelXfrm,
-    Mode, Plain, USUAL_WINDOW, WireguardGo, Wrapping,
+    Boringtun, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
+    KernelXfrm, Manner, Mode, Plain, USUAL_WINDOW, WireguardGo, Wrapping,
 };
 use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::ideal::{self, Layers};
 use crate::load::{Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search};
 use crate::suite::{self, SUITES};
-use crate::testbed::{Ground, Impairment, Shape, Tcp};
+use crate::testbed::{Ground, Impairment, Path, Shape, Tcp, Topology};
 
 /// Where our own programs are.
 #[derive(Debug, Clone, Default)]
@@ -29,17 +30,9 @@ pub struct Programs {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Plain,
-    Esplanade {
-        wrapping: Wrapping,
-        workers: Option<u32>,
-    },
-    KernelLibipsec {
-        wrapping: Wrapping,
-    },
-    KernelXfrm {
-        wrapping: Wrapping,
-        pcrypt: bool,
-    },
+    Esplanade { wrapping: Wrapping, manner: Manner },
+    KernelLibipsec { wrapping: Wrapping },
+    KernelXfrm { wrapping: Wrapping, pcrypt: bool },
     WireguardGo,
     Boringtun,
     KernelWireguard,
@@ -54,10 +47,17 @@ pub(super) struct Impossible {
 
 impl Kind {
     pub fn new(kind: &str, settings: &Settings) -> Result<Kind, Impossible> {
+        possible_ground(kind, settings)?;
         Ok(match kind {
             "esplanade" => Kind::Esplanade {
                 wrapping: wrapping(kind, settings)?,
-                workers: number(settings, "workers").map(|count| count as u32),
+                manner: Manner {
+                    flags: FLAGS
+                        .iter()
+                        .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())))
+                        .collect(),
+                    rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
+                },
             },
             "kernel-libipsec" => Kind::KernelLibipsec {
                 wrapping: libipsec(wrapping(kind, settings)?)?,
@@ -78,7 +78,7 @@ impl Kind {
     pub fn id(&self, settings: &Settings) -> String {
         let name = match self {
             Kind::Plain => "plain".into(),
-            Kind::Esplanade { wrapping, workers } => Esplanade::name(wrapping, *workers),
+            Kind::Esplanade { wrapping, manner } => Esplanade::name(wrapping, manner),
             Kind::KernelLibipsec { wrapping } => format!("kernel-libipsec-{}", wrapping.suite.name),
             Kind::KernelXfrm { wrapping, pcrypt } => KernelXfrm::name(wrapping, *pcrypt),
             Kind::WireguardGo => "wireguard-go".into(),
@@ -94,9 +94,16 @@ impl Kind {
     fn contender(&self, programs: &Programs, order: usize) -> Result<Box<dyn Contender>, Fault> {
         Ok(match self {
             Kind::Plain => Box::new(Plain),
-            Kind::Esplanade { wrapping, workers } => {
-                let program = programs.esplanade.clone();
-                Box::new(Esplanade::new(program, wrapping.clone(), *workers, order)?)
+            Kind::Esplanade { wrapping, manner } => {
+                let (program, wrapping) = (programs.esplanade.clone(), wrapping.clone());
+                let manner = manner.clone();
+                Box::new(Esplanade::new(
+                    program,
+                    &programs.lab,
+                    wrapping,
+                    manner,
+                    order,
+                )?)
             }
             Kind::KernelLibipsec { wrapping } => Box::new(
                 KernelLibipsec::new(wrapping.suite)
@@ -135,6 +142,7 @@ fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
         suite,
         mode: match word("mode") {
             Some("transport") => Mode::Transport,
+            None if is_pair(settings) => Mode::Transport,
             _ => Mode::Tunnel,
         },
         encapsulation: match (word("encapsulation"), kind) {
@@ -160,15 +168,45 @@ fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
         },
         _ => wrapping,
     };
-    if wrapping.mode == Mode::Transport {
-        return Err(Impossible {
+    match (wrapping.mode, is_pair(settings)) {
+        (Mode::Transport, false) => Err(Impossible {
             factor: "mode",
             what: "transport mode protects two hosts, and this testbed has a gateway before each"
                 .into(),
-            advice: "`mode = \"tunnel\"`".into(),
+            advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
+        }),
+        (Mode::Tunnel, true) => Err(Impossible {
+            factor: "mode",
+            what: "tunnel mode joins networks, and this testbed has two hosts alone".into(),
+            advice: "`mode = \"transport\"`, or `kind = \"gateways\"` in [testbed]".into(),
+        }),
+        _ => Ok(wrapping),
+    }
+}
+
+fn is_pair(settings: &Settings) -> bool {
+    settings.get("testbed").is_some_and(|kind| kind == "pair")
+}
+
+/// Grounds that no contender, or not this one, can stand on.
+fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+    let joins_networks = !matches!(kind, "plain" | "esplanade" | "kernel-xfrm");
+    if is_pair(settings) && joins_networks {
+        return Err(Impossible {
+            factor: "testbed",
+            what: format!("`{kind}` joins networks, and this testbed has two hosts alone"),
+            advice: "`kind = \"gateways\"` in [testbed]".into(),
         });
     }
-    Ok(wrapping)
+    let asked = |word: &str| settings.keys().any(|name| name.starts_with(word));
+    if asked("path.") && asked("impair.") {
+        return Err(Impossible {
+            factor: "path.mtu",
+            what: "a path that narrows and an impaired one need the same place in the wire".into(),
+            advice: "give each a [[part]] of its own".into(),
+        });
+    }
+    Ok(())
 }
 
 fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
@@ -228,6 +266,10 @@ impl Cell {
 
     fn ground(&self, programs: &Programs) -> Ground {
         Ground {
+            topology: match is_pair(&self.settings) {
+                true => Topology::Pair,
+                false => Topology::Gateways,
+            },
             mtu: self.number("mtu").map_or(1500, |mtu| mtu as u32),
             wire_offloads: flag(&self.settings, "offloads").unwrap_or(true),
             shape: self.number("link.rate_mbit").map(|rate| Shape {
@@ -244,6 +286,11 @@ impl Cell {
             gro_flush_timeout_ns: self.number("gro_flush_timeout_ns").map(|ns| ns as u64),
             napi_defer_hard_irqs: self.number("napi_defer_hard_irqs").map(|irqs| irqs as u32),
             impairment: self.impairment(programs),
+            path: self.number("path.mtu").map(|mtu| Path {
+                mtu: mtu as u32,
+                after_s: self.number("path.after_s").unwrap_or(1.0),
+                answers: flag(&self.settings, "path.answers").unwrap_or(true),
+            }),
             processors: self.settings.get("cpus").cloned(),
         }
     }
@@ -280,10 +327,13 @@ impl Cell {
         match self.load.as_str() {
             "round-trip" => Box::new(RoundTrip::new(&programs.lab, request)),
             "loaded-round-trip" => Box::new(LoadedRoundTrip::new(&programs.lab, request, stream)),
-            "frames" => Box::new(Frames {
+            "frames" | "steady" => Box::new(Frames {
                 program: programs.lab.clone(),
                 frame_bytes: number("frame_bytes", 1518),
                 search: match self.settings.get("search").map(String::as_str) {
+                    _ if self.load == "steady" => {
+                        Search::Steady(self.number("rate_pps").unwrap_or(1000.0))
+                    }
                     Some("pdr") => Search::Pdr,
                     _ => Search::Ndr,
                 },

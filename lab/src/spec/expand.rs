@@ -127,7 +127,8 @@ fn seconds(tree: Tree<'_>) -> Result<Option<Duration>, Wrong> {
 impl Part<'_> {
     fn read_settings(&mut self, tree: Tree<'_>) -> Result<(), Wrong> {
         for (name, at, value) in tree.table("testbed")?.iter().flat_map(Tree::leaves) {
-            let factor = factor::find(&name, at)?;
+            let name = if name == "kind" { "testbed" } else { &name };
+            let factor = factor::find(name, at)?;
             self.fixed.insert(factor.name, factor.value(value)?);
         }
         for (name, at, value) in tree.table("load")?.iter().flat_map(Tree::leaves) {

@@ -56,12 +56,13 @@ pub(super) const CONTENDERS: [&str; 7] = [
     "kernel-wireguard",
 ];
 /// The loads a spec may name.
-pub(super) const LOADS: [&str; 5] = [
+pub(super) const LOADS: [&str; 6] = [
     "iperf3",
     "iperf3-udp",
     "round-trip",
     "loaded-round-trip",
     "frames",
+    "steady",
 ];
 
 const IPSEC: &[&str] = &["esplanade", "kernel-xfrm"];
@@ -83,7 +84,8 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 33] = [
+pub(super) const FACTORS: [Factor; 43] = [
+    row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
     row("offloads",               Takes::Flag,                  Whom::Testbed),
     row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Whom::Testbed),
@@ -100,9 +102,17 @@ pub(super) const FACTORS: [Factor; 33] = [
     row("impair.duplicate_percent", reals(0.0, 100.0),          Whom::Testbed),
     row("impair.reorder_percent", reals(0.0, 100.0),            Whom::Testbed),
     row("impair.seed",            numbers(0.0, 4_294_967_295.0), Whom::Testbed),
+    row("path.mtu",               numbers(576.0, 65_535.0),     Whom::Testbed),
+    row("path.after_s",           reals(0.0, 86_400.0),         Whom::Testbed),
+    row("path.answers",           Takes::Flag,                  Whom::Testbed),
     row("cpus",                   Takes::Processors,            Whom::Testbed),
     row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec"])),
     row("workers",                numbers(0.0, 1024.0),         Whom::Contenders(&["esplanade"])),
+    row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&["esplanade"])),
+    row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&["esplanade"])),
+    row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&["esplanade"])),
+    row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&["esplanade"])),
+    row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&["esplanade"])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
     row("combine",                Takes::Word(&["esp-auth", "esp+ah"]), Whom::Contenders(IPSEC)),
@@ -115,7 +125,8 @@ pub(super) const FACTORS: [Factor; 33] = [
     row("streams",                numbers(1.0, 128.0),          Whom::Loads(BOTH_STREAMS)),
     row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
     row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
-    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(&["frames"])),
+    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(&["frames", "steady"])),
+    row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&["steady"])),
     row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&["frames"])),
 ];
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::isolate::{RUN, done};
 use super::tap::PacketSocket;
-use super::{Addresses, Bed, Ground, LAN, Testbed, WAN, links, process};
+use super::{Addresses, Bed, Change, Ground, LAN, Testbed, Topology, WAN, links, path, process};
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
@@ -66,58 +66,89 @@ impl Namespaces {
         one.0.run(&command, PATIENCE)?.success(&command).map(drop)
     }
 
-    /// The wire between the gateways, with the box in its middle if there is one.
-    fn wire(
+    /// The wire between the gateways, with the box or the router in its middle if there is one.
+    fn wire(&self, ground: &Ground, left: &Namespace, right: &Namespace) -> Result<Wire, Fault> {
+        let mut wire = Wire::default();
+        if ground.impairment.is_none() && ground.path.is_none() {
+            self.link(ground.mtu, (left, WAN), (right, WAN))?;
+            return Ok(wire);
+        }
+        let middle = self.host("middle")?;
+        self.link(ground.mtu, (left, WAN), (&middle, path::ENDS[0]))?;
+        self.link(ground.mtu, (&middle, path::ENDS[1]), (right, WAN))?;
+        if let Some(impairment) = &ground.impairment {
+            wire.machinery.push(links::impair(&middle, impairment)?);
+        } else if let Some(narrow) = ground.path {
+            path::route(&middle)?;
+            wire.change = Some(path::narrowing(narrow, middle)?);
+        }
+        Ok(wire)
+    }
+
+    /// Four hosts: the end hosts, and what leads to them.
+    fn behind_gateways(
         &self,
         ground: &Ground,
         left: &Namespace,
         right: &Namespace,
-    ) -> Result<Vec<Box<dyn Process>>, Fault> {
-        let Some(impairment) = &ground.impairment else {
-            self.link(ground.mtu, (left, WAN), (right, WAN))?;
-            return Ok(Vec::new());
-        };
-        let middle = self.host("middle")?;
-        self.link(ground.mtu, (left, WAN), (&middle, "one"))?;
-        self.link(ground.mtu, (&middle, "other"), (right, WAN))?;
-        Ok(vec![links::impair(&middle, impairment)?])
+    ) -> Result<(Namespace, Namespace), Fault> {
+        let map = Addresses::default();
+        let (client, server) = (self.host("client")?, self.host("server")?);
+        self.link(ground.mtu, (&client, LAN), (left, LAN))?;
+        self.link(ground.mtu, (right, LAN), (&server, LAN))?;
+        client.configure(&[(LAN, "10.1.0.2")], Some(("default", "10.1.0.1")))?;
+        server.configure(&[(LAN, "10.2.0.2")], Some(("default", "10.2.0.1")))?;
+        left.configure(
+            &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
+            Some((&map.right_network, "192.0.2.2")),
+        )?;
+        right.configure(
+            &[(LAN, "10.2.0.1"), (WAN, "192.0.2.2")],
+            Some((&map.left_network, "192.0.2.1")),
+        )?;
+        left.forward()?;
+        right.forward()?;
+        Ok((client, server))
     }
+
+    /// Two hosts, each of which is its own gateway.
+    fn alone(&self, left: &Namespace, right: &Namespace) -> Result<(Namespace, Namespace), Fault> {
+        left.configure(&[(WAN, "192.0.2.1")], None)?;
+        right.configure(&[(WAN, "192.0.2.2")], None)?;
+        Ok((left.also_called("client")?, right.also_called("server")?))
+    }
+}
+
+/// What stands in a wire.
+#[derive(Default)]
+struct Wire {
+    machinery: Vec<Box<dyn Process>>,
+    change: Option<Change>,
 }
 
 impl Testbed for Namespaces {
     fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
         self.raised += 1;
-        let map = Addresses::default();
-        let (client, mut left) = (self.host("client")?, self.host("left")?);
-        let (mut right, server) = (self.host("right")?, self.host("server")?);
-        self.link(ground.mtu, (&client, LAN), (&left, LAN))?;
-        self.link(ground.mtu, (&right, LAN), (&server, LAN))?;
-        let machinery = self.wire(ground, &left, &right)?;
-        client.configure(&[(LAN, "10.1.0.2")], ("default", "10.1.0.1"))?;
-        left.configure(
-            &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
-            (&map.right_network, "192.0.2.2"),
-        )?;
-        right.configure(
-            &[(LAN, "10.2.0.1"), (WAN, "192.0.2.2")],
-            (&map.left_network, "192.0.2.1"),
-        )?;
-        server.configure(&[(LAN, "10.2.0.2")], ("default", "10.2.0.1"))?;
-        left.forward()?;
-        right.forward()?;
+        let (mut left, mut right) = (self.host("left")?, self.host("right")?);
+        let wire = self.wire(ground, &left, &right)?;
+        let (client, server) = match ground.topology {
+            Topology::Gateways => self.behind_gateways(ground, &left, &right)?,
+            Topology::Pair => self.alone(&left, &right)?,
+        };
         for end in [&client, &server] {
             links::tcp(&ground.tcp, end)?;
         }
+        let names: &[&str] = match ground.topology {
+            Topology::Gateways => &[LAN, WAN],
+            Topology::Pair => &[WAN],
+        };
         for gateway in [&left, &right] {
             links::wire(ground, gateway)?;
+            links::coalesce(ground, gateway, names)?;
         }
-        for (host, names) in [
-            (&client, &[LAN][..]),
-            (&left, &[LAN, WAN]),
-            (&right, &[LAN, WAN]),
-            (&server, &[LAN]),
-        ] {
-            links::coalesce(ground, host, names)?;
+        if ground.topology == Topology::Gateways {
+            links::coalesce(ground, &client, &[LAN])?;
+            links::coalesce(ground, &server, &[LAN])?;
         }
         left.processors.clone_from(&ground.processors);
         right.processors.clone_from(&ground.processors);
@@ -126,14 +157,19 @@ impl Testbed for Namespaces {
             left: Box::new(left),
             right: Box::new(right),
             server: Box::new(server),
-            addresses: map,
+            addresses: match ground.topology {
+                Topology::Gateways => Addresses::default(),
+                Topology::Pair => Addresses::of_a_pair(),
+            },
             mtu: ground.mtu,
-            machinery,
+            machinery: wire.machinery,
+            topology: ground.topology,
+            path: wire.change,
         })
     }
 
     fn describe(&self) -> String {
-        "client - gateway - gateway - server in network namespaces of one machine".into()
+        "client - gateway - gateway - server (or a pair of hosts) in network namespaces of one machine".into()
     }
 }
 
@@ -148,13 +184,32 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    fn configure(&self, interfaces: &[(&str, &str)], route: (&str, &str)) -> Result<(), Fault> {
+    /// The same host under another name.
+    fn also_called(&self, name: &'static str) -> Result<Namespace, Fault> {
+        let network = self.network.try_clone();
+        Ok(Namespace {
+            name,
+            network: network.map_err(|error| refused("hold on to a network namespace", error))?,
+            results: self.results.clone(),
+            scratch: self.scratch.clone(),
+            stop: self.stop,
+            processors: None,
+        })
+    }
+
+    fn configure(
+        &self,
+        interfaces: &[(&str, &str)],
+        route: Option<(&str, &str)>,
+    ) -> Result<(), Fault> {
         let mut batch = String::from("link set lo up\n");
         for (interface, address) in interfaces {
             batch +=
                 &format!("address add {address}/24 dev {interface}\nlink set {interface} up\n");
         }
-        batch += &format!("route add {} via {}\n", route.0, route.1);
+        if let Some((target, next)) = route {
+            batch += &format!("route add {target} via {next}\n");
+        }
         let command = Command::line("ip -batch -").input(batch);
         self.run(&command, PATIENCE)?.success(&command).map(drop)
     }

@@ -68,7 +68,7 @@ impl Send {
 
     /// Sends what is due, again and again.
     fn pace(&self, socket: &UdpSocket, bytes: usize) -> io::Result<Sent> {
-        let most = (MOST_BYTES / bytes).clamp(1, MOST_SEGMENTS);
+        let mut most = (MOST_BYTES / bytes).clamp(1, MOST_SEGMENTS);
         let mut buffer = vec![0; most * bytes];
         let (started, length) = (Instant::now(), Duration::from_millis(self.milliseconds));
         let mut sent = 0u64;
@@ -92,6 +92,13 @@ impl Send {
             match socket.send(&buffer[..count * bytes]) {
                 Ok(_) => sent += count as u64,
                 Err(error) if passing(&error) => {}
+                // The path has become narrower than a datagram: the kernel does not segment then, but it fragments.
+                Err(error) if most > 1 && too_long(&error) => {
+                    most = 1;
+                    segment(socket, 0)?;
+                }
+                // The very message that told the kernel so was lost, as on any narrow path.
+                Err(error) if too_long(&error) => sent += count as u64,
                 Err(error) => return Err(error),
             }
         }
@@ -129,6 +136,10 @@ fn passing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
+}
+
+fn too_long(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EINVAL))
 }
 
 fn segment(socket: &UdpSocket, bytes: usize) -> io::Result<()> {
@@ -196,6 +207,9 @@ pub struct Received {
     pub reorder_distance: u64,
     /// Seconds from the first to the last.
     pub seconds: f64,
+    /// The longest time in which nothing arrived, in nanoseconds.
+    #[serde(default)]
+    pub longest_gap: u64,
     /// Nanoseconds on the way.
     pub latency: Histogram,
 }
@@ -320,8 +334,12 @@ impl Tally {
             }
             _ => self.highest = Some(number),
         }
-        if self.first == 0 {
-            self.first = made;
+        match self.first {
+            0 => self.first = made,
+            _ => {
+                let gap = at.saturating_sub(self.last);
+                self.found.longest_gap = self.found.longest_gap.max(gap);
+            }
         }
         self.last = at;
         false
@@ -386,6 +404,7 @@ mod tests {
         assert_eq!((found.reordered, found.duplicates), (0, 0));
         assert_eq!(found.seconds, 2003e-9);
         assert_eq!(found.latency.largest(), 2000);
+        assert_eq!(found.longest_gap, 1);
     }
 
     #[test]

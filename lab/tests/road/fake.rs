@@ -2,7 +2,7 @@
 //! must notice, a load that carries what it is told. The traits must suffice for this, and nothing here needs root.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use lab::fault::Fault;
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use lab::load::{Carried, Load, Prepared};
 use lab::stop::Stop;
-use lab::testbed::{Addresses, Bed, Ground, Testbed};
+use lab::testbed::{Addresses, Bed, Ground, Testbed, Topology};
 
 /// How a contender behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub enum Manner {
     Leaking,
     /// Carries packets from client to server only.
     OneWay,
+    /// Lets later packets overtake earlier ones.
+    Reordering,
+    /// Loses one packet of many.
+    Lossy,
     /// Says it is up and carries nothing.
     Dead,
     /// Never comes up.
@@ -47,7 +51,7 @@ pub struct Wire {
     manner: Option<Manner>,
     client_side: Vec<Vec<u8>>,
     wire: Vec<Vec<u8>>,
-    queued: BTreeMap<SocketAddr, Vec<u8>>,
+    queued: BTreeMap<SocketAddr, VecDeque<Vec<u8>>>,
     /// What happened, in order.
     pub diary: Vec<String>,
 }
@@ -76,6 +80,8 @@ impl Testbed for FakeTestbed {
             addresses: Addresses::default(),
             mtu: 1500,
             machinery: Vec::new(),
+            topology: Topology::Gateways,
+            path: None,
         })
     }
 
@@ -205,12 +211,21 @@ impl Datagrams for FakeSocket {
             payload.iter().map(|byte| !byte).collect()
         };
         wire.wire.push(sent);
-        wire.queued.insert(to, payload.to_vec());
+        let manner = wire.manner;
+        let queue = wire.queued.entry(to).or_default();
+        let fifth = payload.ends_with(b" 5");
+        match manner {
+            Some(Manner::Lossy) if fifth => {}
+            Some(Manner::Reordering) if fifth => queue.push_front(payload.to_vec()),
+            _ => queue.push_back(payload.to_vec()),
+        }
         Ok(())
     }
 
     fn receive(&self, _within: Duration) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(self.wire.borrow_mut().queued.remove(&self.local))
+        let mut wire = self.wire.borrow_mut();
+        let queue = wire.queued.get_mut(&self.local);
+        Ok(queue.and_then(VecDeque::pop_front))
     }
 }
 

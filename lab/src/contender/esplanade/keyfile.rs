@@ -100,10 +100,14 @@ impl Keys {
 }
 
 fn rule(wrapping: &Wrapping, ends: &str) -> String {
+    let own = match wrapping.mode {
+        Mode::Tunnel => format!("tunnel/{ends}/require"),
+        Mode::Transport => "transport//require".into(),
+    };
     match (wrapping.suite.is_ah(), wrapping.bundle) {
-        (true, _) => format!("ah/tunnel/{ends}/require"),
-        (_, false) => format!("esp/tunnel/{ends}/require"),
-        (_, true) => format!("esp/tunnel/{ends}/require ah/transport//require"),
+        (true, _) => format!("ah/{own}"),
+        (_, false) => format!("esp/{own}"),
+        (_, true) => format!("esp/{own} ah/transport//require"),
     }
 }
 
@@ -307,6 +311,19 @@ spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/re
         ] {
             assert!(text.contains(&line), "{line} is not in {text}");
         }
+    }
+
+    #[test]
+    fn two_hosts_alone_protect_each_other_in_transport_mode() {
+        let transport = Wrapping {
+            mode: Mode::Transport,
+            ..wrapping("aes-128-gcm")
+        };
+        let map = Addresses::of_a_pair();
+        let text = keys("aes-128-gcm").text(&transport, Side::Left, &map);
+        assert!(text.contains(" 0x1001 -m transport -r 1024 "), "{text}");
+        let policy = "spdadd 192.0.2.1/32 192.0.2.2/32 any -P out ipsec esp/transport//require;";
+        assert!(text.contains(policy), "{text}");
     }
 
     #[test]

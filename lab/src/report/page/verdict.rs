@@ -79,6 +79,7 @@ pub fn words(limit: &str) -> &str {
         "cipher" => "the cipher",
         "copies" => "copies and system calls",
         "drops" => "dropped packets",
+        "disorder" => "packets out of order",
         "unknown" => "not known",
         other => other,
     }

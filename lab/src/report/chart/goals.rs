@@ -1,0 +1,94 @@
+//! Shares of what was asked, one row each: a point with its interval, left or right of the line at 1.
+
+use super::axis::Axis;
+use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+
+/// One row.
+pub struct Goal {
+    /// Its name.
+    pub name: String,
+    /// The share of what was asked.
+    pub share: f64,
+    /// Its interval.
+    pub ends: Option<(f64, f64)>,
+    /// Whether it is reached, where that can be said.
+    pub met: Option<bool>,
+}
+
+const ROW: f64 = 26.0;
+/// Shares beyond this are drawn at the edge: what matters is the neighbourhood of 1.
+const MOST: f64 = 4.0;
+
+/// Draws them from the top down.
+pub fn goals(goals: &[Goal], spoken: &str) -> String {
+    let names = goals.iter().map(|goal| breadth(&goal.name));
+    let names = names.fold(60.0, f64::max).min(330.0);
+    let most = goals.iter().map(Goal::furthest).fold(1.2, f64::max);
+    let axis = Axis::from_zero(most.min(MOST), names + 12.0, WIDTH - 60.0);
+    let bottom = 8.0 + goals.len() as f64 * ROW;
+    let mut drawing = Drawing::new(bottom + 38.0);
+    for tick in axis.ticks() {
+        let x = axis.place(tick);
+        drawing.line("grid", (x, 4.0), (x, bottom));
+        let shown = format!("{}", (tick * 100.0).round() / 100.0);
+        drawing.text("tick", (x, bottom + 15.0), Anchor::Middle, &shown);
+    }
+    let one = axis.place(1.0);
+    drawing.line("goal", (one, 2.0), (one, bottom + 4.0));
+    drawing.text(
+        "unit",
+        (WIDTH - 60.0, bottom + 32.0),
+        Anchor::End,
+        "share of what was asked",
+    );
+    for (place, goal) in goals.iter().enumerate() {
+        row(
+            &mut drawing,
+            goal,
+            &axis,
+            8.0 + (place as f64 + 0.5) * ROW,
+            names,
+        );
+    }
+    drawing.finish(spoken)
+}
+
+impl Goal {
+    fn furthest(&self) -> f64 {
+        self.ends.map_or(self.share, |(_, high)| high)
+    }
+}
+
+fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
+    let place = |share: f64| axis.place(share.clamp(0.0, MOST)).min(WIDTH - 56.0);
+    drawing.text(
+        "name",
+        (names, y + 4.0),
+        Anchor::End,
+        &fitting(&goal.name, names),
+    );
+    let mut end = place(goal.share);
+    if let Some((low, high)) = goal.ends {
+        drawing.line("whisker", (place(low), y), (place(high), y));
+        for share in [low, high] {
+            drawing.line("whisker", (place(share), y - 4.0), (place(share), y + 4.0));
+        }
+        end = place(high);
+    }
+    // Colour alone must not tell: the verdict stands in the table, and the point's side of the line says it too.
+    let colour = match goal.met {
+        Some(true) => "mark c2",
+        Some(false) => "mark c1",
+        None => "mark c7",
+    };
+    let area = Area {
+        x: place(goal.share) - 4.0,
+        y: y - 4.0,
+        width: 8.0,
+        height: 8.0,
+    };
+    let shown = format!("{:.2}", goal.share);
+    let tip = format!("{}: {shown} of what was asked", goal.name);
+    drawing.mark(colour, area, goal.share, &tip);
+    drawing.text("value", (end + 9.0, y + 4.0), Anchor::Start, &shown);
+}
