@@ -13,6 +13,7 @@ mod commit;
 mod deeper;
 mod look;
 mod open;
+mod unpack;
 
 pub use batch::InboundBatch;
 pub use commit::InboundCommit;
@@ -62,12 +63,14 @@ impl Inbound {
         let takes = self.sink.takes_trains();
         let make = move || InboundBatch::new(size, takes);
         let pool = Arc::new(Pool::new(spare, make));
+        let deadline = unpack::Deadline::default();
         let prepare = InboundPrepare {
             source: self.source,
             databases: self.databases,
             paths: self.paths,
+            deadline: deadline.clone(),
         };
-        let commit = InboundCommit::new(self.sink, self.counters, Arc::clone(&pool));
+        let commit = InboundCommit::new(self.sink, self.counters, Arc::clone(&pool), deadline);
         (prepare, commit, pool)
     }
 }
@@ -77,13 +80,17 @@ pub struct InboundPrepare {
     source: Box<dyn ProtectedSource>,
     databases: Arc<ArcSwap<Snapshot>>,
     paths: PathMtus,
+    /// When packets that wait for a lost one are let go: a batch of nothing does it.
+    deadline: unpack::Deadline,
 }
 
 impl Prepare for InboundPrepare {
     type Batch = InboundBatch;
 
     fn fill(&mut self, batch: &mut InboundBatch, wait: Wait) -> io::Result<usize> {
-        self.source.fill(&mut batch.intake, wait)
+        let wait = self.deadline.shorten(wait);
+        let count = self.source.fill(&mut batch.intake, wait)?;
+        Ok(count.max(usize::from(self.deadline.is_over())))
     }
 
     fn prepare(&mut self, batch: &mut InboundBatch) {

@@ -80,6 +80,7 @@ impl Outbound {
             hook: self.hook,
             partial: Reassembler::new(Limits::default()),
             hops: Vec::new(),
+            packs: plan::Packs::default(),
         };
         let commit = OutboundCommit::new(self.sink, self.replies, self.counters, Arc::clone(&pool));
         (prepare, commit, pool)
@@ -96,15 +97,17 @@ pub struct OutboundPrepare {
     partial: Reassembler,
     /// Of the flows of one batch; empty between batches.
     hops: Vec<hops::Hop>,
+    packs: plan::Packs,
 }
 
 impl Prepare for OutboundPrepare {
     type Batch = OutboundBatch;
 
     fn fill(&mut self, batch: &mut OutboundBatch, wait: Wait) -> io::Result<usize> {
-        let count = self.source.fill(&mut batch.intake, wait);
+        let wait = self.packs.shorten(&self.databases, wait);
+        let count = self.source.fill(&mut batch.intake, wait)?;
         batch.interface = self.source.interface();
-        count
+        Ok(count.max(usize::from(self.packs.is_due())))
     }
 
     fn prepare(&mut self, batch: &mut OutboundBatch) {
@@ -120,6 +123,7 @@ impl Prepare for OutboundPrepare {
             last: None,
             held: None,
             hops: &mut self.hops,
+            packs: &mut self.packs,
         };
         planner.plan(batch);
         drop(planner);

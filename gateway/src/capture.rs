@@ -79,6 +79,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         Command::Seal(files) => (Verb::Seal, files),
     };
     let database = database(files)?;
+    refuse_rates(verb, &database)?;
     let mut engine = Engine::new(verb, database.snapshot(), files.seed)
         .map_err(|error| Failure::new(format!("cannot start the engine: {error}")))?;
     let report = process(&mut engine, files)?;
@@ -91,6 +92,21 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             report.named(),
             files.output.display()
         ))),
+    }
+}
+
+/// A capture has no clock.
+fn refuse_rates(verb: Verb, database: &Database) -> Result<(), Failure> {
+    let snapshot = database.snapshot();
+    let is_paced = snapshot
+        .sas()
+        .filter_map(|sa| sa.config.aggfrag)
+        .any(|aggfrag| aggfrag.rate > 0);
+    match verb {
+        Verb::Seal if is_paced => Err(Failure::new(
+            "a capture cannot be sealed at a constant rate: leave out `-o aggfrag-rate`".to_owned(),
+        )),
+        Verb::Seal | Verb::Open => Ok(()),
     }
 }
 
@@ -142,11 +158,13 @@ fn process(engine: &mut Engine, files: &Files) -> Result<Report, Failure> {
     let mut reader = Reader::new(BufReader::new(input)).map_err(of_input)?;
     let mut writer = Writer::create(&files.output, files.force).map_err(of_output)?;
     let mut report = Report::default();
+    let mut latest = Duration::ZERO;
     while let Some(frame) = reader.next_frame().map_err(of_input)? {
         let Some(packet) = ip_packet(&frame).map_err(of_input)? else {
             report.pass_by(frame.number);
             continue;
         };
+        latest = frame.time;
         for carried in engine
             .process(packet, frame.time, frame.number, &mut report)
             .map_err(of_output)?
@@ -154,7 +172,9 @@ fn process(engine: &mut Engine, files: &Files) -> Result<Report, Failure> {
             writer.add(frame.time, &carried).map_err(of_output)?;
         }
     }
-    engine.finish(&mut report);
+    for carried in engine.finish(&mut report).map_err(of_output)? {
+        writer.add(latest, &carried).map_err(of_output)?;
+    }
     writer.finish().map_err(of_output)?;
     Ok(report)
 }

@@ -20,7 +20,7 @@ pub use report::report;
 use crate::packet::Outline;
 use crate::sa::{Protocol, SaConfig};
 use crate::wire::ip::{v4, v6};
-use crate::{ah, esp};
+use crate::{aggfrag, ah, esp};
 use std::net::IpAddr;
 
 /// The smallest MTU of an IPv6 link (RFC 8200 5).
@@ -28,8 +28,14 @@ pub const MIN_MTU_V6: usize = 1280;
 /// The smallest MTU of an IPv4 link (RFC 791 3.2).
 pub const MIN_MTU_V4: usize = 68;
 
-/// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits.
+/// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits. RFC 9347 2.2.8: where
+/// packets go on in the next payload the tunnel has no MTU of its own, and the path's is as good as any.
 pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
+    match sa.aggfrag {
+        Some(aggfrag) if aggfrag.fragments => return path_mtu,
+        Some(_) => return aggfrag::room(sa, path_mtu),
+        None => {}
+    }
     let ip_len = match sa.id.destination {
         IpAddr::V4(_) => v4::MIN_HEADER_LEN,
         IpAddr::V6(_) => v6::HEADER_LEN,

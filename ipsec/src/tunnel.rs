@@ -63,6 +63,24 @@ impl Outer {
         }
     }
 
+    /// The outer header of every packet of an association in AGGFRAG mode, whatever is inside. RFC 9347 2.2.5: the inner DF
+    /// bit never matters, the DSCP is not copied unless configured, and ECN need not be mapped.
+    pub fn packing(sa: &SaConfig) -> Self {
+        let dscp = match sa.dscp {
+            Dscp::Copy => 0,
+            Dscp::Set(value) => value << 2,
+        };
+        Self {
+            protocol: match sa.encapsulation {
+                Some(_) => number::UDP,
+                None => sa.id.protocol.number(),
+            },
+            traffic_class: dscp,
+            dont_fragment: sa.df != DontFragment::Clear,
+            ..Self::reminding(sa)
+        }
+    }
+
     /// The outer header of a datagram that only reminds NATs of an association in UDP.
     pub fn reminding(sa: &SaConfig) -> Self {
         let ports = sa

@@ -53,6 +53,8 @@ pub(super) struct Incoming {
 pub(super) enum Header {
     Esp(esp::Received),
     Ah(ah::Received),
+    /// None of its own: the packet came in another one's AGGFRAG payload.
+    Inside,
 }
 
 impl Header {
@@ -77,6 +79,7 @@ impl Header {
         match self {
             Self::Esp(received) => received.sequence(),
             Self::Ah(received) => received.sequence(),
+            Self::Inside => SequenceNumber::default(),
         }
     }
 }
@@ -98,6 +101,8 @@ pub(super) enum Outcome {
     Pending,
     /// Its ICV is wrong: nothing else about it is true.
     Forged,
+    /// It is authentic, and here lies an AGGFRAG payload, to be taken apart in order.
+    Packed(Place),
     /// It is authentic, and either fit to be delivered or not.
     Genuine(Result<Inner, Dropped>),
 }

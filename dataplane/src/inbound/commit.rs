@@ -1,8 +1,9 @@
 //! The last step inbound, in order: window, lifetimes, trains, one call of the sink.
 
 use super::InboundBatch;
-use super::batch::{Incoming, Inner, Outcome};
+use super::batch::{Incoming, Outcome};
 use super::deeper::Walk;
+use super::unpack::{Deadline, Unpacker};
 use crate::counters::Counters;
 use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, PlaintextSink, Sent};
@@ -22,6 +23,7 @@ pub struct InboundCommit {
     counters: Arc<Counters>,
     pool: Arc<Pool<InboundBatch>>,
     merger: Merger,
+    unpacker: Unpacker,
     /// Heads of trains.
     heads: Vec<u8>,
     /// Of each group, where its head lies; empty if it needs none of its own.
@@ -39,12 +41,14 @@ impl InboundCommit {
         sink: Box<dyn PlaintextSink>,
         counters: Arc<Counters>,
         pool: Arc<Pool<InboundBatch>>,
+        deadline: Deadline,
     ) -> Self {
         Self {
             sink,
             counters,
             pool,
             merger: Merger::default(),
+            unpacker: Unpacker::new(deadline),
             heads: Vec::new(),
             head_ranges: Vec::new(),
             pieces: Vec::new(),
@@ -61,13 +65,23 @@ impl InboundCommit {
         };
         admit_run(&snapshot, batch);
         self.merger.begin(batch.packets.len());
-        for (number, packet) in batch.packets.iter().enumerate() {
-            if let Outcome::Genuine(Ok(inner)) = &packet.outcome {
-                batch.tally.bytes += inner.len as u64;
-                let head = |number| head(batch, number);
-                self.merger.push(number as u32, &inner.passenger, head);
+        self.unpacker.begin();
+        for number in 0..batch.packets.len() {
+            match batch.packets[number].outcome {
+                Outcome::Genuine(Ok(inner)) => {
+                    batch.tally.bytes += inner.len as u64;
+                    let head = |number| head(batch, number);
+                    self.merger.push(number as u32, &inner.passenger, head);
+                }
+                Outcome::Packed(place) => {
+                    let merger = &mut self.merger;
+                    self.unpacker
+                        .unpack(batch, &snapshot, number, place, merger);
+                }
+                _ => {}
             }
         }
+        self.unpacker.finish(batch, &snapshot, &mut self.merger);
         let device = |group: &Group| {
             let first = &batch.packets[group.first() as usize];
             snapshot.interface_of(first.sa)
@@ -163,9 +177,9 @@ fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
         let inner = match (packet.outcome, (packet.walk as usize).checked_sub(1)) {
             (Outcome::Genuine(inner), Some(walk)) => {
                 run = None;
-                admit_all(snapshot, &batch.walks[walk], inner, batch.now)
+                admit_all(snapshot, &batch.walks[walk], inner.map(drop), batch.now)
             }
-            (Outcome::Genuine(inner), None) => {
+            (Outcome::Genuine(_) | Outcome::Packed(_), None) => {
                 let held = match run.take() {
                     Some((sa, held)) if sa == packet.sa => held,
                     other => {
@@ -174,9 +188,12 @@ fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
                     }
                 };
                 let (_, held) = run.insert((packet.sa, held));
-                admit(snapshot, held, packet, inner, batch.now)
+                admit(snapshot, held, packet, batch.now)
             }
-            (Outcome::Pending | Outcome::Forged, _) => Err((packet.sa, Dropped::BadIcv)),
+            // INVARIANT: what is deeper than one layer is never packed.
+            (Outcome::Pending | Outcome::Forged | Outcome::Packed(_), _) => {
+                Err((packet.sa, Dropped::BadIcv))
+            }
         };
         if let Err((sa, reason)) = inner {
             snapshot.sa(sa).state.count_drop(reason);
@@ -192,12 +209,16 @@ fn admit(
     snapshot: &Snapshot,
     held: &mut Held<'_>,
     packet: &Incoming,
-    inner: Result<Inner, Dropped>,
     now: u64,
-) -> Result<Inner, (SaIndex, Dropped)> {
+) -> Result<(), (SaIndex, Dropped)> {
     let charged = |reason| (packet.sa, reason);
     let config = &snapshot.sa(packet.sa).config;
-    let len = inner.map_or(packet.range.len(), |inner| inner.len);
+    let (inner, len) = match packet.outcome {
+        Outcome::Genuine(Ok(inner)) => (Ok(()), inner.len),
+        Outcome::Packed(place) => (Ok(()), place.len),
+        Outcome::Genuine(Err(reason)) => (Err(reason), packet.range.len()),
+        Outcome::Pending | Outcome::Forged => (Err(Dropped::BadIcv), packet.range.len()),
+    };
     let sequence = packet.received.sequence();
     held.admit(config, sequence, len as u64, now)
         .map_err(charged)?;
@@ -208,9 +229,9 @@ fn admit(
 fn admit_all(
     snapshot: &Snapshot,
     walk: &Walk,
-    inner: Result<Inner, Dropped>,
+    inner: Result<(), Dropped>,
     now: u64,
-) -> Result<Inner, (SaIndex, Dropped)> {
+) -> Result<(), (SaIndex, Dropped)> {
     for step in walk.steps() {
         let sa = snapshot.sa(step.sa);
         sa.state
@@ -221,7 +242,7 @@ fn admit_all(
 }
 
 /// The header bytes of an admitted packet, as far as merging looks.
-fn head(batch: &InboundBatch, number: u32) -> &[u8] {
+pub(super) fn head(batch: &InboundBatch, number: u32) -> &[u8] {
     match &batch.packets[number as usize].outcome {
         Outcome::Genuine(Ok(inner)) => {
             let len = inner.passenger.head_len().unwrap_or(inner.len);

@@ -352,7 +352,7 @@ impl Cursor {
     fn covered_len(&self) -> usize {
         match &self.received {
             Header::Ah(received) => self.headers + received.header_len(),
-            Header::Esp(_) => 0,
+            Header::Esp(_) | Header::Inside => 0,
         }
     }
 

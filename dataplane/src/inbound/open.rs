@@ -10,6 +10,7 @@ use crate::syn;
 use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
+use ipsec::aggfrag;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::packet::{Familiar, Outline};
 use ipsec::pmtu::TcpChecksum;
@@ -48,6 +49,7 @@ impl Transform for InboundBatch {
                 let next = match packet.received {
                     Header::Esp(_) => opener.look_into(packet, arrival, number, &mut self.walks),
                     Header::Ah(_) => Some(packet.cursor(number)),
+                    Header::Inside => None,
                 };
                 self.rounds.cursors.extend(next);
             }
@@ -167,6 +169,10 @@ impl Opener<'_> {
             received: &packet.received,
             outer: Some(&arrival.outer),
         };
+        if self.snapshot.sa(packet.sa).config.aggfrag.is_some() {
+            packet.outcome = self.payload(&layer);
+            return None;
+        }
         let opened = self.unwrap(&layer).and_then(|place| {
             if let Some(outline) = self.recognize(place, packet.sa) {
                 return Ok((place, outline, true));
@@ -308,6 +314,21 @@ impl Opener<'_> {
         })
     }
 
+    /// RFC 9347 2.3: an association in AGGFRAG mode carries nothing else.
+    fn payload(&mut self, layer: &Layer<'_>) -> Outcome {
+        match self.inside(layer) {
+            Ok((inside, aggfrag::PROTOCOL)) => Outcome::Packed(Place {
+                rebuilt: layer.rebuilt,
+                start: inside.start,
+                len: inside.len(),
+                in_tunnel: true,
+            }),
+            Ok((_, NOTHING_INSIDE)) => Outcome::Genuine(Err(Dropped::Dummy)),
+            Ok(_) => Outcome::Genuine(Err(Dropped::BadInner)),
+            Err(reason) => Outcome::Genuine(Err(reason)),
+        }
+    }
+
     /// What the layer carries, and what that is.
     fn inside(&mut self, layer: &Layer<'_>) -> Result<(Range<usize>, u8), Dropped> {
         let sa = self.snapshot.sa(layer.sa);
@@ -322,6 +343,7 @@ impl Opener<'_> {
                 let inside = start + received.header_len()..layer.body.end;
                 Ok((inside, received.next_header()))
             }
+            Header::Inside => Err(Dropped::BadInner),
         }
     }
 

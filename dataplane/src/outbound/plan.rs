@@ -1,5 +1,9 @@
 //! The first step outbound, in order: what becomes of each packet, decided before a byte of payload is touched.
 
+mod packing;
+
+pub(super) use packing::Packs;
+
 use super::OutboundBatch;
 use super::batch::{Parcel, Place, Refused, Train};
 use super::hops::{self, Hop, HopRange};
@@ -43,6 +47,8 @@ pub(super) struct Planner<'a> {
     pub held: Option<(SaIndex, Held<'a>)>,
     /// The hops of all flows of the batch.
     pub hops: &'a mut Vec<Hop>,
+    /// What is still to be packed.
+    pub packs: &'a mut Packs,
 }
 
 /// A packet, what was decided for it, and what its flow is known by.
@@ -63,6 +69,8 @@ pub(super) struct Road {
     inner_mtu: usize,
     /// Empty for a single ESP association whose packets have no rare headers.
     hops: HopRange,
+    /// Whether its packets share AGGFRAG payloads.
+    packs: bool,
 }
 
 /// One item on its road.
@@ -87,6 +95,7 @@ impl<'a> Planner<'a> {
                 batch.tally.drop(reason, batch.tally.arrived - before);
             }
         }
+        self.finish_packs(batch);
     }
 
     fn admit(
@@ -187,6 +196,10 @@ impl<'a> Planner<'a> {
         // Policy and path MTU may take their time.
         self.held = None;
         let road = match self.decide(outline)? {
+            &[index] if self.snapshot.sa(index).config.aggfrag.is_some() => {
+                let sa = self.snapshot.sa(index);
+                Road::packed(sa, index, self.paths.mtu(sa.config.id.destination))
+            }
             &[index] if is_short(&self.snapshot.sa(index).config, outline) => {
                 self.short_road(index, packet, outline)?
             }
@@ -221,6 +234,7 @@ impl<'a> Planner<'a> {
             // In transport mode the packet's own IP header is the outer one.
             inner_mtu: outside + pmtu::inner_mtu(&sa.config, path_mtu),
             hops: HopRange::default(),
+            packs: false,
         })
     }
 
@@ -231,6 +245,10 @@ impl<'a> Planner<'a> {
         packet: &[u8],
         outline: &Outline,
     ) -> Result<Road, Dropped> {
+        let packs = |index: &SaIndex| self.snapshot.sa(*index).config.aggfrag.is_some();
+        if path.iter().any(packs) {
+            return Err(Dropped::Unsupported);
+        }
         let start = self.hops.len();
         let path_mtu = |peer| self.paths.mtu(peer);
         let bundle = hops::lay(self.snapshot, path, packet, outline, self.hops, path_mtu)?;
@@ -242,6 +260,7 @@ impl<'a> Planner<'a> {
             outside: innermost.wrap.outside(),
             inner_mtu: bundle.inner_mtu,
             hops: HopRange::new(start..self.hops.len()),
+            packs: false,
         })
     }
 
@@ -342,9 +361,17 @@ impl<'a> Planner<'a> {
     /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count
     /// what is carried.
     fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) {
+        if passage.road.packs {
+            return self.pack(batch, &passage);
+        }
         if !passage.road.hops.is_empty() {
             return self.wrap(batch, &passage);
         }
+        self.seal(batch, passage);
+    }
+
+    /// The short road: one ESP header for each packet.
+    fn seal(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) {
         let count = passage.cut.count();
         let last = count - 1;
         let len = |number| passage.cut.packet_len(number);

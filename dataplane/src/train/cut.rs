@@ -69,6 +69,19 @@ impl Cut {
         Self::single(outline, Kind::Whole, 0)
     }
 
+    /// `len` bytes that are no packet by themselves and go as they are.
+    pub fn of_bytes(len: usize) -> Self {
+        Self {
+            kind: Kind::Whole,
+            is_v6: false,
+            transport: 0,
+            head_len: 0,
+            payload_len: len,
+            size: len,
+            count: 1,
+        }
+    }
+
     fn single(outline: &Outline, kind: Kind, head_len: usize) -> Self {
         Self {
             kind,

@@ -81,6 +81,11 @@ impl Merger {
         self.next.resize(packets, END);
     }
 
+    /// Has room for `packets` packets now, those before included.
+    pub fn extend(&mut self, packets: usize) {
+        self.next.resize(packets, END);
+    }
+
     /// Adds packet `number`, each at most once and in order. `head` finds the header bytes of a packet added before,
     /// and of this one; it is asked only about those that may share a train.
     pub fn push<'a>(&mut self, number: u32, passenger: &Passenger, head: impl Fn(u32) -> &'a [u8]) {

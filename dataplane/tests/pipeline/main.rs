@@ -1,5 +1,6 @@
 //! The pipeline from end to end, in memory: two gateways, what they carry and what they refuse.
 
+mod aggfrag;
 mod faults;
 mod layers;
 mod order;

@@ -1,4 +1,5 @@
-//! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door.
+//! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door; where
+//! packets share payloads (RFC 9347), a few at a time.
 
 use super::report::Report;
 use arc_swap::ArcSwap;
@@ -19,6 +20,7 @@ use ipsec::database::{Decision, Snapshot};
 use ipsec::fragment::{Limits, Offered, Reassembler};
 use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
+use std::collections::VecDeque;
 use std::io;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,9 @@ use std::time::Duration;
 
 /// The most bytes of an IP packet: a capture has no path.
 const LARGEST_PACKET: usize = 65_535;
+
+/// Packets that share payloads where an association aggregates.
+const SHARING: usize = 16;
 
 /// What is done to the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +51,10 @@ pub struct Engine {
     /// The latest time seen: captures merged by hand may go back.
     now: u64,
     held: Vec<u64>,
+    /// How many packets are offered in one batch.
+    together: usize,
+    /// The latest packet that was offered.
+    latest: u64,
 }
 
 enum Pump {
@@ -56,7 +65,7 @@ enum Pump {
 /// Where the pump's ends find the packet and leave what became of it.
 #[derive(Default)]
 struct Desk {
-    waiting: Option<Vec<u8>>,
+    waiting: VecDeque<Vec<u8>>,
     carried: Vec<Vec<u8>>,
     identification: u16,
 }
@@ -76,12 +85,16 @@ impl Engine {
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let ends = Ends(Arc::clone(&desk));
         let paths = || PathMtus::new(Paths::default(), LARGEST_PACKET);
+        let together = match verb {
+            Verb::Seal if packs(&snapshot) => SHARING,
+            Verb::Seal | Verb::Open => 1,
+        };
         let gearing = Gearing {
             slots: 1,
             workers: 0,
         };
         let size = BatchSize {
-            items: 1,
+            items: together,
             bytes: LARGEST,
         };
         let pump = match verb {
@@ -118,6 +131,8 @@ impl Engine {
             fragments,
             now: 0,
             held: Vec::new(),
+            together,
+            latest: 0,
         })
     }
 
@@ -144,12 +159,27 @@ impl Engine {
         }
     }
 
-    /// What is left over at the end: packets of which a fragment never came.
-    pub fn finish(&self, report: &mut Report) {
+    /// What is left over at the end: packets that waited for others, and those of which a fragment never came.
+    pub fn finish(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
+        if let Pump::Open(_) = self.pump {
+            std::thread::sleep(self.patience());
+        }
+        let carried = self.work(report)?;
         let incomplete = self.fragments.held_bytes() > 0 || self.fragments.given_up() > 0;
         for number in self.held.iter().filter(|_| incomplete) {
             report.note_fragment(*number);
         }
+        Ok(carried)
+    }
+
+    /// How long a receiver waits for a payload that is missing.
+    fn patience(&self) -> Duration {
+        let aggfrags = self.snapshot.sas().filter_map(|sa| sa.config.aggfrag);
+        let longest = aggfrags.map(|aggfrag| aggfrag.patience).max();
+        // The clock that is waited for moves in steps of a few milliseconds.
+        longest.map_or(Duration::ZERO, |patience| {
+            Duration::from_millis(u64::from(patience) + 20)
+        })
     }
 
     fn offer(
@@ -168,13 +198,26 @@ impl Engine {
                 Ok(Vec::new())
             }
             Claim::Carry => {
-                let before = self.counters.read();
-                self.desk().waiting = Some(packet.to_vec());
-                self.step()?;
-                report.enter(number, &before, &self.counters.read());
-                Ok(take(&mut self.desk().carried))
+                self.latest = number;
+                let waiting = {
+                    let mut desk = self.desk();
+                    desk.waiting.push_back(packet.to_vec());
+                    desk.waiting.len()
+                };
+                match waiting < self.together {
+                    true => Ok(Vec::new()),
+                    false => self.work(report),
+                }
             }
         }
+    }
+
+    /// Everything that waits goes through the pump.
+    fn work(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
+        let before = self.counters.read();
+        while self.step()? > 0 || !self.desk().waiting.is_empty() {}
+        report.enter(self.latest, &before, &self.counters.read());
+        Ok(take(&mut self.desk().carried))
     }
 
     /// Whether a packet is named by an association (to open) or by a policy that protects (to seal).
@@ -206,16 +249,21 @@ impl Engine {
             .any(|sa| sa.config.id.destination == outer.destination)
     }
 
-    fn step(&mut self) -> io::Result<()> {
+    fn step(&mut self) -> io::Result<usize> {
         match &mut self.pump {
-            Pump::Open(pump) => pump.step(Wait::Poll).map(drop),
-            Pump::Seal(pump) => pump.step(Wait::Poll).map(drop),
+            Pump::Open(pump) => pump.step(Wait::Poll),
+            Pump::Seal(pump) => pump.step(Wait::Poll),
         }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         lock(&self.desk)
     }
+}
+
+/// Whether any association aggregates (RFC 9347).
+fn packs(snapshot: &Snapshot) -> bool {
+    snapshot.sas().any(|sa| sa.config.aggfrag.is_some())
 }
 
 fn ivs(seed: Option<u64>) -> io::Result<IvSource> {
@@ -240,21 +288,26 @@ impl Ends {
     fn enter<Note>(
         &self,
         intake: &mut Intake<Note>,
-        note: impl FnOnce(&[u8]) -> Option<(usize, usize, Note)>,
+        note: impl Fn(&[u8]) -> Option<(usize, usize, Note)>,
     ) -> usize {
-        let Some(packet) = lock(&self.0).waiting.take() else {
-            return 0;
-        };
-        let Some((start, end, note)) = note(&packet) else {
-            return 0;
-        };
-        let bytes = &packet[start..end];
-        if bytes.len() > intake.free().len() {
-            return 0;
+        let mut count = 0;
+        while let Some(packet) = lock(&self.0).waiting.pop_front() {
+            let Some((start, end, note)) = note(&packet) else {
+                continue;
+            };
+            let bytes = &packet[start..end];
+            if intake.places() == 0 || bytes.len() > intake.free().len() {
+                // What does not fit even alone never will.
+                if count > 0 {
+                    lock(&self.0).waiting.push_front(packet);
+                }
+                break;
+            }
+            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.push(bytes.len(), note);
+            count += 1;
         }
-        intake.free()[..bytes.len()].copy_from_slice(bytes);
-        intake.push(bytes.len(), note);
-        1
+        count
     }
 }
 

@@ -104,15 +104,11 @@ impl Packer {
         vec![0; HEADER_LEN + self.room]
     }
 
-    /// Whether a payload waits for more.
-    pub fn is_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    /// Follows a change of the path, once the open payload was flushed.
-    pub fn set_room(&mut self, room: usize) {
-        debug_assert!(!self.is_open());
+    /// Begins anew with another room; an open payload is flushed before, or forgotten.
+    pub fn reshape(&mut self, room: usize, fragments: bool) {
+        self.open.clear();
         self.room = room;
+        self.fragments = fragments;
     }
 
     /// Bytes of data blocks in each payload.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Dropped;
+use crate::aggfrag::{self, Aggfrag};
 use crate::algorithm::{Encryption, Integrity};
 use crate::sa::lifetime::Lifetimes;
 use crate::sa::{
@@ -554,5 +555,31 @@ proptest! {
             let _ = Complaint::read(&likely);
             clamp_mss(&mut likely, 100, TcpChecksum::Finished);
         }
+    }
+}
+
+#[test]
+fn where_packets_go_on_in_the_next_payload_the_tunnel_has_the_mtu_of_its_path() {
+    for (ends, outer) in [(V4, 20), (V6, 40)] {
+        let with = |aggfrag| SaConfig {
+            aggfrag: Some(aggfrag),
+            ..sa(ends, None)
+        };
+        let fragments = Aggfrag::default();
+        let whole = Aggfrag {
+            fragments: false,
+            ..fragments
+        };
+        let small = Aggfrag {
+            size: 600,
+            ..fragments
+        };
+        assert_eq!(inner_mtu(&with(fragments), 1500), 1500);
+        // ESP header, IV and ICV are 32 bytes; the text is a whole number of words.
+        let text = |outer_len: usize| (outer_len - outer - 32) / 4 * 4 - 2;
+        assert_eq!(inner_mtu(&with(whole), 1500), text(1500) - 4);
+        assert_eq!(aggfrag::room(&with(small), 1500), text(600) - 4);
+        assert_eq!(aggfrag::room(&with(small), 500), text(500) - 4);
+        assert_eq!(aggfrag::room(&with(small), 50), 0);
     }
 }

@@ -5,6 +5,7 @@
 //! that hardly anybody ever waits for it.
 
 use crate::Dropped;
+use crate::aggfrag::{Aggfrag, Receiver, Released};
 use crate::command::Phase;
 use crate::sa::lifetime::Limits;
 use crate::sa::replay::Window;
@@ -18,6 +19,8 @@ pub struct SaState {
     created: u64,
     counter_start: u64,
     drops: [AtomicU64; Dropped::ALL.len()],
+    /// Parts of packets that AGGFRAG payloads brought; absent until the first one came.
+    unpacking: Mutex<Option<Box<Receiver>>>,
 }
 
 /// The numbers of one association, held for a run of its packets: one lock for many. Whoever holds them must take no
@@ -101,6 +104,7 @@ impl SaState {
             created: now,
             counter_start,
             drops: std::array::from_fn(|_| AtomicU64::new(0)),
+            unpacking: Mutex::new(None),
         }
     }
 
@@ -142,6 +146,42 @@ impl SaState {
         now: u64,
     ) -> Result<(), Dropped> {
         self.hold().admit(config, sequence, bytes, now)
+    }
+
+    /// Inbound, commit, after [`SaState::admit`]: takes an AGGFRAG payload; packets that are whole now go to `out`, in order.
+    /// Returns when [`SaState::stop_waiting`] has something to do, if ever. `now` is in milliseconds.
+    pub fn unpack(
+        &self,
+        aggfrag: &Aggfrag,
+        sequence: SequenceNumber,
+        payload: &[u8],
+        now: u64,
+        out: &mut dyn FnMut(Released<'_>),
+    ) -> Option<u64> {
+        let mut receiver = self.receiver();
+        let receiver = receiver.get_or_insert_default();
+        receiver.offer(sequence, payload, aggfrag.window, now, out);
+        receiver.deadline(aggfrag.patience)
+    }
+
+    /// Gives up what has been missing for too long, and returns when to look again.
+    pub fn stop_waiting(
+        &self,
+        aggfrag: &Aggfrag,
+        now: u64,
+        out: &mut dyn FnMut(Released<'_>),
+    ) -> Option<u64> {
+        let mut receiver = self.receiver();
+        let receiver = receiver.as_mut()?;
+        receiver.expire(aggfrag.patience, now, out);
+        receiver.deadline(aggfrag.patience)
+    }
+
+    fn receiver(&self) -> MutexGuard<'_, Option<Box<Receiver>>> {
+        // What a caller's panic has left half-way is a packet that will be found incomplete.
+        self.unpacking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a drop charged to this association.

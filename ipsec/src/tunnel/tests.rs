@@ -1,6 +1,7 @@
 //! The tables of RFC 4301 5.1.2.1, RFC 6040 and RFC 3948, case by case, and etherparse as the reader of what we write.
 
 use super::*;
+use crate::aggfrag::Aggfrag;
 use crate::algorithm::Encryption;
 use crate::sa::lifetime::Lifetimes;
 use crate::sa::{Mode, Protocol, Reqid, SaId, Spi, UdpEncapsulation};
@@ -378,4 +379,22 @@ fn what_is_no_ip_packet_cannot_take_an_ecn_field() {
     assert_eq!(decapsulate_ecn(3, &mut []), Err(Dropped::BadInner));
     assert_eq!(decapsulate_ecn(3, &mut [0x45; 19]), Err(Dropped::BadInner));
     assert_eq!(decapsulate_ecn(3, &mut [0x55; 60]), Err(Dropped::BadInner));
+}
+
+#[test]
+fn an_outer_header_that_packets_share_tells_nothing_of_them() {
+    let sa = SaConfig {
+        aggfrag: Some(Aggfrag::default()),
+        ..sa(V4)
+    };
+    let outer = Outer::packing(&sa);
+    assert_eq!((outer.protocol, outer.traffic_class), (50, 0));
+    assert!(outer.dont_fragment);
+    let set = SaConfig {
+        dscp: Dscp::Set(46),
+        df: DontFragment::Clear,
+        ..sa
+    };
+    let outer = Outer::packing(&set);
+    assert_eq!((outer.traffic_class, outer.dont_fragment), (46 << 2, false));
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipsec::aggfrag::Aggfrag;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::Command;
 use ipsec::policy::{Action, Direction, Level, Policy, Template, Upper};
@@ -192,6 +193,63 @@ fn a_device_of_its_own_and_keepalives_reach_their_fields() {
     );
     assert_eq!(config.interface.as_deref(), Some("vpn-0.1"));
     assert_eq!(config.keepalive, 20);
+}
+
+#[test]
+fn aggregation_reaches_its_fields_and_is_refused_where_it_means_nothing() {
+    let add = |protocol: &str, options: &str| {
+        let suite = match protocol {
+            "ah" => "-A hmac-md5 \"1234567890123456\"",
+            _ => "-E null",
+        };
+        format!("add 192.0.2.1 192.0.2.2 {protocol} 4097 -r 64 {options} {suite};")
+    };
+    let aggfrag = |options: &str| only_sa(&add("esp", options)).aggfrag;
+    assert_eq!(aggfrag("-m tunnel -o aggfrag"), Some(Aggfrag::default()));
+    assert_eq!(aggfrag("-m tunnel -o aggfrag=no"), None);
+    let all = "-m tunnel -o aggfrag -o dont-frag -o aggfrag-size=900 -o aggfrag-rate=50 -o aggfrag-window=9 -o aggfrag-wait=7";
+    let expected = Aggfrag {
+        fragments: false,
+        size: 900,
+        rate: 50,
+        window: 9,
+        patience: 7,
+    };
+    assert_eq!(aggfrag(all), Some(expected));
+    for (protocol, options, reason) in [
+        ("esp", "-o aggfrag", "only whole packets"),
+        ("esp", "-m transport -o aggfrag", "only whole packets"),
+        ("ah", "-m tunnel -o aggfrag", "AH cannot aggregate"),
+        (
+            "esp",
+            "-m tunnel -o aggfrag -o tfc=900",
+            "padding of their own",
+        ),
+        ("esp", "-m tunnel -o dont-frag", "AGGFRAG mode alone"),
+        (
+            "esp",
+            "-m tunnel -o aggfrag=no -o aggfrag-rate=9",
+            "AGGFRAG mode alone",
+        ),
+        (
+            "esp",
+            "-m tunnel -o aggfrag -o aggfrag-size=255",
+            "cannot have this value",
+        ),
+        (
+            "esp",
+            "-m tunnel -o aggfrag -o aggfrag-rate=1000001",
+            "cannot have this value",
+        ),
+        (
+            "esp",
+            "-m tunnel -o aggfrag -o aggfrag-window=1025",
+            "cannot have this value",
+        ),
+    ] {
+        let told = refused(&add(protocol, options));
+        assert!(told.contains(reason), "{options}: {told}");
+    }
 }
 
 #[test]

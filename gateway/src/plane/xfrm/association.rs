@@ -425,6 +425,9 @@ pub(super) fn can_be_said(config: &SaConfig) -> Result<(), String> {
     if config.keepalive > 0 {
         return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
     }
+    if config.aggfrag.is_some() {
+        return Err("`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not know the mode".to_owned());
+    }
     if config.tfc > 0 && config.mode != Mode::Tunnel {
         return Err("the kernel pads for traffic-flow confidentiality in tunnel mode alone; add `-m tunnel`".to_owned());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::option::{Encap, Options};
 use super::{Lower, Lowering, refusal};
+use crate::aggfrag::Aggfrag;
 use crate::algorithm::Encryption;
 use crate::command::Command;
 use crate::sa::lifetime::{Lifetimes, Limits};
@@ -29,6 +30,7 @@ struct Settings {
     interface: Option<Arc<str>>,
     keepalive: u16,
     ah_align8: bool,
+    aggfrag: Option<Aggfrag>,
 }
 
 impl Settings {
@@ -49,8 +51,8 @@ impl Settings {
             tfc: self.tfc,
             interface: self.interface.clone(),
             keepalive: self.keepalive,
-            aggfrag: None,
             ah_align8: self.ah_align8,
+            aggfrag: self.aggfrag,
         }
     }
 }
@@ -184,6 +186,7 @@ impl<'a> Lowering<'a> {
         Ok(Settings {
             interface: interface(options, mode)?,
             keepalive: keepalive(options, encapsulation.is_some())?,
+            aggfrag: aggfrag(name, options, mode)?,
             mode,
             reqid: reqid(extensions.reqid)?,
             replay_window: self.replay_window(name, options)?,
@@ -319,6 +322,57 @@ fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
             Err(problem.advise("write `-m tunnel`"))
         }
         interface => Ok(interface.as_ref().map(|name| Arc::clone(&name.node))),
+    }
+}
+
+/// RFC 9347 2: a mode of its own for ESP around whole packets, with options that mean nothing without it.
+fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Aggfrag>> {
+    let Some(wanted) = options.aggfrag.filter(|wanted| wanted.node) else {
+        return without_aggfrag(options).map(|()| None);
+    };
+    if name.protocol.node == Protocol::Ah {
+        let problem = Problem::new(wanted.span, "AH cannot aggregate (RFC 9347)");
+        return Err(problem.advise("use `esp`"));
+    }
+    if mode != sa::Mode::Tunnel {
+        let problem = Problem::new(
+            wanted.span,
+            "only whole packets can be aggregated (RFC 9347)",
+        );
+        return Err(problem.advise("add `-m tunnel`"));
+    }
+    if let Some(tfc) = options.tfc {
+        let problem = Problem::new(tfc.span, "AGGFRAG payloads have padding of their own");
+        return Err(problem.advise("use `-o aggfrag-size` and `-o aggfrag-rate`"));
+    }
+    let default = Aggfrag::default();
+    Ok(Some(Aggfrag {
+        fragments: !options.dont_frag.is_some_and(|dont| dont.node),
+        size: options.aggfrag_size.map_or(default.size, |size| size.node),
+        rate: options.aggfrag_rate.map_or(default.rate, |rate| rate.node),
+        window: options
+            .aggfrag_window
+            .map_or(default.window, |window| window.node),
+        patience: options
+            .aggfrag_wait
+            .map_or(default.patience, |wait| wait.node),
+    }))
+}
+
+fn without_aggfrag(options: &Options) -> Lower<()> {
+    let spans = [
+        options.dont_frag.map(|option| option.span),
+        options.aggfrag_size.map(|option| option.span),
+        options.aggfrag_rate.map(|option| option.span),
+        options.aggfrag_window.map(|option| option.span),
+        options.aggfrag_wait.map(|option| option.span),
+    ];
+    match spans.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(span) => {
+            let problem = Problem::new(span, "this option is for AGGFRAG mode alone");
+            Err(problem.advise("add `-o aggfrag=yes`"))
+        }
     }
 }
 

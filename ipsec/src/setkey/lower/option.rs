@@ -1,6 +1,7 @@
 //! `-o name=value`: what ipsec-tools has no word for.
 
 use super::Lower;
+use crate::aggfrag::MAX_WINDOW;
 use crate::sa::{DontFragment, Dscp};
 use crate::setkey::ast::{At, NamedOption};
 use crate::setkey::spelling::nearest;
@@ -8,7 +9,7 @@ use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 14] = [
+pub const SA_OPTIONS: [(&str, &str); 20] = [
     ("esn", "`yes` or `no`"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
@@ -26,6 +27,15 @@ pub const SA_OPTIONS: [(&str, &str); 14] = [
         "a device name of 1 to 15 letters, digits, `.`, `-` or `_`",
     ),
     ("keepalive", "a number of seconds up to 65535"),
+    ("aggfrag", "`yes` or `no`"),
+    ("dont-frag", "`yes` or `no`"),
+    ("aggfrag-size", "a number of bytes from 256 to 65535"),
+    (
+        "aggfrag-rate",
+        "a number of packets each second up to 1000000",
+    ),
+    ("aggfrag-window", "a number of packets up to 1024"),
+    ("aggfrag-wait", "a number of milliseconds up to 65535"),
 ];
 
 /// What the options of one association say, where they say something.
@@ -45,6 +55,12 @@ pub(super) struct Options {
     pub encap: Option<At<Encap>>,
     pub interface: Option<At<Arc<str>>>,
     pub keepalive: Option<At<u16>>,
+    pub aggfrag: Option<At<bool>>,
+    pub dont_frag: Option<At<bool>>,
+    pub aggfrag_size: Option<At<u16>>,
+    pub aggfrag_rate: Option<At<u32>>,
+    pub aggfrag_window: Option<At<u16>>,
+    pub aggfrag_wait: Option<At<u16>>,
 }
 
 /// What `encap` asks for.
@@ -80,6 +96,12 @@ impl Options {
             "encap" => set(&mut self.encap, option, encap),
             "interface" => set(&mut self.interface, option, interface),
             "keepalive" => set(&mut self.keepalive, option, number),
+            "aggfrag" => set(&mut self.aggfrag, option, switch),
+            "dont-frag" => set(&mut self.dont_frag, option, switch),
+            "aggfrag-size" => set(&mut self.aggfrag_size, option, packet_size),
+            "aggfrag-rate" => set(&mut self.aggfrag_rate, option, rate),
+            "aggfrag-window" => set(&mut self.aggfrag_window, option, window),
+            "aggfrag-wait" => set(&mut self.aggfrag_wait, option, number),
             name => Err(unknown(name, option.span)),
         }
     }
@@ -140,6 +162,19 @@ fn switch(value: Option<&str>) -> Option<bool> {
 fn number<T: std::str::FromStr>(value: Option<&str>) -> Option<T> {
     let digits = value.filter(|value| value.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok()
+}
+
+/// What leaves room for headers and something inside.
+fn packet_size(value: Option<&str>) -> Option<u16> {
+    number(value).filter(|size| *size >= 256)
+}
+
+fn rate(value: Option<&str>) -> Option<u32> {
+    number(value).filter(|rate| *rate <= 1_000_000)
+}
+
+fn window(value: Option<&str>) -> Option<u16> {
+    number(value).filter(|window| *window <= MAX_WINDOW)
 }
 
 fn dont_fragment(value: Option<&str>) -> Option<DontFragment> {
