@@ -246,6 +246,13 @@ pub trait ProtectedSink: Send {
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent>;
 }
 
+/// Sends a packet now and then beside the data plane, through the socket of one of its sinks.
+pub trait Aside: Send {
+    /// Sends one packet, from SPI to ICV or whatever stands behind the headers that `outer` describes. Whether it went:
+    /// a packet that fits another socket does not.
+    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool;
+}
+
 impl<S: PlaintextSource + ?Sized> PlaintextSource for Box<S> {
     fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
         (**self).fill(intake, wait)

@@ -12,6 +12,7 @@
 
 mod clock;
 pub mod counters;
+pub mod dummy;
 pub mod engine;
 pub mod frames;
 pub mod inbound;

@@ -9,11 +9,13 @@ use std::sync::Arc;
 /// [`Database::tick`](ipsec::database::Database::tick).
 #[derive(Debug)]
 pub enum Notice {
-    /// Policy wants this packet protected and there is no association (RFC 4301 5.1). Told for every such packet:
-    /// whoever listens thins it out.
+    /// Policy, or a route into a device of its own, wants this packet protected and there is no association (RFC 4301
+    /// 5.1). Told for every such packet: whoever listens thins it out.
     Acquire {
-        /// Number of the policy.
+        /// Number of the policy; 0 where a device wants it.
         policy: u32,
+        /// Number of the device; 0 where a policy wants it.
+        interface: u32,
         /// The packet.
         outline: Outline,
     },

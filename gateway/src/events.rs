@@ -4,7 +4,7 @@ use ipsec::policy::{Direction, Policy, Prefix, Selector, Upper};
 use ipsec::sa::{Protocol, SaConfig, SaId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -36,10 +36,22 @@ pub enum What {
     PolicyAdded(PolicyName),
     /// A policy was deleted or flushed.
     PolicyDeleted(PolicyName),
+    /// The packets of an association come from another address or port than it says: a NAT on the way, or a peer that
+    /// moved.
+    Mapping {
+        /// Its name.
+        #[serde(flatten)]
+        association: SaName,
+        /// Where they come from now.
+        from: SocketAddr,
+    },
     /// Traffic wants protection and no association exists.
     Acquire {
-        /// The number of the policy.
+        /// The number of the policy; 0 where a device wants it.
         policy: u32,
+        /// The device that traffic was routed into, where it has associations of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
         /// Where the packet came from.
         source: Option<IpAddr>,
         /// Where it wanted to go.
@@ -204,15 +216,22 @@ impl fmt::Display for What {
             }
             Self::PolicyAdded(policy) => write!(f, "policy added: {policy}"),
             Self::PolicyDeleted(policy) => write!(f, "policy deleted: {policy}"),
+            Self::Mapping { association, from } => {
+                write!(f, "packets come from {from} now: {association}")
+            }
             Self::Acquire {
                 policy,
+                interface,
                 source,
                 destination,
             } => {
-                write!(
-                    f,
-                    "policy {policy} wants protection and no association fits"
-                )?;
+                match interface {
+                    Some(name) => write!(f, "device {name} has no association that leads out")?,
+                    None => write!(
+                        f,
+                        "policy {policy} wants protection and no association fits"
+                    )?,
+                }
                 match (source, destination) {
                     (Some(source), Some(destination)) => write!(f, ": {source} to {destination}"),
                     _ => Ok(()),
@@ -236,6 +255,7 @@ mod tests {
             time: 7,
             what: What::Acquire {
                 policy: 3,
+                interface: None,
                 source: None,
                 destination: None,
             },

@@ -26,6 +26,7 @@ pub fn association(report: &SaReport) -> SaStatus {
         encapsulation: config
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port)),
+        moved_to: None,
         interface: config.interface.as_ref().map(|name| name.to_string()),
         reqid: config.reqid.0,
         phase: phase_name(report.phase).to_owned(),

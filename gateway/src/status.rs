@@ -122,6 +122,9 @@ pub struct SaStatus {
     pub suite: String,
     /// UDP ports of encapsulation, source and destination.
     pub encapsulation: Option<(u16, u16)>,
+    /// Where its packets come from, if that is another address or port than it says.
+    #[serde(default)]
+    pub moved_to: Option<std::net::SocketAddr>,
     /// The device that it serves, if policies do not use it.
     #[serde(default)]
     pub interface: Option<String>,

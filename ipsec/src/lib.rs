@@ -9,6 +9,7 @@
 //!   tunnel     the outer header around the inner one         esp      stamp, seal, look, open, strip
 //!   ah         stamp, cover, sign, look, verify            transport the headers that stay outside
 //!   aggfrag    many packets in one, one across many
+//!   nat        what a NAT breaks in transport mode
 //!   fragment   cut and join                                  pmtu     what fits, and telling who sent too much
 //!   dropped    every reason why a packet goes no further
 //! ```
@@ -26,6 +27,7 @@ pub mod database;
 pub mod dropped;
 pub mod esp;
 pub mod fragment;
+pub mod nat;
 pub mod packet;
 pub mod pmtu;
 pub mod policy;

@@ -178,6 +178,8 @@ pub struct SaConfig {
     pub interface: Option<Arc<str>>,
     /// Idle seconds after which the peer's NAT is reminded of us (RFC 3948 2.3); 0 for never.
     pub keepalive: u16,
+    /// Idle seconds after which a dummy packet is sent (RFC 4303 2.6); 0 for never.
+    pub dummy: u16,
     /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
     pub aggfrag: Option<Aggfrag>,
     /// Pad AH to a multiple of 8 bytes over IPv4 too, as Linux peers without `align4` want it (RFC 4302 2.6 forbids).
@@ -230,6 +232,7 @@ impl SaConfig {
             tfc: 0,
             interface: None,
             keepalive: 0,
+            dummy: 0,
             aggfrag: None,
             ah_align8: false,
         }

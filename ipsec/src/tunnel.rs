@@ -66,32 +66,23 @@ impl Outer {
     /// The outer header of every packet of an association in AGGFRAG mode, whatever is inside. RFC 9347 2.2.5: the inner DF
     /// bit never matters, the DSCP is not copied unless configured, and ECN need not be mapped.
     pub fn packing(sa: &SaConfig) -> Self {
-        let dscp = match sa.dscp {
-            Dscp::Copy => 0,
-            Dscp::Set(value) => value << 2,
-        };
         Self {
-            protocol: match sa.encapsulation {
-                Some(_) => number::UDP,
-                None => sa.id.protocol.number(),
-            },
-            traffic_class: dscp,
             dont_fragment: sa.df != DontFragment::Clear,
-            ..Self::reminding(sa)
+            ..Self::of_our_own(sa)
         }
     }
 
-    /// The outer header of a datagram that only reminds NATs of an association in UDP.
-    pub fn reminding(sa: &SaConfig) -> Self {
+    /// The outer header of a packet that carries nobody's: a dummy, or a reminder for NATs.
+    pub fn of_our_own(sa: &SaConfig) -> Self {
         let ports = sa
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port));
         Self {
             source: sa.source,
             destination: sa.id.destination,
-            protocol: number::UDP,
+            protocol: ports.map_or(sa.id.protocol.number(), |_| number::UDP),
             ports,
-            traffic_class: 0,
+            traffic_class: outer_traffic_class(sa, 0),
             dont_fragment: false,
             hop_limit: HOP_LIMIT,
             written: 0,

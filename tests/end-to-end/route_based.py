@@ -8,6 +8,7 @@ from network.expect import expect, expect_refusal
 from network.gateway import GatewayError
 from network.sites import AES_GCM, NETS, OUTER, Sites
 from network.wire import Esp
+from policies import Events
 from refusals import run_gateway
 
 
@@ -72,10 +73,13 @@ def devices_come_and_go_with_setkey():
         lead(sites)
         expect(sites.ping() == 3, "no ping through a device made by setkey")
         wire = sites.listen(sites.wire, "left")
+        events = Events(gateways[0])
         gateways[0].setkey_text("flush;")
         expect(sites.ping(4) == 0 and sites.ping(6) == 0, "pings come back without association")
         expect(not in_clear(wire.settle()), "without association packets leave in clear")
         expect(gateways[0].drops("acquire") > 0, f"the drops do not say why: {gateways[0].ask('drops', '--json')}")
+        told = events.wait("acquire", interface="vpn0")
+        expect(told["policy"] == 0 and told["destination"], f"nobody is told for whom: {told}")
         expect("vpn0" in sites.left.sh("ip link"), "the device went although a route leads there")
         for gateway in gateways:
             gateway.setkey_text("flush;" + pair())

@@ -14,6 +14,7 @@ use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::sa::Held;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,6 +70,7 @@ impl InboundCommit {
         for number in 0..batch.packets.len() {
             match batch.packets[number].outcome {
                 Outcome::Genuine(Ok(inner)) => {
+                    note_origin(&snapshot, batch, &batch.packets[number]);
                     batch.tally.bytes += inner.len as u64;
                     let head = |number| head(batch, number);
                     self.merger.push(number as u32, &inner.passenger, head);
@@ -239,6 +241,16 @@ fn admit_all(
             .map_err(|reason| (step.sa, reason))?;
     }
     inner.map_err(|reason| (walk.blame, reason))
+}
+
+/// RFC 7296 2.23: only a packet that was authentic and new says where its sender is.
+fn note_origin(snapshot: &Snapshot, batch: &InboundBatch, packet: &Incoming) {
+    let (_, arrival) = &batch.intake.items[packet.item as usize];
+    if let Some((port, _)) = arrival.outer.ports {
+        let sa = snapshot.sa(packet.sa);
+        let from = SocketAddr::new(arrival.outer.source, port);
+        sa.state.hear_from(&sa.config, from);
+    }
 }
 
 /// The header bytes of an admitted packet, as far as merging looks.

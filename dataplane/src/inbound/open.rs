@@ -12,9 +12,10 @@ use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::aggfrag;
 use ipsec::database::{SaIndex, Snapshot};
+use ipsec::nat;
 use ipsec::packet::{Familiar, Outline};
 use ipsec::pmtu::TcpChecksum;
-use ipsec::sa::Mode;
+use ipsec::sa::{Mode, Sa};
 use ipsec::transport::Outside;
 use ipsec::tunnel::{Outer, decapsulate_ecn};
 use multibuffer::{OpenJob, Verdict};
@@ -222,7 +223,12 @@ impl Opener<'_> {
     ) -> Inner {
         let takes = self.takes;
         let interface = self.snapshot.interface_of(index);
+        let sa = self.snapshot.sa(index);
+        let is_mended = place.rebuilt && !place.in_tunnel && is_behind_nat(sa);
         let packet = self.at(place);
+        if is_mended {
+            nat::renew_checksum(packet, outline);
+        }
         if syn::is_syn(packet, outline) {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
         }
@@ -427,4 +433,10 @@ impl Opener<'_> {
 /// Whether another layer follows.
 fn is_ipsec(protocol: u8) -> bool {
     matches!(protocol, 50 | 51)
+}
+
+/// Whether a NAT may have changed the addresses that a checksum inside covers. RFC 3948 3.1.2: mended only where the
+/// packet is authenticated.
+fn is_behind_nat(sa: &Sa) -> bool {
+    sa.config.encapsulation.is_some() && sa.config.suite.is_authenticated()
 }

@@ -25,8 +25,8 @@ use super::sending::send_all;
 use super::several::{Addressed, Waitable};
 use super::socket::Socket;
 use super::{
-    Arrival, Family, Intake, Parcel, ProtectedSink, ProtectedSource, Refusal, Sent, SocketOptions,
-    Wait, Waker,
+    Arrival, Aside, Family, Intake, Parcel, ProtectedSink, ProtectedSource, Refusal, Sent,
+    SocketOptions, Wait, Waker,
 };
 use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
@@ -287,6 +287,15 @@ impl RawSink {
         self.protocol
     }
 
+    /// Sends single packets from the same socket.
+    pub fn aside(&self) -> RawAside {
+        RawAside(Self {
+            socket: self.socket.clone(),
+            outbox: Outbox::new(),
+            ..*self
+        })
+    }
+
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
         let parcel = &parcels[n];
         for start in (0..parcel.bytes.len()).step_by(parcel.stride) {
@@ -326,6 +335,26 @@ impl RawSink {
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
+    }
+}
+
+/// Sends single packets from the socket of another sink.
+pub struct RawAside(RawSink);
+
+impl Aside for RawAside {
+    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+        let parcels = [Parcel {
+            outer: *outer,
+            bytes: packet,
+            stride: packet.len(),
+        }];
+        let mut sent = Sent::default();
+        // The socket's don't-fragment setting belongs to the other sink.
+        if self.0.fits(&parcels[0]) {
+            self.0.add(0, &parcels, &mut sent);
+            self.0.flush(&parcels, &mut sent);
+        }
+        sent.packets > 0
     }
 }
 

@@ -17,7 +17,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use sink::{Reminder, UdpSink};
+pub use sink::{UdpAside, UdpSink};
 pub use source::{IkeHandler, UdpSource};
 
 use super::socket::Socket;

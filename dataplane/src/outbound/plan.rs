@@ -347,15 +347,19 @@ impl<'a> Planner<'a> {
             Decision::Protect(path) => Ok(path),
             // It should never have been led here, and nothing here sends in clear.
             Decision::Bypass => Err(Dropped::NoPolicy),
+            Decision::Drop(Dropped::Acquire) => Err(self.ask_for_association(0, outline)),
             Decision::Drop(reason) => Err(reason),
-            Decision::Acquire { policy } => {
-                (self.hook)(Notice::Acquire {
-                    policy,
-                    outline: *outline,
-                });
-                Err(Dropped::Acquire)
-            }
+            Decision::Acquire { policy } => Err(self.ask_for_association(policy, outline)),
         }
+    }
+
+    fn ask_for_association(&self, policy: u32, outline: &Outline) -> Dropped {
+        (self.hook)(Notice::Acquire {
+            policy,
+            interface: self.interface,
+            outline: *outline,
+        });
+        Dropped::Acquire
     }
 
     /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count

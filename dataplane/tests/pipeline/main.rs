@@ -1,6 +1,7 @@
 //! The pipeline from end to end, in memory: two gateways, what they carry and what they refuse.
 
 mod aggfrag;
+mod ends;
 mod faults;
 mod layers;
 mod order;

@@ -59,6 +59,33 @@ fn an_acquire_tells_which_policy_and_which_packet() {
     assert_eq!(outline.destination.to_string(), "10.2.0.1");
 }
 
+/// A route led the packet there, and no association of the device leads out.
+#[test]
+fn a_device_without_association_asks_for_one_as_a_policy_does() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hook = {
+        let heard = Arc::clone(&heard);
+        Arc::new(move |notice| heard.lock().unwrap().push(notice))
+    };
+    let mut world = World::of_device(3, hook);
+    world.left_in.put(datagram(1, 100), Offload::default());
+    world.send();
+    let heard = heard.lock().unwrap();
+    let [
+        Notice::Acquire {
+            policy: 0,
+            interface: 3,
+            outline,
+        },
+    ] = &heard[..]
+    else {
+        panic!("{heard:?}");
+    };
+    assert_eq!(outline.destination.to_string(), "10.2.0.1");
+    let (left, _) = world.balance();
+    assert_eq!(left.drops[Dropped::Acquire.index()], 1);
+}
+
 #[test]
 fn what_comes_through_an_association_must_be_what_its_policy_is_about() {
     let right = tunnel(&gcm(), "esp", true).replace("10.1.0.0/16", "10.3.0.0/16");

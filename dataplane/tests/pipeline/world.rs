@@ -203,6 +203,19 @@ impl PlaintextSource for Feed<Offload> {
     }
 }
 
+/// What was routed into the device of this number.
+struct OfDevice(Feed<Offload>, u32);
+
+impl PlaintextSource for OfDevice {
+    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        self.0.fill(intake, wait)
+    }
+
+    fn interface(&self) -> u32 {
+        self.1
+    }
+}
+
 impl ProtectedSource for Feed<Arrival> {
     fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
         Feed::fill(self, intake, wait)
@@ -319,6 +332,23 @@ impl World {
             left_databases,
             right_databases,
         }
+    }
+
+    /// One whose packets on the left come out of a device of associations of its own, of which there are none.
+    pub fn of_device(interface: u32, hook: Hook) -> Self {
+        let mut world = Self::with_hook("", "", ALL_TRAINS, 65_535, Arc::clone(&hook));
+        let outbound = Outbound {
+            source: Box::new(OfDevice(world.left_in.clone(), interface)),
+            sink: Box::new(world.wire.clone()),
+            replies: None,
+            databases: Arc::clone(&world.left_databases),
+            ivs: IvSource::seeded(&[7; SEED_LEN]),
+            paths: PathMtus::new(Paths::default(), 65_535),
+            hook,
+            counters: Arc::clone(&world.left_counters),
+        };
+        world.left = outbound.pump(BatchSize::default(), &INLINE, Arc::default());
+        world
     }
 
     /// A tunnel of this suite, every offload on, no path limit.

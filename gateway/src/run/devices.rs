@@ -57,6 +57,13 @@ impl Devices {
             .collect()
     }
 
+    /// The name of the device with this number.
+    pub fn name(&self, number: u32) -> Option<String> {
+        let mut each = self.held.iter();
+        let found = each.find(|(_, device)| device.number == number);
+        found.map(|(name, _)| name.to_string())
+    }
+
     /// Makes every device that is named; `mtu` is what fits through it, where that is known.
     pub fn open(
         &mut self,

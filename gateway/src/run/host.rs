@@ -12,9 +12,11 @@ use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{Family, Plan};
 use arc_swap::ArcSwap;
+use dataplane::dummy;
 use dataplane::frames::BatchSize;
 use dataplane::io::tun::{Abilities, Tun, TunOptions};
 use dataplane::io::{Paths, Waker, Warn};
+use dataplane::iv::IvSource;
 use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
@@ -41,6 +43,8 @@ pub(super) struct Host {
     local: Vec<IpAddr>,
     /// When the NATs before a peer were last reminded.
     reminded: HashMap<SaId, u64>,
+    /// What dummy packets are made of.
+    random: IvSource,
     engine: Option<DataPlane>,
     options: dataplane::Options,
     warn: Warn,
@@ -79,6 +83,8 @@ impl Host {
             plan: None,
             local: Vec::new(),
             reminded: HashMap::new(),
+            random: IvSource::from_system()
+                .map_err(|error| Failure::new(format!("no random numbers: {error}")))?,
             engine: None,
             options: engine_options,
             warn: Arc::clone(warn),
@@ -182,11 +188,33 @@ impl Host {
             let tally = sa.state.tally();
             let last = tally.last_used.max(reminded).max(tally.created);
             if self.local.contains(&config.source) && now >= last + u64::from(config.keepalive) {
-                self.sockets.remind(&Outer::reminding(config));
+                // RFC 3948 2.3: the single byte 0xff.
+                self.sockets.send_aside(&Outer::of_our_own(config), &[0xff]);
                 self.reminded.insert(config.id, now);
             }
         }
         self.reminded.retain(|id, _| snapshot.find(id).is_some());
+    }
+
+    /// RFC 4303 2.6: where nothing has left for as long as an association says, a packet leaves that carries nothing.
+    pub fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
+        for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
+            let config = &sa.config;
+            let tally = sa.state.tally();
+            let last = tally.last_used.max(tally.created);
+            if !self.local.contains(&config.source) || now < last + u64::from(config.dummy) {
+                continue;
+            }
+            // What has reached its end sends nothing any more, not even nothing.
+            if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
+                self.sockets.send_aside(&Outer::of_our_own(config), &packet);
+            }
+        }
+    }
+
+    /// The name of a device with associations of its own.
+    pub fn device_name(&self, number: u32) -> Option<String> {
+        self.devices.name(number)
     }
 
     /// Tells what the host does not let through.

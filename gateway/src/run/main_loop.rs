@@ -12,16 +12,17 @@ use crate::plane::{OwnPlane, Plane, Recorder};
 use crate::report;
 use crate::routes::firewall;
 use crate::routes::record::Record;
-use crate::status::{Drops, InterfaceStatus, PathStatus, Status};
+use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::{Hook, Notice, Totals};
 use ipsec::command::Answer as Told;
-use ipsec::command::Command;
+use ipsec::command::{Command, SaReport};
 use ipsec::database::Snapshot;
-use ipsec::sa::LifeEvent;
+use ipsec::sa::{LifeEvent, SaId};
 use rustix::event::{EventfdFlags, eventfd};
 use sd_notify::NotifyState;
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +55,9 @@ pub(super) struct Gateway {
     path_changes: u64,
     outbound: Rate,
     inbound: Rate,
-    acquired: HashMap<u32, Instant>,
+    acquired: HashMap<(u32, u32), Instant>,
+    /// Where packets of associations come from, as last told.
+    moved: HashMap<SaId, SocketAddr>,
 }
 
 /// Whether to go on.
@@ -96,6 +99,7 @@ impl Gateway {
             outbound: Rate::new(started),
             inbound: Rate::new(started),
             acquired: HashMap::new(),
+            moved: HashMap::new(),
         })
     }
 
@@ -300,7 +304,16 @@ impl Gateway {
         let path = |(peer, mtu)| PathStatus { peer, mtu };
         status.paths = paths.into_iter().map(path).collect();
         status.interfaces = self.interfaces();
-        status.associations = sas.iter().map(report::association).collect();
+        let snapshot = self.snapshot();
+        let association = |told: &SaReport| {
+            let place = snapshot.find(&told.config.id);
+            let moved_to = place.and_then(|place| snapshot.sa(place).state.moved_to());
+            SaStatus {
+                moved_to,
+                ..report::association(told)
+            }
+        };
+        status.associations = sas.iter().map(association).collect();
         status.policies = policies.iter().map(report::policy).collect();
         status
     }
@@ -331,12 +344,7 @@ impl Gateway {
         report::drops(&[outbound, inbound], &sas, &clear)
     }
 
-    fn reports(
-        &mut self,
-    ) -> (
-        Vec<ipsec::command::SaReport>,
-        Vec<ipsec::command::PolicyReport>,
-    ) {
+    fn reports(&mut self) -> (Vec<SaReport>, Vec<ipsec::command::PolicyReport>) {
         let (mut sas, mut policies) = (Vec::new(), Vec::new());
         let questions = [Command::DumpSas(None), Command::DumpPolicies];
         for answer in self.plane.apply(&questions).unwrap_or_default() {
@@ -364,12 +372,19 @@ impl Gateway {
         let _ = rustix::io::read(&*self.bell, &mut count);
         while let Ok(notice) = self.notices.try_recv() {
             match notice {
-                Notice::Acquire { policy, outline } => {
-                    let last = self.acquired.get(&policy);
+                Notice::Acquire {
+                    policy,
+                    interface,
+                    outline,
+                } => {
+                    let wanted = (policy, interface);
+                    let last = self.acquired.get(&wanted);
                     if last.is_none_or(|last| last.elapsed() >= ACQUIRE_AGAIN) {
-                        self.acquired.insert(policy, Instant::now());
+                        self.acquired.insert(wanted, Instant::now());
+                        let interface = self.plane.kernel().device_name(interface);
                         self.tell(What::Acquire {
                             policy,
+                            interface,
                             source: Some(outline.source),
                             destination: Some(outline.destination),
                         });
@@ -403,6 +418,8 @@ impl Gateway {
         }
         let snapshot = self.snapshot();
         self.plane.kernel().remind(&snapshot, now());
+        self.plane.kernel().send_dummies(&snapshot, now());
+        self.tell_of_moved_peers(&snapshot);
         drop(snapshot);
         let totals = self.plane.kernel().totals();
         let at = Instant::now();
@@ -411,6 +428,25 @@ impl Gateway {
         self.inbound
             .read(totals.inbound.packets, totals.inbound.bytes, at);
         self.look_at_paths();
+    }
+
+    /// As the kernel with its mapping events: each new place is told once, and whoever manages keys says `update`.
+    fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
+        for sa in snapshot.sas() {
+            let (id, now) = (sa.config.id, sa.state.moved_to());
+            if self.moved.get(&id).copied() == now {
+                continue;
+            }
+            match now {
+                Some(from) => {
+                    self.moved.insert(id, from);
+                    let association = SaName::of(&sa.config);
+                    self.tell(What::Mapping { association, from });
+                }
+                None => drop(self.moved.remove(&id)),
+            }
+        }
+        self.moved.retain(|id, _| snapshot.find(id).is_some());
     }
 
     /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
@@ -439,7 +475,10 @@ impl Gateway {
     }
 
     fn tell(&mut self, what: What) {
-        if matches!(what, What::SaExpired(_) | What::SaExhausted(_)) {
+        if matches!(
+            what,
+            What::SaExpired(_) | What::SaExhausted(_) | What::Mapping { .. }
+        ) {
             eprintln!("esplanade: {what}");
         }
         let event = Event { time: now(), what };

@@ -8,8 +8,8 @@ use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::SimpleLink;
 use dataplane::io::raw::{self, Native};
 use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
-use dataplane::io::udp::{self, Reminder, UdpFacts, UdpOptions};
-use dataplane::io::{Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
+use dataplane::io::udp::{self, UdpFacts, UdpOptions};
+use dataplane::io::{Aside, Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Mode, Protocol, SaConfig};
 use ipsec::tunnel::Outer;
@@ -99,7 +99,7 @@ pub(super) struct Sockets {
     ends: Option<(Gathering, Dispatching)>,
     waker: Waker,
     bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
-    reminders: Vec<Reminder>,
+    asides: Vec<Box<dyn Aside>>,
     native: NativeWays,
 }
 
@@ -130,7 +130,7 @@ impl Sockets {
             ends: Some((source, sink)),
             waker,
             bound: BTreeMap::new(),
-            reminders: Vec::new(),
+            asides: Vec::new(),
             native: NativeWays::new(site, options, outside, warn),
         })
     }
@@ -148,8 +148,8 @@ impl Sockets {
                 "associations use more than {MOST_SOURCES} different UDP ports and protocols"
             )));
         }
-        let mut reminders = Vec::new();
-        let mut open = |need: &Need| self.open(*need, &mut reminders);
+        let mut asides = Vec::new();
+        let mut open = |need: &Need| self.open(*need, &mut asides);
         let opened: Result<Vec<_>, _> = missing.iter().map(&mut open).collect();
         let opened = opened.map_err(io::Error::other)?;
         for (need, (source, sink, facts)) in missing.into_iter().zip(opened) {
@@ -161,18 +161,17 @@ impl Sockets {
             }
             self.bound.insert(need, facts);
         }
-        self.reminders.append(&mut reminders);
+        self.asides.append(&mut asides);
         Ok(())
     }
 
-    /// RFC 3948 4: tells the NATs on the way that this association is still in use.
-    pub fn remind(&mut self, outer: &Outer) -> bool {
-        self.reminders
-            .iter_mut()
-            .any(|reminder| reminder.remind(outer))
+    /// Sends one packet of our own beside the data plane.
+    pub fn send_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+        let mut asides = self.asides.iter_mut();
+        asides.any(|aside| aside.send(outer, packet))
     }
 
-    fn open(&mut self, need: Need, reminders: &mut Vec<Reminder>) -> Result<Opened, Refusal> {
+    fn open(&mut self, need: Need, asides: &mut Vec<Box<dyn Aside>>) -> Result<Opened, Refusal> {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
@@ -183,11 +182,12 @@ impl Sockets {
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
                 let facts = source.facts();
-                reminders.push(sink.reminder());
+                asides.push(Box::new(sink.aside()));
                 Ok((Some(Box::new(source)), Some(Box::new(sink)), Some(facts)))
             }
             Need::Esp { v6 } => {
                 let (source, sink) = raw::open(family(v6), Native::Esp, &self.options)?;
+                asides.push(Box::new(sink.aside()));
                 let sink =
                     self.native
                         .sink(v6, &source, sink)

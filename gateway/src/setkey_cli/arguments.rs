@@ -164,6 +164,44 @@ mod tests {
         }
     }
 
+    /// Every flag of ipsec-tools' manual is taken, does something, and stands in ours.
+    #[test]
+    fn every_flag_is_taken_and_described() {
+        const MANUAL: &str = include_str!("../../../docs/setkey.md");
+        let read = |line: &str| Program::try_parse_from(line.split(' ')).unwrap().arguments;
+        type Taken = fn(&Arguments) -> bool;
+        let flags: [(&str, &str, Taken); 16] = [
+            ("setkey -f x", "`-f FILE`", |read| read.file.is_some()),
+            ("setkey -c", "`-c`", |read| read.stdin),
+            ("setkey -D", "`-D`", |read| read.dump),
+            ("setkey -DP", "`-DP`", |read| read.dump && read.policies),
+            ("setkey -F", "`-F`", |read| read.flush),
+            ("setkey -FP", "`-FP`", |read| read.flush && read.policies),
+            ("setkey -Da", "`-a`", |read| read.all),
+            ("setkey -Dl", "`-l`", |read| read.short),
+            ("setkey -Dp", "`-p`", |read| read.ports),
+            ("setkey -nc", "`-n`", |read| read.check),
+            ("setkey -rc", "`-r`", |read| read.rfc_semantics),
+            ("setkey -kc", "`-k`", |read| read.kernel_semantics),
+            ("setkey -vc", "`-v`", |read| read.verbose),
+            ("setkey -x", "`-x`", |read| read.watch == 1),
+            ("setkey -xx", "`-xx`", |read| read.watch == 2),
+            ("setkey -xH", "`-H`", |read| read.hexadecimal),
+        ];
+        for (line, described, taken) in flags {
+            assert!(taken(&read(line)), "{line}");
+            assert!(MANUAL.contains(described), "{described}");
+        }
+        for (line, kind) in [
+            ("setkey -h", clap::error::ErrorKind::DisplayHelp),
+            ("setkey -V", clap::error::ErrorKind::DisplayVersion),
+        ] {
+            let shown = Program::try_parse_from(line.split(' ')).err().unwrap();
+            assert_eq!(shown.kind(), kind, "{line}");
+        }
+        assert!(MANUAL.contains("`-V`, `-h`"));
+    }
+
     #[test]
     fn two_tasks_or_none_are_refused() {
         for line in [

@@ -89,6 +89,9 @@ fn associations(text: &mut String, associations: &[SaStatus]) {
             sa.packets,
             scaled(sa.bytes, "B")
         );
+        if let Some(from) = sa.moved_to {
+            let _ = writeln!(text, "      comes from {from} now");
+        }
         for (reason, count) in &sa.drops {
             let _ = writeln!(text, "      dropped {count}: {reason}");
         }

@@ -61,6 +61,7 @@ fn with_suite(
         tfc: 0,
         interface: None,
         keepalive: 0,
+        dummy: 0,
         aggfrag: None,
         ah_align8: false,
     }

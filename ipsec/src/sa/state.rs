@@ -10,7 +10,8 @@ use crate::command::Phase;
 use crate::sa::lifetime::Limits;
 use crate::sa::replay::Window;
 use crate::sa::{SaConfig, SequenceNumber};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The living half of an association.
@@ -21,6 +22,9 @@ pub struct SaState {
     drops: [AtomicU64; Dropped::ALL.len()],
     /// Parts of packets that AGGFRAG payloads brought; absent until the first one came.
     unpacking: Mutex<Option<Box<Receiver>>>,
+    /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
+    has_moved: AtomicBool,
+    origin: Mutex<Option<SocketAddr>>,
 }
 
 /// The numbers of one association, held for a run of its packets: one lock for many. Whoever holds them must take no
@@ -105,6 +109,8 @@ impl SaState {
             counter_start,
             drops: std::array::from_fn(|_| AtomicU64::new(0)),
             unpacking: Mutex::new(None),
+            has_moved: AtomicBool::new(false),
+            origin: Mutex::new(None),
         }
     }
 
@@ -215,6 +221,25 @@ impl SaState {
             .collect()
     }
 
+    /// Notes where an authentic packet in UDP came from: of interest only if the association says otherwise, as behind
+    /// a NAT that has chosen another port or address (RFC 7296 2.23).
+    #[inline]
+    pub fn hear_from(&self, config: &SaConfig, from: SocketAddr) {
+        let Some(udp) = config.encapsulation else {
+            return;
+        };
+        let moved = (config.source, udp.source_port) != (from.ip(), from.port());
+        if moved || self.has_moved.load(Ordering::Relaxed) {
+            *self.lock_origin() = moved.then_some(from);
+            self.has_moved.store(moved, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the last authentic packet came from, if that is not where the association says.
+    pub fn moved_to(&self) -> Option<SocketAddr> {
+        *self.lock_origin()
+    }
+
     /// Follows an update of the configuration.
     pub fn reconfigure(&self, config: &SaConfig) {
         self.lock().window.resize(config.replay_window);
@@ -237,6 +262,10 @@ impl SaState {
     /// Whether a hard limit has ended it.
     pub fn is_dead(&self) -> bool {
         self.lock().phase() == Phase::Dead
+    }
+
+    fn lock_origin(&self) -> MutexGuard<'_, Option<SocketAddr>> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {

@@ -42,6 +42,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         tfc: 0,
         interface: None,
         keepalive: 0,
+        dummy: 0,
         aggfrag: None,
         ah_align8: false,
     }

@@ -189,10 +189,10 @@ fn every_option_reaches_its_field() {
 #[test]
 fn a_device_of_its_own_and_keepalives_reach_their_fields() {
     let config = only_sa(
-        "add 192.0.2.1 192.0.2.2 esp-udp 4097 -m tunnel -r 64 -o interface=vpn-0.1 -o keepalive=20 -E null;",
+        "add 192.0.2.1 192.0.2.2 esp-udp 4097 -m tunnel -r 64 -o interface=vpn-0.1 -o keepalive=20 -o dummy=5 -E null;",
     );
     assert_eq!(config.interface.as_deref(), Some("vpn-0.1"));
-    assert_eq!(config.keepalive, 20);
+    assert_eq!((config.keepalive, config.dummy), (20, 5));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::messages::{Letter, Outbox};
 use super::super::sending::send_all;
 use super::super::several::Addressed;
 use super::super::socket::Socket;
-use super::super::{Family, Parcel, ProtectedSink, Sent};
+use super::super::{Aside, Family, Parcel, ProtectedSink, Sent};
 use super::UdpFacts;
 use ipsec::tunnel::Outer;
 use std::io;
@@ -48,10 +48,10 @@ impl UdpSink {
         self.facts.clone()
     }
 
-    /// Sends keepalives from the same port.
-    pub fn reminder(&self) -> Reminder {
+    /// Sends single datagrams from the same port.
+    pub fn aside(&self) -> UdpAside {
         let (socket, facts) = (self.socket.clone(), self.facts.clone());
-        Reminder(Self::new(socket, self.port, facts))
+        UdpAside(Self::new(socket, self.port, facts))
     }
 
     /// The family of addresses that it sends to.
@@ -117,19 +117,18 @@ impl UdpSink {
     }
 }
 
-/// Reminds NATs on the way to a peer that its mapping is in use.
-pub struct Reminder(UdpSink);
+/// Sends single datagrams from the port of another sink.
+pub struct UdpAside(UdpSink);
 
-impl Reminder {
-    /// RFC 3948 2.3, 4: one datagram with the single byte 0xff. Whether it went.
-    pub fn remind(&mut self, outer: &Outer) -> bool {
+impl Aside for UdpAside {
+    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         let parcels = [Parcel {
             outer: *outer,
-            bytes: &[0xff],
-            stride: 1,
+            bytes: packet,
+            stride: packet.len(),
         }];
         let mut sent = Sent::default();
-        // The socket's don't-fragment setting belongs to the other sink, and one byte needs none.
+        // The socket's don't-fragment setting belongs to the other sink.
         if self.0.fits(&parcels[0]) {
             self.0.add(0, &parcels, &mut sent);
             self.0.flush(&parcels, &mut sent);

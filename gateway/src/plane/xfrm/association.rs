@@ -422,6 +422,12 @@ pub(super) fn can_be_said(config: &SaConfig) -> Result<(), String> {
     if config.interface.is_some() {
         return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
     }
+    if config.dummy > 0 {
+        return Err(
+            "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets"
+                .to_owned(),
+        );
+    }
     if config.keepalive > 0 {
         return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
     }

@@ -31,6 +31,7 @@ struct Settings {
     keepalive: u16,
     ah_align8: bool,
     aggfrag: Option<Aggfrag>,
+    dummy: u16,
 }
 
 impl Settings {
@@ -51,6 +52,7 @@ impl Settings {
             tfc: self.tfc,
             interface: self.interface.clone(),
             keepalive: self.keepalive,
+            dummy: self.dummy,
             ah_align8: self.ah_align8,
             aggfrag: self.aggfrag,
         }
@@ -182,11 +184,12 @@ impl<'a> Lowering<'a> {
             .map_or(sa::Mode::Any, |mode| sa_mode(mode.node));
         let lifetimes = lifetimes(extensions, options);
         self.warn_of_late_soft_limits(name, &lifetimes);
-        let encapsulation = self.encapsulation(name, mode, options)?;
+        let encapsulation = self.encapsulation(name, options)?;
         Ok(Settings {
             interface: interface(options, mode)?,
             keepalive: keepalive(options, encapsulation.is_some())?,
             aggfrag: aggfrag(name, options, mode)?,
+            dummy: dummy(options, &name.protocol.node)?,
             mode,
             reqid: reqid(extensions.reqid)?,
             replay_window: self.replay_window(name, options)?,
@@ -227,15 +230,11 @@ impl<'a> Lowering<'a> {
     fn encapsulation(
         &mut self,
         name: &SaName,
-        mode: sa::Mode,
         options: &Options,
     ) -> Lower<Option<UdpEncapsulation>> {
         let source = self.port(&name.source.port)?;
         let destination = self.port(&name.destination.port)?;
         let in_udp = matches!(name.protocol.node, Protocol::EspUdp(_));
-        if let Protocol::EspUdp(Some(original)) = &name.protocol.node {
-            check_original(original, mode)?;
-        }
         match options.encap {
             Some(encap) if in_udp => {
                 let problem =
@@ -386,6 +385,17 @@ fn keepalive(options: &Options, in_udp: bool) -> Lower<u16> {
     }
 }
 
+/// RFC 4303 2.6 knows dummy packets; RFC 4302 has nothing like them.
+fn dummy(options: &Options, protocol: &Protocol) -> Lower<u16> {
+    match options.dummy {
+        Some(At { node: 1.., span }) if *protocol == Protocol::Ah => {
+            let problem = Problem::new(span, "AH has no dummy packets");
+            Err(problem.advise("leave out `-o dummy`, or use `esp`"))
+        }
+        dummy => Ok(dummy.map_or(0, |seconds| seconds.node)),
+    }
+}
+
 fn sa_mode(mode: Mode) -> sa::Mode {
     match mode {
         Mode::Transport => sa::Mode::Transport,
@@ -432,18 +442,6 @@ fn esn_needs_window(options: &Options) -> Lower<u32> {
         }
         _ => Ok(0),
     }
-}
-
-/// The original address serves to mend checksums of transport mode behind NAT; a tunnel carries them untouched.
-fn check_original(original: &At<Host>, mode: sa::Mode) -> Lower<()> {
-    if mode == sa::Mode::Tunnel {
-        return Ok(());
-    }
-    let problem = Problem::unsupported(
-        original.span,
-        "the original address of a peer behind NAT is not used here",
-    );
-    Err(problem.advise("leave it out, or use tunnel mode, which does not need it"))
 }
 
 fn no_ports(name: &SaName, port: Option<u16>) -> Lower<()> {

@@ -9,7 +9,7 @@ use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 20] = [
+pub const SA_OPTIONS: [(&str, &str); 21] = [
     ("esn", "`yes` or `no`"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
@@ -36,6 +36,7 @@ pub const SA_OPTIONS: [(&str, &str); 20] = [
     ),
     ("aggfrag-window", "a number of packets up to 1024"),
     ("aggfrag-wait", "a number of milliseconds up to 65535"),
+    ("dummy", "a number of seconds up to 65535"),
 ];
 
 /// What the options of one association say, where they say something.
@@ -61,6 +62,7 @@ pub(super) struct Options {
     pub aggfrag_rate: Option<At<u32>>,
     pub aggfrag_window: Option<At<u16>>,
     pub aggfrag_wait: Option<At<u16>>,
+    pub dummy: Option<At<u16>>,
 }
 
 /// What `encap` asks for.
@@ -102,6 +104,7 @@ impl Options {
             "aggfrag-rate" => set(&mut self.aggfrag_rate, option, rate),
             "aggfrag-window" => set(&mut self.aggfrag_window, option, window),
             "aggfrag-wait" => set(&mut self.aggfrag_wait, option, number),
+            "dummy" => set(&mut self.dummy, option, number),
             name => Err(unknown(name, option.span)),
         }
     }
