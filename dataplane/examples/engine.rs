@@ -7,7 +7,7 @@
 //! For each suite, direction and size of the inner packet: nanoseconds per packet for the steps that must be done in
 //! order (prepare, commit; together T_serial) and for the one that need not (transform), packets per second inline and
 //! with workers in one flow, and how that compares with the bare ciphers on the same bytes. `train` rows are TCP
-//! super-packets.
+//! super-packets; `esp+ah` is an ESP tunnel with AH around it.
 
 #[path = "../tests/pipeline/world.rs"]
 mod world;
@@ -23,11 +23,12 @@ use dataplane::pipeline::lane::{Commit, Transform};
 use dataplane::pipeline::pump::{Gearing, Prepare, Pump};
 use dataplane::pipeline::worker::{Idle, Serve, Team};
 use dataplane::train::Offload;
-use multibuffer::{Iv, Key, OpenJob, SealJob, Verdict};
+use ipsec::sa::Protocol;
+use multibuffer::{Iv, Key, OpenJob, SealJob, SignJob, Verdict};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use world::{World, bytes, datagram, published, tcp, tso, tunnel};
+use world::{ALL_TRAINS, World, bundle, bytes, datagram, published, tcp, tso, tunnel};
 
 type Steps<P, C, B> = (P, C, Arc<dataplane::frames::Pool<B>>);
 
@@ -50,7 +51,8 @@ fn main() {
         .iter()
         .for_each(|count| print!(" {:>6}", format!("{count} w")));
     println!(" Mpps | of bare  Gbit/s inline");
-    for (name, suite) in suites() {
+    for way_through in ways_through() {
+        let name = way_through.name;
         for shape in [
             Shape::Single(64),
             Shape::Single(494),
@@ -60,11 +62,33 @@ fn main() {
             for outbound in [true, false] {
                 let row = format!("{name} {} {shape:?}", way(outbound));
                 if row.contains(&filter) {
-                    print_row(name, &suite, shape, outbound, &workers, time);
+                    print_row(&way_through, shape, outbound, &workers, time);
                 }
             }
         }
     }
+}
+
+/// What the two ends of a row are told.
+struct WayThrough {
+    name: &'static str,
+    left: String,
+    right: String,
+}
+
+fn ways_through() -> Vec<WayThrough> {
+    let text = |suite: &str, right| tunnel(suite, "esp-udp", right).replace("-r 1024", "");
+    let tunnels = suites().into_iter().map(|(name, suite)| WayThrough {
+        name,
+        left: text(&suite, false),
+        right: text(&suite, true),
+    });
+    let bundle = WayThrough {
+        name: "esp+ah: cbc+sha1, sha1",
+        left: bundle("out"),
+        right: bundle("in"),
+    };
+    tunnels.chain([bundle]).collect()
 }
 
 fn suites() -> Vec<(&'static str, String)> {
@@ -124,40 +148,34 @@ impl Shape {
     }
 }
 
-fn print_row(
-    name: &str,
-    suite: &str,
-    shape: Shape,
-    outbound: bool,
-    workers: &[usize],
-    time: Duration,
-) {
+fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize], time: Duration) {
     let (split, inline, parallel) = match outbound {
         true => (
-            split_time(out_steps(suite, shape), time),
-            pumped(out_steps(suite, shape), 0, time),
+            split_time(out_steps(ends, shape), time),
+            pumped(out_steps(ends, shape), 0, time),
             workers
                 .iter()
-                .map(|&count| pumped(out_steps(suite, shape), count, time))
+                .map(|&count| pumped(out_steps(ends, shape), count, time))
                 .collect::<Vec<_>>(),
         ),
         false => (
-            split_time(in_steps(suite, shape), time),
-            pumped(in_steps(suite, shape), 0, time),
+            split_time(in_steps(ends, shape), time),
+            pumped(in_steps(ends, shape), 0, time),
             workers
                 .iter()
-                .map(|&count| pumped(in_steps(suite, shape), count, time))
+                .map(|&count| pumped(in_steps(ends, shape), count, time))
                 .collect::<Vec<_>>(),
         ),
     };
-    let bare = bare(suite, shape.packet_len(), outbound, time);
+    let bare = bare(ends, shape.packet_len(), outbound, time);
     let [prepare, transform, commit] = split;
     let size = match shape {
         Shape::Single(len) => len.to_string(),
         Shape::Train(size) => format!("t{size}"),
     };
     print!(
-        "{name:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1} {:>8.1}           | {:>6.3} {:>6.3}",
+        "{:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1} {:>8.1}           | {:>6.3} {:>6.3}",
+        ends.name,
         way(outbound),
         prepare + commit,
         bare / 1e6,
@@ -173,19 +191,15 @@ fn print_row(
     );
 }
 
-fn text(suite: &str, right: bool) -> String {
-    tunnel(suite, "esp-udp", right).replace("-r 1024", "")
-}
-
 fn out_steps(
-    suite: &str,
+    ends: &WayThrough,
     shape: Shape,
 ) -> impl FnOnce() -> Steps<
     dataplane::outbound::OutboundPrepare,
     dataplane::outbound::OutboundCommit,
     dataplane::outbound::OutboundBatch,
 > {
-    let (databases, items) = (published(&text(suite, false)), shape.items());
+    let (databases, items) = (published(&ends.left), shape.items());
     move || {
         let direction = Outbound {
             source: Box::new(Repeat::of(items)),
@@ -202,20 +216,20 @@ fn out_steps(
 }
 
 fn in_steps(
-    suite: &str,
+    ends: &WayThrough,
     shape: Shape,
 ) -> impl FnOnce() -> Steps<
     dataplane::inbound::InboundPrepare,
     dataplane::inbound::InboundCommit,
     dataplane::inbound::InboundBatch,
 > {
-    let mut world = World::tunnel(suite, "esp-udp");
+    let mut world = World::new(&ends.left, &ends.right, ALL_TRAINS, 65_535);
     for (item, offload) in shape.items() {
         world.left_in.put(item, offload);
     }
     world.send();
     let parcels: Vec<(Vec<u8>, Arrival)> = world.wire.take_all();
-    let databases = published(&text(suite, true));
+    let databases = published(&ends.right);
     move || {
         let direction = Inbound {
             source: Box::new(Repeat::of(parcels)),
@@ -341,10 +355,20 @@ where
     }
 }
 
-/// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call.
-fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
-    let snapshot = world::database(&text(suite, false)).snapshot();
-    let sa = snapshot.sas().next().unwrap();
+/// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in either
+/// direction.
+fn bare(ends: &WayThrough, len: usize, outbound: bool, time: Duration) -> f64 {
+    let snapshot = world::database(&ends.left).snapshot();
+    let of = |protocol| {
+        let mut sas = snapshot.sas();
+        sas.find(|sa| sa.config.id.protocol == protocol)
+    };
+    let (sa, signer) = (of(Protocol::Esp).unwrap(), of(Protocol::Ah));
+    let sign = |sealed: &[Vec<u8>]| {
+        if let Some(signer) = signer {
+            sign_all(&signer.key, sealed);
+        }
+    };
     let key: &Key = &sa.key;
     let len = (len + 2).next_multiple_of(sa.config.suite.align());
     let (plain, iv) = (vec![3; len], Iv::new(&[9; 16][..key.iv_len()]));
@@ -371,12 +395,14 @@ fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
         if outbound {
             begin = Instant::now();
             seal(&mut sealed);
+            sign(&sealed);
         } else {
             sealed
                 .iter_mut()
                 .zip(&genuine)
                 .for_each(|(text, genuine)| text.copy_from_slice(genuine));
             begin = Instant::now();
+            sign(&sealed);
             let mut jobs: Vec<_> = sealed
                 .iter_mut()
                 .map(|text| OpenJob {
@@ -394,4 +420,19 @@ fn bare(suite: &str, len: usize, outbound: bool, time: Duration) -> f64 {
         rates.push(64.0 / begin.elapsed().as_secs_f64());
     }
     median(rates)
+}
+
+fn sign_all(key: &Key, texts: &[Vec<u8>]) {
+    let mut icvs = vec![[0; 64]; texts.len()];
+    let job = |(text, icv)| -> SignJob<'_> {
+        let (text, icv): (&Vec<u8>, &mut [u8; 64]) = (text, icv);
+        SignJob {
+            key,
+            input: [&[1; 44], text, &[]],
+            iv: Iv::default(),
+            icv: &mut icv[..key.icv_len()],
+        }
+    };
+    let mut jobs: Vec<_> = texts.iter().zip(&mut icvs).map(job).collect();
+    multibuffer::sign(&mut jobs);
 }

@@ -17,7 +17,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use world::{World, bytes, cbc_sha1, datagram, gcm, published, singly, tcp, tso, tunnel};
+use world::{
+    ALL_TRAINS, World, bundle, bytes, cbc_sha1, datagram, gcm, published, singly, tcp,
+    transport_bundle, tso, tunnel,
+};
 
 struct Counting;
 
@@ -68,8 +71,8 @@ fn plaintext() -> Vec<(Vec<u8>, Offload)> {
 }
 
 /// What a left gateway makes of that, for a right one that admits the same packet again and again.
-fn protected(suite: &str) -> Vec<(Vec<u8>, Arrival)> {
-    let mut world = World::tunnel(suite, "esp-udp");
+fn protected(ends: &Ways) -> Vec<(Vec<u8>, Arrival)> {
+    let mut world = World::new(&ends.left, &ends.right, ALL_TRAINS, 65_535);
     for (item, offload) in plaintext() {
         world.left_in.put(item, offload);
     }
@@ -79,16 +82,38 @@ fn protected(suite: &str) -> Vec<(Vec<u8>, Arrival)> {
     parcels
 }
 
+/// What two gateways are told, replay checks left out so that packets may come again.
+struct Ways {
+    left: String,
+    right: String,
+}
+
+impl Ways {
+    fn tunnel(suite: &str) -> Self {
+        Self {
+            left: without_replay_check(suite, false),
+            right: without_replay_check(suite, true),
+        }
+    }
+
+    fn bundle(text: fn(&str) -> String) -> Self {
+        Self {
+            left: text("out"),
+            right: text("in"),
+        }
+    }
+}
+
 fn without_replay_check(suite: &str, right: bool) -> String {
     tunnel(suite, "esp-udp", right).replace("-r 1024", "")
 }
 
-fn outbound_inline(suite: &str) -> u64 {
+fn outbound_inline(ends: &Ways) -> u64 {
     let direction = Outbound {
         source: Box::new(Repeat::of(plaintext())),
         sink: Box::new(Void),
         replies: None,
-        databases: published(&without_replay_check(suite, false)),
+        databases: published(&ends.left),
         ivs: IvSource::seeded(&[1; SEED_LEN]),
         paths: PathMtus::new(Paths::default(), 65_535),
         hook: Arc::new(|_| ()),
@@ -104,11 +129,11 @@ fn outbound_inline(suite: &str) -> u64 {
     allocations
 }
 
-fn inbound_inline(suite: &str) -> u64 {
+fn inbound_inline(ends: &Ways) -> u64 {
     let direction = Inbound {
-        source: Box::new(Repeat::of(protected(suite))),
+        source: Box::new(Repeat::of(protected(ends))),
         sink: Box::new(Void),
-        databases: published(&without_replay_check(suite, true)),
+        databases: published(&ends.right),
         paths: PathMtus::new(Paths::default(), 65_535),
         counters: Arc::default(),
     };
@@ -126,7 +151,7 @@ fn both_with_workers_come_to_rest(suite: &str) -> bool {
     let ends = Ends {
         plaintext_source: Box::new(Repeat::of(plaintext())),
         protected_sink: Box::new(Void),
-        protected_source: Box::new(Repeat::of(protected(suite))),
+        protected_source: Box::new(Repeat::of(protected(&Ways::tunnel(suite)))),
         plaintext_sink: Box::new(Void),
         replies: None,
         paths: Paths::default(),
@@ -171,9 +196,11 @@ fn no_packet_costs_an_allocation_in_either_direction_inline_or_with_workers() {
     let counted = allocations_during(|| drop(std::hint::black_box(Box::new(1))));
     assert_eq!(counted, 1, "the allocator does not count");
     let null = format!("-E null -A hmac-sha2-256 {}", bytes("d4", 32));
-    for suite in [gcm(), cbc_sha1(), null] {
-        assert_eq!(outbound_inline(&suite), 0, "outbound, {suite}");
-        assert_eq!(inbound_inline(&suite), 0, "inbound, {suite}");
+    let tunnels = [gcm(), cbc_sha1(), null].map(|suite| Ways::tunnel(&suite));
+    let bundles = [bundle, transport_bundle].map(Ways::bundle);
+    for ends in tunnels.iter().chain(&bundles) {
+        assert_eq!(outbound_inline(ends), 0, "outbound, {}", ends.left);
+        assert_eq!(inbound_inline(ends), 0, "inbound, {}", ends.right);
     }
     assert!(both_with_workers_come_to_rest(&gcm()));
 }

@@ -77,10 +77,14 @@ fn mixed_traffic() -> Vec<(Vec<u8>, Offload)> {
 
 #[test]
 fn inline_and_threaded_give_equal_bytes_from_the_same_seed() {
-    for suite in [gcm(), cbc_sha1()] {
+    for text in [
+        tunnel(&gcm(), "esp-udp", false),
+        tunnel(&cbc_sha1(), "esp-udp", false),
+        bundle("out"),
+        transport_bundle("out"),
+    ] {
         let sealed = |workers, idle| {
-            let databases = published(&tunnel(&suite, "esp-udp", false));
-            let running = run(databases, workers, idle);
+            let running = run(published(&text), workers, idle);
             for (item, offload) in mixed_traffic() {
                 running.plaintext_in.put(item, offload);
             }

@@ -88,6 +88,34 @@ pub fn tunnel(suite: &str, protocol: &str, right: bool) -> String {
     )
 }
 
+/// An ESP tunnel with AH around it, with the packets of [`tunnel`] inside, as its sending (`out`) or receiving (`in`) end
+/// sees it.
+pub fn bundle(direction: &str) -> String {
+    let (esp, ah) = (cbc_sha1(), format!("-A hmac-sha1 {}", bytes("d4", 20)));
+    let templates = "esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require";
+    format!(
+        "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel {esp};
+         add 192.0.2.1 192.0.2.2 ah 0x1002 -m transport {ah};
+         spdadd 10.1.0.0/16 10.2.0.0/16 any -P {direction} ipsec {templates};
+         spdadd fd01::/16 fd02::/16 any -P {direction} ipsec {templates};"
+    )
+}
+
+/// ESP, then AH, both in transport mode between the two hosts of [`datagram`] and [`tcp`].
+pub fn transport_bundle(direction: &str) -> String {
+    let (esp, ah) = (gcm(), format!("-A hmac-sha2-256 {}", bytes("d4", 32)));
+    let between = |(source, destination)| {
+        format!(
+            "add {source} {destination} esp 0x1001 -m transport {esp};
+             add {source} {destination} ah 0x1002 -m transport {ah};
+             spdadd {source} {destination} any -P {direction} ipsec esp/transport//require ah/transport//require;"
+        )
+    };
+    [("10.1.0.1", "10.2.0.1"), ("fd01::", "fd02::")]
+        .map(between)
+        .concat()
+}
+
 /// Repeatable chance.
 pub struct Chance(pub u64);
 
