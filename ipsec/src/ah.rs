@@ -18,6 +18,7 @@
 //! The headers before AH must be final, but for what routers change, before the ICV is computed: IPv4's identification
 //! included, which [`identification`] chooses.
 
+pub mod fuzz_body;
 mod mutable;
 
 pub use mutable::clear_mutable;

@@ -60,3 +60,8 @@ fn payloads_are_taken_apart_without_a_panic() {
 fn packets_are_opened_without_a_panic() {
     replay("packet_open", ipsec::esp::fuzz_body::packets);
 }
+
+#[test]
+fn packets_with_ah_are_checked_without_a_panic() {
+    replay("ah_check", ipsec::ah::fuzz_body::packets);
+}
