@@ -88,7 +88,53 @@ def words(sites):
     return " ".join(gateway.ask("drops") + gateway.words() for gateway in sites.gateways.values())
 
 
+def added_while_it_runs():
+    """A gateway that has given its privileges up takes AH and bundles, and tells of them in each of its ways."""
+    with Sites("ly") as sites:
+        for name in ("left", "right"):
+            gateway = sites.start(name, setkey="spdflush;\n")
+            has_dropped_privileges(gateway)
+            gateway.setkey_text(text(name, 4, [("ah", "tunnel", SHA256)], [NETS[4]]))
+        expect(sites.ping(4) == 3, f"no ping through AH that was added late: {words(sites)}")
+        for name, gateway in sites.gateways.items():
+            gateway.setkey_text("flush; spdflush;\n" + text(name, 4, STUDY_3, [OUTER[4]]))
+        wire = sites.listen(sites.wire, "left")
+        for size in (56, 3000):
+            _, said = sites.left.attempt(f"ping -q -n -c 3 -i 0.05 -W 1 -s {size} {OUTER[4][1]}")
+            expect(" 3 received" in said, f"ping of {size} bytes through a bundle added late: {said} {words(sites)}")
+        only_ah(wire.settle(), 4, set())
+        nothing_dropped(sites)
+        told_of_both(sites.gateways["left"])
+
+
+STUDY_3 = [("esp", "transport", CBC), ("ah", "transport", SHA256)]
+
+
+def has_dropped_privileges(gateway):
+    with open(f"/proc/{gateway.process.pid}/status") as file:
+        facts = dict(line.split(":\t") for line in file.read().splitlines() if ":\t" in line)
+    # CAP_NET_ADMIN, CAP_NET_RAW and perhaps CAP_NET_BIND_SERVICE: none of the other forty.
+    expect(bin(int(facts["CapEff"], 16)).count("1") <= 3, f"it still has capabilities {facts['CapEff']}")
+    expect(facts["NoNewPrivs"] == "1" and facts["Seccomp"] == "2", f"no filter on system calls: {facts['Seccomp']}")
+
+
+def told_of_both(gateway):
+    """`status`, `setkey -D` and `-DP`, `explain`."""
+    told = gateway.status()["associations"]
+    for protocol in ("esp", "ah"):
+        busy = [each for each in told if each["protocol"] == protocol and each["packets"] > 0]
+        expect(len(busy) == 2, f"status tells of {protocol}: {told}")
+    dump = gateway.setkey_text("dump;\n")
+    for word in ("\tah mode=transport spi=4098(0x00001002)", "\tesp mode=transport spi=4097(0x00001001)"):
+        expect(word in dump, f"setkey -D: {dump}")
+    policies = gateway.setkey_text("spddump;\n")
+    expect("\tesp/transport//require\n\tah/transport//require\n" in policies, f"setkey -DP: {policies}")
+    told = gateway.ask("explain", *OUTER[4], "icmp")
+    expect("leaves protected" in told and "0x00001001" in told and "0x00001002" in told, f"explain: {told}")
+
+
 CASES = {
+    "AH and a bundle are added while the gateway runs without privileges": added_while_it_runs,
     "an AH tunnel over IPv4": tunnel(4, ("ah", "tunnel", SHA256)),
     "an AH tunnel over IPv6": tunnel(6, ("ah", "tunnel", SHA256)),
     "AH in transport mode over IPv4": transport(4, ("ah", "transport", SHA1)),

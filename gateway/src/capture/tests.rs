@@ -121,6 +121,66 @@ fn what_was_sealed_opens_to_the_same_bytes() {
     round_trip(&tunnel(), &packets);
 }
 
+const AH: &str =
+    "-A hmac-sha2-256 0x000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f";
+
+/// AH alone, which hides nothing, in either mode; then bundles, of the first study and of the third.
+fn layered() -> [String; 4] {
+    let nets = "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec";
+    let hosts = "spdadd 10.1.0.2 10.2.0.2 any -P out ipsec";
+    let tunnel = "tunnel/192.0.2.1-192.0.2.2/require";
+    [
+        format!("add 192.0.2.1 192.0.2.2 ah 0x1001 -m tunnel -r 64 {AH}; {nets} ah/{tunnel};"),
+        format!(
+            "add 10.1.0.2 10.2.0.2 ah 0x1001 -m transport -r 64 {AH}; {hosts} ah/transport//require;"
+        ),
+        format!(
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 64 {KEYS};
+             add 192.0.2.1 192.0.2.2 ah 0x1002 -m transport -r 64 {AH};
+             {nets} esp/{tunnel} ah/transport//require;"
+        ),
+        format!(
+            "add 10.1.0.2 10.2.0.2 esp 0x1001 -m transport -r 64 {KEYS};
+             add 10.1.0.2 10.2.0.2 ah 0x1002 -m transport -r 64 {AH};
+             {hosts} esp/transport//require ah/transport//require;"
+        ),
+    ]
+}
+
+/// A packet that AH can leave as it is: its identification is not 0.
+fn numbered(len: usize) -> Vec<u8> {
+    let mut packet = inner(len);
+    packet[5] = 9;
+    ipsec::wire::ip::v4::finish_checksum(&mut packet);
+    packet
+}
+
+#[test]
+fn ah_and_bundles_open_to_the_same_bytes_and_nothing_changed_does() {
+    let packets: Vec<_> = [20, 64, 333, 1400].into_iter().map(numbered).collect();
+    for text in layered() {
+        let (report, sealed) = go(&capture(&packets), &text, Verb::Seal);
+        assert_eq!(report.unwrap().named(), 4, "{text}");
+        for (sealed, plain) in sealed.iter().zip(&packets) {
+            // The outermost layer is AH, behind an IPv4 header without options.
+            assert_eq!((sealed[0], sealed[9]), (0x45, 51), "{text}");
+            let shown = sealed
+                .windows(plain.len() - 28)
+                .any(|part| part == &plain[28..]);
+            assert_eq!(shown, !text.contains("esp"), "{text}");
+        }
+        let text = text.replace("-P out", "-P in");
+        let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+        assert!(report.unwrap().is_complete(), "{text}");
+        assert_eq!(opened, packets, "{text}");
+        let mut changed = sealed;
+        changed.iter_mut().for_each(|packet| packet[15] ^= 1);
+        let (report, opened) = go(&capture(&changed), &text, Verb::Open);
+        assert!(!report.unwrap().is_complete(), "{text}");
+        assert!(opened.is_empty(), "{text}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let file = capture(&[inner(99)]);
