@@ -332,6 +332,12 @@ impl<'a> Cell<'a> {
         without(here) == without(there)
     }
 
+    /// Whether the others are compared to this one.
+    pub fn is_reference(&self) -> bool {
+        let reference = self.trials.first().map(|trial| &trial.reference);
+        reference.is_some_and(|reference| reference == self.contender)
+    }
+
     /// Whether two cells were measured under the same settings, as far as these mean something to both.
     pub fn beside(&self, other: &Cell) -> bool {
         let mut pairs = self.levels.iter().zip(&other.levels);

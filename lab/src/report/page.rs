@@ -250,7 +250,8 @@ fn tiles(findings: &Findings, part: &Part) -> String {
         .map(|cell| {
             let beside = match &cell.ratio {
                 Some(ratio) => format!("{} of {}", with_interval(ratio), reference(findings)),
-                None => "the reference".into(),
+                None if cell.is_reference() => "the reference".into(),
+                None => format!("{} is not here to compare with", reference(findings)),
             };
             format!(
                 "<li><span class=\"who\">{}</span> <strong>{}</strong> <span class=\"how\">{}</span></li>\n",

@@ -91,9 +91,13 @@ fn named(findings: &Findings, cell: &Cell) -> String {
     }
 }
 
-/// To the reference under the same settings; the reference itself is 1.
+/// To the reference under the same settings; the reference itself is 1, and where it is missing there is nothing to say.
 fn ratio(cell: &Cell) -> String {
-    format!("{:.3}", cell.ratio.map_or(1.0, |ratio| ratio.value))
+    match cell.ratio {
+        Some(ratio) => format!("{:.3}", ratio.value),
+        None if cell.is_reference() => "1.000".into(),
+        None => "-".into(),
+    }
 }
 
 /// What a table of means cannot say: the noise, what stood apart, and what limited whom.
@@ -242,11 +246,27 @@ fn canary(seen: &Sightings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
 
     #[test]
     fn rates_choose_their_unit() {
         assert_eq!(goodput(9.876e9, &[9.876e9]), "9.88 Gbit/s");
         assert_eq!(goodput(47.04e6, &[47.0e6, 47.08e6]), "47.0 ± 0.5 Mbit/s");
+    }
+
+    #[test]
+    fn without_the_reference_there_is_no_ratio() {
+        let ratios = |records: &[Record]| {
+            let findings = Findings::of(records).unwrap();
+            let cells = &findings.parts[0].cells;
+            cells.iter().map(ratio).collect::<Vec<_>>()
+        };
+        let mut records = fixture::cell("a", 1, &[], &[1e9, 1e9]);
+        assert_eq!(ratios(&records), ["-"]);
+        records.extend(fixture::cell("plain", 0, &[], &[2e9, 2e9]));
+        let mut both = ratios(&records);
+        both.sort();
+        assert_eq!(both, ["0.500", "1.000"]);
     }
 
     #[test]
