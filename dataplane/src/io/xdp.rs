@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Frames, and places of each ring: a power of two.
 const FRAMES: u32 = 1024;
@@ -26,6 +26,10 @@ const FRAME_LEN: u32 = 2048;
 
 /// How long a device that takes nothing is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long a queue is waited for that somebody has: the kernel takes it back from a closed socket a moment later, in a
+/// work queue of its own, and binds nobody before.
+const RELEASE: Duration = Duration::from_millis(200);
 
 /// The send buffer that our packets are charged to until the device, or over veth the receiver, has them.
 const BUFFER: i32 = 4 << 20;
@@ -74,7 +78,7 @@ impl Transmitter {
             get_option_from(socket.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         let transmit = Queue::of(&socket, &offsets.tx, DESCRIPTOR, TRANSMIT_RING)?;
         let completion = Queue::of(&socket, &offsets.cr, COMPLETED, COMPLETION_RING)?;
-        bind(&socket, device)?;
+        bind_patiently(&socket, device)?;
         // Neither of these is needed to work, only to work well.
         let _ = set_option_to(
             socket.as_fd(),
@@ -259,6 +263,18 @@ impl Queue {
             .number(self.consumer)
             .store(place.wrapping_add(1), Ordering::Release);
         Some(entry)
+    }
+}
+
+fn bind_patiently(socket: &OwnedFd, device: u32) -> io::Result<()> {
+    let end = Instant::now() + RELEASE;
+    loop {
+        match bind(socket, device) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome,
+        }
     }
 }
 

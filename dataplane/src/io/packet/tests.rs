@@ -389,6 +389,16 @@ fn a_header_with_a_wrong_checksum_is_counted_and_not_believed() {
 }
 
 #[test]
+fn a_queue_that_was_just_left_can_be_taken_again() {
+    isolated(|| {
+        let loopback = device_index(c"lo").unwrap();
+        for _ in 0..20 {
+            Exit::open(NativeIo::Xdp, loopback, 1500).unwrap();
+        }
+    });
+}
+
+#[test]
 fn the_trial_finds_each_way_and_falls_back_aloud() {
     isolated(|| {
         let (warn, heard) = warnings();
