@@ -1,0 +1,328 @@
+//! What extensions and options say about an association, and which of them do not go together.
+
+use super::{Lower, Lowering};
+use crate::aggfrag::Aggfrag;
+use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::replay::MAX_WINDOW;
+use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, UdpEncapsulation};
+use crate::setkey::Problem;
+use crate::setkey::ast::*;
+use crate::setkey::lower::option::{Encap, Options};
+use crate::suite::Suite;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A configuration before it is known for which addresses.
+pub(super) struct Settings {
+    mode: sa::Mode,
+    reqid: Reqid,
+    replay_window: u32,
+    esn: bool,
+    encapsulation: Option<UdpEncapsulation>,
+    lifetimes: Lifetimes,
+    df: DontFragment,
+    dscp: Dscp,
+    ecn: bool,
+    tfc: u16,
+    interface: Option<Arc<str>>,
+    keepalive: u16,
+    ah_align8: bool,
+    aggfrag: Option<Aggfrag>,
+    dummy: u16,
+}
+
+impl Settings {
+    pub(super) fn config(&self, id: SaId, source: IpAddr, suite: Suite) -> SaConfig {
+        SaConfig {
+            id,
+            source,
+            suite,
+            mode: self.mode,
+            reqid: self.reqid,
+            replay_window: self.replay_window,
+            esn: self.esn,
+            encapsulation: self.encapsulation,
+            lifetimes: self.lifetimes,
+            df: self.df,
+            dscp: self.dscp,
+            ecn: self.ecn,
+            tfc: self.tfc,
+            interface: self.interface.clone(),
+            keepalive: self.keepalive,
+            dummy: self.dummy,
+            ah_align8: self.ah_align8,
+            aggfrag: self.aggfrag,
+        }
+    }
+}
+
+/// Where ESP in UDP is spoken unless ports are given (RFC 3948).
+const NAT_PORT: u16 = 4500;
+
+impl Lowering<'_> {
+    /// Everything that comes from the options; addresses, SPI and suite are put in later.
+    pub(super) fn settings(&mut self, name: &SaName, options: &Options) -> Lower<Settings> {
+        let extensions = &name.extensions;
+        if let Some(label) = &extensions.label {
+            let problem = Problem::unsupported(
+                label.span,
+                "security labels mean nothing outside the kernel",
+            );
+            return Err(problem.advise("leave out `-ctx`"));
+        }
+        self.warn_of_padding(extensions);
+        let mode = extensions
+            .mode
+            .map_or(sa::Mode::Any, |mode| sa_mode(mode.node));
+        let lifetimes = lifetimes(extensions, options);
+        self.warn_of_late_soft_limits(name, &lifetimes);
+        let encapsulation = self.encapsulation(name, options)?;
+        Ok(Settings {
+            interface: interface(options, mode)?,
+            keepalive: keepalive(options, encapsulation.is_some())?,
+            aggfrag: aggfrag(name, options, mode)?,
+            dummy: dummy(options, &name.protocol.node)?,
+            mode,
+            reqid: reqid(extensions.reqid)?,
+            replay_window: self.replay_window(name, options)?,
+            esn: options.esn.is_some_and(|esn| esn.node),
+            encapsulation,
+            lifetimes,
+            df: options.df.map(|df| df.node).unwrap_or_default(),
+            dscp: options.dscp.map_or(Dscp::Copy, |dscp| dscp.node),
+            ecn: options.ecn.is_none_or(|ecn| ecn.node),
+            tfc: options.tfc.map_or(0, |tfc| tfc.node),
+            ah_align8: options.ah_align8.is_some_and(|align| align.node),
+        })
+    }
+
+    fn replay_window(&mut self, name: &SaName, options: &Options) -> Lower<u32> {
+        let replay = name.extensions.replay;
+        let packets = replay.map_or(0, |replay| replay.node);
+        if packets == 0 {
+            let without = "without `-r` packets can be replayed: `-r 1024` refuses those seen among the last 1024";
+            self.warn(name.spi.span, without);
+            return esn_needs_window(options);
+        }
+        let window = u32::try_from(packets)
+            .ok()
+            .filter(|&window| window <= MAX_WINDOW);
+        window.ok_or_else(|| {
+            let span = replay.map_or(name.spi.span, |replay| replay.span);
+            let problem = Problem::new(
+                span,
+                format!("a replay window of {packets} packets is too large"),
+            );
+            problem.advise(format!(
+                "at most {MAX_WINDOW} are remembered; 1024 is plenty"
+            ))
+        })
+    }
+
+    fn encapsulation(
+        &mut self,
+        name: &SaName,
+        options: &Options,
+    ) -> Lower<Option<UdpEncapsulation>> {
+        let source = self.port(&name.source.port)?;
+        let destination = self.port(&name.destination.port)?;
+        let in_udp = matches!(name.protocol.node, Protocol::EspUdp(_));
+        match options.encap {
+            Some(encap) if in_udp => {
+                let problem =
+                    Problem::new(encap.span, "`esp-udp` says already how the packets travel");
+                Err(problem.advise("leave out `-o encap`; ports stand behind the addresses"))
+            }
+            Some(encap) if name.protocol.node == Protocol::Ah && encap.node != Encap::None => Err(
+                Problem::new(encap.span, "AH cannot travel in UDP (RFC 3948)").advise("use `esp`"),
+            ),
+            Some(At {
+                node: Encap::Udp(source_port, destination_port),
+                ..
+            }) => Ok(Some(UdpEncapsulation {
+                source_port,
+                destination_port,
+            })),
+            _ if in_udp => Ok(Some(UdpEncapsulation {
+                source_port: source.filter(|&port| port != 0).unwrap_or(NAT_PORT),
+                destination_port: destination.filter(|&port| port != 0).unwrap_or(NAT_PORT),
+            })),
+            _ => no_ports(name, source.or(destination)).map(|()| None),
+        }
+    }
+
+    fn warn_of_padding(&mut self, extensions: &Extensions) {
+        let padding = extensions
+            .padding
+            .filter(|padding| padding.node != Padding::Sequential);
+        if let Some(padding) = padding {
+            self.warn(
+                padding.span,
+                "padding is always 1, 2, 3 … as RFC 4303 2.4 wants it; `-f` changes nothing",
+            );
+        }
+    }
+
+    fn warn_of_late_soft_limits(&mut self, name: &SaName, lifetimes: &Lifetimes) {
+        let Lifetimes { soft, hard } = lifetimes;
+        let limits = [
+            (soft.bytes, hard.bytes),
+            (soft.packets, hard.packets),
+            (soft.age, hard.age),
+            (soft.first_use, hard.first_use),
+        ];
+        if limits.iter().any(|&(soft, hard)| hard > 0 && soft >= hard) {
+            self.warn(name.spi.span, "a soft limit that is not below its hard limit gives no time to replace the association");
+        }
+    }
+}
+
+/// A device carries whole packets to wherever routes lead them: only a tunnel can.
+fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
+    match &options.interface {
+        Some(interface) if mode != sa::Mode::Tunnel => {
+            let problem = Problem::new(
+                interface.span,
+                "an association of a device of its own must be a tunnel",
+            );
+            Err(problem.advise("write `-m tunnel`"))
+        }
+        interface => Ok(interface.as_ref().map(|name| Arc::clone(&name.node))),
+    }
+}
+
+/// RFC 9347 2: a mode of its own for ESP around whole packets, with options that mean nothing without it.
+fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Aggfrag>> {
+    let Some(wanted) = options.aggfrag.filter(|wanted| wanted.node) else {
+        return without_aggfrag(options).map(|()| None);
+    };
+    if name.protocol.node == Protocol::Ah {
+        let problem = Problem::new(wanted.span, "AH cannot aggregate (RFC 9347)");
+        return Err(problem.advise("use `esp`"));
+    }
+    if mode != sa::Mode::Tunnel {
+        let problem = Problem::new(
+            wanted.span,
+            "only whole packets can be aggregated (RFC 9347)",
+        );
+        return Err(problem.advise("add `-m tunnel`"));
+    }
+    if let Some(tfc) = options.tfc {
+        let problem = Problem::new(tfc.span, "AGGFRAG payloads have padding of their own");
+        return Err(problem.advise("use `-o aggfrag-size` and `-o aggfrag-rate`"));
+    }
+    let default = Aggfrag::default();
+    Ok(Some(Aggfrag {
+        fragments: !options.dont_frag.is_some_and(|dont| dont.node),
+        size: options.aggfrag_size.map_or(default.size, |size| size.node),
+        rate: options.aggfrag_rate.map_or(default.rate, |rate| rate.node),
+        window: options
+            .aggfrag_window
+            .map_or(default.window, |window| window.node),
+        patience: options
+            .aggfrag_wait
+            .map_or(default.patience, |wait| wait.node),
+    }))
+}
+
+fn without_aggfrag(options: &Options) -> Lower<()> {
+    let spans = [
+        options.dont_frag.map(|option| option.span),
+        options.aggfrag_size.map(|option| option.span),
+        options.aggfrag_rate.map(|option| option.span),
+        options.aggfrag_window.map(|option| option.span),
+        options.aggfrag_wait.map(|option| option.span),
+    ];
+    match spans.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(span) => {
+            let problem = Problem::new(span, "this option is for AGGFRAG mode alone");
+            Err(problem.advise("add `-o aggfrag=yes`"))
+        }
+    }
+}
+
+fn keepalive(options: &Options, in_udp: bool) -> Lower<u16> {
+    match options.keepalive {
+        Some(At { node: 1.., span }) if !in_udp => {
+            let problem = Problem::new(span, "only ESP in UDP has a NAT to remind");
+            Err(problem.advise("write `esp-udp`, or leave out `-o keepalive`"))
+        }
+        keepalive => Ok(keepalive.map_or(0, |seconds| seconds.node)),
+    }
+}
+
+/// RFC 4303 2.6 knows dummy packets; RFC 4302 has nothing like them.
+fn dummy(options: &Options, protocol: &Protocol) -> Lower<u16> {
+    match options.dummy {
+        Some(At { node: 1.., span }) if *protocol == Protocol::Ah => {
+            let problem = Problem::new(span, "AH has no dummy packets");
+            Err(problem.advise("leave out `-o dummy`, or use `esp`"))
+        }
+        dummy => Ok(dummy.map_or(0, |seconds| seconds.node)),
+    }
+}
+
+fn sa_mode(mode: Mode) -> sa::Mode {
+    match mode {
+        Mode::Transport => sa::Mode::Transport,
+        Mode::Tunnel => sa::Mode::Tunnel,
+        Mode::Any => sa::Mode::Any,
+    }
+}
+
+fn reqid(reqid: Option<At<u64>>) -> Lower<Reqid> {
+    let Some(At { node, span }) = reqid else {
+        return Ok(Reqid::default());
+    };
+    let number = u32::try_from(node).map(Reqid);
+    number.map_err(|_| {
+        Problem::new(span, "this identifier is too large")
+            .advise("it has 32 bits: at most 4294967295")
+    })
+}
+
+fn lifetimes(extensions: &Extensions, options: &Options) -> Lifetimes {
+    let number = |limit: Option<At<u64>>| limit.map_or(0, |limit| limit.node);
+    Lifetimes {
+        soft: Limits {
+            bytes: number(extensions.soft_bytes),
+            packets: number(options.soft_packets),
+            age: number(extensions.soft_seconds),
+            first_use: number(options.soft_use),
+        },
+        hard: Limits {
+            bytes: number(extensions.hard_bytes),
+            packets: number(options.hard_packets),
+            age: number(extensions.hard_seconds),
+            first_use: number(options.hard_use),
+        },
+    }
+}
+
+/// RFC 4303 3.3.3: the high half of a number is inferred from the window, so that without one there is none.
+fn esn_needs_window(options: &Options) -> Lower<u32> {
+    match options.esn {
+        Some(esn) if esn.node => {
+            let problem = Problem::new(esn.span, "extended sequence numbers need a replay window");
+            Err(problem.advise("add `-r 1024`"))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn no_ports(name: &SaName, port: Option<u16>) -> Lower<()> {
+    let ports = [&name.source.port, &name.destination.port];
+    let span = ports
+        .into_iter()
+        .flatten()
+        .map(|port| port.span)
+        .next_back();
+    match (port.filter(|&port| port != 0), span) {
+        (Some(_), Some(span)) => {
+            let problem = Problem::new(span, "ports belong to `esp-udp`");
+            Err(problem.advise("which traffic is protected by port is said in a policy"))
+        }
+        _ => Ok(()),
+    }
+}
