@@ -9,6 +9,7 @@
 
 use super::{OutboundBatch, Passage, Planner, Road};
 use crate::io::Wait;
+use crate::outbound::hops::HopRange;
 use crate::train::cut::Cut;
 use arc_swap::ArcSwap;
 use ipsec::Dropped;
@@ -208,7 +209,7 @@ impl Road {
                 _ => aggfrag::room(&sa.config, path_mtu),
             },
             packs: true,
-            hops: super::HopRange::default(),
+            hops: HopRange::default(),
         }
     }
 }
