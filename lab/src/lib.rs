@@ -14,6 +14,7 @@
 pub mod bars;
 pub mod capture;
 pub mod check;
+pub mod cli;
 pub mod contender;
 pub mod doctor;
 pub mod experiment;

@@ -1,0 +1,144 @@
+//! The command line of `esplanade-lab`, reached as `esplanade lab …`: what one can say, and which module does it.
+
+mod measure;
+mod recorded;
+mod run;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::spec::Spec;
+use crate::tool::Tool;
+use crate::{doctor, study};
+
+/// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
+#[derive(Parser)]
+#[command(
+    name = "esplanade lab",
+    bin_name = "esplanade lab",
+    version,
+    after_help = "Example: esplanade lab run demo --out demo-out"
+)]
+struct Line {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Subcommand)]
+enum Act {
+    /// List the studies and their contenders
+    List,
+    /// Run a study, or an experiment of your own
+    #[command(
+        after_help = "Example: esplanade lab run demo --rounds 5 --duration 10 --out results/monday"
+    )]
+    Run(run::Run),
+    /// Write the page of a run from its records, and print its table
+    #[command(after_help = "Example: esplanade lab report demo-out")]
+    Report {
+        /// The folder of the run
+        dir: PathBuf,
+        /// Where the page goes [default: DIR/report.html]
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Say what changed between two runs beyond the noise
+    #[command(after_help = "Example: esplanade lab compare before-out after-out")]
+    Compare {
+        /// The folder of the earlier run
+        a: PathBuf,
+        /// The folder of the later run
+        b: PathBuf,
+    },
+    /// Print the records of a run for other programs
+    #[command(after_help = "Example: esplanade lab export demo-out --csv > demo.csv")]
+    Export {
+        /// The folder of the run
+        dir: PathBuf,
+        /// One line for each trial, columns by name (the default)
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+        /// One array of flat objects
+        #[arg(long)]
+        json: bool,
+    },
+    /// The lab's own small programs, which it starts on the hosts of a testbed
+    #[command(hide = true)]
+    Tool {
+        #[command(subcommand)]
+        tool: Tool,
+    },
+    /// Say what this machine can and cannot measure, and how to mend it
+    Doctor {
+        /// One array of findings
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the program on its command line.
+pub fn main() -> ExitCode {
+    let done = match Line::parse().act {
+        Act::List => list(),
+        Act::Run(run) => run.go(),
+        Act::Report { dir, html } => recorded::report(&dir, html),
+        Act::Compare { a, b } => recorded::compare(&a, &b),
+        Act::Export { dir, json, .. } => recorded::export(&dir, json),
+        Act::Doctor { json } => examine(json),
+        Act::Tool { tool } => tool
+            .run()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| error.to_string()),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!(
+            "{}",
+            if why.starts_with("error: ") {
+                why
+            } else {
+                format!("error: {why}")
+            }
+        );
+        ExitCode::FAILURE
+    })
+}
+
+fn list() -> Result<ExitCode, String> {
+    for study in &study::STUDIES {
+        let spec = Spec::read(study.text, study.name).map_err(|error| error.to_string())?;
+        println!("{}: {}", spec.study, spec.title);
+        println!(
+            "    {} rounds of {} s",
+            spec.rounds,
+            spec.duration.as_secs()
+        );
+        for id in spec.contenders() {
+            println!("    {id}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints to standard output. Whoever reads may have had enough (`| head`): that is no error.
+fn say(text: &str) -> Result<ExitCode, String> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the output: {error}"))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn examine(json: bool) -> Result<ExitCode, String> {
+    let findings = doctor::examine();
+    let (text, can_run) = doctor::text(&findings);
+    say(&if json { doctor::json(&findings) } else { text })?;
+    Ok(if can_run {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,146 @@
+//! Carries a run out in its folder: records as they come, then the table, the page, and an exit code that tells.
+
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+
+use super::recorded::{read, write_page};
+use crate::capture::{Album, CAPTURE, PROFILE};
+use crate::experiment::{Case, Experiment, Summary};
+use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
+use crate::progress::Progress;
+use crate::record::{self, Journal, Outcome, Provenance, Record};
+use crate::spec::Spec;
+use crate::stop::{INTERRUPTED_EXIT, Stop};
+use crate::testbed::{Namespaces, Testbed};
+use crate::{meter, report};
+
+/// Exit code when some trial failed although its contender was there, or nothing could be measured at all.
+const SOME_FAILED: u8 = 3;
+/// Packets of the protected wire kept for a packet analyser.
+const ALBUM: usize = 2000;
+
+pub(super) fn measure(
+    spec: &Spec,
+    cases: &[Case],
+    out: &OutDir,
+    repeat: String,
+) -> Result<Summary, String> {
+    let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut testbed = Namespaces::new(&out.path, stop);
+    let cannot = |what: &str| {
+        let what = out.path.join(what).display().to_string();
+        move |error: std::io::Error| format!("cannot write {what}: {error}")
+    };
+    let earlier = earlier(out)?;
+    let mut journal = open_journal(out).map_err(cannot(RECORDS))?;
+    // The album of a resumed run is that of its beginning: it is not written twice.
+    let mut album = match out.resumed {
+        true => None,
+        false => Some(Album::create(&out.path, ALBUM, cases.len()).map_err(cannot(CAPTURE))?),
+    };
+    if !out.resumed {
+        fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
+    }
+    let provenance = Provenance {
+        command: repeat,
+        testbed: testbed.describe(),
+        ..Provenance::of_this_machine()
+    };
+    if let Some(first) = earlier.first() {
+        eprintln!("{} records are there already", earlier.len());
+        for change in first.provenance.changes(&Provenance {
+            versions: first.provenance.versions.clone(),
+            ..provenance.clone()
+        }) {
+            eprintln!("warning: not as it was: {change}");
+        }
+    }
+    let experiment = Experiment {
+        study: spec.study.clone(),
+        title: spec.title.clone(),
+        reference: spec.reference.clone(),
+        rounds: spec.rounds,
+        seed: spec.seed.unwrap_or_default(),
+        cases,
+        done: record::done(&earlier),
+        testbed: &mut testbed,
+        meters: &mut meter::usual(),
+        album: album.as_mut(),
+        provenance,
+        stop,
+    };
+    let summary = experiment.run(&mut journal, &mut Progress::default());
+    let mut summary = summary.map_err(|fault| fault.to_string())?;
+    summary.records.splice(0..0, earlier);
+    Ok(summary)
+}
+
+/// What a resumed run has already.
+fn earlier(out: &OutDir) -> Result<Vec<Record>, String> {
+    match out.resumed && out.path.join(RECORDS).exists() {
+        true => Ok(read(&out.path)?.0),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn open_journal(out: &OutDir) -> io::Result<Journal> {
+    let place = out.path.join(RECORDS);
+    match out.resumed && place.exists() {
+        true => Journal::reopen(&place),
+        false => Journal::create(&place),
+    }
+}
+
+pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<ExitCode, String> {
+    println!("{table}");
+    let kept = fs::write(out.path.join(TABLE), table);
+    let (place, count) = (out.path.display(), summary.records.len());
+    eprintln!(
+        "kept in {place}: {count} record{}",
+        if count == 1 { "" } else { "s" }
+    );
+    if let Some(why) = &summary.not_kept {
+        return Err(format!(
+            "not all records are on the disk: {why}. The table above is complete"
+        ));
+    }
+    let page = report::html(&summary.records, None, &out.path);
+    let page = page.map_or(Ok(()), |page| write_page(&out.path.join(PAGE), &page));
+    kept.map_err(|error| format!("cannot write {TABLE}: {error}. The records are complete"))?;
+    page.map_err(|why| format!("{why}. The records are complete"))?;
+    if summary.interrupted {
+        let place = out.path.display();
+        eprintln!(
+            "interrupted: everything up to then is kept. Go on with: esplanade lab run --resume {place}"
+        );
+        return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
+    }
+    let any =
+        |wanted: fn(&Outcome) -> bool| summary.records.iter().any(|record| wanted(&record.outcome));
+    let failed = any(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    let measured = any(|outcome| matches!(outcome, Outcome::Measured { .. }));
+    Ok(match measured && !failed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(SOME_FAILED),
+    })
+}
+
+fn readme(repeat: &str) -> String {
+    format!(
+        "{TABLE}        the table
+{PAGE}      the page: charts, tables, what limited each run, where the numbers come from
+{RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
+config/          the files each contender was started with
+{CAPTURE}     up to {ALBUM} packets of the protected wire, of those suites that Wireshark 4.0 can read
+{PROFILE}/       a Wireshark profile with the keys that open them
+
+Look into the protected packets:
+    WIRESHARK_CONFIG_DIR={PROFILE} wireshark {CAPTURE}
+    WIRESHARK_CONFIG_DIR={PROFILE} tshark -r {CAPTURE} -T fields -e esp.spi -e esp.icv_good -e _ws.col.Info
+
+Run it again:
+    {repeat}
+"
+    )
+}

@@ -1,0 +1,69 @@
+//! What is made from the records of an earlier run: its report, its page, a comparison of two, an export.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::say;
+use crate::outdir::{PAGE, RECORDS};
+use crate::record::{self, Record};
+use crate::report;
+use crate::report::findings::Findings;
+
+pub(super) fn report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, String> {
+    let (records, torn) = read(dir)?;
+    print!("{}", report::text(&records, dir));
+    let place = html.unwrap_or_else(|| dir.join(PAGE));
+    // A run that was killed at once has no page, and that is no error.
+    let Some(page) = report::html(&records, torn, dir) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    write_page(&place, &page)?;
+    eprintln!("the page: {}", place.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page is made anew from the records at any time, so an earlier one is replaced, but never by half of a new one.
+pub(super) fn write_page(place: &Path, page: &str) -> Result<(), String> {
+    let cannot = |error| format!("cannot write {}: {error}", place.display());
+    let mut half = place.as_os_str().to_owned();
+    half.push(".part");
+    let half = PathBuf::from(half);
+    let written = fs::write(&half, page).and_then(|()| fs::rename(&half, place));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&half);
+        format!(
+            "{}. `esplanade lab report DIR --html FILE` writes it elsewhere",
+            cannot(error)
+        )
+    })
+}
+
+pub(super) fn read(dir: &Path) -> Result<(Vec<Record>, Option<String>), String> {
+    let (records, torn) = record::read_all(&dir.join(RECORDS))?;
+    if let Some(note) = &torn {
+        eprintln!("note: {note}");
+    }
+    Ok((records, torn))
+}
+
+pub(super) fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
+    let (before, after) = (read(a)?.0, read(b)?.0);
+    let nothing = |dir: &Path| {
+        format!(
+            "{} holds no record: there is nothing to compare",
+            dir.display()
+        )
+    };
+    let before = Findings::of(&before).ok_or_else(|| nothing(a))?;
+    let after = Findings::of(&after).ok_or_else(|| nothing(b))?;
+    say(&report::compare::text(&before, &after))
+}
+
+pub(super) fn export(dir: &Path, json: bool) -> Result<ExitCode, String> {
+    let records = read(dir)?.0;
+    say(&match json {
+        true => report::export::json(&records),
+        false => report::export::csv(&records),
+    })
+}

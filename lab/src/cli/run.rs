@@ -1,0 +1,250 @@
+//! `run`: what is asked of a run, from its arguments and its study to the cases that are measured.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+
+use super::measure::{conclude, measure};
+use crate::experiment::Case;
+use crate::host::program;
+use crate::outdir::{self, ORDER, Order};
+use crate::plan::Plan;
+use crate::progress::length;
+use crate::spec::{Preset, Programs, Spec};
+use crate::testbed::isolate;
+use crate::{report, study};
+
+#[derive(clap::Args)]
+pub(super) struct Run {
+    /// A study's name (see `list`) or a TOML file
+    #[arg(
+        required_unless_present = "resume",
+        default_value = "",
+        hide_default_value = true
+    )]
+    study: String,
+    /// Go on with a run that was cut short: what is recorded there is not run again
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    resume: Option<PathBuf>,
+    /// As many rounds as fit into this time, as 90s, 60m or 2h
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "rounds")]
+    budget: Option<Duration>,
+    /// Folder for the results; an earlier result there is moved aside [default: STUDY-out]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seconds of load in each trial
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    duration: Option<u32>,
+    /// At most half a minute: does it run at all
+    #[arg(long, group = "preset")]
+    smoke: bool,
+    /// About two minutes
+    #[arg(long, group = "preset")]
+    quick: bool,
+    /// At most 100 minutes
+    #[arg(long, group = "preset")]
+    standard: bool,
+    /// With the study's own durations
+    #[arg(long, group = "preset")]
+    faithful: bool,
+    /// How often each contender is measured
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Seed of the order of trials, to repeat a run exactly
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Measure only contenders whose id contains this word; may be given several times
+    #[arg(long, value_name = "WORD")]
+    only: Vec<String>,
+    /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
+    #[arg(long, value_name = "FILE")]
+    esplanade: Option<PathBuf>,
+}
+
+impl Run {
+    pub(super) fn go(self) -> Result<ExitCode, String> {
+        if let Some(dir) = &self.resume {
+            let order = Order::read(dir)?;
+            return Run::again(&order)?.carry_out(&order.spec, Some(dir));
+        }
+        let text = self.text()?;
+        self.carry_out(&text, None)
+    }
+
+    /// The run that was ordered in a folder.
+    fn again(order: &Order) -> Result<Run, String> {
+        #[derive(Parser)]
+        struct Again {
+            #[command(flatten)]
+            run: Run,
+        }
+        let line = std::iter::once("run").chain(order.arguments.iter().map(String::as_str));
+        let again = Again::try_parse_from(line);
+        again.map(|again| again.run).map_err(|error| {
+            format!("the folder's {ORDER} is of another version of the lab: {error}")
+        })
+    }
+
+    fn carry_out(self, text: &str, resumed: Option<&PathBuf>) -> Result<ExitCode, String> {
+        let mut spec = self.spec(text)?;
+        let out = self
+            .out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("{}-out", spec.study)));
+        let programs = self.programs()?;
+        for skipped in &spec.skipped {
+            eprintln!("left out: {skipped}");
+        }
+        if let Some(less) = &spec.leaves_out {
+            eprintln!("this preset leaves out: {less}");
+        }
+        let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
+        if let Some(budget) = self.budget {
+            spec.rounds = fitting(budget, &cases)?;
+        }
+        let typed = std::env::args().skip_while(|word| word != "run").skip(1);
+        let order = Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default());
+        isolate::enter()?;
+        let out = match resumed {
+            Some(dir) => outdir::reopen(dir)?,
+            None => outdir::prepare(&out)?,
+        };
+        if let Some(moved) = &out.moved {
+            eprintln!("the earlier result is now {}", moved.display());
+        }
+        if resumed.is_none() {
+            order.keep(&out.path)?;
+        }
+        let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
+        let table = report::text(&summary.records, &out.path);
+        conclude(&summary, &table, &out)
+    }
+
+    fn text(&self) -> Result<String, String> {
+        match study::find(&self.study) {
+            Some(study) => Ok(study.text.to_owned()),
+            None => self.own_spec(),
+        }
+    }
+
+    fn spec(&self, text: &str) -> Result<Spec, String> {
+        let mut spec =
+            Spec::read_as(text, &self.study, self.preset()).map_err(|error| error.to_string())?;
+        spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
+        spec.duration = self
+            .duration
+            .map_or(spec.duration, |seconds| Duration::from_secs(seconds.into()));
+        spec.seed = Some(self.seed.or(spec.seed).unwrap_or_else(drawn_seed));
+        if !self.only.is_empty() {
+            spec.cells
+                .retain(|cell| self.only.iter().any(|word| cell.id.contains(word)));
+        }
+        match spec.cells.is_empty() {
+            true => Err(format!(
+                "no contender's id contains {}: see `esplanade lab list`",
+                self.only.join(" or ")
+            )),
+            false => Ok(spec),
+        }
+    }
+
+    fn preset(&self) -> Option<Preset> {
+        let asked = [
+            (self.smoke, Preset::Smoke),
+            (self.quick, Preset::Quick),
+            (self.standard, Preset::Standard),
+            (self.faithful, Preset::Faithful),
+        ];
+        let asked = asked.into_iter().find(|(asked, _)| *asked);
+        asked.map(|(_, preset)| preset)
+    }
+
+    fn own_spec(&self) -> Result<String, String> {
+        let names: Vec<&str> = study::STUDIES.iter().map(|study| study.name).collect();
+        if !self.study.ends_with(".toml") {
+            return Err(format!(
+                "there is no study `{}`. Known: {}; or name a TOML file",
+                self.study,
+                names.join(", ")
+            ));
+        }
+        fs::read_to_string(&self.study)
+            .map_err(|error| format!("cannot read {}: {error}", self.study))
+    }
+
+    fn programs(&self) -> Result<Programs, String> {
+        let lab = std::env::current_exe()
+            .map_err(|error| format!("cannot find the lab's own program: {error}"))?;
+        Ok(Programs {
+            esplanade: self.esplanade()?,
+            lab,
+        })
+    }
+
+    /// Looked for before the lab moves into its namespaces: a path may lead through what is hidden there.
+    fn esplanade(&self) -> Result<Option<PathBuf>, String> {
+        if let Some(path) = &self.esplanade {
+            let found = path.canonicalize();
+            return found
+                .map(Some)
+                .map_err(|error| format!("--esplanade {}: {error}", path.display()));
+        }
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|own| Some(own.parent()?.join("esplanade")));
+        Ok(beside
+            .filter(|path| path.is_file())
+            .or_else(|| program("esplanade")))
+    }
+
+    fn repeat(&self, spec: &Spec) -> String {
+        let only: String = self
+            .only
+            .iter()
+            .map(|word| format!(" --only {word}"))
+            .collect();
+        let preset = self
+            .preset()
+            .map_or_else(String::new, |preset| format!(" --{}", preset.name()));
+        let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
+        format!(
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}",
+            self.study, spec.rounds
+        )
+    }
+}
+
+/// How many rounds of these cases fit into the time.
+fn fitting(budget: Duration, cases: &[Case]) -> Result<usize, String> {
+    let all: Vec<usize> = (0..cases.len()).collect();
+    let round = Plan::new(&all, 1, 0).estimate(|case| cases[case].duration);
+    match budget.as_secs_f64() / round.as_secs_f64().max(f64::MIN_POSITIVE) {
+        rounds if rounds < 1.0 => Err(format!(
+            "one round takes about {}, more than the budget: leave contenders out with --only, or shorten each trial with --duration",
+            length(round)
+        )),
+        rounds => Ok((rounds as usize).min(10_000)),
+    }
+}
+
+/// Reads `90s`, `60m`, `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
+    let found = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
+    let seconds = found.and_then(|(number, seconds)| Some(number.parse::<f64>().ok()? * seconds));
+    seconds
+        .filter(|seconds| (1.0..=1e7).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number with its unit, as 90s, 60m or 2h".to_owned())
+}
+
+/// Any number will do, as long as it is recorded; short enough to type again.
+fn drawn_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |since| u64::from(since.subsec_nanos()) ^ since.as_secs()) % 1_000_000
+}
