@@ -1,0 +1,110 @@
+//! The receiver: many datagrams in one call, each of which goes to the tally.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use super::set;
+use super::stamp::now;
+use super::tally::{Received, Tally};
+
+/// What the receiver is told.
+#[derive(Debug, clap::Args)]
+pub struct Receive {
+    /// Where to listen
+    pub(super) listen: SocketAddr,
+    /// Milliseconds without any datagram after which it gives up
+    #[arg(long, default_value_t = 3000)]
+    pub(super) patience: u64,
+    /// Counts the datagrams of this run only
+    #[arg(long)]
+    pub(super) run: u32,
+}
+
+impl Receive {
+    pub(in crate::tool) fn run(self) -> io::Result<Received> {
+        let socket = UdpSocket::bind(self.listen)?;
+        socket.set_read_timeout(Some(Duration::from_millis(self.patience)))?;
+        // More room lets the receiver be late without a loss; where it is not allowed, the usual room has to do.
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 32 << 20)
+            .or_else(|_| set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 4 << 20));
+        let mut tally = Tally::default();
+        let mut post = Post::new();
+        loop {
+            match post.next(&socket) {
+                Ok(count) => {
+                    let at = now();
+                    for datagram in (0..count).map(|place| post.datagram(place)) {
+                        if tally.hear(datagram, self.run, at) {
+                            return Ok(tally.end());
+                        }
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    return Ok(tally.end());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+const LETTERS: usize = 64;
+const LARGEST: usize = 66_000;
+
+/// Many datagrams in one call.
+struct Post {
+    buffers: Vec<Vec<u8>>,
+    lengths: Vec<usize>,
+}
+
+impl Post {
+    fn new() -> Post {
+        Post {
+            buffers: vec![vec![0; LARGEST]; LETTERS],
+            lengths: vec![0; LETTERS],
+        }
+    }
+
+    /// Waits for the first and takes what else is there.
+    fn next(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        let mut parts: Vec<libc::iovec> = Vec::with_capacity(LETTERS);
+        parts.extend(self.buffers.iter_mut().map(|buffer| libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        }));
+        // SAFETY: all-zero headers are valid; each points at one iovec, which points at a buffer; all of them live for
+        // the call and their sizes are told truthfully.
+        let count = unsafe {
+            let mut headers: Vec<libc::mmsghdr> =
+                (0..LETTERS).map(|_| std::mem::zeroed()).collect();
+            for (header, part) in headers.iter_mut().zip(&mut parts) {
+                header.msg_hdr.msg_iov = part;
+                header.msg_hdr.msg_iovlen = 1;
+            }
+            let count = libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                LETTERS as libc::c_uint,
+                libc::MSG_WAITFORONE as _,
+                std::ptr::null_mut(),
+            );
+            for (length, header) in self.lengths.iter_mut().zip(&headers) {
+                *length = header.msg_len as usize;
+            }
+            count
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn datagram(&self, place: usize) -> &[u8] {
+        &self.buffers[place][..self.lengths[place].min(LARGEST)]
+    }
+}
