@@ -1,0 +1,114 @@
+//! What a vector is enciphered with: round keys and counter blocks.
+
+use std::arch::x86_64::*;
+
+use super::Wide;
+use crate::kernels::aesni::RoundKeys;
+
+/// The round keys of AES, wherever a vector wants them.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Schedule(*const u8);
+
+impl Schedule {
+    pub(in crate::kernels) fn of(keys: &RoundKeys) -> Self {
+        Self(keys.as_blocks().as_ptr().cast())
+    }
+
+    /// A round key in every block.
+    ///
+    /// # Safety
+    /// The keys live, have that many rounds, and the processor has `W`.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn key<W: Wide>(self, round: usize) -> W {
+        // SAFETY: the caller promises as many round keys.
+        W::every(unsafe { _mm_loadu_si128(self.0.add(16 * round).cast()) })
+    }
+
+    /// Encrypts every block of every vector.
+    ///
+    /// # Safety
+    /// The keys live and have `ROUNDS` rounds, and the processor has `W`.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn encrypt<W: Wide, const ROUNDS: usize, const N: usize>(
+        self,
+        mut text: [W; N],
+    ) -> [W; N] {
+        // SAFETY: the caller promises as many round keys.
+        unsafe {
+            for vector in &mut text {
+                *vector = vector.xor(self.key(0));
+            }
+            for round in 1..ROUNDS {
+                let key = self.key(round);
+                for vector in &mut text {
+                    *vector = vector.encrypt(key);
+                }
+            }
+            for vector in &mut text {
+                *vector = vector.encrypt_last(self.key(ROUNDS));
+            }
+        }
+        text
+    }
+
+    /// Decrypts every block of every vector, by keys that were turned round.
+    ///
+    /// # Safety
+    /// As for [`Schedule::encrypt`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn decrypt<W: Wide, const ROUNDS: usize, const N: usize>(
+        self,
+        mut text: [W; N],
+    ) -> [W; N] {
+        // SAFETY: the caller promises as many round keys.
+        unsafe {
+            for vector in &mut text {
+                *vector = vector.xor(self.key(0));
+            }
+            for round in 1..ROUNDS {
+                let key = self.key(round);
+                for vector in &mut text {
+                    *vector = vector.decrypt(key);
+                }
+            }
+            for vector in &mut text {
+                *vector = vector.decrypt_last(self.key(ROUNDS));
+            }
+        }
+        text
+    }
+}
+
+/// Counter blocks: the number in the last word, in the processor's own order until it is enciphered.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Counters<W>(W);
+
+impl<W: Wide> Counters<W> {
+    /// Counts from `number` on behind 12 bytes that stay the same.
+    ///
+    /// # Safety
+    /// The processor has `W`.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn from(nonce: &[u8; 12], number: u32) -> Self {
+        let mut block = [0; 16];
+        block[..12].copy_from_slice(nonce);
+        block[12..].copy_from_slice(&number.to_le_bytes());
+        // SAFETY: a block is as long as the vector.
+        Self(W::every(unsafe { _mm_loadu_si128(block.as_ptr().cast()) }).plus(W::numbers()))
+    }
+
+    /// The next blocks, as many as a vector has.
+    #[inline(always)]
+    pub(in crate::kernels) fn next(&mut self) -> W {
+        // SAFETY: every x86-64 processor has these instructions.
+        let (order, step) = unsafe {
+            (
+                _mm_set_epi8(12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                _mm_set_epi32(W::BLOCKS as i32, 0, 0, 0),
+            )
+        };
+        let blocks = self.0.shuffled(order);
+        self.0 = self.0.plus(W::every(step));
+        blocks
+    }
+}
