@@ -26,6 +26,48 @@ macro_rules! operations {
     )*};
 }
 
+/// What differs by no more than an instruction's name, and is no mere operation.
+macro_rules! alike {
+    (zero = $zero:ident; load = $load:ident; store = $store:ident;
+     shuffled = $shuffle:ident; turned = $turn:ident; product = $product:ident;) => {
+        #[inline(always)]
+        fn zero() -> Self {
+            // SAFETY: the contract of `Wide`.
+            Self(unsafe { $zero() })
+        }
+
+        #[inline(always)]
+        unsafe fn load(at: *const u8) -> Self {
+            // SAFETY: the caller promises the bytes.
+            Self(unsafe { $load(at.cast()) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, at: *mut u8) {
+            // SAFETY: the caller promises the bytes.
+            unsafe { $store(at.cast(), self.0) }
+        }
+
+        #[inline(always)]
+        fn shuffled(self, order: __m128i) -> Self {
+            // SAFETY: whoever made a vector has its instructions.
+            Self(unsafe { $shuffle(self.0, Self::every(order).0) })
+        }
+
+        #[inline(always)]
+        fn turned(self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $turn::<0x4e>(self.0) })
+        }
+
+        #[inline(always)]
+        fn product<const HALVES: i32>(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { $product::<HALVES>(self.0, other.0) })
+        }
+    };
+}
+
 /// 32 bytes of ones, then 32 of zeros: read from `32 - n` on, a mask of the first `n` bytes.
 static MASKS: [u8; 64] = {
     let mut masks = [0; 64];
@@ -76,13 +118,16 @@ impl Wide for One {
         decrypt_last(key) = _mm_aesdeclast_si128;
     }
 
-    by_buffer!();
-
-    #[inline(always)]
-    fn zero() -> Self {
-        // SAFETY: every x86-64 processor has these instructions.
-        Self(unsafe { _mm_setzero_si128() })
+    alike! {
+        zero = _mm_setzero_si128;
+        load = _mm_loadu_si128;
+        store = _mm_storeu_si128;
+        shuffled = _mm_shuffle_epi8;
+        turned = _mm_shuffle_epi32;
+        product = _mm_clmulepi64_si128;
     }
+
+    by_buffer!();
 
     #[inline(always)]
     fn first(block: __m128i) -> Self {
@@ -111,36 +156,6 @@ impl Wide for One {
     }
 
     #[inline(always)]
-    fn shuffled(self, order: __m128i) -> Self {
-        // SAFETY: whoever made a vector has its instructions.
-        Self(unsafe { _mm_shuffle_epi8(self.0, order) })
-    }
-
-    #[inline(always)]
-    fn turned(self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm_shuffle_epi32::<0x4e>(self.0) })
-    }
-
-    #[inline(always)]
-    fn product<const HALVES: i32>(self, other: Self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm_clmulepi64_si128::<HALVES>(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    unsafe fn load(at: *const u8) -> Self {
-        // SAFETY: the caller promises the bytes.
-        Self(unsafe { _mm_loadu_si128(at.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, at: *mut u8) {
-        // SAFETY: the caller promises the bytes.
-        unsafe { _mm_storeu_si128(at.cast(), self.0) }
-    }
-
-    #[inline(always)]
     unsafe fn collected(places: &[*mut u8], offset: usize) -> Self {
         // SAFETY: the caller promises the blocks.
         unsafe { Self::load(places[0].add(offset)) }
@@ -165,17 +180,20 @@ impl Wide for Two {
         decrypt_last(key) = _mm256_aesdeclast_epi128;
     }
 
+    alike! {
+        zero = _mm256_setzero_si256;
+        load = _mm256_loadu_si256;
+        store = _mm256_storeu_si256;
+        shuffled = _mm256_shuffle_epi8;
+        turned = _mm256_shuffle_epi32;
+        product = _mm256_clmulepi64_epi128;
+    }
+
     by_buffer!();
 
     #[inline(always)]
-    fn zero() -> Self {
-        // SAFETY: the contract of `Wide`.
-        Self(unsafe { _mm256_setzero_si256() })
-    }
-
-    #[inline(always)]
     fn first(block: __m128i) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the contract of `Wide`.
         Self(unsafe { _mm256_zextsi128_si256(block) })
     }
 
@@ -214,36 +232,6 @@ impl Wide for Two {
     }
 
     #[inline(always)]
-    fn shuffled(self, order: __m128i) -> Self {
-        // SAFETY: whoever made a vector has its instructions.
-        Self(unsafe { _mm256_shuffle_epi8(self.0, _mm256_broadcastsi128_si256(order)) })
-    }
-
-    #[inline(always)]
-    fn turned(self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm256_shuffle_epi32::<0x4e>(self.0) })
-    }
-
-    #[inline(always)]
-    fn product<const HALVES: i32>(self, other: Self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm256_clmulepi64_epi128::<HALVES>(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    unsafe fn load(at: *const u8) -> Self {
-        // SAFETY: the caller promises the bytes.
-        Self(unsafe { _mm256_loadu_si256(at.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, at: *mut u8) {
-        // SAFETY: the caller promises the bytes.
-        unsafe { _mm256_storeu_si256(at.cast(), self.0) }
-    }
-
-    #[inline(always)]
     unsafe fn collected(places: &[*mut u8], offset: usize) -> Self {
         // SAFETY: the caller promises the blocks.
         unsafe {
@@ -275,15 +263,18 @@ impl Wide for Four {
         decrypt_last(key) = _mm512_aesdeclast_epi128;
     }
 
-    #[inline(always)]
-    fn zero() -> Self {
-        // SAFETY: the contract of `Wide`.
-        Self(unsafe { _mm512_setzero_si512() })
+    alike! {
+        zero = _mm512_setzero_si512;
+        load = _mm512_loadu_si512;
+        store = _mm512_storeu_si512;
+        shuffled = _mm512_shuffle_epi8;
+        turned = _mm512_shuffle_epi32;
+        product = _mm512_clmulepi64_epi128;
     }
 
     #[inline(always)]
     fn first(block: __m128i) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the contract of `Wide`.
         Self(unsafe { _mm512_zextsi128_si512(block) })
     }
 
@@ -315,36 +306,6 @@ impl Wide for Four {
     fn truncated(self, len: usize) -> Self {
         // SAFETY: whoever made a vector has its instructions.
         Self(unsafe { _mm512_maskz_mov_epi8(first_bytes(len), self.0) })
-    }
-
-    #[inline(always)]
-    fn shuffled(self, order: __m128i) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_shuffle_epi8(self.0, _mm512_broadcast_i32x4(order)) })
-    }
-
-    #[inline(always)]
-    fn turned(self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_shuffle_epi32::<0x4e>(self.0) })
-    }
-
-    #[inline(always)]
-    fn product<const HALVES: i32>(self, other: Self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_clmulepi64_epi128::<HALVES>(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    unsafe fn load(at: *const u8) -> Self {
-        // SAFETY: the caller promises the bytes.
-        Self(unsafe { _mm512_loadu_si512(at.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, at: *mut u8) {
-        // SAFETY: the caller promises the bytes.
-        unsafe { _mm512_storeu_si512(at.cast(), self.0) }
     }
 
     #[inline(always)]
