@@ -73,8 +73,24 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
-        let keys = (cipher_key, integrity_key);
-        Self::expand(cipher, integrity, keys, icv_len, false)
+        if cipher.is_aead() && integrity != Integrity::None {
+            return Err(KeyError::AeadWithIntegrity);
+        }
+        if !icv_fits(cipher, integrity, icv_len) {
+            return Err(KeyError::IcvLength(icv_len));
+        }
+        let mac = MacKey::new(integrity, integrity_key)
+            .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
+        let transform = Transform::new(cipher, cipher_key, mac, icv_len)
+            .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
+        Ok(Self {
+            cipher,
+            cipher_key_len: cipher_key.len() as u8,
+            integrity,
+            icv_len: icv_len as u8,
+            by_library: false,
+            transform,
+        })
     }
 
     /// The same key for the libraries alone, one packet after the other, with none of our own kernels: what they are
@@ -86,38 +102,10 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
-        let keys = (cipher_key, integrity_key);
-        Self::expand(cipher, integrity, keys, icv_len, true)
-    }
-
-    fn expand(
-        cipher: Cipher,
-        integrity: Integrity,
-        (cipher_key, integrity_key): (&[u8], &[u8]),
-        icv_len: usize,
-        by_library: bool,
-    ) -> Result<Self, KeyError> {
-        if cipher.is_aead() && integrity != Integrity::None {
-            return Err(KeyError::AeadWithIntegrity);
-        }
-        if !icv_fits(cipher, integrity, icv_len) {
-            return Err(KeyError::IcvLength(icv_len));
-        }
-        let mac = MacKey::new(integrity, integrity_key)
-            .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
-        let mut transform = Transform::new(cipher, cipher_key, mac, icv_len)
-            .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
-        if by_library {
-            transform.forget_kernels();
-        }
-        Ok(Self {
-            cipher,
-            cipher_key_len: cipher_key.len() as u8,
-            integrity,
-            icv_len: icv_len as u8,
-            by_library,
-            transform,
-        })
+        let mut key = Self::new(cipher, cipher_key, integrity, integrity_key, icv_len)?;
+        key.by_library = true;
+        key.transform.forget_kernels();
+        Ok(key)
     }
 
     /// Bytes of explicit IV in each packet.
@@ -181,16 +169,6 @@ impl Key {
 }
 
 impl Transform {
-    /// Leaves what a kernel of ours would do for a single packet to the libraries.
-    fn forget_kernels(&mut self) {
-        match self {
-            Self::Sealing(key) => key.forget_kernel(),
-            Self::Gmac(key) => key.forget_kernel(),
-            Self::Ccm(key) => key.forget_kernels(),
-            Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
-        }
-    }
-
     /// `None` if the cipher takes no key of this length.
     fn new(cipher: Cipher, key: &[u8], mac: MacKey, icv_len: usize) -> Option<Self> {
         let cipher = match cipher {
@@ -213,6 +191,16 @@ impl Transform {
             Cipher::Cast128Cbc => CipherKey::cast128(key)?,
         };
         Some(Self::EncryptThenMac { cipher, mac })
+    }
+
+    /// Leaves what a kernel of ours would do for a single packet to the libraries.
+    fn forget_kernels(&mut self) {
+        match self {
+            Self::Sealing(key) => key.forget_kernel(),
+            Self::Gmac(key) => key.forget_kernel(),
+            Self::Ccm(key) => key.forget_kernels(),
+            Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
+        }
     }
 }
 
