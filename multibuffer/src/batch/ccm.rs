@@ -13,22 +13,28 @@ use crate::{
 
 /// Seals every member; all keys are as long as `key`.
 pub(super) fn seal_members(key: &Ccm, members: &mut Members<'_, SealJob<'_>>) {
-    for mut stride in members.strides(STRIDE) {
-        let longest = stride.iter_mut().map(|job| job.aad.len()).max();
-        match key.lanes(longest.unwrap_or_default()) {
-            Some(keys) => seal_stride(keys.rounds(), &mut stride),
-            None => stride.iter_mut().for_each(seal_aead),
-        }
-    }
+    by_stride(key, members, |job| job.aad.len(), seal_stride, seal_aead);
 }
 
 /// Opens every member; all keys are as long as `key`.
 pub(super) fn open_members(key: &Ccm, members: &mut Members<'_, OpenJob<'_>>) {
+    by_stride(key, members, |job| job.aad.len(), open_stride, open_aead);
+}
+
+/// Puts each stride into lanes, which are told the rounds of its keys, or takes it packet by packet where there are none
+/// for associated data of its length.
+fn by_stride<J>(
+    key: &Ccm,
+    members: &mut Members<'_, J>,
+    aad_len: impl Fn(&J) -> usize,
+    in_lanes: impl Fn(usize, &mut Members<'_, J>),
+    alone: impl Fn(&mut J),
+) {
     for mut stride in members.strides(STRIDE) {
-        let longest = stride.iter_mut().map(|job| job.aad.len()).max();
+        let longest = stride.iter_mut().map(|job| aad_len(job)).max();
         match key.lanes(longest.unwrap_or_default()) {
-            Some(keys) => open_stride(keys.rounds(), &mut stride),
-            None => stride.iter_mut().for_each(open_aead),
+            Some(keys) => in_lanes(keys.rounds(), &mut stride),
+            None => stride.iter_mut().for_each(&alone),
         }
     }
 }
