@@ -10,103 +10,31 @@
 
 use std::hint::black_box;
 
-use multibuffer::{Cipher, Integrity, Iv, Key, OpenJob, SealJob, SignJob, Verdict};
+use multibuffer::{Cipher, Integrity as Mac, Iv, Key, SignJob, Verdict, memcheck};
+
+#[path = "both/batch.rs"]
+mod batch;
+
+use batch::{Suite, open_jobs, seal_jobs};
 
 /// What is claimed to take the same time for all secrets. Not here: Blowfish, CAST-128 and Camellia, which look secrets
 /// up in tables, and DES in batches too small for bit slices.
-const SUITES: &[(&str, Cipher, usize, Integrity, usize, usize)] = &[
-    (
-        "aes-128-gcm",
-        Cipher::AesGcm { icv_len: 16 },
-        20,
-        Integrity::None,
-        0,
-        16,
-    ),
-    (
-        "aes-256-gcm",
-        Cipher::AesGcm { icv_len: 8 },
-        36,
-        Integrity::None,
-        0,
-        8,
-    ),
-    ("aes-128-gmac", Cipher::AesGmac, 20, Integrity::None, 0, 16),
-    (
-        "aes-128-ccm",
-        Cipher::AesCcm { icv_len: 16 },
-        19,
-        Integrity::None,
-        0,
-        16,
-    ),
-    (
-        "chacha20-poly1305",
-        Cipher::ChaCha20Poly1305,
-        36,
-        Integrity::None,
-        0,
-        16,
-    ),
-    ("aes-192-cbc", Cipher::AesCbc, 24, Integrity::None, 0, 0),
-    ("aes-128-ctr", Cipher::AesCtr, 20, Integrity::None, 0, 0),
-    (
-        "aes-128-cbc+hmac-sha1",
-        Cipher::AesCbc,
-        16,
-        Integrity::HmacSha1,
-        20,
-        12,
-    ),
-    (
-        "3des-cbc+hmac-md5",
-        Cipher::TripleDesCbc,
-        24,
-        Integrity::HmacMd5,
-        16,
-        12,
-    ),
-    (
-        "des-cbc+hmac-sha2-256",
-        Cipher::DesCbc,
-        8,
-        Integrity::HmacSha256,
-        32,
-        16,
-    ),
-    (
-        "null+hmac-sha2-384",
-        Cipher::Null,
-        0,
-        Integrity::HmacSha384,
-        48,
-        24,
-    ),
-    (
-        "null+hmac-sha2-512",
-        Cipher::Null,
-        0,
-        Integrity::HmacSha512,
-        64,
-        32,
-    ),
-    (
-        "null+hmac-ripemd160",
-        Cipher::Null,
-        0,
-        Integrity::HmacRipemd160,
-        20,
-        12,
-    ),
-    (
-        "null+aes-xcbc-mac",
-        Cipher::Null,
-        0,
-        Integrity::AesXcbc,
-        16,
-        12,
-    ),
-    ("null+aes-cmac", Cipher::Null, 0, Integrity::AesCmac, 16, 12),
+const SUITES: &[Suite] = &[
+    ("aes-128-gcm", Cipher::AesGcm { icv_len: 16 }, 20, Mac::None),
+    ("aes-256-gcm", Cipher::AesGcm { icv_len: 8 }, 36, Mac::None),
+    ("aes-128-gmac", Cipher::AesGmac, 20, Mac::None),
+    ("aes-128-ccm", Cipher::AesCcm { icv_len: 16 }, 19, Mac::None),
+    ("chacha20-poly1305", Cipher::ChaCha20Poly1305, 36, Mac::None),
+    ("aes-192-cbc", Cipher::AesCbc, 24, Mac::None),
+    ("aes-128-ctr", Cipher::AesCtr, 20, Mac::None),
+    ("aes-128-cbc+hmac-sha1", Cipher::AesCbc, 16, Mac::HmacSha1),
+    ("3des-cbc+hmac-md5", Cipher::TripleDesCbc, 24, Mac::HmacMd5),
+    ("des-cbc+hmac-sha2-256", Cipher::DesCbc, 8, Mac::HmacSha256),
+    ("null+hmac-sha2-384", Cipher::Null, 0, Mac::HmacSha384),
+    ("null+hmac-sha2-512", Cipher::Null, 0, Mac::HmacSha512),
+    ("null+hmac-ripemd160", Cipher::Null, 0, Mac::HmacRipemd160),
+    ("null+aes-xcbc-mac", Cipher::Null, 0, Mac::AesXcbc),
+    ("null+aes-cmac", Cipher::Null, 0, Mac::AesCmac),
 ];
 
 /// Packets: enough for bit slices in every pass.
@@ -124,61 +52,28 @@ fn main() {
     }
 }
 
-fn use_secrets(
-    &(name, cipher, key_len, integrity, mac_len, icv_len): &(
-        &str,
-        Cipher,
-        usize,
-        Integrity,
-        usize,
-        usize,
-    ),
-) {
+fn use_secrets(suite: &Suite) {
+    let &(name, cipher, _, integrity) = suite;
     println!("{name}");
-    let (cipher_key, mac_key) = (vec![7; key_len], vec![9; mac_len]);
-    memcheck::make_secret(&cipher_key);
-    memcheck::make_secret(&mac_key);
-    let key = Key::new(cipher, &cipher_key, integrity, &mac_key, icv_len).expect("a legal key");
+    let key = batch::key(suite, memcheck::make_secret);
     // Once in a batch, for the kernels, and once alone, unless that means tables.
     for len in LENGTHS {
-        batch(&key, BATCH, len);
+        seal_and_open(&key, BATCH, len);
         if !matches!(cipher, Cipher::DesCbc | Cipher::TripleDesCbc) {
-            batch(&key, 1, len);
+            seal_and_open(&key, 1, len);
         }
     }
-    if integrity != Integrity::None {
+    if integrity != Mac::None {
         sign(&key);
     }
 }
 
-fn batch(key: &Key, count: usize, len: usize) {
+fn seal_and_open(key: &Key, count: usize, len: usize) {
     let plain = vec![5; len];
     memcheck::make_secret(&plain);
-    let iv = Iv::new(&[6; 16][..key.iv_len()]);
     let mut packets = vec![vec![0; len + key.icv_len()]; count];
-    let mut jobs: Vec<SealJob<'_>> = packets
-        .iter_mut()
-        .map(|output| SealJob {
-            key,
-            aad: &[9; 8],
-            aad_tail: &[],
-            iv,
-            input: [&plain[..20], &plain[20..len - 10], &plain[len - 10..]],
-            output,
-        })
-        .collect();
-    multibuffer::seal(&mut jobs);
-    let mut jobs: Vec<OpenJob<'_>> = packets
-        .iter_mut()
-        .map(|text| OpenJob {
-            key,
-            aad: &[9; 8],
-            aad_tail: &[],
-            iv,
-            text,
-            verdict: Verdict::Pending,
-        })
-        .collect();
+    multibuffer::seal(&mut seal_jobs(key, &plain, &mut packets));
+    let mut jobs = open_jobs(key, &mut packets);
     multibuffer::open(&mut jobs);
     assert!(jobs.iter().all(|job| job.verdict == Verdict::Genuine));
 }
@@ -242,30 +137,13 @@ fn leaky_vector_control(secret: &[u8; 16]) -> u32 {
 
 /// Welch's t between the times for texts that are all alike and for texts that are all different. Beyond 4.5 something
 /// is to be looked at; this is told, not judged, for it is the machine's noise as well.
-fn time(
-    &(name, cipher, key_len, integrity, mac_len, icv_len): &(
-        &str,
-        Cipher,
-        usize,
-        Integrity,
-        usize,
-        usize,
-    ),
-) {
+fn time(suite: &Suite) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.1") {
         // SAFETY: the processor has the instruction. Called so that the control stays in the program.
         black_box(unsafe { leaky_vector_control(black_box(&[0; 16])) });
     }
-    let key = Key::new(
-        cipher,
-        &vec![7; key_len],
-        integrity,
-        &vec![9; mac_len],
-        icv_len,
-    );
-    let key = key.expect("a legal key");
-    let iv = Iv::new(&[6; 16][..key.iv_len()]);
+    let key = batch::key(suite, |_| {});
     let mut chance = 1_u64;
     let mut classes = [const { Vec::new() }; 2];
     for round in 0..3000 {
@@ -278,28 +156,22 @@ fn time(
         };
         next();
         let plain: Vec<u8> = (0..LENGTHS[1]).map(|_| next() * class as u8).collect();
-        let mut packets = vec![vec![0; LENGTHS[1] + key.icv_len()]; BATCH];
-        let mut jobs: Vec<SealJob<'_>> = packets
-            .iter_mut()
-            .map(|output| SealJob {
-                key: &key,
-                aad: &[9; 8],
-                aad_tail: &[],
-                iv,
-                input: [&plain, &[], &[]],
-                output,
-            })
-            .collect();
-        let Some(start) = multibuffer::time_stamp() else {
+        let Some(ticks) = ticks_to_seal(&key, &plain) else {
             return;
         };
-        multibuffer::seal(&mut jobs);
-        let ticks = multibuffer::time_stamp().unwrap_or_default() - start;
         if round >= 100 {
-            classes[class].push(ticks as f64);
+            classes[class].push(ticks);
         }
     }
-    println!("{name:<24} t = {:.2}", welch(classes));
+    println!("{:<24} t = {:.2}", suite.0, welch(classes));
+}
+
+fn ticks_to_seal(key: &Key, plain: &[u8]) -> Option<f64> {
+    let mut packets = vec![vec![0; plain.len() + key.icv_len()]; BATCH];
+    let mut jobs = seal_jobs(key, plain, &mut packets);
+    let start = multibuffer::time_stamp()?;
+    multibuffer::seal(&mut jobs);
+    Some((multibuffer::time_stamp()? - start) as f64)
 }
 
 /// Of the faster nine tenths of each class: what interrupted the others was no secret.
@@ -313,36 +185,4 @@ fn welch(classes: [Vec<f64>; 2]) -> f64 {
         (mean, variance / count)
     });
     (first.0 - second.0) / (first.1 + second.1).sqrt()
-}
-
-/// Memcheck's client requests (valgrind's header `memcheck.h`).
-mod memcheck {
-    /// Marks the bytes as undefined where memcheck watches; does nothing elsewhere.
-    pub fn make_secret(bytes: &[u8]) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let request = [
-                0x4d43_0001,
-                bytes.as_ptr() as u64,
-                bytes.len() as u64,
-                0,
-                0,
-                0,
-            ];
-            // SAFETY: rotations that undo each other, and a move of a register to itself: outside valgrind these
-            // instructions change nothing but the flags.
-            unsafe {
-                std::arch::asm!(
-                    "rol rdi, 3",
-                    "rol rdi, 13",
-                    "rol rdi, 61",
-                    "rol rdi, 51",
-                    "xchg rbx, rbx",
-                    in("rax") request.as_ptr(),
-                    inout("rdx") 0_u64 => _,
-                );
-            }
-        }
-        std::hint::black_box(bytes);
-    }
 }

@@ -8,7 +8,12 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use multibuffer::{Cipher, Integrity, Iv, Key, OpenJob, SealJob, Verdict};
+use multibuffer::{Cipher, Integrity as Mac, Key, Verdict};
+
+#[path = "both/batch.rs"]
+mod batch;
+
+use batch::{Suite, open_jobs, seal_jobs};
 
 const TURNS: usize = 5;
 const BATCH: usize = 64;
@@ -16,130 +21,29 @@ const SIZES: [usize; 3] = [64, 494, 1408];
 /// How long one child measures one row.
 const PATIENCE: Duration = Duration::from_millis(12);
 
-/// Name, cipher, its key length, integrity, its key length, ICV length.
-type Row = (&'static str, Cipher, usize, Integrity, usize, usize);
-
-const ROWS: &[Row] = &[
-    ("aes128-cbc", Cipher::AesCbc, 16, Integrity::None, 0, 0),
-    ("aes256-cbc", Cipher::AesCbc, 32, Integrity::None, 0, 0),
-    (
-        "aes128-cbc+md5",
-        Cipher::AesCbc,
-        16,
-        Integrity::HmacMd5,
-        16,
-        12,
-    ),
-    (
-        "aes128-cbc+sha1",
-        Cipher::AesCbc,
-        16,
-        Integrity::HmacSha1,
-        20,
-        12,
-    ),
-    (
-        "aes128-cbc+sha256",
-        Cipher::AesCbc,
-        16,
-        Integrity::HmacSha256,
-        32,
-        16,
-    ),
-    (
-        "aes256-cbc+sha512",
-        Cipher::AesCbc,
-        32,
-        Integrity::HmacSha512,
-        64,
-        32,
-    ),
-    (
-        "aes128-cbc+xcbc",
-        Cipher::AesCbc,
-        16,
-        Integrity::AesXcbc,
-        16,
-        12,
-    ),
-    (
-        "aes128-ctr+sha1",
-        Cipher::AesCtr,
-        20,
-        Integrity::HmacSha1,
-        20,
-        12,
-    ),
-    ("des-cbc", Cipher::DesCbc, 8, Integrity::None, 0, 0),
-    ("3des-cbc", Cipher::TripleDesCbc, 24, Integrity::None, 0, 0),
-    (
-        "3des-cbc+sha1",
-        Cipher::TripleDesCbc,
-        24,
-        Integrity::HmacSha1,
-        20,
-        12,
-    ),
-    ("null+md5", Cipher::Null, 0, Integrity::HmacMd5, 16, 12),
-    ("null+sha1", Cipher::Null, 0, Integrity::HmacSha1, 20, 12),
-    (
-        "null+ripemd160",
-        Cipher::Null,
-        0,
-        Integrity::HmacRipemd160,
-        20,
-        12,
-    ),
-    (
-        "null+sha256",
-        Cipher::Null,
-        0,
-        Integrity::HmacSha256,
-        32,
-        16,
-    ),
-    (
-        "null+sha384",
-        Cipher::Null,
-        0,
-        Integrity::HmacSha384,
-        48,
-        24,
-    ),
-    (
-        "null+sha512",
-        Cipher::Null,
-        0,
-        Integrity::HmacSha512,
-        64,
-        32,
-    ),
-    ("null+xcbc", Cipher::Null, 0, Integrity::AesXcbc, 16, 12),
-    ("null+cmac", Cipher::Null, 0, Integrity::AesCmac, 16, 12),
-    (
-        "aes128-gcm",
-        Cipher::AesGcm { icv_len: 16 },
-        20,
-        Integrity::None,
-        0,
-        16,
-    ),
-    (
-        "aes256-gcm",
-        Cipher::AesGcm { icv_len: 16 },
-        36,
-        Integrity::None,
-        0,
-        16,
-    ),
-    (
-        "chacha20-poly1305",
-        Cipher::ChaCha20Poly1305,
-        36,
-        Integrity::None,
-        0,
-        16,
-    ),
+const ROWS: &[Suite] = &[
+    ("aes128-cbc", Cipher::AesCbc, 16, Mac::None),
+    ("aes256-cbc", Cipher::AesCbc, 32, Mac::None),
+    ("aes128-cbc+md5", Cipher::AesCbc, 16, Mac::HmacMd5),
+    ("aes128-cbc+sha1", Cipher::AesCbc, 16, Mac::HmacSha1),
+    ("aes128-cbc+sha256", Cipher::AesCbc, 16, Mac::HmacSha256),
+    ("aes256-cbc+sha512", Cipher::AesCbc, 32, Mac::HmacSha512),
+    ("aes128-cbc+xcbc", Cipher::AesCbc, 16, Mac::AesXcbc),
+    ("aes128-ctr+sha1", Cipher::AesCtr, 20, Mac::HmacSha1),
+    ("des-cbc", Cipher::DesCbc, 8, Mac::None),
+    ("3des-cbc", Cipher::TripleDesCbc, 24, Mac::None),
+    ("3des-cbc+sha1", Cipher::TripleDesCbc, 24, Mac::HmacSha1),
+    ("null+md5", Cipher::Null, 0, Mac::HmacMd5),
+    ("null+sha1", Cipher::Null, 0, Mac::HmacSha1),
+    ("null+ripemd160", Cipher::Null, 0, Mac::HmacRipemd160),
+    ("null+sha256", Cipher::Null, 0, Mac::HmacSha256),
+    ("null+sha384", Cipher::Null, 0, Mac::HmacSha384),
+    ("null+sha512", Cipher::Null, 0, Mac::HmacSha512),
+    ("null+xcbc", Cipher::Null, 0, Mac::AesXcbc),
+    ("null+cmac", Cipher::Null, 0, Mac::AesCmac),
+    ("aes128-gcm", Cipher::AesGcm { icv_len: 16 }, 20, Mac::None),
+    ("aes256-gcm", Cipher::AesGcm { icv_len: 16 }, 36, Mac::None),
+    ("chacha20-poly1305", Cipher::ChaCha20Poly1305, 36, Mac::None),
 ];
 
 fn main() {
@@ -188,7 +92,7 @@ fn child(filter: &str, without: &str) -> Vec<f64> {
         .collect()
 }
 
-fn rows(filter: &str) -> impl Iterator<Item = (&'static Row, usize, bool)> {
+fn rows(filter: &str) -> impl Iterator<Item = (&'static Suite, usize, bool)> {
     let rows = ROWS.iter().filter(move |row| row.0.contains(filter));
     rows.flat_map(|row| {
         SIZES
@@ -214,24 +118,19 @@ fn measure_all(filter: &str) {
 }
 
 /// Gbit/s of plaintext.
-fn measure(
-    &(_, cipher, key_len, integrity, mac_len, icv_len): &Row,
-    size: usize,
-    sealing: bool,
-) -> f64 {
-    let bytes: Vec<u8> = (1..=key_len as u8).collect();
-    let key = Key::new(cipher, &bytes, integrity, &vec![3; mac_len], icv_len).expect("a legal key");
+fn measure(suite: &Suite, size: usize, sealing: bool) -> f64 {
+    let key = batch::key(suite, |_| {});
     let size = size.next_multiple_of(key.block_len());
-    let (plain, iv) = (vec![5; size], Iv::new(&[6; 16][..key.iv_len()]));
-    let mut sealed = vec![vec![0; size + icv_len]; BATCH];
-    seal(&key, iv, &plain, &mut sealed);
+    let plain = vec![5; size];
+    let mut sealed = vec![vec![0; size + key.icv_len()]; BATCH];
+    seal(&key, &plain, &mut sealed);
     let mut times = Vec::new();
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         let time = if sealing {
-            seal(&key, iv, &plain, &mut sealed)
+            seal(&key, &plain, &mut sealed)
         } else {
-            open(&key, iv, &mut sealed.clone())
+            open(&key, &mut sealed.clone())
         };
         times.push(time);
     }
@@ -239,42 +138,15 @@ fn measure(
     (size * BATCH * 8) as f64 / times[times.len() / 2].as_nanos() as f64
 }
 
-fn seal(key: &Key, iv: Iv, plain: &[u8], outputs: &mut [Vec<u8>]) -> Duration {
-    let input = [
-        &plain[..20],
-        &plain[20..plain.len() - 10],
-        &plain[plain.len() - 10..],
-    ];
-    let job = |output| SealJob {
-        key,
-        aad: &[9; 8],
-        aad_tail: &[],
-        iv,
-        input,
-        output,
-    };
-    let mut jobs: Vec<SealJob<'_>> = outputs
-        .iter_mut()
-        .map(|output| job(output.as_mut_slice()))
-        .collect();
+fn seal(key: &Key, plain: &[u8], outputs: &mut [Vec<u8>]) -> Duration {
+    let mut jobs = seal_jobs(key, plain, outputs);
     let start = Instant::now();
     multibuffer::seal(black_box(&mut jobs));
     start.elapsed()
 }
 
-fn open(key: &Key, iv: Iv, sealed: &mut [Vec<u8>]) -> Duration {
-    let job = |text| OpenJob {
-        key,
-        aad: &[9; 8],
-        aad_tail: &[],
-        iv,
-        text,
-        verdict: Verdict::Pending,
-    };
-    let mut jobs: Vec<OpenJob<'_>> = sealed
-        .iter_mut()
-        .map(|text| job(text.as_mut_slice()))
-        .collect();
+fn open(key: &Key, sealed: &mut [Vec<u8>]) -> Duration {
+    let mut jobs = open_jobs(key, sealed);
     let start = Instant::now();
     multibuffer::open(black_box(&mut jobs));
     let time = start.elapsed();

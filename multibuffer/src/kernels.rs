@@ -35,13 +35,13 @@ pub(crate) fn time_stamp() -> Option<u64> {
     None
 }
 
-/// A request to memcheck about a number; nothing where it does not watch.
+/// A request to memcheck about the bytes of `about`; nothing where it does not watch.
 #[cfg(all(feature = "memcheck", target_arch = "x86_64"))]
-pub(crate) fn tell_memcheck(request: u64, about: &u64) {
+pub(crate) fn tell_memcheck<T: ?Sized>(request: u64, about: &T) {
     let request = [
         request,
-        std::ptr::from_ref(about) as u64,
-        size_of::<u64>() as u64,
+        std::ptr::from_ref(about).cast::<u8>() as u64,
+        size_of_val(about) as u64,
         0,
         0,
         0,

@@ -34,6 +34,8 @@ mod job;
 mod kernels;
 mod key;
 mod mac;
+#[cfg(feature = "memcheck")]
+pub mod memcheck;
 mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
