@@ -11,9 +11,6 @@ pub fn rival(suite: &Suite) -> Option<Box<dyn Rival>> {
     if suite.cipher.is_aead() {
         return aead(suite);
     }
-    if suite.integrity == Integrity::AesXcbc {
-        return None;
-    }
     composed(suite)
 }
 
@@ -119,8 +116,7 @@ impl Rival for Aead {
 struct Composed {
     seal: *mut EVP_CIPHER_CTX,
     open: *mut EVP_CIPHER_CTX,
-    hmac: *mut HMAC_CTX,
-    cmac: *mut CMAC_CTX,
+    mac: Mac,
     salt: Vec<u8>,
     iv_len: usize,
     icv_len: usize,
@@ -129,10 +125,23 @@ struct Composed {
 
 fn composed(suite: &Suite) -> Option<Box<dyn Rival>> {
     let (key, salt) = suite.split_key();
-    let mac_key = suite.mac_key();
-    // SAFETY: each returns a pointer to a constant; contexts are made with keys of the right length.
-    unsafe {
-        let cipher = match suite.evp {
+    let cipher = cipher(suite.evp)?;
+    Some(Box::new(Composed {
+        seal: context(cipher, &key, 1),
+        open: context(cipher, &key, 0),
+        mac: Mac::new(suite)?,
+        salt,
+        iv_len: crate::ours::Ours::new(suite).iv_len(),
+        icv_len: suite.icv_len,
+        counter: suite.cipher == Cipher::AesCtr,
+    }))
+}
+
+/// The cipher of this name, null for none; `None` if this library has it not.
+fn cipher(name: &str) -> Option<*const EVP_CIPHER> {
+    // SAFETY: each returns a pointer to a constant.
+    Some(unsafe {
+        match name {
             "" => ptr::null(),
             "AES-128-CBC" => EVP_aes_128_cbc(),
             "AES-256-CBC" => EVP_aes_256_cbc(),
@@ -140,73 +149,95 @@ fn composed(suite: &Suite) -> Option<Box<dyn Rival>> {
             "DES-CBC" => EVP_des_cbc(),
             "DES-EDE3-CBC" => EVP_des_ede3_cbc(),
             _ => return None,
-        };
-        let (hmac, cmac) = match suite.integrity {
-            Integrity::None => (ptr::null(), false),
-            Integrity::HmacMd5 => (EVP_md5(), false),
-            Integrity::HmacSha1 => (EVP_sha1(), false),
-            Integrity::HmacRipemd160 => return None,
-            Integrity::HmacSha256 => (EVP_sha256(), false),
-            Integrity::HmacSha384 => (EVP_sha384(), false),
-            Integrity::HmacSha512 => (EVP_sha512(), false),
-            _ => (ptr::null(), true),
-        };
-        let context = |sealing: i32| {
-            if cipher.is_null() {
-                return null_mut();
+        }
+    })
+}
+
+/// A context that encrypts if `sealing` is 1, decrypts if it is 0.
+fn context(cipher: *const EVP_CIPHER, key: &[u8], sealing: i32) -> *mut EVP_CIPHER_CTX {
+    if cipher.is_null() {
+        return null_mut();
+    }
+    let (key, no_iv) = (key.as_ptr(), ptr::null());
+    // SAFETY: the key has the length that the cipher's name says.
+    unsafe {
+        let context = EVP_CIPHER_CTX_new();
+        let done = EVP_CipherInit_ex(context, cipher, null_mut(), key, no_iv, sealing);
+        assert_eq!(done, 1);
+        EVP_CIPHER_CTX_set_padding(context, 0);
+        context
+    }
+}
+
+/// A context of what computes the ICV.
+enum Mac {
+    None,
+    Hmac(*mut HMAC_CTX),
+    Cmac(*mut CMAC_CTX),
+}
+
+impl Mac {
+    /// `None` if this library has not the algorithm.
+    fn new(suite: &Suite) -> Option<Self> {
+        let key = suite.mac_key();
+        // SAFETY: each returns a pointer to a constant.
+        let digest = unsafe {
+            match suite.integrity {
+                Integrity::None => return Some(Self::None),
+                Integrity::HmacMd5 => EVP_md5(),
+                Integrity::HmacSha1 => EVP_sha1(),
+                Integrity::HmacSha256 => EVP_sha256(),
+                Integrity::HmacSha384 => EVP_sha384(),
+                Integrity::HmacSha512 => EVP_sha512(),
+                Integrity::AesCmac => return Some(Self::cmac(&key)),
+                Integrity::HmacRipemd160 | Integrity::AesXcbc => return None,
             }
-            let context = EVP_CIPHER_CTX_new();
-            assert_eq!(
-                EVP_CipherInit_ex(
-                    context,
-                    cipher,
-                    null_mut(),
-                    key.as_ptr(),
-                    ptr::null(),
-                    sealing
-                ),
-                1
-            );
-            EVP_CIPHER_CTX_set_padding(context, 0);
-            context
         };
-        let mut rival = Composed {
-            seal: context(1),
-            open: context(0),
-            hmac: null_mut(),
-            cmac: null_mut(),
-            salt,
-            iv_len: crate::ours::Ours::new(suite).iv_len(),
-            icv_len: suite.icv_len,
-            counter: suite.cipher == Cipher::AesCtr,
-        };
-        if !hmac.is_null() {
-            rival.hmac = HMAC_CTX_new();
-            assert_eq!(
-                HMAC_Init_ex(
-                    rival.hmac,
-                    mac_key.as_ptr().cast(),
-                    mac_key.len(),
-                    hmac,
-                    null_mut()
-                ),
-                1
-            );
+        Some(Self::hmac(digest, &key))
+    }
+
+    fn hmac(digest: *const EVP_MD, key: &[u8]) -> Self {
+        // SAFETY: the key is as long as said.
+        unsafe {
+            let context = HMAC_CTX_new();
+            let key_at = key.as_ptr().cast();
+            let done = HMAC_Init_ex(context, key_at, key.len(), digest, null_mut());
+            assert_eq!(done, 1);
+            Self::Hmac(context)
         }
-        if cmac {
-            rival.cmac = CMAC_CTX_new();
-            assert_eq!(
-                CMAC_Init(
-                    rival.cmac,
-                    mac_key.as_ptr().cast(),
-                    16,
-                    EVP_aes_128_cbc(),
-                    null_mut()
-                ),
-                1
-            );
+    }
+
+    fn cmac(key: &[u8]) -> Self {
+        // SAFETY: the key is as long as said.
+        unsafe {
+            let context = CMAC_CTX_new();
+            let (key_at, cipher) = (key.as_ptr().cast(), EVP_aes_128_cbc());
+            let done = CMAC_Init(context, key_at, key.len(), cipher, null_mut());
+            assert_eq!(done, 1);
+            Self::Cmac(context)
         }
-        Some(Box::new(rival))
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        let mut mac = [0; 64];
+        let (message, len, out) = (message.as_ptr(), message.len(), mac.as_mut_ptr());
+        // SAFETY: the message is as long as said, and a MAC has at most 64 bytes.
+        unsafe {
+            match *self {
+                Self::None => {}
+                Self::Hmac(context) => {
+                    HMAC_Init_ex(context, ptr::null(), 0, ptr::null(), null_mut());
+                    HMAC_Update(context, message, len);
+                    HMAC_Final(context, out, &mut 0);
+                }
+                Self::Cmac(context) => {
+                    CMAC_Reset(context);
+                    CMAC_Update(context, message, len);
+                    CMAC_Final(context, out, &mut 0);
+                }
+            }
+        }
+        mac
     }
 }
 
@@ -223,44 +254,18 @@ impl Composed {
             iv[15] = 1;
         }
         let text = packet[AAD + self.iv_len..][..len].as_mut_ptr();
-        let mut written = 0;
+        let (same, key, iv) = (ptr::null(), ptr::null(), iv.as_ptr());
         // SAFETY: the text is `len` bytes, whole blocks.
         unsafe {
-            assert_eq!(
-                EVP_CipherInit_ex(
-                    context,
-                    ptr::null(),
-                    null_mut(),
-                    ptr::null(),
-                    iv.as_ptr(),
-                    -1
-                ),
-                1
-            );
-            assert_eq!(
-                EVP_CipherUpdate(context, text, &mut written, text, len as i32),
-                1
-            );
+            let done = EVP_CipherInit_ex(context, same, null_mut(), key, iv, -1);
+            assert_eq!(done, 1);
+            let done = EVP_CipherUpdate(context, text, &mut 0, text, len as i32);
+            assert_eq!(done, 1);
         }
     }
 
     fn mac(&self, packet: &[u8], len: usize) -> [u8; 64] {
-        let (mut mac, mut written) = ([0; 64], 0);
-        let message = &packet[..AAD + self.iv_len + len];
-        // SAFETY: the message is as long as said, and a MAC has at most 64 bytes.
-        unsafe {
-            if !self.hmac.is_null() {
-                HMAC_Init_ex(self.hmac, ptr::null(), 0, ptr::null(), null_mut());
-                HMAC_Update(self.hmac, message.as_ptr(), message.len());
-                HMAC_Final(self.hmac, mac.as_mut_ptr(), &mut written);
-            } else if !self.cmac.is_null() {
-                let mut written = 0;
-                CMAC_Reset(self.cmac);
-                CMAC_Update(self.cmac, message.as_ptr(), message.len());
-                CMAC_Final(self.cmac, mac.as_mut_ptr(), &mut written);
-            }
-        }
-        mac
+        self.mac.sign(&packet[..AAD + self.iv_len + len])
     }
 }
 

@@ -49,10 +49,25 @@ unsafe extern "C" {
 struct Foreign {
     name: &'static str,
     state: *mut c_void,
-    run: unsafe extern "C" fn(*mut c_void, *mut *mut u8, usize, usize, c_int) -> c_int,
+    run: Run,
 }
 
+/// Seals or opens `n` packets of `len` bytes; 1 if all went well.
+type Run = unsafe extern "C" fn(
+    state: *mut c_void,
+    packets: *mut *mut u8,
+    n: usize,
+    len: usize,
+    seal: c_int,
+) -> c_int;
+
 impl Foreign {
+    /// `None` where the library made no state of the suite.
+    fn rival(name: &'static str, state: *mut c_void, run: Run) -> Option<Box<dyn Rival>> {
+        let foreign = || -> Box<dyn Rival> { Box::new(Self { name, state, run }) };
+        (!state.is_null()).then(foreign)
+    }
+
     fn go(&mut self, packets: &mut [Vec<u8>], len: usize, seal: bool) -> bool {
         let mut pointers = [std::ptr::null_mut(); 256];
         for (pointer, packet) in pointers.iter_mut().zip(packets.iter_mut()) {
@@ -136,13 +151,7 @@ pub fn evp(suite: &Suite) -> Option<Box<dyn Rival>> {
         evp_prepare();
         evp_new(&c_suite(suite))
     };
-    (!state.is_null()).then(|| -> Box<dyn Rival> {
-        Box::new(Foreign {
-            name: "openssl",
-            state,
-            run: evp_run,
-        })
-    })
+    Foreign::rival("openssl", state, evp_run)
 }
 
 /// Intel's multi-buffer library, with the manager that it finds best.
@@ -153,11 +162,5 @@ pub fn ipsec_mb(suite: &Suite) -> Option<Box<dyn Rival>> {
     }
     // SAFETY: both are places in the tables; the suite lives during the call, which copies it.
     let state = unsafe { imb_new(&c_suite(suite), imb_cipher(cipher), imb_hash(hash)) };
-    (!state.is_null()).then(|| -> Box<dyn Rival> {
-        Box::new(Foreign {
-            name: "ipsec-mb",
-            state,
-            run: imb_run,
-        })
-    })
+    Foreign::rival("ipsec-mb", state, imb_run)
 }
