@@ -1,4 +1,5 @@
-//! Devices of our own beside the first: known by their alias, and gone only when no route leads there any more.
+//! Devices: their names and MTUs, and those of our own beside the first, known by their alias and gone only when no route
+//! leads there any more.
 
 use super::Netlink;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
@@ -9,6 +10,41 @@ use std::io;
 use std::net::Ipv6Addr;
 
 impl Netlink {
+    /// Index of the device of this name, if there is one.
+    pub fn link(&mut self, name: &str) -> io::Result<Option<u32>> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        match self.ask(RouteNetlinkMessage::GetLink(message), 0) {
+            Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
+                RouteNetlinkMessage::NewLink(link) => Some(link.header.index),
+                _ => None,
+            })),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Name and MTU of a device.
+    pub fn link_by_index(&mut self, index: u32) -> io::Result<(String, u32)> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let answers = self.ask(RouteNetlinkMessage::GetLink(message), 0)?;
+        let (mut name, mut mtu) = (String::new(), 1500);
+        for answer in answers {
+            let RouteNetlinkMessage::NewLink(link) = answer else {
+                continue;
+            };
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(found) => name = found,
+                    LinkAttribute::Mtu(found) => mtu = found,
+                    _ => {}
+                }
+            }
+        }
+        Ok((name, mtu))
+    }
+
     /// Name and index of every device that carries this alias.
     pub fn links_called(&mut self, alias: &str) -> io::Result<Vec<(String, u32)>> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());

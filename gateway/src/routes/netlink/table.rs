@@ -1,0 +1,139 @@
+//! The routes of one table: ours, as they stand in the kernel.
+
+use super::super::plan::Family;
+use super::super::steering::{OWNER, Route};
+use super::{FAMILIES, Netlink, absent_is_empty, any, family, metrics_mtu};
+use ipsec::policy::Prefix;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::io;
+use std::net::IpAddr;
+
+impl Netlink {
+    /// Our routes in a table. `tun` is the index of the TUN device.
+    pub fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        for family in FAMILIES {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
+            for answer in absent_is_empty(answers)? {
+                if let RouteNetlinkMessage::NewRoute(message) = answer {
+                    routes.extend(read_route(&message, table, tun));
+                }
+            }
+        }
+        Ok(routes)
+    }
+
+    /// Adds a route to a table, or replaces the one with this destination and metric.
+    pub fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRoute(write_route(table, tun, route));
+        self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE)
+            .map(drop)
+    }
+
+    /// Takes a route out of a table.
+    pub fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(write_route(table, tun, route));
+        self.ask(message, NLM_F_ACK).map(drop)
+    }
+}
+
+/// The bit of RTAX_MTU in RTAX_LOCK: this MTU is never lowered, and packets leave without DF.
+const LOCK_MTU: u32 = 1 << 2;
+
+/// IPv4 and TCP headers without options, as the kernel counts them between MTU and MSS.
+const TCP_HEADERS: u32 = 40;
+
+fn metrics(mtu: u32, whole: bool) -> Vec<RouteMetric> {
+    match whole {
+        false => vec![RouteMetric::Mtu(mtu)],
+        true => vec![
+            RouteMetric::Lock(LOCK_MTU),
+            RouteMetric::Mtu(u16::MAX.into()),
+            RouteMetric::Advmss(mtu.saturating_sub(TCP_HEADERS)),
+        ],
+    }
+}
+
+fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(route.destination.address);
+    message.header.destination_prefix_length = route.destination.len;
+    message.header.protocol = RouteProtocol::Other(OWNER);
+    message.attributes = vec![
+        RouteAttribute::Table(table),
+        RouteAttribute::Priority(route.metric),
+    ];
+    if route.destination.len > 0 {
+        let destination: RouteAddress = route.destination.address.into();
+        message
+            .attributes
+            .push(RouteAttribute::Destination(destination));
+    }
+    if route.by_tun {
+        message.header.kind = RouteType::Unicast;
+        message.header.scope = match route.family {
+            Family::V4 => RouteScope::Link,
+            Family::V6 => RouteScope::Universe,
+        };
+        message.attributes.extend(tun.map(RouteAttribute::Oif));
+    } else {
+        message.header.kind = RouteType::Unreachable;
+    }
+    if let Some(mtu) = route.mtu {
+        message
+            .attributes
+            .push(RouteAttribute::Metrics(metrics(mtu, route.whole)));
+    }
+    message
+}
+
+/// The route as we would have written it, if it is one of ours in this table.
+fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Route> {
+    let family = match message.header.address_family {
+        AddressFamily::Inet => Family::V4,
+        _ => Family::V6,
+    };
+    let mut route = Route {
+        family,
+        destination: Prefix {
+            address: any(family),
+            len: message.header.destination_prefix_length,
+        },
+        by_tun: message.header.kind == RouteType::Unicast,
+        mtu: metrics_mtu(&message.attributes),
+        whole: false,
+        metric: 0,
+    };
+    let (mut in_table, mut device) = (u32::from(message.header.table), None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(value) => in_table = *value,
+            RouteAttribute::Priority(value) => route.metric = *value,
+            RouteAttribute::Oif(value) => device = Some(*value),
+            RouteAttribute::Metrics(metrics) => {
+                for metric in metrics {
+                    if let RouteMetric::Advmss(mss) = metric {
+                        route.whole = true;
+                        route.mtu = Some(mss + TCP_HEADERS);
+                    }
+                }
+            }
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => {
+                route.destination.address = IpAddr::V4(*address);
+            }
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
+                route.destination.address = IpAddr::V6(*address);
+            }
+            _ => {}
+        }
+    }
+    let ours = message.header.protocol == RouteProtocol::Other(OWNER) && in_table == table;
+    let by_ours = !route.by_tun || device == tun;
+    (ours && by_ours).then_some(route)
+}
