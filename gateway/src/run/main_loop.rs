@@ -1,23 +1,22 @@
 //! The gateway's main thread: requests, signals, notices and a tick a second, one after the other.
 
+mod answers;
+mod watch;
+
 use super::host::Host;
 use super::rates::Rate;
 use super::signals::Signals;
 use super::{Options, Warnings, interface, now};
 use crate::cli::Failure;
-use crate::control::{Answer, ClientId, Explain, Request, Server, SetkeyText};
-use crate::events::{Event, SaName, What};
+use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
+use crate::events::{Event, What};
 use crate::obey;
-use crate::plane::{OwnPlane, Plane, Recorder};
+use crate::plane::{OwnPlane, Recorder};
 use crate::report;
-use crate::routes::firewall;
 use crate::routes::record::Record;
-use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
-use dataplane::{Hook, Notice, Totals};
-use ipsec::command::Answer as Told;
-use ipsec::command::{Command, SaReport};
+use dataplane::{Hook, Notice};
 use ipsec::database::Snapshot;
-use ipsec::sa::{LifeEvent, SaId};
+use ipsec::sa::SaId;
 use rustix::event::{EventfdFlags, eventfd};
 use sd_notify::NotifyState;
 use std::collections::HashMap;
@@ -31,12 +30,6 @@ use std::time::{Duration, Instant};
 
 /// Notices that may wait; when the main thread is that far behind, more of the same tell nothing new.
 const MOST_NOTICES: usize = 256;
-
-/// How often the same policy's want of an association is told.
-const ACQUIRE_AGAIN: Duration = Duration::from_secs(1);
-
-/// Ticks between two looks at addresses and paths.
-const LOOK_AGAIN: u64 = 10;
 
 /// A running gateway.
 pub(super) struct Gateway {
@@ -261,100 +254,8 @@ impl Gateway {
         }
     }
 
-    fn explain(&self, question: &Explain) -> String {
-        report::explain(&self.snapshot(), question)
-    }
-
     fn snapshot(&self) -> Arc<Snapshot> {
         self.plane.published().load_full()
-    }
-
-    fn status(&mut self) -> Status {
-        let (sas, policies) = self.reports();
-        let uptime = self.started.elapsed().as_secs();
-        let dropped = self.drops();
-        let totals = self.plane.kernel().totals();
-        let host = self.plane.kernel();
-        let mut status = Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_seconds: uptime,
-            tun: self.options.tun.clone(),
-            control: self.control.display().to_string(),
-            table: self.record.table,
-            mark: self.record.mark,
-            workers: self.options.workers,
-            batch: self.options.batch,
-            poll_budget: self.options.poll_budget,
-            wake: self.options.wake.to_string(),
-            native_io: self.options.native_io.to_string(),
-            polling: host.polling(),
-            fail_open: self.options.fail_open,
-            sockets: host.sockets(),
-            offloads: report::offloads(host.abilities()),
-            outbound: report::traffic(&totals.outbound, self.outbound.packets_and_bits()),
-            inbound: report::traffic(&totals.inbound, self.inbound.packets_and_bits()),
-            dropped: dropped.total,
-            clear_dropped: dropped.clear.values().sum(),
-            peak_memory_bytes: report::peak_memory(),
-            warnings: self.warnings.list(),
-            ..Status::default()
-        };
-        let paths = self.plane.kernel().paths().all();
-        let path = |(peer, mtu)| PathStatus { peer, mtu };
-        status.paths = paths.into_iter().map(path).collect();
-        status.interfaces = self.interfaces();
-        let snapshot = self.snapshot();
-        let association = |told: &SaReport| {
-            let place = snapshot.find(&told.config.id);
-            let moved_to = place.and_then(|place| snapshot.sa(place).state.moved_to());
-            SaStatus {
-                moved_to,
-                ..report::association(told)
-            }
-        };
-        status.associations = sas.iter().map(association).collect();
-        status.policies = policies.iter().map(report::policy).collect();
-        status
-    }
-
-    fn interfaces(&mut self) -> Vec<InterfaceStatus> {
-        let snapshot = self.snapshot();
-        let leads_out = |name: &str| {
-            let named = |known: &&ipsec::database::Interface| &*known.name == name;
-            let known = snapshot.interfaces().iter().find(named);
-            known.is_some_and(|interface| interface.way_out.is_some())
-        };
-        let devices = self.plane.kernel().devices();
-        devices
-            .into_iter()
-            .map(|(name, mtu)| InterfaceStatus {
-                leads_out: leads_out(&name),
-                name,
-                mtu,
-            })
-            .collect()
-    }
-
-    fn drops(&mut self) -> Drops {
-        let (sas, _) = self.reports();
-        let host = self.plane.kernel();
-        let Totals { outbound, inbound } = host.totals();
-        let clear = firewall::counters(host.installed().site());
-        report::drops(&[outbound, inbound], &sas, &clear)
-    }
-
-    fn reports(&mut self) -> (Vec<SaReport>, Vec<ipsec::command::PolicyReport>) {
-        let (mut sas, mut policies) = (Vec::new(), Vec::new());
-        let questions = [Command::DumpSas(None), Command::DumpPolicies];
-        for answer in self.plane.apply(&questions).unwrap_or_default() {
-            match answer {
-                Told::Sas(list) => sas = list,
-                Told::Policies(list) => policies = list,
-                Told::Done | Told::Spi(_) => {}
-            }
-        }
-        (sas, policies)
     }
 
     /// Called on the data plane's threads: a full queue loses the notice, never time.
@@ -365,105 +266,6 @@ impl Gateway {
                 let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
             }
         })
-    }
-
-    fn hear_notices(&mut self) -> Result<(), Failure> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&*self.bell, &mut count);
-        while let Ok(notice) = self.notices.try_recv() {
-            match notice {
-                Notice::Acquire {
-                    policy,
-                    interface,
-                    outline,
-                } => {
-                    let wanted = (policy, interface);
-                    let last = self.acquired.get(&wanted);
-                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_AGAIN) {
-                        self.acquired.insert(wanted, Instant::now());
-                        let interface = self.plane.kernel().device_name(interface);
-                        self.tell(What::Acquire {
-                            policy,
-                            interface,
-                            source: Some(outline.source),
-                            destination: Some(outline.destination),
-                        });
-                    }
-                }
-                Notice::Failed { direction, error } => {
-                    return Err(Failure::new(format!(
-                        "the {} side stands still: {error}; the drop rules stay in place",
-                        crate::events::direction_name(direction)
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tick(&mut self) {
-        self.ticks += 1;
-        match self.plane.tick() {
-            Ok(events) => events.into_iter().for_each(|(id, event)| {
-                let name = SaName::from(id);
-                self.tell(match event {
-                    LifeEvent::Soft => What::SaDying(name),
-                    LifeEvent::Hard => What::SaExpired(name),
-                    LifeEvent::SequenceOver => What::SaExhausted(name),
-                });
-            }),
-            Err(error) => {
-                (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"))
-            }
-        }
-        let snapshot = self.snapshot();
-        self.plane.kernel().remind(&snapshot, now());
-        self.plane.kernel().send_dummies(&snapshot, now());
-        self.tell_of_moved_peers(&snapshot);
-        drop(snapshot);
-        let totals = self.plane.kernel().totals();
-        let at = Instant::now();
-        self.outbound
-            .read(totals.outbound.packets, totals.outbound.bytes, at);
-        self.inbound
-            .read(totals.inbound.packets, totals.inbound.bytes, at);
-        self.look_at_paths();
-    }
-
-    /// As the kernel with its mapping events: each new place is told once, and whoever manages keys says `update`.
-    fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
-        for sa in snapshot.sas() {
-            let (id, now) = (sa.config.id, sa.state.moved_to());
-            if self.moved.get(&id).copied() == now {
-                continue;
-            }
-            match now {
-                Some(from) => {
-                    self.moved.insert(id, from);
-                    let association = SaName::of(&sa.config);
-                    self.tell(What::Mapping { association, from });
-                }
-                None => drop(self.moved.remove(&id)),
-            }
-        }
-        self.moved.retain(|id, _| snapshot.find(id).is_some());
-    }
-
-    /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
-    fn look_at_paths(&mut self) {
-        self.plane.kernel().paths().forget_old(Instant::now());
-        let changes = self.plane.kernel().paths().changes();
-        if changes != self.path_changes {
-            self.path_changes = changes;
-            for (peer, mtu) in self.plane.kernel().paths().all() {
-                self.tell(What::PathMtu { peer, mtu });
-            }
-        } else if !self.ticks.is_multiple_of(LOOK_AGAIN) {
-            return;
-        }
-        if let Err(error) = self.plane.refresh() {
-            (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"));
-        }
     }
 
     /// What a text has changed, association by association and policy by policy.

@@ -1,0 +1,104 @@
+//! What a running gateway says of itself, to whoever asks.
+
+use super::Gateway;
+use crate::control::Explain;
+use crate::plane::Plane;
+use crate::report;
+use crate::routes::firewall;
+use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
+use dataplane::Totals;
+use ipsec::command::{Answer, Command, PolicyReport, SaReport};
+
+impl Gateway {
+    pub(super) fn explain(&self, question: &Explain) -> String {
+        report::explain(&self.snapshot(), question)
+    }
+
+    pub(super) fn status(&mut self) -> Status {
+        let (sas, policies) = self.reports();
+        let uptime = self.started.elapsed().as_secs();
+        let dropped = self.drops();
+        let totals = self.plane.kernel().totals();
+        let host = self.plane.kernel();
+        let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: uptime,
+            tun: self.options.tun.clone(),
+            control: self.control.display().to_string(),
+            table: self.record.table,
+            mark: self.record.mark,
+            workers: self.options.workers,
+            batch: self.options.batch,
+            poll_budget: self.options.poll_budget,
+            wake: self.options.wake.to_string(),
+            native_io: self.options.native_io.to_string(),
+            polling: host.polling(),
+            fail_open: self.options.fail_open,
+            sockets: host.sockets(),
+            offloads: report::offloads(host.abilities()),
+            outbound: report::traffic(&totals.outbound, self.outbound.packets_and_bits()),
+            inbound: report::traffic(&totals.inbound, self.inbound.packets_and_bits()),
+            dropped: dropped.total,
+            clear_dropped: dropped.clear.values().sum(),
+            peak_memory_bytes: report::peak_memory(),
+            warnings: self.warnings.list(),
+            ..Status::default()
+        };
+        let paths = self.plane.kernel().paths().all();
+        let path = |(peer, mtu)| PathStatus { peer, mtu };
+        status.paths = paths.into_iter().map(path).collect();
+        status.interfaces = self.interfaces();
+        let snapshot = self.snapshot();
+        let association = |told: &SaReport| {
+            let place = snapshot.find(&told.config.id);
+            let moved_to = place.and_then(|place| snapshot.sa(place).state.moved_to());
+            SaStatus {
+                moved_to,
+                ..report::association(told)
+            }
+        };
+        status.associations = sas.iter().map(association).collect();
+        status.policies = policies.iter().map(report::policy).collect();
+        status
+    }
+
+    fn interfaces(&mut self) -> Vec<InterfaceStatus> {
+        let snapshot = self.snapshot();
+        let leads_out = |name: &str| {
+            let named = |known: &&ipsec::database::Interface| &*known.name == name;
+            let known = snapshot.interfaces().iter().find(named);
+            known.is_some_and(|interface| interface.way_out.is_some())
+        };
+        let devices = self.plane.kernel().devices();
+        devices
+            .into_iter()
+            .map(|(name, mtu)| InterfaceStatus {
+                leads_out: leads_out(&name),
+                name,
+                mtu,
+            })
+            .collect()
+    }
+
+    pub(super) fn drops(&mut self) -> Drops {
+        let (sas, _) = self.reports();
+        let host = self.plane.kernel();
+        let Totals { outbound, inbound } = host.totals();
+        let clear = firewall::counters(host.installed().site());
+        report::drops(&[outbound, inbound], &sas, &clear)
+    }
+
+    fn reports(&mut self) -> (Vec<SaReport>, Vec<PolicyReport>) {
+        let (mut sas, mut policies) = (Vec::new(), Vec::new());
+        let questions = [Command::DumpSas(None), Command::DumpPolicies];
+        for answer in self.plane.apply(&questions).unwrap_or_default() {
+            match answer {
+                Answer::Sas(list) => sas = list,
+                Answer::Policies(list) => policies = list,
+                Answer::Done | Answer::Spi(_) => {}
+            }
+        }
+        (sas, policies)
+    }
+}

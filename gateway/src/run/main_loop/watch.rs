@@ -1,0 +1,117 @@
+//! What a running gateway notices by itself: notices of the data plane, and once a second everything that time changes.
+
+use super::Gateway;
+use crate::cli::Failure;
+use crate::events::{SaName, What, direction_name};
+use crate::run::now;
+use dataplane::Notice;
+use ipsec::database::Snapshot;
+use ipsec::sa::LifeEvent;
+use std::time::{Duration, Instant};
+
+/// How often the same policy's want of an association is told.
+const ACQUIRE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Ticks between two looks at addresses and paths.
+const LOOK_AGAIN: u64 = 10;
+
+impl Gateway {
+    pub(super) fn hear_notices(&mut self) -> Result<(), Failure> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.bell, &mut count);
+        while let Ok(notice) = self.notices.try_recv() {
+            match notice {
+                Notice::Acquire {
+                    policy,
+                    interface,
+                    outline,
+                } => {
+                    let wanted = (policy, interface);
+                    let last = self.acquired.get(&wanted);
+                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_AGAIN) {
+                        self.acquired.insert(wanted, Instant::now());
+                        let interface = self.plane.kernel().device_name(interface);
+                        self.tell(What::Acquire {
+                            policy,
+                            interface,
+                            source: Some(outline.source),
+                            destination: Some(outline.destination),
+                        });
+                    }
+                }
+                Notice::Failed { direction, error } => {
+                    return Err(Failure::new(format!(
+                        "the {} side stands still: {error}; the drop rules stay in place",
+                        direction_name(direction)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.ticks += 1;
+        match self.plane.tick() {
+            Ok(events) => events.into_iter().for_each(|(id, event)| {
+                let name = SaName::from(id);
+                self.tell(match event {
+                    LifeEvent::Soft => What::SaDying(name),
+                    LifeEvent::Hard => What::SaExpired(name),
+                    LifeEvent::SequenceOver => What::SaExhausted(name),
+                });
+            }),
+            Err(error) => {
+                (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"))
+            }
+        }
+        let snapshot = self.snapshot();
+        self.plane.kernel().remind(&snapshot, now());
+        self.plane.kernel().send_dummies(&snapshot, now());
+        self.tell_of_moved_peers(&snapshot);
+        drop(snapshot);
+        let totals = self.plane.kernel().totals();
+        let at = Instant::now();
+        self.outbound
+            .read(totals.outbound.packets, totals.outbound.bytes, at);
+        self.inbound
+            .read(totals.inbound.packets, totals.inbound.bytes, at);
+        self.look_at_paths();
+    }
+
+    /// As the kernel with its mapping events: each new place is told once, and whoever manages keys says `update`.
+    fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
+        for sa in snapshot.sas() {
+            let (id, now) = (sa.config.id, sa.state.moved_to());
+            if self.moved.get(&id).copied() == now {
+                continue;
+            }
+            match now {
+                Some(from) => {
+                    self.moved.insert(id, from);
+                    let association = SaName::of(&sa.config);
+                    self.tell(What::Mapping { association, from });
+                }
+                None => drop(self.moved.remove(&id)),
+            }
+        }
+        self.moved.retain(|id, _| snapshot.find(id).is_some());
+    }
+
+    /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
+    fn look_at_paths(&mut self) {
+        self.plane.kernel().paths().forget_old(Instant::now());
+        let changes = self.plane.kernel().paths().changes();
+        if changes != self.path_changes {
+            self.path_changes = changes;
+            for (peer, mtu) in self.plane.kernel().paths().all() {
+                self.tell(What::PathMtu { peer, mtu });
+            }
+        } else if !self.ticks.is_multiple_of(LOOK_AGAIN) {
+            return;
+        }
+        if let Err(error) = self.plane.refresh() {
+            (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"));
+        }
+    }
+}
