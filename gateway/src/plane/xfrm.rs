@@ -12,19 +12,18 @@
 mod association;
 mod conversation;
 mod policy;
+mod rehearsal;
 mod wiped;
 
 use super::{Plane, check};
 use association::Found;
 use conversation::{Conversation, Refusal};
 use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
-use ipsec::database::Database;
 use ipsec::policy::{Action, Level, Policy};
 use ipsec::sa::{Protocol, Reqid, SaConfig, SaId};
 use netlink_packet_xfrm::XfrmMessage;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use wiped::Wiped;
 
 /// The plane of the kernel of this network namespace.
@@ -306,68 +305,6 @@ impl XfrmPlane {
             failed += usize::from(done.is_err());
         }
         failed
-    }
-
-    /// Tries the commands on our own databases, filled from the kernel's: most refusals show before anything changes.
-    fn rehearse(&mut self, commands: &[Command]) -> Result<(), Refused> {
-        let (mut database, mut rehearsed) = (Database::default(), Rehearsed::default());
-        let whole_list = |refusal: Refusal| Refused {
-            index: commands.len(),
-            reason: refusal.to_string(),
-        };
-        for (_, found) in self.sas().map_err(whole_list)? {
-            match found {
-                Found::Sa(report) => rehearsed.add(&mut database, report.config),
-                Found::Larval(id) => drop(rehearsed.larval.insert(id)),
-                Found::Other => {}
-            }
-        }
-        for (_, report) in self.policies().map_err(whole_list)? {
-            let policies = report.map(|report| Command::AddPolicy(report.policy));
-            // Two policies that differ only in what the language cannot say are one here.
-            let _ = database.apply(policies.as_slice(), 0, &mut || 0);
-        }
-        for (index, command) in commands.iter().enumerate() {
-            let tried = rehearsed.try_on(&mut database, command);
-            tried.map_err(|reason| Refused { index, reason })?;
-        }
-        Ok(())
-    }
-}
-
-/// What our own databases do not tell by themselves.
-#[derive(Default)]
-struct Rehearsed {
-    configs: HashMap<SaId, Arc<SaConfig>>,
-    larval: HashSet<SaId>,
-}
-
-impl Rehearsed {
-    fn add(&mut self, database: &mut Database, config: Arc<SaConfig>) {
-        self.configs.insert(config.id, Arc::clone(&config));
-        // Two associations that differ only in what the language cannot say are one here.
-        let _ = database.apply(&[Command::AddSa(config)], 0, &mut || 0);
-    }
-
-    fn try_on(&mut self, database: &mut Database, command: &Command) -> Result<(), String> {
-        let mut command = command.clone();
-        match &command {
-            Command::UpdateSa(config) if self.larval.remove(&config.id) => {
-                command = Command::AddSa(Arc::clone(config));
-            }
-            Command::UpdateSa(config) => {
-                if let Some(old) = self.configs.get(&config.id) {
-                    association::can_become(old, config)?;
-                }
-            }
-            Command::DeleteSa { id, .. } if self.larval.remove(id) => return Ok(()),
-            _ => {}
-        }
-        if let Command::AddSa(config) | Command::UpdateSa(config) = &command {
-            self.configs.insert(config.id, Arc::clone(config));
-        }
-        let applied = database.apply(std::slice::from_ref(&command), 0, &mut || 0);
-        applied.map(drop).map_err(|refused| refused.reason)
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
+use std::sync::Arc;
 
 /// What the kernel would read of a message: through bytes and back.
 fn through_bytes(message: XfrmMessage) -> XfrmMessage {

@@ -1,0 +1,69 @@
+//! What the kernel cannot be told of an association.
+
+use ipsec::sa::{DontFragment, Dscp, Mode, SaConfig};
+use netlink_packet_xfrm::XFRMA_REPLAY_ESN_MAX;
+
+/// What the kernel has no word for, in a sentence.
+pub(in super::super) fn can_be_said(config: &SaConfig) -> Result<(), String> {
+    if let Some((row, _)) = config.suite.encryption()
+        && row.xfrm.is_empty()
+    {
+        let name = row.name;
+        return Err(format!(
+            "the kernel does not know {name}; use another algorithm, or let `esplanade run` carry the traffic"
+        ));
+    }
+    if config.replay_window > XFRMA_REPLAY_ESN_MAX as u32 {
+        return Err(format!(
+            "the kernel's replay windows end at {XFRMA_REPLAY_ESN_MAX} packets; make `-r` smaller"
+        ));
+    }
+    if config.df == DontFragment::Set {
+        return Err(
+            "the kernel copies the DF bit or clears it; `df=set` needs Esplanade's own data plane"
+                .to_owned(),
+        );
+    }
+    if matches!(config.dscp, Dscp::Set(1..)) {
+        return Err("the kernel copies the DSCP or leaves it 0; other values need Esplanade's own data plane".to_owned());
+    }
+    if config.interface.is_some() {
+        return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
+    }
+    if config.dummy > 0 {
+        return Err(
+            "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets"
+                .to_owned(),
+        );
+    }
+    if config.keepalive > 0 {
+        return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
+    }
+    if config.aggfrag.is_some() {
+        return Err("`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not know the mode".to_owned());
+    }
+    if config.tfc > 0 && config.mode != Mode::Tunnel {
+        return Err("the kernel pads for traffic-flow confidentiality in tunnel mode alone; add `-m tunnel`".to_owned());
+    }
+    Ok(())
+}
+
+/// What the kernel cannot change while an association lives, in a sentence.
+pub(in super::super) fn can_become(old: &SaConfig, new: &SaConfig) -> Result<(), String> {
+    let mut same = old.clone();
+    same.lifetimes = new.lifetimes;
+    if old.encapsulation.is_some() && new.encapsulation.is_some() {
+        same.encapsulation = new.encapsulation;
+    }
+    if new.mode == Mode::Any {
+        same.mode = Mode::Any;
+    }
+    match same == *new {
+        true => Ok(()),
+        false => Err(
+            "the kernel updates the lifetimes and ports of a living association and nothing else; `delete` and \
+             `add` it again"
+                .to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,74 @@
+//! A rehearsal: the commands are tried on databases of our own, filled from the kernel's.
+
+use super::XfrmPlane;
+use super::association::{self, Found};
+use super::conversation::Refusal;
+use ipsec::command::{Command, Refused};
+use ipsec::database::Database;
+use ipsec::sa::{SaConfig, SaId};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+impl XfrmPlane {
+    /// Tries the commands on our own databases, filled from the kernel's: most refusals show before anything changes.
+    pub(super) fn rehearse(&mut self, commands: &[Command]) -> Result<(), Refused> {
+        let (mut database, mut rehearsed) = (Database::default(), Rehearsed::default());
+        let whole_list = |refusal: Refusal| Refused {
+            index: commands.len(),
+            reason: refusal.to_string(),
+        };
+        for (_, found) in self.sas().map_err(whole_list)? {
+            match found {
+                Found::Sa(report) => rehearsed.add(&mut database, report.config),
+                Found::Larval(id) => drop(rehearsed.larval.insert(id)),
+                Found::Other => {}
+            }
+        }
+        for (_, report) in self.policies().map_err(whole_list)? {
+            let policies = report.map(|report| Command::AddPolicy(report.policy));
+            // Two policies that differ only in what the language cannot say are one here.
+            let _ = database.apply(policies.as_slice(), 0, &mut || 0);
+        }
+        for (index, command) in commands.iter().enumerate() {
+            let tried = rehearsed.try_on(&mut database, command);
+            tried.map_err(|reason| Refused { index, reason })?;
+        }
+        Ok(())
+    }
+}
+
+/// What our own databases do not tell by themselves.
+#[derive(Default)]
+struct Rehearsed {
+    configs: HashMap<SaId, Arc<SaConfig>>,
+    larval: HashSet<SaId>,
+}
+
+impl Rehearsed {
+    fn add(&mut self, database: &mut Database, config: Arc<SaConfig>) {
+        self.configs.insert(config.id, Arc::clone(&config));
+        // Two associations that differ only in what the language cannot say are one here.
+        let _ = database.apply(&[Command::AddSa(config)], 0, &mut || 0);
+    }
+
+    fn try_on(&mut self, database: &mut Database, command: &Command) -> Result<(), String> {
+        let mut command = command.clone();
+        match &command {
+            Command::UpdateSa(config) if self.larval.remove(&config.id) => {
+                command = Command::AddSa(Arc::clone(config));
+            }
+            Command::UpdateSa(config) => {
+                if let Some(old) = self.configs.get(&config.id) {
+                    association::can_become(old, config)?;
+                }
+            }
+            Command::DeleteSa { id, .. } if self.larval.remove(id) => return Ok(()),
+            _ => {}
+        }
+        if let Command::AddSa(config) | Command::UpdateSa(config) = &command {
+            self.configs.insert(config.id, Arc::clone(config));
+        }
+        let applied = database.apply(std::slice::from_ref(&command), 0, &mut || 0);
+        applied.map(drop).map_err(|refused| refused.reason)
+    }
+}
