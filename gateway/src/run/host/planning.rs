@@ -1,0 +1,155 @@
+//! What the kernel is to enforce, and how large packets may be: on each policy's way, and through each device.
+
+use super::super::sockets::{self, Need};
+use super::Host;
+use crate::routes::plan::Plan;
+use ipsec::database::Snapshot;
+use ipsec::pmtu;
+use ipsec::policy::{Action, Direction, Policy, Template};
+use ipsec::sa::{Mode, SaConfig};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+impl Host {
+    /// What the kernel has to enforce for these databases.
+    pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
+        let mut plan = Plan {
+            udp_ports: sockets::udp_ports(needs),
+            ..Plan::default()
+        };
+        let mut known = HashMap::new();
+        for direction in [Direction::Out, Direction::In, Direction::Fwd] {
+            for (id, policy) in snapshot.policies(direction) {
+                let mtu = self.policy_mtu(snapshot, id, policy, &mut known);
+                // Level `use` takes what comes in clear, as the kernel does: the peer may have no association yet.
+                let reachable = direction == Direction::Out
+                    && snapshot.route(id).is_some_and(|sas| !sas.is_empty());
+                plan.push(policy, reachable, mtu);
+            }
+        }
+        plan.gateway_peers = snapshot
+            .sas()
+            .map(|sa| (sa.config.source, sa.config.id.destination))
+            .filter(|(source, destination)| plan.protects(*source, *destination))
+            .filter(|_| !self.outside.is_elsewhere())
+            .collect();
+        plan
+    }
+
+    /// The largest packet that a policy's associations carry without fragments, if there are any.
+    fn policy_mtu(
+        &mut self,
+        snapshot: &Snapshot,
+        id: u32,
+        policy: &Policy,
+        known: &mut HashMap<(IpAddr, IpAddr), Option<u32>>,
+    ) -> Option<u32> {
+        let Action::Protect(templates) = &policy.action else {
+            return None;
+        };
+        if policy.direction != Direction::Out {
+            return None;
+        }
+        let route = snapshot.route(id)?;
+        let chain: Vec<_> = route
+            .iter()
+            .map(|index| Arc::clone(&snapshot.sa(*index).config))
+            .collect();
+        let last = chain.last()?;
+        let ends = (last.source, last.id.destination);
+        let path = *known.entry(ends).or_insert_with(|| self.path_mtu(ends));
+        let floor = if policy.selector.destination.address.is_ipv6() {
+            1280
+        } else {
+            576
+        };
+        Some(inner_mtu(templates, &chain, path?).max(floor))
+    }
+
+    /// The devices that associations name, as large as what fits through each.
+    pub(super) fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        for interface in snapshot.interfaces() {
+            let config = interface.way_out.map(|index| &snapshot.sa(index).config);
+            let mtu = config.and_then(|config| {
+                let path = self.path_mtu((config.source, config.id.destination))?;
+                Some(pmtu::inner_mtu(config, path as usize) as u32)
+            });
+            self.devices
+                .open(interface, mtu, self.installed.netlink())?;
+        }
+        Ok(())
+    }
+
+    /// What fits between two outer addresses: by the kernel's routes, and by what our sockets have learnt.
+    fn path_mtu(&mut self, ends: (IpAddr, IpAddr)) -> Option<u32> {
+        let mark = self.installed.site().outside_mark();
+        let device = self.outside.device.as_ref().map(|(_, index)| *index);
+        let path = self.outside.netlink.path(ends, mark, device).ok()?;
+        let learnt = self.paths.mtu(ends.1).unwrap_or(u32::MAX);
+        // Where outer packets loop back to this host the device's limit is none of a wire.
+        Some(path.mtu.min(learnt).min(u16::MAX.into()))
+    }
+}
+
+/// From the outermost association inwards, each takes its headers and padding off what fits.
+fn inner_mtu(templates: &[Template], chain: &[Arc<SaConfig>], path: u32) -> u32 {
+    let layers = chain.iter().enumerate().rev().map(|(place, config)| {
+        let is_transport = templates
+            .get(place)
+            .is_some_and(|template| template.mode == Mode::Transport);
+        let ip_header = if config.id.destination.is_ipv6() {
+            40
+        } else {
+            20
+        };
+        (&**config, is_transport.then_some(ip_header))
+    });
+    pmtu::bundle_mtu(layers, path as usize) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipsec::command::Command;
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    fn chain(text: &str) -> (Vec<Template>, Vec<Arc<SaConfig>>) {
+        let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames)
+            .unwrap()
+            .commands;
+        let (mut templates, mut sas) = (Vec::new(), Vec::new());
+        for command in commands {
+            match command {
+                Command::AddSa(config) => sas.push(config),
+                Command::AddPolicy(policy) => {
+                    if let Action::Protect(list) = &policy.action {
+                        templates.clone_from(list);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (templates, sas)
+    }
+
+    #[test]
+    fn a_gcm_tunnel_in_udp_leaves_1438_of_1500() {
+        let (templates, sas) = chain(
+            "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+             spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;",
+        );
+        // 1500 − 20 IP − 8 UDP − 8 ESP − 8 IV − 16 ICV = 1440, less two of trailer, in steps of four.
+        assert_eq!(inner_mtu(&templates, &sas, 1500), 1438);
+    }
+
+    #[test]
+    fn transport_keeps_the_ip_header_outside() {
+        let (templates, sas) = chain(
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -m transport -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+             spdadd 192.0.2.1 192.0.2.2 any -P out ipsec esp/transport//require;",
+        );
+        assert_eq!(inner_mtu(&templates, &sas, 1500), 1466);
+    }
+}
