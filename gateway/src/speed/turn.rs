@@ -70,45 +70,29 @@ impl<'l, 'k> Worker<'l, 'k> {
     fn seal_all(&mut self) -> Duration {
         let (first, rest) = self.plain.split_at(self.plain.len().min(20));
         let (middle, last) = rest.split_at(rest.len() - rest.len().min(10));
-        let mut batches: Vec<Vec<SealJob<'_>>> = Vec::with_capacity(SETS);
-        for set in &mut self.sets {
-            let mut jobs = Vec::with_capacity(set.len());
-            for output in set {
-                jobs.push(SealJob {
-                    key: next_key(self.load.keys, &mut self.sa),
-                    aad: &AAD,
-                    aad_tail: &[],
-                    iv: self.iv,
-                    input: [first, middle, last],
-                    output,
-                });
-            }
-            batches.push(jobs);
-        }
-        let start = own_time();
-        batches.iter_mut().for_each(|jobs| multibuffer::seal(jobs));
-        own_time() - start
+        let (keys, sa, iv) = (self.load.keys, &mut self.sa, self.iv);
+        let mut batches = batches(&mut self.sets, |output| SealJob {
+            key: next_key(keys, sa),
+            aad: &AAD,
+            aad_tail: &[],
+            iv,
+            input: [first, middle, last],
+            output,
+        });
+        timed(&mut batches, multibuffer::seal)
     }
 
     fn open_all(&mut self) -> Duration {
-        let mut batches: Vec<Vec<OpenJob<'_>>> = Vec::with_capacity(SETS);
-        for set in &mut self.sets {
-            let mut jobs = Vec::with_capacity(set.len());
-            for text in set {
-                jobs.push(OpenJob {
-                    key: next_key(self.load.keys, &mut self.sa),
-                    aad: &AAD,
-                    aad_tail: &[],
-                    iv: self.iv,
-                    text,
-                    verdict: Verdict::Pending,
-                });
-            }
-            batches.push(jobs);
-        }
-        let start = own_time();
-        batches.iter_mut().for_each(|jobs| multibuffer::open(jobs));
-        let spent = own_time() - start;
+        let (keys, sa, iv) = (self.load.keys, &mut self.sa, self.iv);
+        let mut batches = batches(&mut self.sets, |text| OpenJob {
+            key: next_key(keys, sa),
+            aad: &AAD,
+            aad_tail: &[],
+            iv,
+            text,
+            verdict: Verdict::Pending,
+        });
+        let spent = timed(&mut batches, multibuffer::open);
         let mut jobs = batches.iter().flatten();
         assert!(
             jobs.all(|job| job.verdict == Verdict::Genuine),
@@ -116,6 +100,22 @@ impl<'l, 'k> Worker<'l, 'k> {
         );
         spent
     }
+}
+
+/// A job for each packet, set by set.
+fn batches<'s, Job>(
+    sets: &'s mut [Vec<Vec<u8>>],
+    mut job: impl FnMut(&'s mut [u8]) -> Job,
+) -> Vec<Vec<Job>> {
+    let mut batch = |set: &'s mut Vec<Vec<u8>>| set.iter_mut().map(|bytes| job(bytes)).collect();
+    sets.iter_mut().map(&mut batch).collect()
+}
+
+/// How long this thread works on them.
+fn timed<Job>(batches: &mut [Vec<Job>], work: fn(&mut [Job])) -> Duration {
+    let start = own_time();
+    batches.iter_mut().for_each(|jobs| work(jobs));
+    own_time() - start
 }
 
 /// Associations take turns in an order that no prefetcher follows: each step is a prime, so all have their turn.
