@@ -2,7 +2,12 @@
 //!
 //! CCM signs the plaintext, so a packet is signed before it is sealed, and decrypted before it is proven.
 
-use super::{Members, STRIDE, open_aead, seal_aead, text_len, verdict};
+use super::{
+    Members, STRIDE,
+    open::{open_aead, text_len},
+    seal::seal_aead,
+    verdict,
+};
 use crate::{
     Iv, OpenJob, SealJob, Verdict,
     aead::{Ccm, Desk, gather},

@@ -1,0 +1,85 @@
+//! Sealing: what a caller must keep to, and the way of its jobs through cipher and MAC.
+
+use super::{Members, STRIDE, WINDOW, ccm, fits, parts};
+use crate::{Key, SealJob, aead::gather, cbc::Text, key::Transform, mac::MacJob};
+
+/// Panics over a job that cannot be sealed.
+pub(super) fn check(job: &SealJob<'_>) {
+    let key = job.key;
+    let text_len: usize = job.input.iter().map(|part| part.len()).sum();
+    assert_eq!(
+        job.output.len(),
+        text_len + key.icv_len(),
+        "output must be the inputs' length and the ICV's together"
+    );
+    assert!(
+        text_len.is_multiple_of(key.block_len()),
+        "the inputs must be whole blocks together"
+    );
+    let fits = fits(key, job.iv.as_bytes(), job.aad, job.aad_tail);
+    assert!(fits, "IV or associated data do not fit the key");
+}
+
+/// Seals every member; all keys are like `key`.
+pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
+    let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
+        if let Transform::Ccm(key) = &key.transform {
+            return ccm::seal_members(key, &mut members);
+        }
+        return members.iter_mut().for_each(seal_aead);
+    };
+    if key.is_by_library() {
+        return members.iter_mut().for_each(|job| {
+            text_to_encrypt(job).encrypt_alone();
+            sealed_message(job).alone();
+        });
+    }
+    let stride = if cipher.prefers_many() {
+        WINDOW
+    } else {
+        STRIDE
+    };
+    for mut stride in members.strides(stride) {
+        cipher.encrypt_all(stride.iter_mut().map(text_to_encrypt));
+        mac.sign_all(stride.iter_mut().map(sealed_message));
+    }
+}
+
+/// Seals one packet by a cipher that authenticates too.
+pub(super) fn seal_aead(job: &mut SealJob<'_>) {
+    let text_len = job.output.len() - job.key.icv_len();
+    let (text, icv) = job.output.split_at_mut(text_len);
+    if let Transform::Sealing(key) = &job.key.transform {
+        return key.seal(&job.iv, job.aad, job.input, text, icv);
+    }
+    gather(job.input, text);
+    match &job.key.transform {
+        Transform::Ccm(key) => key.seal(&job.iv, job.aad, text, icv),
+        Transform::Gmac(key) => key.sign(&job.iv, [job.aad, job.iv.as_bytes(), text], icv),
+        _ => unreachable!("a member of another suite"),
+    }
+}
+
+/// The input of one job, gathered just before a kernel wants it.
+fn text_to_encrypt<'m>(job: &'m mut SealJob<'_>) -> Text<'m> {
+    let text_len = job.output.len() - job.key.icv_len();
+    let text = &mut job.output[..text_len];
+    gather(job.input, text);
+    Text {
+        key: parts(job.key).0,
+        iv: job.iv,
+        text,
+    }
+}
+
+/// RFC 4303 3.3.2.2: the ICV covers the header, the IV, the ciphertext and the high sequence number.
+fn sealed_message<'m>(job: &'m mut SealJob<'_>) -> MacJob<'m> {
+    let text_len = job.output.len() - job.key.icv_len();
+    let (text, icv) = job.output.split_at_mut(text_len);
+    let message = [job.aad, job.iv.as_bytes(), text, job.aad_tail];
+    MacJob {
+        key: parts(job.key).1,
+        message,
+        icv,
+    }
+}
