@@ -37,25 +37,30 @@ fn check_signer(key: &Key, iv: &[u8]) {
 /// Signs every member; all keys are like `key`.
 pub(super) fn members(key: &Key, mut members: Members<'_, SignJob<'_>>) {
     match &key.transform {
-        Transform::EncryptThenMac { .. } if key.is_by_library() => {
-            members
-                .iter_mut()
-                .for_each(|job| message_to_sign(job).alone());
-        }
-        Transform::EncryptThenMac { mac, .. } => {
-            mac.sign_all(members.iter_mut().map(message_to_sign));
+        Transform::EncryptThenMac { .. } => {
+            let jobs = members.iter_mut();
+            sign_all(key, jobs.map(|job| message(job.key, job.input, job.icv)));
         }
         Transform::Gmac(_) => members.iter_mut().for_each(sign_gmac),
         _ => unreachable!("only keys that sign were let in"),
     }
 }
 
-fn message_to_sign<'m>(job: &'m mut SignJob<'_>) -> MacJob<'m> {
-    let [first, second, third] = job.input;
+/// Signs every message; all keys are like `key`.
+fn sign_all<'a>(key: &Key, messages: impl Iterator<Item = MacJob<'a>>) {
+    if key.is_by_library() {
+        messages.for_each(MacJob::alone);
+    } else {
+        parts(key).1.sign_all(messages);
+    }
+}
+
+fn message<'a>(key: &'a Key, input: [&'a [u8]; 3], icv: &'a mut [u8]) -> MacJob<'a> {
+    let [first, second, third] = input;
     MacJob {
-        key: parts(job.key).1,
+        key: parts(key).1,
         message: [first, second, third, &[]],
-        icv: job.icv,
+        icv,
     }
 }
 
@@ -70,23 +75,19 @@ fn sign_gmac(job: &mut SignJob<'_>) {
 pub(super) fn verify_members(key: &Key, mut members: Members<'_, VerifyJob<'_>>) {
     for mut stride in members.strides(STRIDE) {
         match &key.transform {
-            Transform::EncryptThenMac { mac, .. } => verify_macs(mac, &mut stride),
+            Transform::EncryptThenMac { .. } => verify_macs(key, &mut stride),
             Transform::Gmac(_) => stride.iter_mut().for_each(verify_gmac),
             _ => unreachable!("only keys that sign were let in"),
         }
     }
 }
 
-fn verify_macs(mac: &MacKey, stride: &mut Members<'_, VerifyJob<'_>>) {
+fn verify_macs(key: &Key, stride: &mut Members<'_, VerifyJob<'_>>) {
     let mut expected = [[0; MAX_ICV]; STRIDE];
-    mac.sign_all(stride.iter_mut().zip(&mut expected).map(|(job, icv)| {
-        let [first, second, third] = job.input;
-        MacJob {
-            key: parts(job.key).1,
-            message: [first, second, third, &[]],
-            icv: &mut icv[..job.key.icv_len()],
-        }
-    }));
+    let jobs = stride.iter_mut().zip(&mut expected);
+    let messages =
+        jobs.map(|(job, icv)| message(job.key, job.input, &mut icv[..job.key.icv_len()]));
+    sign_all(key, messages);
     for (job, expected) in stride.iter_mut().zip(&expected) {
         let expected = &expected[..job.key.icv_len()];
         job.verdict = verdict(same(expected, job.icv));
