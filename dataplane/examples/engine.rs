@@ -13,24 +13,14 @@
 mod world;
 
 use dataplane::frames::BatchSize;
-use dataplane::inbound::Inbound;
-use dataplane::io::memory::{Repeat, Void};
-use dataplane::io::{Arrival, Paths, Wait};
-use dataplane::iv::{IvSource, SEED_LEN};
-use dataplane::outbound::Outbound;
-use dataplane::path::PathMtus;
-use dataplane::pipeline::lane::{Commit, Transform};
-use dataplane::pipeline::pump::{Gearing, Prepare, Pump};
-use dataplane::pipeline::worker::{Idle, Serve, Team};
+use dataplane::gauge::{self, Counted, InboundRig, OutboundRig, Rig, Spans};
+use dataplane::pipeline::lane::Commit;
+use dataplane::pipeline::pump::Prepare;
 use dataplane::train::Offload;
 use ipsec::sa::Protocol;
 use multibuffer::{Iv, Key, OpenJob, SealJob, SignJob, Verdict};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use world::{ALL_TRAINS, World, bundle, bytes, datagram, published, tcp, tso, tunnel};
-
-type Steps<P, C, B> = (P, C, Arc<dataplane::frames::Pool<B>>);
+use world::{bundle, bytes, datagram, tcp, tso, tunnel};
 
 fn main() {
     let argument = |place| std::env::args().nth(place);
@@ -149,26 +139,17 @@ impl Shape {
 }
 
 fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize], time: Duration) {
-    let (split, inline, parallel) = match outbound {
-        true => (
-            split_time(out_steps(ends, shape), time),
-            pumped(out_steps(ends, shape), 0, time),
-            workers
-                .iter()
-                .map(|&count| pumped(out_steps(ends, shape), count, time))
-                .collect::<Vec<_>>(),
-        ),
-        false => (
-            split_time(in_steps(ends, shape), time),
-            pumped(in_steps(ends, shape), 0, time),
-            workers
-                .iter()
-                .map(|&count| pumped(in_steps(ends, shape), count, time))
-                .collect::<Vec<_>>(),
-        ),
+    let (spans, inline, parallel) = match outbound {
+        true => timed(|| out_rig(ends, shape), workers, time),
+        false => timed(|| in_rig(ends, shape), workers, time),
     };
     let bare = bare(ends, shape.packet_len(), outbound, time);
-    let [prepare, transform, commit] = split;
+    let Spans {
+        prepare,
+        transform,
+        commit,
+        ..
+    } = spans;
     let size = match shape {
         Shape::Single(len) => len.to_string(),
         Shape::Train(size) => format!("t{size}"),
@@ -177,7 +158,7 @@ fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize],
         "{:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1} {:>8.1}           | {:>6.3} {:>6.3}",
         ends.name,
         way(outbound),
-        prepare + commit,
+        spans.serial(),
         bare / 1e6,
         inline / 1e6
     );
@@ -191,168 +172,33 @@ fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize],
     );
 }
 
-fn out_steps(
-    ends: &WayThrough,
-    shape: Shape,
-) -> impl FnOnce() -> Steps<
-    dataplane::outbound::OutboundPrepare,
-    dataplane::outbound::OutboundCommit,
-    dataplane::outbound::OutboundBatch,
-> {
-    let (databases, items) = (published(&ends.left), shape.items());
-    move || {
-        let direction = Outbound {
-            source: Box::new(Repeat::of(items)),
-            sink: Box::new(Void),
-            replies: None,
-            databases,
-            ivs: IvSource::seeded(&[1; SEED_LEN]),
-            paths: PathMtus::new(Paths::default(), 65_535),
-            hook: Arc::new(|_| ()),
-            counters: Arc::default(),
-        };
-        direction.steps(BatchSize::default(), 17)
-    }
-}
-
-fn in_steps(
-    ends: &WayThrough,
-    shape: Shape,
-) -> impl FnOnce() -> Steps<
-    dataplane::inbound::InboundPrepare,
-    dataplane::inbound::InboundCommit,
-    dataplane::inbound::InboundBatch,
-> {
-    let mut world = World::new(&ends.left, &ends.right, ALL_TRAINS, 65_535);
-    for (item, offload) in shape.items() {
-        world.left_in.put(item, offload);
-    }
-    world.send();
-    let parcels: Vec<(Vec<u8>, Arrival)> = world.wire.take_all();
-    let databases = published(&ends.right);
-    move || {
-        let direction = Inbound {
-            source: Box::new(Repeat::of(parcels)),
-            sink: Box::new(Void),
-            databases,
-            paths: PathMtus::new(Paths::default(), 65_535),
-            counters: Arc::default(),
-        };
-        direction.steps(BatchSize::default(), 17)
-    }
-}
-
-/// Packets in a batch, from what the steps themselves say they did.
-trait Count {
-    fn arrived(&self) -> u64;
-}
-
-impl Count for dataplane::outbound::OutboundBatch {
-    fn arrived(&self) -> u64 {
-        self.tally().arrived
-    }
-}
-
-impl Count for dataplane::inbound::InboundBatch {
-    fn arrived(&self) -> u64 {
-        self.tally().arrived
-    }
-}
-
-/// Nanoseconds per packet of prepare, transform and commit, reading left out: medians over batches, so that what else
-/// the machine does now and then does not count.
-fn split_time<P, C>(steps: impl FnOnce() -> Steps<P, C, P::Batch>, time: Duration) -> [f64; 3]
-where
-    P: Prepare,
-    P::Batch: Count,
-    C: Commit<P::Batch>,
-{
-    let (mut prepare, mut commit, pool) = steps();
-    let mut samples: [Vec<f64>; 3] = Default::default();
-    let start = Instant::now();
-    while start.elapsed() < time {
-        let mut batch = pool.take();
-        prepare.fill(&mut batch, Wait::Poll).unwrap();
-        let begin = Instant::now();
-        prepare.prepare(&mut batch);
-        let prepared = Instant::now();
-        let packets = batch.arrived() as f64;
-        batch.transform();
-        let transformed = Instant::now();
-        commit.commit(batch);
-        let spans = [
-            prepared - begin,
-            transformed - prepared,
-            transformed.elapsed(),
-        ];
-        for (samples, span) in samples.iter_mut().zip(spans) {
-            samples.push(span.as_nanos() as f64 / packets);
-        }
-    }
-    samples.map(median)
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
-
-/// Packets per second through the lane: the median of many short runs.
-fn pumped<P, C>(
-    steps: impl FnOnce() -> Steps<P, C, P::Batch>,
-    workers: usize,
+/// The steps one by one, the whole inline, and with so many workers each.
+fn timed<P, C>(
+    rig: impl Fn() -> Rig<P, C>,
+    workers: &[usize],
     time: Duration,
-) -> f64
+) -> (Spans, f64, Vec<f64>)
 where
     P: Prepare,
-    P::Batch: Count,
+    P::Batch: Counted,
     C: Commit<P::Batch> + 'static,
 {
-    let (prepare, commit, pool) = steps();
-    let counted = Arc::new(AtomicU64::new(0));
-    let prepare = Counted(prepare, Arc::clone(&counted));
-    let gearing = Gearing {
-        slots: if workers == 0 { 2 } else { 16 },
-        workers,
-    };
-    let bell = Arc::default();
-    let mut pump = Pump::new(prepare, commit, pool, &gearing, Arc::clone(&bell));
-    let lane: Arc<dyn Serve> = pump.lane().clone();
-    let team = Team::start(workers, &[], Idle::default(), vec![lane], bell).unwrap();
-    // Inline, a run is one batch; with workers it is long enough to fill the ring several times over.
-    let batches = if workers == 0 { 1 } else { 64 };
-    let mut rates = Vec::new();
-    let start = Instant::now();
-    while start.elapsed() < time {
-        let (before, begin) = (counted.load(Ordering::Relaxed), Instant::now());
-        for _ in 0..batches {
-            pump.step(Wait::Poll).unwrap();
-        }
-        let packets = counted.load(Ordering::Relaxed) - before;
-        rates.push(packets as f64 / begin.elapsed().as_secs_f64());
-    }
-    pump.drain();
-    drop(team);
-    median(rates)
+    let rate = |workers| rig().start(workers, &[]).unwrap().rate(time).unwrap();
+    let spans = rig().spans(time).unwrap();
+    let parallel = workers.iter().map(|&count| rate(count)).collect();
+    (spans, rate(0), parallel)
 }
 
-/// Counts the packets that pass through the first step.
-struct Counted<P>(P, Arc<AtomicU64>);
+fn out_rig(ends: &WayThrough, shape: Shape) -> OutboundRig {
+    let databases = world::database(&ends.left).snapshot();
+    gauge::outbound(databases, shape.items(), BatchSize::default())
+}
 
-impl<P: Prepare> Prepare for Counted<P>
-where
-    P::Batch: Count,
-{
-    type Batch = P::Batch;
-
-    fn fill(&mut self, batch: &mut P::Batch, wait: Wait) -> std::io::Result<usize> {
-        self.0.fill(batch, wait)
-    }
-
-    fn prepare(&mut self, batch: &mut P::Batch) {
-        self.0.prepare(batch);
-        self.1.fetch_add(batch.arrived(), Ordering::Relaxed);
-    }
+fn in_rig(ends: &WayThrough, shape: Shape) -> InboundRig {
+    let databases = |text| world::database(text).snapshot();
+    let size = BatchSize::default();
+    let parcels = gauge::sealed(databases(&ends.left), shape.items(), size).unwrap();
+    gauge::inbound(databases(&ends.right), parcels, size)
 }
 
 /// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in either
@@ -420,6 +266,11 @@ fn bare(ends: &WayThrough, len: usize, outbound: bool, time: Duration) -> f64 {
         rates.push(64.0 / begin.elapsed().as_secs_f64());
     }
     median(rates)
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_unstable_by(f64::total_cmp);
+    samples[samples.len() / 2]
 }
 
 fn sign_all(key: &Key, texts: &[Vec<u8>]) {

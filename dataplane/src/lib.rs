@@ -15,6 +15,7 @@ pub mod counters;
 pub mod dummy;
 pub mod engine;
 pub mod frames;
+pub mod gauge;
 pub mod inbound;
 pub mod io;
 pub mod iv;

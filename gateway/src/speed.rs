@@ -1,13 +1,17 @@
-//! `esplanade speed`: how fast this machine enciphers, suite by suite, as `openssl speed` tells it.
+//! `esplanade speed`: how fast this machine is, suite by suite, as `openssl speed` tells it: the ciphers, or the whole
+//! engine around them.
 //!
-//! Everything is in memory: no packet is built and no device touched. Ours and the library's turns alternate, so that a
-//! change of the machine's mood meets both, and a ratio is printed with the interval that its turns leave open.
+//! Everything is in memory: no device is touched. What is compared takes turns, so that a change of the machine's mood
+//! meets both, and a ratio is printed with the interval that its turns leave open.
 //!
 //! ```text
-//!   suites × directions × sizes ──► case: keys, packets ──► turns: kernels │ library │ kernels │ … ──► row
+//!   suites × directions × sizes ──► case ──┬─► keys, byte ranges ──► turns: kernels │ library │ … ──► row
+//!                                          └─► hub: databases, packets ──► turns: engine │ kernels │ … ──► row
 //! ```
 
 mod case;
+mod engine;
+mod hub;
 mod machine;
 mod report;
 mod statistics;
@@ -19,6 +23,7 @@ use case::{Case, Direction};
 use clap::{Args, ValueEnum};
 use machine::Machine;
 use report::{Report, Row};
+use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Duration;
 use suite::NamedSuite;
@@ -36,14 +41,14 @@ pub struct Options {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
-    /// Bytes of plaintext in a packet, with commas between
+    /// Bytes of plaintext in a packet, with commas between; for the engine those of the packet inside, headers included
     #[arg(long, value_delimiter = ',', default_value = "64,494,1408", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=65_000))]
     size: Vec<u32>,
     /// Only one direction
     #[arg(long, value_enum, default_value_t = Directions::Both)]
     direction: Directions,
-    /// Threads, each on a CPU of its own
+    /// Threads, each on a CPU of its own; of the engine's the first keeps all packets in order
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Security associations that the packets take turns with
@@ -56,7 +61,7 @@ pub struct Options {
     #[arg(long, default_value_t = 0.1, value_name = "S", value_parser = seconds)]
     seconds: f64,
     /// How much of the gateway takes part
-    #[arg(long, value_enum, default_value_t = Layer::Cipher)]
+    #[arg(long, value_enum, default_value_t = Layer::Kernel)]
     layer: Layer,
 }
 
@@ -65,6 +70,7 @@ Examples:
   esplanade speed                                     one of each algorithm
   esplanade speed aes-128-gcm chacha20 --size 1408    those whose names say so
   esplanade speed aes-128-gcm --workers 2 --sas 60000
+  esplanade speed aes-128-gcm --layer engine          whole packets through prepare, transform and commit
   esplanade speed --json | jq '.rows[] | {suite, direction, bytes, gbit_per_second}'";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,10 +81,14 @@ enum Directions {
 }
 
 /// How much of the gateway takes part.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Layer {
     /// The ciphers alone: keys and byte ranges
-    Cipher,
+    #[value(alias = "cipher")]
+    Kernel,
+    /// Whole packets through an ESP tunnel in UDP: policies, headers and counting too
+    Engine,
 }
 
 /// Measures and prints.
@@ -87,8 +97,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         let names: Vec<String> = suite::all().map(|suite| suite.name + "\n").collect();
         return crate::cli::print(&names.concat());
     }
-    let Layer::Cipher = options.layer;
     let suites = suite::chosen(&options.suites).map_err(Failure::new)?;
+    check_sizes(options).map_err(Failure::new)?;
     let machine = Machine::look();
     let workers = machine::cpus_for(options.workers.into()).map_err(Failure::new)?;
     let mut report = Report::new(machine, options, &suites);
@@ -97,6 +107,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     for suite in &suites {
         for row in rows(options, suite, &workers) {
+            let row = row.map_err(Failure::new)?;
             if !options.json {
                 crate::cli::print(&report.line(&row))?;
             }
@@ -109,7 +120,24 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     crate::cli::print(&report.foot(std::io::stdout().is_terminal()))
 }
 
-fn rows(options: &Options, suite: &NamedSuite, workers: &[usize]) -> impl Iterator<Item = Row> {
+fn check_sizes(options: &Options) -> Result<(), String> {
+    let least = match options.layer {
+        Layer::Kernel => return Ok(()),
+        Layer::Engine => hub::HEADERS as u32,
+    };
+    match options.size.iter().find(|&&size| size < least) {
+        Some(size) => Err(format!(
+            "--size {size}: the packets of the engine begin with headers of {least} bytes, so say {least} or more"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn rows(
+    options: &Options,
+    suite: &NamedSuite,
+    workers: &[usize],
+) -> impl Iterator<Item = Result<Row, String>> {
     let directions = match options.direction {
         Directions::Both => &[Direction::Seal, Direction::Open][..],
         Directions::Seal => &[Direction::Seal],
@@ -128,7 +156,10 @@ fn rows(options: &Options, suite: &NamedSuite, workers: &[usize]) -> impl Iterat
             batch: options.batch.into(),
             sas: options.sas as usize,
         };
-        case.measure(workers, time)
+        match options.layer {
+            Layer::Kernel => Ok(Row::Kernel(case.measure_kernel(workers, time))),
+            Layer::Engine => case.measure_engine(workers, time).map(Row::Engine),
+        }
     })
 }
 

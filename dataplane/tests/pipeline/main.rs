@@ -3,6 +3,7 @@
 mod aggfrag;
 mod ends;
 mod faults;
+mod gauge;
 mod layers;
 mod order;
 mod policy;

@@ -1,7 +1,7 @@
 //! One suite, direction and size: its keys, its turns, its row.
 
 use super::machine;
-use super::report::Row;
+use super::report::KernelRow;
 use super::statistics::{interval, median};
 use super::suite::NamedSuite;
 use super::turn::{Load, Worker};
@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Turns of each side.
-const PAIRS: usize = 9;
+pub(super) const PAIRS: usize = 9;
 
-/// Which way packets go.
+/// Which way packets go: out of the gateway sealed, into it to be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Direction {
@@ -22,6 +22,17 @@ pub(super) enum Direction {
     Open,
 }
 
+impl Direction {
+    /// As a table has it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Seal => "seal",
+            Self::Open => "open",
+        }
+    }
+}
+
+#[derive(Clone)]
 pub(super) struct Case {
     pub(super) suite: NamedSuite,
     pub(super) direction: Direction,
@@ -31,7 +42,8 @@ pub(super) struct Case {
 }
 
 impl Case {
-    pub(super) fn measure(&self, cpus: &[usize], time: Duration) -> Row {
+    /// The ciphers alone.
+    pub(super) fn measure_kernel(&self, cpus: &[usize], time: Duration) -> KernelRow {
         let before = machine::allocated();
         let ours: Vec<Key> = (0..self.sas).map(|sa| self.key(sa, Key::new)).collect();
         let grown = machine::allocated().zip(before);
@@ -43,7 +55,7 @@ impl Case {
         let [ours, library] = turns(&loads, cpus, time / (2 * PAIRS as u32));
         let ratios: Vec<f64> = ours.iter().zip(&library).map(|(a, b)| a / b).collect();
         let len = self.size.next_multiple_of(loads[0].block_len());
-        Row {
+        KernelRow {
             suite: self.suite.name.clone(),
             direction: self.direction,
             bytes: len,
@@ -56,7 +68,7 @@ impl Case {
         }
     }
 
-    fn load<'a>(&self, keys: &'a [Key]) -> Load<'a> {
+    pub(super) fn load<'a>(&self, keys: &'a [Key]) -> Load<'a> {
         Load {
             keys,
             sealing: self.direction == Direction::Seal,
@@ -65,24 +77,19 @@ impl Case {
         }
     }
 
-    fn key<E: std::fmt::Debug>(
+    pub(super) fn key<E: std::fmt::Debug>(
         &self,
         sa: usize,
         make: impl Fn(multibuffer::Cipher, &[u8], Integrity, &[u8], usize) -> Result<Key, E>,
     ) -> Key {
-        let bytes = |len: usize, salt: usize| -> Vec<u8> {
-            let mixed = |at: usize| (sa * 193 + at * 31 + salt).wrapping_mul(0x9e37_79b9) >> 11;
-            (0..len).map(|at| mixed(at) as u8).collect()
-        };
-        let integrity = self.suite.integrity;
-        let (mac, mac_len) = integrity.map_or((Integrity::None, 0), |row| (row.mac, row.key_len));
-        let (cipher_key, mac_key) = (bytes(self.suite.key_len, 1), bytes(mac_len, 2));
+        let suite = &self.suite;
+        let mac = suite.integrity.map_or(Integrity::None, |row| row.mac);
         let key = make(
-            self.suite.cipher(),
-            &cipher_key,
+            suite.cipher(),
+            &suite.cipher_key(sa),
             mac,
-            &mac_key,
-            self.suite.icv_len(),
+            &suite.mac_key(sa),
+            suite.icv_len(),
         );
         key.expect("the table's lengths fit the kernels")
     }

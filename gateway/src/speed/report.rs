@@ -1,14 +1,21 @@
 //! What was measured, for people and for programs.
 
+mod engine;
+mod kernel;
+
+pub(super) use engine::{Compared, EngineRow};
+pub(super) use kernel::KernelRow;
+
 use super::machine::Machine;
-use super::{Direction, NamedSuite, Options};
-use serde::{Serialize, Serializer};
+use super::{Layer, NamedSuite, Options};
+use serde::Serialize;
 use std::fmt::Write;
 
 /// Everything that one run found.
 #[derive(Serialize)]
 pub(super) struct Report {
     machine: Machine,
+    layer: Layer,
     batch: u16,
     workers: u16,
     sas: u32,
@@ -19,72 +26,46 @@ pub(super) struct Report {
 }
 
 /// One suite, direction and size.
-pub(super) struct Row {
-    pub(super) suite: String,
-    pub(super) direction: Direction,
-    pub(super) bytes: usize,
-    pub(super) packets_per_second: f64,
-    pub(super) library: &'static str,
-    pub(super) library_packets_per_second: f64,
-    pub(super) ratio: f64,
-    pub(super) ratio_interval: [f64; 2],
-    pub(super) bytes_per_sa: Option<usize>,
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Row {
+    Kernel(KernelRow),
+    Engine(EngineRow),
 }
 
-impl Row {
-    fn gbit(&self, packets_per_second: f64) -> f64 {
-        packets_per_second * (8 * self.bytes) as f64 / 1e9
+/// What a row needs to know of the run.
+struct Run {
+    tsc_hertz: Option<f64>,
+    workers: u16,
+    name_width: usize,
+}
+
+impl Run {
+    /// Cycles of the counter that all workers together spend on a byte.
+    fn cycles_per_byte(&self, packets_per_second: f64, bytes: usize) -> String {
+        self.tsc_hertz.map_or("-".to_owned(), |hertz| {
+            let cycles = hertz * f64::from(self.workers) / (packets_per_second * bytes as f64);
+            format!("{cycles:.2}")
+        })
     }
 }
 
-impl Serialize for Row {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Flat<'a> {
-            suite: &'a str,
-            direction: Direction,
-            bytes: usize,
-            gbit_per_second: f64,
-            packets_per_second: f64,
-            library: &'a str,
-            library_gbit_per_second: f64,
-            library_packets_per_second: f64,
-            ratio: f64,
-            ratio_95: [f64; 2],
-            bytes_per_sa: Option<usize>,
-        }
-        Flat {
-            suite: &self.suite,
-            direction: self.direction,
-            bytes: self.bytes,
-            gbit_per_second: self.gbit(self.packets_per_second),
-            packets_per_second: self.packets_per_second,
-            library: self.library,
-            library_gbit_per_second: self.gbit(self.library_packets_per_second),
-            library_packets_per_second: self.library_packets_per_second,
-            ratio: self.ratio,
-            ratio_95: self.ratio_interval,
-            bytes_per_sa: self.bytes_per_sa,
-        }
-        .serialize(serializer)
-    }
+fn gbit(packets_per_second: f64, bytes: usize) -> f64 {
+    packets_per_second * (8 * bytes) as f64 / 1e9
 }
 
 impl Report {
     pub(super) fn new(machine: Machine, options: &Options, suites: &[NamedSuite]) -> Self {
+        let names = suites.iter().map(|suite| suite.name.len());
         Self {
             machine,
+            layer: options.layer,
             batch: options.batch,
             workers: options.workers,
             sas: options.sas,
             seconds: options.seconds,
             rows: Vec::new(),
-            name_width: suites
-                .iter()
-                .map(|suite| suite.name.len())
-                .max()
-                .unwrap_or(5)
-                .max(5),
+            name_width: names.max().unwrap_or(5).max(5),
         }
     }
 
@@ -116,73 +97,59 @@ impl Report {
         }
         let _ = writeln!(
             head,
-            "run        ciphers in memory, by the threads' own CPU time; {} packets in a batch, {}, {}, {} s a row",
+            "run        {}; {} packets in a batch, {}, {}, {} s a row\n",
+            match self.layer {
+                Layer::Kernel => "ciphers in memory, by the threads' own CPU time",
+                Layer::Engine => "UDP datagrams through an ESP tunnel in UDP, in memory",
+            },
             self.batch,
             counted(self.workers.into(), "worker"),
             counted(self.sas, "association"),
             self.seconds
         );
-        let _ = writeln!(
-            head,
-            "\n{:<width$}  {:<4}  {:>5}  {:>8}  {:>8}  {:>8}   {:>8}  {:<10}  {:>6}  {:<13}",
-            "suite",
-            "",
-            "bytes",
-            "Gbit/s",
-            "Mpacket/s",
-            "cycles/B",
-            "Gbit/s",
-            "library",
-            "ratio",
-            "95 %",
-            width = self.name_width
-        );
-        head
+        head + &match self.layer {
+            Layer::Kernel => kernel::head(&self.run()),
+            Layer::Engine => engine::head(&self.run(), self.workers > 1, self.sas > 1),
+        }
     }
 
     pub(super) fn line(&self, row: &Row) -> String {
-        let cycles = self.machine.tsc_hertz.map_or("-".to_owned(), |hertz| {
-            let per_byte =
-                hertz * f64::from(self.workers) / (row.packets_per_second * row.bytes as f64);
-            format!("{per_byte:.2}")
-        });
-        let direction = match row.direction {
-            Direction::Seal => "seal",
-            Direction::Open => "open",
-        };
-        let [low, high] = row.ratio_interval;
-        format!(
-            "{:<width$}  {direction}  {:>5}  {:>8.2}  {:>9.3}  {cycles:>8}   {:>8.2}  {:<10}  {:>5.2}x  {low:.2} to {high:.2}\n",
-            row.suite,
-            row.bytes,
-            row.gbit(row.packets_per_second),
-            row.packets_per_second / 1e6,
-            row.gbit(row.library_packets_per_second),
-            row.library,
-            row.ratio,
-            width = self.name_width
-        )
+        match row {
+            Row::Kernel(row) => row.line(&self.run()),
+            Row::Engine(row) => row.line(&self.run()),
+        }
+    }
+
+    fn run(&self) -> Run {
+        Run {
+            tsc_hertz: self.machine.tsc_hertz,
+            workers: self.workers,
+            name_width: self.name_width,
+        }
     }
 
     /// What is said once everything is measured.
     pub(super) fn foot(&self, to_person: bool) -> String {
         let mut foot = String::new();
-        let sizes: Vec<usize> = self
-            .rows
-            .iter()
-            .filter_map(|row| row.bytes_per_sa)
-            .collect();
-        if let (Some(least), Some(most)) = (sizes.iter().min(), sizes.iter().max()) {
+        let of = |size: fn(&Row) -> Option<usize>| span(self.rows.iter().filter_map(size));
+        if let Some(keys) = of(Row::bytes_per_key) {
             let _ = writeln!(
                 foot,
-                "\nmemory     {least} to {most} bytes for the keys of an association"
+                "\nmemory     {keys} bytes for the keys of an association"
+            );
+        }
+        if let Some((sa, policy)) = of(Row::bytes_per_sa).zip(of(Row::bytes_per_policy)) {
+            let _ = writeln!(
+                foot,
+                "\nmemory     {sa} bytes for an association, {policy} for a policy that leads to it"
             );
         }
         if to_person {
-            let _ = writeln!(
-                foot,
-                "\nThe library is given one packet after the other, with its keys expanded and its HMAC states cached."
-            );
+            let note = match self.layer {
+                Layer::Kernel => kernel::NOTE,
+                Layer::Engine => engine::NOTE,
+            };
+            let _ = writeln!(foot, "\n{note}");
         }
         foot
     }
@@ -190,6 +157,38 @@ impl Report {
     pub(super) fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
+}
+
+impl Row {
+    fn bytes_per_key(&self) -> Option<usize> {
+        match self {
+            Self::Kernel(row) => row.bytes_per_sa,
+            Self::Engine(_) => None,
+        }
+    }
+
+    fn bytes_per_sa(&self) -> Option<usize> {
+        match self {
+            Self::Kernel(_) => None,
+            Self::Engine(row) => row.footprint.map(|bytes| bytes.sa),
+        }
+    }
+
+    fn bytes_per_policy(&self) -> Option<usize> {
+        match self {
+            Self::Kernel(_) => None,
+            Self::Engine(row) => row.footprint.map(|bytes| bytes.policy),
+        }
+    }
+}
+
+/// From the least to the most.
+fn span(sizes: impl Iterator<Item = usize> + Clone) -> Option<String> {
+    let (least, most) = (sizes.clone().min()?, sizes.max()?);
+    Some(match least == most {
+        true => least.to_string(),
+        false => format!("{least} to {most}"),
+    })
 }
 
 fn words(names: &[&str]) -> String {

@@ -27,6 +27,21 @@ impl NamedSuite {
         }
     }
 
+    /// What a plaintext is padded to in ESP.
+    pub(super) fn align(&self) -> usize {
+        self.encryption.map_or(4, |row| row.block_len.max(4))
+    }
+
+    /// The cipher's key of the `n`th association.
+    pub(super) fn cipher_key(&self, n: usize) -> Vec<u8> {
+        key_bytes(self.key_len, n, 1)
+    }
+
+    /// The integrity algorithm's key of the `n`th association.
+    pub(super) fn mac_key(&self, n: usize) -> Vec<u8> {
+        key_bytes(self.integrity.map_or(0, |row| row.key_len), n, 2)
+    }
+
     /// What computes it where no kernel of ours does.
     pub(super) fn library(&self) -> &'static str {
         self.cipher().library()
@@ -51,6 +66,12 @@ impl NamedSuite {
             _ => false,
         }
     }
+}
+
+/// Bytes that differ from association to association.
+fn key_bytes(len: usize, n: usize, salt: usize) -> Vec<u8> {
+    let mixed = |at: usize| (n * 193 + at * 31 + salt).wrapping_mul(0x9e37_79b9) >> 11;
+    (0..len).map(|at| mixed(at) as u8).collect()
 }
 
 /// Every suite.

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Direction};
 use super::suite::{self, NamedSuite};
+use super::{Layer, Options, check_sizes};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ fn the_typical_suites_are_measured_in_both_directions_with_keys_that_take_turns(
                 batch: 5,
                 sas: 3,
             };
-            let row = case.measure(&[0], Duration::from_micros(18));
+            let row = case.measure_kernel(&[0], Duration::from_micros(18));
             assert!(
                 row.packets_per_second > 0.0 && row.ratio > 0.0,
                 "{}",
@@ -89,4 +90,87 @@ fn the_typical_suites_are_measured_in_both_directions_with_keys_that_take_turns(
             assert!(row.bytes >= 40 && row.bytes < 56, "{}", suite.name);
         }
     }
+}
+
+fn engine_case(suite: &NamedSuite, direction: Direction, sas: usize) -> Case {
+    Case {
+        suite: suite.clone(),
+        direction,
+        size: 40,
+        batch: 5,
+        sas,
+    }
+}
+
+#[test]
+fn the_engine_carries_every_typical_suite_in_both_directions_and_drops_nothing() {
+    for suite in chosen(&[]).expect("the default") {
+        for direction in [Direction::Seal, Direction::Open] {
+            let case = engine_case(&suite, direction, 3);
+            let row = case.measure_engine(&[0], Duration::from_micros(18));
+            let row = row.unwrap_or_else(|reason| panic!("{}: {reason}", suite.name));
+            assert!(row.packets_per_second > 0.0 && row.of_kernel.ratio > 0.0);
+            assert!(row.spans.serial() > 0.0 && row.spans.transform > 0.0);
+            assert!(row.of_one_sa.is_some() && row.speed_up.is_none());
+        }
+    }
+}
+
+#[test]
+fn what_was_asked_for_is_what_the_engine_is_compared_with() {
+    let suite = &chosen(&["aes-128-gcm"]).expect("it is in the table")[0];
+    let case = engine_case(suite, Direction::Open, 1);
+    let row = case.measure_engine(&[0, 0], Duration::from_micros(27));
+    let row = row.expect("a row");
+    assert!(row.speed_up.is_some() && row.of_one_sa.is_none());
+    let json = serde_json::to_value(&row).expect("plain numbers");
+    for key in ["gbit_per_second", "packets_per_second", "ratio", "speed_up"] {
+        assert!(
+            json[key].as_f64().is_some_and(|number| number > 0.0),
+            "{key}: {json}"
+        );
+    }
+    let spans = &json["nanoseconds_per_packet"];
+    let of = |key: &str| spans[key].as_f64().expect("a number");
+    assert_eq!(of("serial"), of("prepare") + of("commit"));
+    assert_eq!(
+        (&json["direction"], &json["bytes"]),
+        (&"open".into(), &40.into())
+    );
+    assert!(json["of_one_sa"].is_null());
+}
+
+#[derive(clap::Parser)]
+struct Typed {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn typed(words: &[&str]) -> Result<Options, clap::Error> {
+    let words = ["speed"].iter().chain(words);
+    <Typed as clap::Parser>::try_parse_from(words).map(|typed| typed.options)
+}
+
+#[test]
+fn layers_are_called_by_name_and_a_wrong_one_is_answered_with_the_right_one() {
+    let layer = |words: &[&str]| typed(words).map(|options| options.layer);
+    assert!(matches!(layer(&[]), Ok(Layer::Kernel)));
+    assert!(matches!(layer(&["--layer", "engine"]), Ok(Layer::Engine)));
+    assert!(matches!(layer(&["--layer", "kernel"]), Ok(Layer::Kernel)));
+    let error = layer(&["--layer", "engin"])
+        .expect_err("there is none")
+        .to_string();
+    assert!(error.contains("'engine'"), "{error}");
+}
+
+#[test]
+fn a_packet_that_cannot_hold_its_headers_is_refused_for_the_engine_alone() {
+    let check = |words: &[&str]| check_sizes(&typed(words).expect("options"));
+    assert!(check(&["--size", "16"]).is_ok());
+    let refusal = check(&["--size", "64,27", "--layer", "engine"]).expect_err("too small");
+    assert!(
+        refusal.contains("--size 27") && refusal.contains("28 or more"),
+        "{refusal}"
+    );
+    assert!(check(&["--size", "28", "--layer", "engine"]).is_ok());
 }

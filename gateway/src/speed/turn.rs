@@ -119,8 +119,9 @@ fn timed<Job>(batches: &mut [Vec<Job>], work: fn(&mut [Job])) -> Duration {
 }
 
 /// Associations take turns in an order that no prefetcher follows: each step is a prime, so all have their turn.
+pub(super) const STEP: usize = 1_000_003;
+
 fn next_key<'k>(keys: &'k [Key], sa: &mut usize) -> &'k Key {
-    const STEP: usize = 1_000_003;
     *sa = (*sa + STEP) % keys.len();
     &keys[*sa]
 }

@@ -1,0 +1,359 @@
+//! The whole engine in memory under a clock: how long each of its steps takes, and how many packets pass.
+//!
+//! ```text
+//!   Repeat ──► read ──► prepare ──► transform ──► commit ──► Void
+//!                       in order    any thread    in order
+//! ```
+//!
+//! `esplanade speed --layer engine` and the example `engine` both measure by this. A [`Rig`] is worked step by step on
+//! one thread; a [`Running`] one is pumped through its lane, with workers or without.
+
+use crate::counters::Counters;
+use crate::frames::{BatchSize, Pool};
+use crate::inbound::{Inbound, InboundBatch, InboundCommit, InboundPrepare};
+use crate::io::memory::{Repeat, Void};
+use crate::io::{Arrival, Intake, Parcel, Paths, PlaintextSource, ProtectedSink, Sent, Wait};
+use crate::iv::{IvSource, SEED_LEN};
+use crate::outbound::{Outbound, OutboundBatch, OutboundCommit, OutboundPrepare};
+use crate::path::PathMtus;
+use crate::pipeline::lane::{Commit, Transform};
+use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::worker::{Idle, Serve, Team};
+use crate::train::Offload;
+use arc_swap::ArcSwap;
+use ipsec::database::Snapshot;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Protected bytes as they arrive at the other end.
+pub type Protected = (Vec<u8>, Arrival);
+
+/// Large enough that nothing is cut.
+const PATH_MTU: usize = 65_535;
+
+/// Batches that may be in flight beside workers.
+const SLOTS: usize = 16;
+
+/// One direction between two ends in memory, to be worked by hand.
+pub struct Rig<P: Prepare, C> {
+    prepare: P,
+    commit: C,
+    pool: Arc<Pool<P::Batch>>,
+    counters: Arc<Counters>,
+}
+
+/// The way out.
+pub type OutboundRig = Rig<OutboundPrepare, OutboundCommit>;
+
+/// The way in.
+pub type InboundRig = Rig<InboundPrepare, InboundCommit>;
+
+/// The way out for these plaintext items, again and again.
+pub fn outbound(
+    databases: Arc<Snapshot>,
+    items: Vec<(Vec<u8>, Offload)>,
+    size: BatchSize,
+) -> OutboundRig {
+    out_of(databases, Repeat::of(items), Void, size)
+}
+
+/// The way in for these protected items, again and again: of associations without a replay window.
+pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize) -> InboundRig {
+    let counters: Arc<Counters> = Arc::default();
+    let direction = Inbound {
+        source: Box::new(Repeat::of(items)),
+        sink: Box::new(Void),
+        databases: published(databases),
+        paths: PathMtus::new(Paths::default(), PATH_MTU),
+        counters: Arc::clone(&counters),
+    };
+    Rig::new(direction.steps(size, SLOTS + 1), counters)
+}
+
+/// What becomes of these plaintext items on the way out.
+pub fn sealed(
+    databases: Arc<Snapshot>,
+    items: Vec<(Vec<u8>, Offload)>,
+    size: BatchSize,
+) -> io::Result<Vec<Protected>> {
+    let kept = Kept::default();
+    let mut rig = out_of(databases, Once(items.into_iter()), kept.clone(), size);
+    while rig.step(&mut |_, _| ())? > 0 {}
+    let mut parcels = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut parcels))
+}
+
+fn out_of(
+    databases: Arc<Snapshot>,
+    source: impl PlaintextSource + 'static,
+    sink: impl ProtectedSink + 'static,
+    size: BatchSize,
+) -> OutboundRig {
+    let counters: Arc<Counters> = Arc::default();
+    let direction = Outbound {
+        source: Box::new(source),
+        sink: Box::new(sink),
+        replies: None,
+        databases: published(databases),
+        ivs: IvSource::seeded(&[1; SEED_LEN]),
+        paths: PathMtus::new(Paths::default(), PATH_MTU),
+        hook: Arc::new(|_| ()),
+        counters: Arc::clone(&counters),
+    };
+    Rig::new(direction.steps(size, SLOTS + 1), counters)
+}
+
+fn published(databases: Arc<Snapshot>) -> Arc<ArcSwap<Snapshot>> {
+    Arc::new(ArcSwap::new(databases))
+}
+
+/// Hands out each item once.
+struct Once(std::vec::IntoIter<(Vec<u8>, Offload)>);
+
+impl PlaintextSource for Once {
+    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
+        let before = intake.items.len();
+        while let Some((bytes, offload)) = self.0.as_slice().first() {
+            if intake.places() == 0 || intake.free().len() < bytes.len() {
+                break;
+            }
+            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.push(bytes.len(), *offload);
+            self.0.next();
+        }
+        Ok(intake.items.len() - before)
+    }
+}
+
+/// Keeps what it is given, as it would arrive at the other end.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Protected>>>);
+
+impl ProtectedSink for Kept {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        let arrival = |parcel: &Parcel<'_>| Arrival {
+            outer: parcel.outer,
+            stride: parcel.stride,
+        };
+        let arrived = parcels
+            .iter()
+            .map(|parcel| (parcel.bytes.to_vec(), arrival(parcel)));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(arrived);
+        Ok(Sent {
+            packets: parcels.iter().map(Parcel::packets).sum(),
+            ..Sent::default()
+        })
+    }
+}
+
+/// A batch that says how many packets it brought.
+pub trait Counted {
+    /// Segments and coalesced datagrams counted singly; known once the batch is prepared.
+    fn arrived(&self) -> u64;
+}
+
+impl Counted for OutboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally().arrived
+    }
+}
+
+impl Counted for InboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally().arrived
+    }
+}
+
+/// Nanoseconds per packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spans {
+    /// Copying the packets out of the source, which a device or a socket would do.
+    pub read: f64,
+    /// Numbers and headers, in order.
+    pub prepare: f64,
+    /// The ciphers, on any thread.
+    pub transform: f64,
+    /// Counting and delivering, in order.
+    pub commit: f64,
+}
+
+impl Spans {
+    /// What must be done in order, and so bounds one flow.
+    pub fn serial(&self) -> f64 {
+        self.prepare + self.commit
+    }
+
+    /// The three steps of the engine.
+    pub fn engine(&self) -> f64 {
+        self.serial() + self.transform
+    }
+}
+
+impl<P, C> Rig<P, C>
+where
+    P: Prepare,
+    P::Batch: Counted,
+    C: Commit<P::Batch> + 'static,
+{
+    fn new((prepare, commit, pool): (P, C, Arc<Pool<P::Batch>>), counters: Arc<Counters>) -> Self {
+        Self {
+            prepare,
+            commit,
+            pool,
+            counters,
+        }
+    }
+
+    /// Works inline for `time`, one batch at least. Medians over batches, so that what else the machine does now and then does not count.
+    pub fn spans(&mut self, time: Duration) -> io::Result<Spans> {
+        let mut samples: [Vec<f64>; 4] = Default::default();
+        let start = Instant::now();
+        while samples[0].is_empty() || start.elapsed() < time {
+            let came = self.step(&mut |packets, spans| {
+                for (samples, span) in samples.iter_mut().zip(spans) {
+                    samples.push(span.as_nanos() as f64 / packets as f64);
+                }
+            })?;
+            if came == 0 {
+                return Err(nothing_came());
+            }
+        }
+        let [read, prepare, transform, commit] = samples.map(median);
+        Ok(Spans {
+            read,
+            prepare,
+            transform,
+            commit,
+        })
+    }
+
+    /// One batch; tells how many packets it had and how long each step took, and returns the number of items.
+    fn step(&mut self, tell: &mut dyn FnMut(u64, [Duration; 4])) -> io::Result<usize> {
+        let mut batch = self.pool.take();
+        let start = Instant::now();
+        let items = self.prepare.fill(&mut batch, Wait::Poll)?;
+        let read = Instant::now();
+        self.prepare.prepare(&mut batch);
+        let prepared = Instant::now();
+        let packets = batch.arrived();
+        batch.transform();
+        let transformed = Instant::now();
+        self.commit.commit(batch);
+        let spans = [
+            read - start,
+            prepared - read,
+            transformed - prepared,
+            transformed.elapsed(),
+        ];
+        if packets > 0 {
+            tell(packets, spans);
+        }
+        Ok(items)
+    }
+
+    /// Packets that were dropped so far, for whatever reason: a fast engine that drops is none.
+    pub fn dropped(&self) -> u64 {
+        self.counters.read().dropped()
+    }
+
+    /// Goes on through a lane that `workers` threads on `cpus` serve beside the one that reads; with none of them
+    /// inline.
+    pub fn start(self, workers: usize, cpus: &[usize]) -> io::Result<Running<P, C>> {
+        let passed = Arc::new(AtomicU64::new(0));
+        let gearing = Gearing {
+            slots: if workers == 0 { 2 } else { SLOTS },
+            workers,
+        };
+        let bell = Arc::default();
+        let prepare = Metered(self.prepare, Arc::clone(&passed));
+        let pump = Pump::new(prepare, self.commit, self.pool, &gearing, Arc::clone(&bell));
+        let lane: Arc<dyn Serve> = pump.lane().clone();
+        let team = Team::start(workers, cpus, Idle::default(), vec![lane], bell)?;
+        Ok(Running {
+            pump,
+            passed,
+            // Inline, a run is one batch; with workers it is long enough to fill the ring several times over.
+            batches: if workers == 0 { 1 } else { 4 * SLOTS },
+            counters: self.counters,
+            _team: team,
+        })
+    }
+}
+
+fn nothing_came() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "no packet of the load fits into a batch",
+    )
+}
+
+/// The middle one; there is one.
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_unstable_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+/// One direction that is pumped through its lane.
+pub struct Running<P: Prepare, C>
+where
+    P::Batch: Counted,
+{
+    pump: Pump<Metered<P>, C>,
+    passed: Arc<AtomicU64>,
+    batches: usize,
+    counters: Arc<Counters>,
+    /// Ends with the pump's last batch committed by whoever has it.
+    _team: Team,
+}
+
+impl<P, C> Running<P, C>
+where
+    P: Prepare,
+    P::Batch: Counted,
+    C: Commit<P::Batch> + 'static,
+{
+    /// Packets per second, reading included: the median of many short runs within `time`.
+    pub fn rate(&mut self, time: Duration) -> io::Result<f64> {
+        let mut rates = Vec::new();
+        let start = Instant::now();
+        while rates.is_empty() || start.elapsed() < time {
+            let (before, begin) = (self.passed.load(Ordering::Relaxed), Instant::now());
+            for _ in 0..self.batches {
+                if self.pump.step(Wait::Poll)? == 0 {
+                    return Err(nothing_came());
+                }
+            }
+            let packets = self.passed.load(Ordering::Relaxed) - before;
+            rates.push(packets as f64 / begin.elapsed().as_secs_f64());
+        }
+        self.pump.drain();
+        Ok(median(rates))
+    }
+
+    /// Packets that were dropped so far, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.counters.read().dropped()
+    }
+}
+
+/// Counts the packets that pass through the first step.
+struct Metered<P>(P, Arc<AtomicU64>);
+
+impl<P: Prepare> Prepare for Metered<P>
+where
+    P::Batch: Counted,
+{
+    type Batch = P::Batch;
+
+    fn fill(&mut self, batch: &mut P::Batch, wait: Wait) -> io::Result<usize> {
+        self.0.fill(batch, wait)
+    }
+
+    fn prepare(&mut self, batch: &mut P::Batch) {
+        self.0.prepare(batch);
+        self.1.fetch_add(batch.arrived(), Ordering::Relaxed);
+    }
+}

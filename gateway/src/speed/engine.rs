@@ -1,0 +1,232 @@
+//! One suite, direction and size through the whole engine, beside the ciphers alone on the same bytes.
+//!
+//! ```text
+//!   turns:   engine inline │ ciphers alone │ engine with one association │ engine with workers │ engine inline │ …
+//! ```
+//!
+//! What was asked for decides which of the last two there are.
+
+use super::case::{Case, Direction, PAIRS};
+use super::hub::{Flow, Footprint, Hub};
+use super::machine;
+use super::report::{Compared, EngineRow};
+use super::statistics::median;
+use super::turn::Worker;
+use dataplane::frames::BatchSize;
+use dataplane::gauge::{self, Counted, InboundRig, OutboundRig, Rig, Running, Spans};
+use dataplane::pipeline::lane::Commit;
+use dataplane::pipeline::pump::Prepare;
+use ipsec::policy;
+use multibuffer::Key;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// ESP's trailer without its padding.
+const TRAILER: usize = 2;
+
+/// Something in memory that takes packets, and what its databases take.
+type Made<R> = Result<(R, Option<Footprint>), String>;
+
+impl Case {
+    /// The whole engine.
+    pub(super) fn measure_engine(
+        &self,
+        cpus: &[usize],
+        time: Duration,
+    ) -> Result<EngineRow, String> {
+        let work = || {
+            machine::pin(cpus[0]);
+            match self.direction {
+                Direction::Seal => self.compare(|sas| self.way_out(sas), cpus, time),
+                Direction::Open => self.compare(|sas| self.way_in(sas), cpus, time),
+            }
+        };
+        // A thread of its own, so that only it is kept on one CPU.
+        let measured = thread::scope(|scope| scope.spawn(work).join());
+        measured.expect("a measurement that does not panic")
+    }
+
+    fn way_out(&self, sas: usize) -> Made<OutboundRig> {
+        let hub = self.hub(Flow::FromHub, sas);
+        let (databases, footprint) = hub.databases(policy::Direction::Out)?;
+        let rig = gauge::outbound(databases, self.packets(&hub), self.batch_size());
+        Ok((rig, footprint))
+    }
+
+    fn way_in(&self, sas: usize) -> Made<InboundRig> {
+        let hub = self.hub(Flow::ToHub, sas);
+        let (peers, _) = hub.databases(policy::Direction::Out)?;
+        let sealed = gauge::sealed(peers, self.packets(&hub), self.batch_size());
+        let sealed = sealed.map_err(|error| error.to_string())?;
+        let (databases, footprint) = hub.databases(policy::Direction::In)?;
+        let rig = gauge::inbound(databases, sealed, self.batch_size());
+        Ok((rig, footprint))
+    }
+
+    fn hub(&self, flow: Flow, sas: usize) -> Hub {
+        Hub {
+            suite: self.suite.clone(),
+            flow,
+            sas,
+        }
+    }
+
+    /// As many however many associations there are: what reading them pushes out of the caches is then the same.
+    fn packets(&self, hub: &Hub) -> Vec<(Vec<u8>, dataplane::train::Offload)> {
+        hub.packets(self.sas.max(self.batch), self.size)
+    }
+
+    fn batch_size(&self) -> BatchSize {
+        const ROOM_FOR_HEADERS: usize = 128;
+        let default = BatchSize::default();
+        BatchSize {
+            items: self.batch,
+            bytes: default
+                .bytes
+                .max(self.batch * (self.size + ROOM_FOR_HEADERS)),
+        }
+    }
+
+    fn compare<P, C>(
+        &self,
+        make: impl Fn(usize) -> Made<Rig<P, C>>,
+        cpus: &[usize],
+        time: Duration,
+    ) -> Result<EngineRow, String>
+    where
+        P: Prepare,
+        P::Batch: Counted,
+        C: Commit<P::Batch> + 'static,
+    {
+        let (inline, footprint) = make(self.sas)?;
+        let alone = (self.sas > 1).then(|| make(1)).transpose()?;
+        let parallel = match cpus {
+            [_, others @ ..] if !others.is_empty() => {
+                let (rig, _) = make(self.sas)?;
+                Some(rig.start(others.len(), others).map_err(|e| e.to_string())?)
+            }
+            _ => None,
+        };
+        let keys: Vec<Key> = (0..self.sas).map(|sa| self.key(sa, Key::new)).collect();
+        let padded = (self.size + TRAILER).next_multiple_of(self.suite.align());
+        let load = Case {
+            size: padded,
+            ..self.clone()
+        }
+        .load(&keys);
+        let mut contest = Contest {
+            inline,
+            bare: Worker::new(&load, 0),
+            alone: alone.map(|(rig, _)| rig),
+            parallel,
+        };
+        let figures = contest.run(time).map_err(|error| error.to_string())?;
+        match contest.dropped() {
+            0 => Ok(self.row(&figures, cpus.len(), footprint)),
+            dropped => Err(format!(
+                "the engine dropped {dropped} packets of {}, so its speed means nothing: please report this",
+                self.suite.name
+            )),
+        }
+    }
+
+    fn row(&self, figures: &Figures, threads: usize, footprint: Option<Footprint>) -> EngineRow {
+        let of =
+            |part: fn(&Spans) -> f64| median(&figures.inline.iter().map(part).collect::<Vec<_>>());
+        let inline: Vec<f64> = figures.rates(Spans::engine);
+        let is_parallel = !figures.parallel.is_empty();
+        let rates = match is_parallel {
+            true => &figures.parallel,
+            false => &inline,
+        };
+        let ideal: Vec<f64> = figures
+            .bare
+            .iter()
+            .map(|rate| rate * threads as f64)
+            .collect();
+        EngineRow {
+            suite: self.suite.name.clone(),
+            direction: self.direction,
+            bytes: self.size,
+            packets_per_second: median(rates),
+            spans: Spans {
+                read: of(|spans| spans.read),
+                prepare: of(|spans| spans.prepare),
+                transform: of(|spans| spans.transform),
+                commit: of(|spans| spans.commit),
+            },
+            kernel_packets_per_second: median(&ideal),
+            of_kernel: Compared::of(rates, &ideal),
+            // Who works with others reads as well, so reading belongs to both.
+            speed_up: is_parallel
+                .then(|| Compared::of(rates, &figures.rates(|spans| spans.read + spans.engine()))),
+            of_one_sa: (!figures.alone.is_empty()).then(|| Compared::of(&inline, &figures.alone)),
+            footprint,
+        }
+    }
+}
+
+/// What takes turns.
+struct Contest<'l, 'k, P: Prepare, C>
+where
+    P::Batch: Counted,
+{
+    inline: Rig<P, C>,
+    bare: Worker<'l, 'k>,
+    alone: Option<Rig<P, C>>,
+    parallel: Option<Running<P, C>>,
+}
+
+/// What each turn found: steps, or packets per second.
+#[derive(Default)]
+struct Figures {
+    inline: Vec<Spans>,
+    bare: Vec<f64>,
+    alone: Vec<f64>,
+    parallel: Vec<f64>,
+}
+
+impl Figures {
+    fn rates(&self, nanoseconds: impl Fn(&Spans) -> f64) -> Vec<f64> {
+        self.inline
+            .iter()
+            .map(|spans| 1e9 / nanoseconds(spans))
+            .collect()
+    }
+}
+
+impl<P, C> Contest<'_, '_, P, C>
+where
+    P: Prepare,
+    P::Batch: Counted,
+    C: Commit<P::Batch> + 'static,
+{
+    fn run(&mut self, time: Duration) -> std::io::Result<Figures> {
+        let turns = 2 + u32::from(self.alone.is_some()) + u32::from(self.parallel.is_some());
+        let time = time / (turns * PAIRS as u32);
+        self.round(time / 4, &mut Figures::default())?;
+        let mut figures = Figures::default();
+        for _ in 0..PAIRS {
+            self.round(time, &mut figures)?;
+        }
+        Ok(figures)
+    }
+
+    fn round(&mut self, time: Duration, figures: &mut Figures) -> std::io::Result<()> {
+        figures.inline.push(self.inline.spans(time)?);
+        figures.bare.push(self.bare.turn(time, Instant::now()));
+        if let Some(alone) = &mut self.alone {
+            figures.alone.push(1e9 / alone.spans(time)?.engine());
+        }
+        if let Some(parallel) = &mut self.parallel {
+            figures.parallel.push(parallel.rate(time)?);
+        }
+        Ok(())
+    }
+
+    fn dropped(&self) -> u64 {
+        let alone = self.alone.as_ref().map_or(0, Rig::dropped);
+        let parallel = self.parallel.as_ref().map_or(0, Running::dropped);
+        self.inline.dropped() + alone + parallel
+    }
+}

@@ -1,0 +1,160 @@
+//! The whole engine: a row, its columns, its keys in JSON.
+
+use super::{Run, gbit};
+use crate::speed::case::Direction;
+use crate::speed::hub::Footprint;
+use crate::speed::statistics::{interval, median};
+use dataplane::gauge::Spans;
+use serde::{Serialize, Serializer};
+
+/// What is said to a person at the end.
+pub(super) const NOTE: &str = "\
+Prepare and commit are done in order; together they are the nanoseconds that no further worker saves. Kernel: the ciphers
+alone on the same bytes, on as many threads. One thread is timed without reading, workers with it: who reads is one of them.";
+
+/// A ratio, and how far it may be off.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::speed) struct Compared {
+    pub(in crate::speed) ratio: f64,
+    pub(in crate::speed) interval: [f64; 2],
+}
+
+impl Compared {
+    /// Of turns that alternated.
+    pub(in crate::speed) fn of(figures: &[f64], others: &[f64]) -> Self {
+        let ratios: Vec<f64> = figures.iter().zip(others).map(|(a, b)| a / b).collect();
+        Self {
+            ratio: median(&ratios),
+            interval: interval(&ratios),
+        }
+    }
+
+    fn cell(self) -> String {
+        let [low, high] = self.interval;
+        format!("   {:>5.2}x  {low:.2} to {high:.2}", self.ratio)
+    }
+}
+
+/// What was found about the engine with one suite.
+pub(in crate::speed) struct EngineRow {
+    pub(in crate::speed) suite: String,
+    pub(in crate::speed) direction: Direction,
+    /// Of the packet inside.
+    pub(in crate::speed) bytes: usize,
+    pub(in crate::speed) packets_per_second: f64,
+    pub(in crate::speed) spans: Spans,
+    /// Of all threads together.
+    pub(in crate::speed) kernel_packets_per_second: f64,
+    pub(in crate::speed) of_kernel: Compared,
+    /// Several workers against one thread.
+    pub(in crate::speed) speed_up: Option<Compared>,
+    /// Many associations against one, on one thread.
+    pub(in crate::speed) of_one_sa: Option<Compared>,
+    pub(in crate::speed) footprint: Option<Footprint>,
+}
+
+impl Serialize for EngineRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Nanoseconds {
+            read: f64,
+            prepare: f64,
+            transform: f64,
+            commit: f64,
+            serial: f64,
+        }
+        #[derive(Serialize)]
+        struct Flat<'a> {
+            suite: &'a str,
+            direction: Direction,
+            bytes: usize,
+            gbit_per_second: f64,
+            packets_per_second: f64,
+            nanoseconds_per_packet: Nanoseconds,
+            kernel_gbit_per_second: f64,
+            kernel_packets_per_second: f64,
+            ratio: f64,
+            ratio_95: [f64; 2],
+            speed_up: Option<f64>,
+            speed_up_95: Option<[f64; 2]>,
+            of_one_sa: Option<f64>,
+            of_one_sa_95: Option<[f64; 2]>,
+            bytes_per_sa: Option<usize>,
+            bytes_per_policy: Option<usize>,
+        }
+        let spans = &self.spans;
+        Flat {
+            suite: &self.suite,
+            direction: self.direction,
+            bytes: self.bytes,
+            gbit_per_second: gbit(self.packets_per_second, self.bytes),
+            packets_per_second: self.packets_per_second,
+            nanoseconds_per_packet: Nanoseconds {
+                read: spans.read,
+                prepare: spans.prepare,
+                transform: spans.transform,
+                commit: spans.commit,
+                serial: spans.serial(),
+            },
+            kernel_gbit_per_second: gbit(self.kernel_packets_per_second, self.bytes),
+            kernel_packets_per_second: self.kernel_packets_per_second,
+            ratio: self.of_kernel.ratio,
+            ratio_95: self.of_kernel.interval,
+            speed_up: self.speed_up.map(|of| of.ratio),
+            speed_up_95: self.speed_up.map(|of| of.interval),
+            of_one_sa: self.of_one_sa.map(|of| of.ratio),
+            of_one_sa_95: self.of_one_sa.map(|of| of.interval),
+            bytes_per_sa: self.footprint.map(|bytes| bytes.sa),
+            bytes_per_policy: self.footprint.map(|bytes| bytes.policy),
+        }
+        .serialize(serializer)
+    }
+}
+
+pub(super) fn head(run: &Run, has_workers: bool, has_many_sas: bool) -> String {
+    let mut head = format!(
+        "{:<width$}  {:<4}  {:>5}  {:>8}  {:>9}  {:>8}   {:>7}  {:>7}  {:>9} ns   {:>8}  {:>6}  {:<12}",
+        "suite",
+        "",
+        "bytes",
+        "Gbit/s",
+        "Mpacket/s",
+        "cycles/B",
+        "prepare",
+        "commit",
+        "transform",
+        "kernel",
+        "ratio",
+        "95 %",
+        width = run.name_width
+    );
+    let asked = [(has_workers, "speed-up"), (has_many_sas, "of 1 SA")];
+    for (_, title) in asked.into_iter().filter(|(asked, _)| *asked) {
+        head += &format!("   {title:>8}{:>13}", "95 %");
+    }
+    head + "\n"
+}
+
+impl EngineRow {
+    pub(super) fn line(&self, run: &Run) -> String {
+        let mut line = format!(
+            "{:<width$}  {}  {:>5}  {:>8.2}  {:>9.3}  {:>8}   {:>7.1}  {:>7.1}  {:>12.1}   {:>8.2}",
+            self.suite,
+            self.direction.word(),
+            self.bytes,
+            gbit(self.packets_per_second, self.bytes),
+            self.packets_per_second / 1e6,
+            run.cycles_per_byte(self.packets_per_second, self.bytes),
+            self.spans.prepare,
+            self.spans.commit,
+            self.spans.transform,
+            gbit(self.kernel_packets_per_second, self.bytes),
+            width = run.name_width
+        );
+        let compared = [Some(self.of_kernel), self.speed_up, self.of_one_sa];
+        for of in compared.into_iter().flatten() {
+            line += &of.cell();
+        }
+        line + "\n"
+    }
+}
