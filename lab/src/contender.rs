@@ -2,6 +2,7 @@
 //! and how to get it, and the experiment goes on without it.
 
 mod boringtun;
+mod daemons;
 mod esplanade;
 mod kernel_wireguard;
 mod kernel_xfrm;
@@ -23,13 +24,14 @@ use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::testbed::Bed;
 
-pub use boringtun::Boringtun;
+pub use boringtun::BORINGTUN;
 pub use esplanade::{Esplanade, FLAGS, Manner};
 pub use kernel_wireguard::KernelWireguard;
 pub use kernel_xfrm::KernelXfrm;
 pub use libipsec::KernelLibipsec;
 pub use plain::Plain;
-pub use wireguard_go::WireguardGo;
+pub use wireguard::{Make, UserSpaceWireguard};
+pub use wireguard_go::WIREGUARD_GO;
 pub use wrapping::{Encapsulation, Mode, USUAL_WINDOW, Wrapping};
 
 /// One way to carry packets from the client's network to the server's.
@@ -58,13 +60,19 @@ pub trait Contender {
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault>;
 }
 
-/// A contender that is up. Dropping it takes its processes away.
+/// A contender that is up. Dropping it takes its processes away. What is said here is right for one that the kernel carries,
+/// counts nothing, keeps its keys and goes with the bed.
 pub trait Tunnel {
     /// The processes that carry packets, for the meters. Empty where the kernel does the work.
-    fn gateways(&self) -> Vec<Gateway>;
+    fn gateways(&self) -> Vec<Gateway> {
+        Vec::new()
+    }
 
-    /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count.
-    fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault>;
+    /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count, and
+    /// what is lost shows at interfaces and sockets.
+    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+        Ok(None)
+    }
 
     /// Whatever else it counts of itself, under dotted names with the unit last, as `rekeys_count`.
     fn counts(&self) -> Result<BTreeMap<String, f64>, Fault> {
@@ -72,10 +80,14 @@ pub trait Tunnel {
     }
 
     /// The keys with which a packet analyser can read the wire, where the lab knows them.
-    fn keys(&self) -> Vec<EspKey>;
+    fn keys(&self) -> Vec<EspKey> {
+        Vec::new()
+    }
 
     /// Takes it down in an orderly way.
-    fn down(&mut self, bed: &Bed) -> Result<(), Fault>;
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// A process that carries packets.
@@ -135,11 +147,7 @@ fn tun_device() -> Result<(), Absence> {
 
 /// What a program answers when asked for its version, under the program's name.
 fn version_of(host: &dyn Host, command: Command) -> Option<(String, String)> {
-    let answer = host
-        .run(&command, Duration::from_secs(3))
-        .ok()?
-        .success(&command)
-        .ok()?;
+    let answer = host.must(&command, Duration::from_secs(3)).ok()?;
     let name = Path::new(&command.program)
         .file_name()?
         .to_string_lossy()

@@ -17,6 +17,11 @@ pub trait Host {
     /// Runs a program to its end; killed when it takes longer than `limit`.
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault>;
 
+    /// The same for a program that must succeed: its standard output, or its complaint as a fault.
+    fn must(&self, command: &Command, limit: Duration) -> Result<String, Fault> {
+        self.run(command, limit)?.success(command)
+    }
+
     /// Starts a program that stays. It ends with the returned value at the latest.
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault>;
 

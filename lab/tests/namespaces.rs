@@ -87,10 +87,8 @@ fn on(testbed: &mut Namespaces, ground: &Ground) -> Bed {
 
 fn said(host: &dyn Host, line: &str) -> String {
     let command = Command::line(line);
-    let finished = host
-        .run(&command, Duration::from_secs(5))
-        .and_then(|finished| finished.success(&command));
-    finished.unwrap_or_else(|fault| panic!("{fault}"))
+    let said = host.must(&command, Duration::from_secs(5));
+    said.unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 fn plain_is_plain(testbed: &mut Namespaces) {
@@ -161,11 +159,7 @@ s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
         .unwrap();
     let mut ear = bed.left.tap(WAN).unwrap();
     let send = Command::line("python3 -c").arg(SEND);
-    bed.left
-        .run(&send, Duration::from_secs(5))
-        .unwrap()
-        .success(&send)
-        .unwrap();
+    bed.left.must(&send, Duration::from_secs(5)).unwrap();
     let frames = ear.frames().unwrap();
     frames
         .into_iter()

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::daemons::{Daemon, stop_all};
 use super::{
     Absence, Contender, Encapsulation, Gateway, Protection, Side, Tunnel, Wrapping, tun_device,
     version_of,
@@ -190,8 +191,7 @@ impl Esplanade {
         }
         let process = host.start(&command)?;
         Ok(Running {
-            side,
-            process,
+            daemon: Daemon { side, process },
             program,
             control,
             keyfile,
@@ -229,8 +229,7 @@ fn on(program: &Path, word: &str) -> Command {
 }
 
 struct Running {
-    side: Side,
-    process: Box<dyn Process>,
+    daemon: Daemon,
     program: PathBuf,
     control: PathBuf,
     keyfile: PathBuf,
@@ -241,8 +240,8 @@ impl Running {
     fn ready(&mut self, bed: &Bed) -> Result<(), Fault> {
         let started = Instant::now();
         loop {
-            if let Some(code) = self.process.ended() {
-                let (side, said) = (self.side.name(), self.process.said());
+            if let Some(code) = self.daemon.process.ended() {
+                let (side, said) = (self.daemon.side.name(), self.daemon.process.said());
                 let last = said.trim();
                 return Err(Fault::failed(format!(
                     "the {side} gateway ended with {code}: {last}"
@@ -252,9 +251,8 @@ impl Running {
                 Ok(_) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
                 Err(fault) if started.elapsed() > PATIENCE => {
-                    return Err(
-                        fault.during(&format!("the {} gateway does not answer", self.side.name()))
-                    );
+                    let side = self.daemon.side.name();
+                    return Err(fault.during(&format!("the {side} gateway does not answer")));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
@@ -267,19 +265,17 @@ impl Running {
             .arg("--json")
             .arg("--control")
             .arg(&self.control);
-        let finished = bed.gateway(self.side).run(&command, ANSWER)?;
-        let answer = finished.success(&command)?;
+        let answer = bed.gateway(self.daemon.side).must(&command, ANSWER)?;
         serde_json::from_str(&answer)
             .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
     }
 
     fn stop(&mut self, bed: &Bed) -> Result<(), Fault> {
-        self.process.stop(Duration::from_secs(5))?;
+        self.daemon.stop()?;
         let down = on(&self.program, "down")
             .arg("--control")
             .arg(&self.control);
-        let finished = bed.gateway(self.side).run(&down, ANSWER)?;
-        finished.success(&down).map(drop)
+        bed.gateway(self.daemon.side).must(&down, ANSWER).map(drop)
     }
 }
 
@@ -291,11 +287,8 @@ struct Pair {
 
 impl Tunnel for Pair {
     fn gateways(&self) -> Vec<Gateway> {
-        let gateway = |running: &Running| Gateway {
-            side: running.side,
-            pid: running.process.pid(),
-        };
-        self.gateways.iter().map(gateway).collect()
+        let gateways = self.gateways.iter();
+        gateways.map(|running| running.daemon.gateway()).collect()
     }
 
     fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
@@ -330,12 +323,7 @@ impl Tunnel for Pair {
 
     fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
         self.renewing = None;
-        let stopped: Vec<_> = self
-            .gateways
-            .iter_mut()
-            .map(|gateway| gateway.stop(bed))
-            .collect();
-        stopped.into_iter().collect()
+        stop_all(&mut self.gateways, |gateway| gateway.stop(bed))
     }
 }
 

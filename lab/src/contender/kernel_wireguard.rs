@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel};
-use crate::capture::EspKey;
+use super::{Absence, Contender, Protection, Side, Tunnel};
 use crate::fault::Fault;
 use crate::host::{Command, program};
 use crate::testbed::Bed;
@@ -25,7 +24,7 @@ impl Contender for KernelWireguard {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([("suite".into(), "chacha20-poly1305".into())])
+        super::wireguard::only_suite()
     }
 
     fn protection(&self) -> Protection {
@@ -61,7 +60,7 @@ impl Contender for KernelWireguard {
                 &text,
             )?;
             let set = Command::line(&format!("wg setconf {LINK}")).arg(&file);
-            host.run(&set, PATIENCE)?.success(&set)?;
+            host.must(&set, PATIENCE)?;
             super::wireguard::lead_in(host, side, bed)?;
         }
         Ok(Box::new(Links))
@@ -70,27 +69,10 @@ impl Contender for KernelWireguard {
 
 fn ip(bed: &Bed, side: Side, arguments: &str) -> Result<(), Fault> {
     let command = Command::line(&format!("ip {arguments}"));
-    let finished = bed.gateway(side).run(&command, PATIENCE)?;
-    finished.success(&command).map(drop)
+    bed.gateway(side).must(&command, PATIENCE).map(drop)
 }
 
 /// The links go with the bed.
 struct Links;
 
-impl Tunnel for Links {
-    fn gateways(&self) -> Vec<Gateway> {
-        Vec::new()
-    }
-
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
-        Ok(None)
-    }
-
-    fn keys(&self) -> Vec<EspKey> {
-        Vec::new()
-    }
-
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
-        Ok(())
-    }
-}
+impl Tunnel for Links {}

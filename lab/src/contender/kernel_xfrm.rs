@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Absence, Contender, Encapsulation, Gateway, Mode, Protection, Side, Tunnel, Wrapping};
+use super::esplanade::Keys;
+use super::{Absence, Contender, Encapsulation, Mode, Protection, Side, Tunnel, Wrapping};
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::host::Command;
 use crate::testbed::{Addresses, Bed};
-
-use super::esplanade::Keys;
 
 /// The kernel's XFRM with one suite.
 pub struct KernelXfrm {
@@ -193,8 +192,7 @@ impl KernelXfrm {
     fn apply(&self, side: Side, bed: &Bed) -> Result<(), Fault> {
         let text = self.batch(side, &bed.addresses);
         let command = Command::line("ip -batch -").input(text);
-        let finished = bed.gateway(side).run(&command, PATIENCE)?;
-        finished.success(&command).map(drop)
+        bed.gateway(side).must(&command, PATIENCE).map(drop)
     }
 }
 
@@ -204,10 +202,6 @@ struct InKernel {
 }
 
 impl Tunnel for InKernel {
-    fn gateways(&self) -> Vec<Gateway> {
-        Vec::new()
-    }
-
     /// The kernel's own counters, by its own names.
     fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         let mut all = BTreeMap::new();
@@ -226,9 +220,5 @@ impl Tunnel for InKernel {
 
     fn keys(&self) -> Vec<EspKey> {
         self.keys.clone()
-    }
-
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
-        Ok(())
     }
 }

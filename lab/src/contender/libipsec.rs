@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Absence, Contender, Gateway, Protection, Side, Tunnel, tun_device, version_of};
-use crate::capture::EspKey;
+use super::daemons::{Daemon, Daemons};
+use super::{Absence, Contender, Protection, Side, Tunnel, tun_device, version_of};
 use crate::fault::Fault;
-use crate::host::{Command, Host, Process, program};
+use crate::host::{Command, Host, program};
 use crate::suite::Suite;
 use crate::testbed::{Addresses, Bed};
 
@@ -86,13 +86,12 @@ impl Contender for KernelLibipsec {
         left.initiate(bed).map_err(|fault| {
             fault.during(&format!("{}{}", left.last_words(), right.last_words()))
         })?;
-        Ok(Box::new(Pair([left, right])))
+        Ok(Box::new(Daemons([left.daemon, right.daemon])))
     }
 }
 
 struct Charon {
-    side: Side,
-    process: Box<dyn Process>,
+    daemon: Daemon,
     binds: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -104,8 +103,7 @@ impl Charon {
         command.binds.clone_from(&binds);
         let process = host.start(&command)?;
         Ok(Charon {
-            side,
-            process,
+            daemon: Daemon { side, process },
             binds,
         })
     }
@@ -129,49 +127,25 @@ impl Charon {
 
     /// What the daemon complained of, for the reader of a failure.
     fn last_words(&mut self) -> String {
-        let said = self.process.said();
+        let said = self.daemon.process.said();
         let complaint = said
             .lines()
             .rfind(|line| line.contains("failed") || line.contains("error"));
         complaint.map_or_else(String::new, |line| {
-            format!("{} charon said `{}`; ", self.side.name(), line.trim())
+            format!(
+                "{} charon said `{}`; ",
+                self.daemon.side.name(),
+                line.trim()
+            )
         })
     }
 
     fn swanctl(&self, arguments: &str, bed: &Bed) -> Result<(), Fault> {
         let mut command = Command::line(&format!("swanctl {arguments}"));
         command.binds.clone_from(&self.binds);
-        let finished = bed.gateway(self.side).run(&command, PATIENCE)?;
-        finished.success(&command).map(drop)
-    }
-}
-
-struct Pair([Charon; 2]);
-
-impl Tunnel for Pair {
-    fn gateways(&self) -> Vec<Gateway> {
-        let gateway = |charon: &Charon| Gateway {
-            side: charon.side,
-            pid: charon.process.pid(),
-        };
-        self.0.iter().map(gateway).collect()
-    }
-
-    /// libipsec counts nothing by reason; what it loses shows at the interfaces and sockets.
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
-        Ok(None)
-    }
-
-    fn keys(&self) -> Vec<EspKey> {
-        Vec::new()
-    }
-
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
-        let stopped = self
-            .0
-            .iter_mut()
-            .map(|charon| charon.process.stop(Duration::from_secs(5)));
-        stopped.collect()
+        bed.gateway(self.daemon.side)
+            .must(&command, PATIENCE)
+            .map(drop)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Absence, Contender, Gateway, Protection, Tunnel};
-use crate::capture::EspKey;
+use super::{Absence, Contender, Protection, Tunnel};
 use crate::fault::Fault;
 use crate::testbed::Bed;
 
@@ -36,23 +35,7 @@ impl Contender for Plain {
     }
 }
 
-/// Nothing runs, so nothing can be asked and nothing must end: the bed goes with the trial.
+/// Nothing runs, so nothing can be asked and nothing must end.
 struct NoTunnel;
 
-impl Tunnel for NoTunnel {
-    fn gateways(&self) -> Vec<Gateway> {
-        Vec::new()
-    }
-
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
-        Ok(None)
-    }
-
-    fn keys(&self) -> Vec<EspKey> {
-        Vec::new()
-    }
-
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
-        Ok(())
-    }
-}
+impl Tunnel for NoTunnel {}

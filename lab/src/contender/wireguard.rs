@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Gateway, Side, Tunnel};
-use crate::capture::EspKey;
+use super::daemons::{Daemon, Daemons};
+use super::{Absence, Contender, Protection, Side, Tunnel, tun_device, version_of};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 use crate::ideal::WIREGUARD_MTU_LOSS;
@@ -32,20 +32,92 @@ pub(super) const INTERFACE: &str = "wg0";
 /// Opening a TUN device and a socket takes milliseconds; a busy machine gets more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A user-space WireGuard program on both gateways.
-pub(super) struct Pair([Daemon; 2]);
-
-struct Daemon {
-    side: Side,
-    process: Box<dyn Process>,
+/// A user-space WireGuard program: what tells one from another.
+pub struct Make {
+    /// Its id, which is also the name it has among people.
+    pub name: &'static str,
+    /// What the program may be called, the usual name first.
+    pub programs: &'static [&'static str],
+    /// Where its language's tools install it in the user's home.
+    pub home_folder: &'static str,
+    /// How to get it.
+    pub remedy: &'static str,
+    /// What keeps it in the foreground, before the name of the interface.
+    pub foreground: &'static [&'static str],
 }
 
-/// Starts `command` on both gateways, configures the two by their sockets (through `lab`, which can talk to one on any
-/// host) and leads the networks into the tunnel.
-pub(super) fn up(command: &Command, lab: &Path, bed: &Bed) -> Result<Pair, Fault> {
-    let left = start(command, lab, Side::Left, bed)?;
-    let right = start(command, lab, Side::Right, bed)?;
-    Ok(Pair([left, right]))
+/// One of them as a contender. It counts nothing by reason; what it loses shows at interfaces and sockets.
+pub struct UserSpaceWireguard {
+    make: &'static Make,
+    program: Option<PathBuf>,
+    lab: PathBuf,
+}
+
+impl UserSpaceWireguard {
+    /// Looks for the program. `lab` is `esplanade-lab`.
+    pub fn find(make: &'static Make, lab: &Path) -> UserSpaceWireguard {
+        UserSpaceWireguard {
+            make,
+            program: installed(make.programs, make.home_folder),
+            lab: lab.to_owned(),
+        }
+    }
+}
+
+impl Contender for UserSpaceWireguard {
+    fn id(&self) -> &str {
+        self.make.name
+    }
+
+    fn label(&self) -> &str {
+        self.make.name
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        only_suite()
+    }
+
+    fn protection(&self) -> Protection {
+        Protection::Secret
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        match self.program {
+            Some(_) => tun_device(),
+            None => Err(Absence::new(
+                format!(
+                    "{} is neither in PATH nor in ~/{}",
+                    self.make.programs[0], self.make.home_folder
+                ),
+                self.make.remedy,
+            )),
+        }
+    }
+
+    fn version(&self, bed: &Bed) -> Option<(String, String)> {
+        let asked = Command::line("").program(self.program.as_ref()?);
+        let (_, version) = version_of(&*bed.left, asked.arg("--version"))?;
+        Some((self.make.name.into(), version))
+    }
+
+    /// Starts it on both gateways, configures the two by their sockets (through `lab`, which can talk to one on any host)
+    /// and leads the networks into the tunnel.
+    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+        let usual = || self.make.programs[0].into();
+        let mut command = Command::line("").program(&self.program.clone().unwrap_or_else(usual));
+        for word in self.make.foreground {
+            command = command.arg(word);
+        }
+        let command = command.arg(INTERFACE);
+        let left = start(&command, &self.lab, Side::Left, bed)?;
+        let right = start(&command, &self.lab, Side::Right, bed)?;
+        Ok(Box::new(Daemons([left, right])))
+    }
+}
+
+/// WireGuard has one suite.
+pub(super) fn only_suite() -> BTreeMap<String, String> {
+    BTreeMap::from([("suite".into(), "chacha20-poly1305".into())])
 }
 
 fn start(command: &Command, lab: &Path, side: Side, bed: &Bed) -> Result<Daemon, Fault> {
@@ -158,38 +230,11 @@ pub(super) fn lead_in(host: &dyn Host, side: Side, bed: &Bed) -> Result<(), Faul
     let batch =
         format!("link set {INTERFACE} mtu {mtu} up\nroute replace {network} dev {INTERFACE}\n");
     let command = Command::line("ip -batch -").input(batch);
-    host.run(&command, PATIENCE)?.success(&command).map(drop)
-}
-
-impl Tunnel for Pair {
-    fn gateways(&self) -> Vec<Gateway> {
-        let gateway = |daemon: &Daemon| Gateway {
-            side: daemon.side,
-            pid: daemon.process.pid(),
-        };
-        self.0.iter().map(gateway).collect()
-    }
-
-    /// Neither counts what it drops by reason; what is lost shows at interfaces and sockets.
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
-        Ok(None)
-    }
-
-    fn keys(&self) -> Vec<EspKey> {
-        Vec::new()
-    }
-
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
-        let stopped = self
-            .0
-            .iter_mut()
-            .map(|daemon| daemon.process.stop(Duration::from_secs(5)));
-        stopped.collect()
-    }
+    host.must(&command, PATIENCE).map(drop)
 }
 
 /// A program by one of its names, also where language tools install into the user's home.
-pub(super) fn installed(names: &[&str], home_folder: &str) -> Option<PathBuf> {
+fn installed(names: &[&str], home_folder: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
         .unwrap_or_default();

@@ -124,7 +124,7 @@ impl Range<'_> {
             .arg(length.as_millis().to_string())
             .arg("--run")
             .arg(&run);
-        let sent = self.bed.client.run(&send, length + GRACE)?.success(&send)?;
+        let sent = self.bed.client.must(&send, length + GRACE)?;
         let started = Instant::now();
         while receiver.ended().is_none() && started.elapsed() < GRACE {
             std::thread::sleep(Duration::from_millis(5));

@@ -71,7 +71,7 @@ impl Echo {
                 )));
             }
             let command = load.ask(self.at, 0, Duration::from_millis(50));
-            let found = answered(&bed.client.run(&command, GRACE)?.success(&command)?)?;
+            let found = answered(&bed.client.must(&command, GRACE)?)?;
             if found.asked > found.lost {
                 return Ok(());
             }
@@ -116,8 +116,7 @@ impl Prepared for Asking<'_> {
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let command = self.load.ask(self.echo.at, 0, duration);
-        let finished = self.bed.client.run(&command, duration + GRACE)?;
-        let found = answered(&finished.success(&command)?)?;
+        let found = answered(&self.bed.client.must(&command, duration + GRACE)?)?;
         Ok(carried(&found, self.load.bytes))
     }
 }
@@ -214,8 +213,7 @@ impl Prepared for Loaded<'_> {
         let mut background = self.stream.background(offered, duration + 2 * margin)?;
         std::thread::sleep(margin);
         let command = self.load.asking.ask(self.echo.at, PAUSE_MS, duration);
-        let finished = self.bed.client.run(&command, duration + GRACE)?;
-        let found = answered(&finished.success(&command)?)?;
+        let found = answered(&self.bed.client.must(&command, duration + GRACE)?)?;
         let mut carried = self
             .stream
             .finished(&mut *background, duration + 2 * margin + GRACE)?;

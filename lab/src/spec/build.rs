@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::factor::Settings;
 use super::{Cell, Spec};
 use crate::contender::{
-    Boringtun, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
-    KernelXfrm, Manner, Mode, Plain, USUAL_WINDOW, WireguardGo, Wrapping,
+    BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
+    KernelXfrm, Manner, Mode, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO, Wrapping,
 };
 use crate::experiment::Case;
 use crate::fault::Fault;
@@ -112,8 +112,8 @@ impl Kind {
             Kind::KernelXfrm { wrapping, pcrypt } => {
                 Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, order)?)
             }
-            Kind::WireguardGo => Box::new(WireguardGo::find(&programs.lab)),
-            Kind::Boringtun => Box::new(Boringtun::find(&programs.lab)),
+            Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
+            Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
             Kind::KernelWireguard => Box::new(KernelWireguard),
         })
     }

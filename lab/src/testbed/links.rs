@@ -18,7 +18,7 @@ const BESIDE: u32 = 4 + 8 + 12;
 const BURST: (f64, f64) = (10_000.0, 256_000.0);
 
 fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
-    host.run(&command, PATIENCE)?.success(&command).map(drop)
+    host.must(&command, PATIENCE).map(drop)
 }
 
 /// Offloads and rate of a gateway's end of the wire. Frames pass a box one by one, so there offloads are off, too.

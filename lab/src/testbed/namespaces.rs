@@ -63,7 +63,7 @@ impl Namespaces {
         let command = Command::line(&format!(
             "ip link add name {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {place}"
         ));
-        one.0.run(&command, PATIENCE)?.success(&command).map(drop)
+        one.0.must(&command, PATIENCE).map(drop)
     }
 
     /// The wire between the gateways, with the box or the router in its middle if there is one.
@@ -211,7 +211,7 @@ impl Namespace {
             batch += &format!("route add {target} via {next}\n");
         }
         let command = Command::line("ip -batch -").input(batch);
-        self.run(&command, PATIENCE)?.success(&command).map(drop)
+        self.must(&command, PATIENCE).map(drop)
     }
 
     fn forward(&self) -> Result<(), Fault> {

@@ -72,7 +72,7 @@ fn script(path: Path) -> String {
 }
 
 fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
-    host.run(&command, PATIENCE)?.success(&command).map(drop)
+    host.must(&command, PATIENCE).map(drop)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lab::capture::{EspKey, Frame};
+use lab::capture::Frame;
 use lab::contender::{Absence, Contender, Gateway, Protection, Side, Tunnel};
 use lab::fault::Fault;
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
@@ -304,10 +304,6 @@ impl Tunnel for FakeTunnel {
             .filter(|entry| *entry == "load")
             .count() as u64;
         Ok(Some(BTreeMap::from([("replayed".into(), 2 * loads)])))
-    }
-
-    fn keys(&self) -> Vec<EspKey> {
-        Vec::new()
     }
 
     fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {

@@ -1,0 +1,54 @@
+//! Two processes, one on each gateway, that carry the packets of a contender: known to the meters, and stopped together.
+
+use std::time::Duration;
+
+use super::{Gateway, Side, Tunnel};
+use crate::fault::Fault;
+use crate::host::Process;
+use crate::testbed::Bed;
+
+/// One of the two.
+pub(super) struct Daemon {
+    pub side: Side,
+    pub process: Box<dyn Process>,
+}
+
+/// How long a program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Daemon {
+    /// For the meters.
+    pub fn gateway(&self) -> Gateway {
+        Gateway {
+            side: self.side,
+            pid: self.process.pid(),
+        }
+    }
+
+    /// Asks it to end, and sees to it.
+    pub fn stop(&mut self) -> Result<(), Fault> {
+        self.process.stop(GRACE)
+    }
+}
+
+/// Both, where nothing else is known of the tunnel.
+pub(super) struct Daemons(pub [Daemon; 2]);
+
+impl Tunnel for Daemons {
+    fn gateways(&self) -> Vec<Gateway> {
+        self.0.iter().map(Daemon::gateway).collect()
+    }
+
+    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+        stop_all(&mut self.0, Daemon::stop)
+    }
+}
+
+/// Stops every one, also after one that would not end; the first complaint is told.
+pub(super) fn stop_all<T>(
+    all: &mut [T],
+    stop: impl FnMut(&mut T) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let stopped: Vec<_> = all.iter_mut().map(stop).collect();
+    stopped.into_iter().collect()
+}
