@@ -29,6 +29,7 @@ pub mod progress;
 pub mod record;
 pub mod report;
 pub mod seed;
+mod socket;
 pub mod spec;
 pub mod stats;
 pub mod stop;

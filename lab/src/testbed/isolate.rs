@@ -205,7 +205,7 @@ pub(super) fn mount(
     })
 }
 
-pub(super) fn done(result: libc::c_int) -> io::Result<()> {
+pub(crate) fn done(result: libc::c_int) -> io::Result<()> {
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

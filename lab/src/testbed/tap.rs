@@ -3,13 +3,13 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::isolate::done;
 use crate::capture::Frame;
 use crate::fault::Fault;
 use crate::host::Tap;
+use crate::socket;
 
 /// A packet socket with the kernel's offload header, so that a super-frame can be told from a frame.
 pub struct PacketSocket {
@@ -26,22 +26,11 @@ const QUEUE_BYTES: libc::c_int = 8 * 1024 * 1024;
 impl PacketSocket {
     /// Opens the ear in the calling thread's network namespace.
     pub fn open(interface: &str) -> io::Result<PacketSocket> {
-        let every = (libc::ETH_P_ALL as u16).to_be();
-        // SAFETY: socket takes numbers; the descriptor is owned from here on.
-        let socket = unsafe {
-            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            let descriptor = libc::socket(libc::AF_PACKET, kind, 0);
-            if descriptor < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(descriptor)
-        };
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // The forced size needs root of the machine; the ordinary one is capped but always allowed.
-        set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, QUEUE_BYTES)
-            .or_else(|_| set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, QUEUE_BYTES))?;
-        bind(&socket, interface, every)?;
+        let socket = socket::packet(interface, |socket| {
+            socket::set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+            socket::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+            socket::receive_room(socket, QUEUE_BYTES)
+        })?;
         Ok(PacketSocket {
             socket,
             buffer: vec![0; LARGEST],
@@ -125,34 +114,4 @@ unsafe fn stamp(message: &libc::msghdr) -> Duration {
         }
     }
     Duration::ZERO
-}
-
-fn set(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let pointer: *const libc::c_int = &value;
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value lives for the call and its size is told truthfully.
-    done(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer.cast(), size) })
-}
-
-fn bind(socket: &OwnedFd, interface: &str, protocol: u16) -> io::Result<()> {
-    let name = std::ffi::CString::new(interface)?;
-    // SAFETY: a C string that lives for the call; an all-zero sockaddr_ll is valid and its size is told truthfully.
-    unsafe {
-        let index = libc::if_nametoindex(name.as_ptr());
-        if index == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut address: libc::sockaddr_ll = zeroed();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol;
-        address.sll_ifindex = index as i32;
-        let pointer: *const libc::sockaddr_ll = &address;
-        let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        done(libc::bind(socket.as_raw_fd(), pointer.cast(), size))
-    }
 }

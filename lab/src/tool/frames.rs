@@ -11,25 +11,6 @@ pub use receive::Receive;
 pub use send::{Send, Sent};
 pub use tally::Received;
 
-use std::io;
-use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
-
-fn set(
-    socket: &UdpSocket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    let pointer: *const libc::c_int = &value;
-    // SAFETY: the value lives for the call and its size is told truthfully.
-    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer.cast(), size) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
@@ -47,7 +28,15 @@ mod tests {
             run: 3,
         };
         let receiver = std::thread::spawn(move || receive.run());
-        std::thread::sleep(Duration::from_millis(100));
+        let bound = format!(":{:04X} ", probe.port());
+        let listens = || {
+            std::fs::read_to_string("/proc/net/udp")
+                .unwrap()
+                .contains(&bound)
+        };
+        while !listens() && !receiver.is_finished() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let send = Send {
             to: probe,
             bytes: 100,

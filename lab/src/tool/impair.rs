@@ -3,12 +3,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ffi::CString;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::seed::Seeded;
+use crate::socket;
 
 /// What the box is told.
 #[derive(Debug, Clone, clap::Args)]
@@ -161,57 +161,11 @@ fn interrupted(error: io::Error) -> io::Result<()> {
 /// A packet socket that hears what comes in on the interface, and not what we ourselves send.
 fn open(interface: &str) -> io::Result<OwnedFd> {
     const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
-    let every = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: socket takes numbers; the descriptor is owned from here on.
-    let socket = unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let descriptor = libc::socket(libc::AF_PACKET, kind, 0);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(descriptor)
-    };
-    set(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
-    for (forced, usual) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-    ] {
-        set(&socket, libc::SOL_SOCKET, forced, QUEUE_BYTES)
-            .or_else(|_| set(&socket, libc::SOL_SOCKET, usual, QUEUE_BYTES))?;
-    }
-    let name = CString::new(interface)?;
-    // SAFETY: a C string that lives for the call; an all-zero sockaddr_ll is valid and its size is told truthfully.
-    unsafe {
-        let index = libc::if_nametoindex(name.as_ptr());
-        if index == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut address: libc::sockaddr_ll = std::mem::zeroed();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = every;
-        address.sll_ifindex = index as i32;
-        let pointer: *const libc::sockaddr_ll = &address;
-        let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        match libc::bind(socket.as_raw_fd(), pointer.cast(), size) {
-            0 => Ok(socket),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-fn set(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let pointer: *const libc::c_int = &value;
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value lives for the call and its size is told truthfully.
-    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer.cast(), size) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    socket::packet(interface, |socket| {
+        socket::set(socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+        socket::receive_room(socket, QUEUE_BYTES)?;
+        socket::send_room(socket, QUEUE_BYTES)
+    })
 }
 
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {

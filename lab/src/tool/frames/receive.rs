@@ -5,9 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use super::set;
 use super::stamp::now;
 use super::tally::{Received, Tally};
+use crate::socket::set;
 
 /// What the receiver is told.
 #[derive(Debug, clap::Args)]

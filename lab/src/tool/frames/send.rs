@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::set;
 use super::stamp::{END, STAMP, now, stamp};
+use crate::socket::set;
 
 /// At most so much goes in one call: the kernel's limits are 64 segments and 65 507 bytes.
 const MOST_SEGMENTS: usize = 44;
