@@ -3,7 +3,8 @@
 //! wire, and never on a protected one. The positive controls make the negative finding worth something. A row of numbered
 //! datagrams must arrive whole and in order.
 
-use std::collections::BTreeSet;
+mod row;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::contender::Protection;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
 use crate::testbed::{Bed, WAN};
+
+pub use row::Row;
 
 /// What the check saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -28,19 +31,6 @@ pub struct Evidence {
     /// Numbered datagrams from client to server; records from before there were any lack them.
     #[serde(default)]
     pub row: Option<Row>,
-}
-
-/// What became of a row of numbered datagrams, sent one behind the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Row {
-    /// How many were sent.
-    pub sent: usize,
-    /// How many different ones arrived.
-    pub arrived: usize,
-    /// How many arrived again.
-    pub doubled: usize,
-    /// How many a later one had overtaken.
-    pub overtaken: usize,
 }
 
 /// One string on its way.
@@ -69,7 +59,7 @@ pub fn look(bed: &Bed, token: &str) -> Result<Evidence, Fault> {
     };
     if !evidence.client_reaches.is_empty() && !evidence.server_reaches.is_empty() {
         fly(bed, token, &mut evidence)?;
-        evidence.row = Some(row(bed, token)?);
+        evidence.row = Some(row::send(bed, token)?);
     }
     Ok(evidence)
 }
@@ -151,78 +141,6 @@ impl Flight<'_> {
             wire,
         });
         Ok(())
-    }
-}
-
-/// Few and small enough for the queue of the slowest shaped link.
-const ROW: usize = 32;
-
-/// Sends a row and looks in which order it comes. A bed whose own wire is out of order says nothing about a tunnel.
-fn row(bed: &Bed, token: &str) -> Result<Row, Fault> {
-    let there = SocketAddr::from((bed.addresses.server, PORT));
-    let receiver = bed.server.datagrams(there)?;
-    let sender = bed
-        .client
-        .datagrams(SocketAddr::from((bed.addresses.client, PORT)))?;
-    let head = format!("ESPLANADE ROW {token} ");
-    for number in 0..ROW {
-        sender.send(there, format!("{head}{number}").as_bytes())?;
-    }
-    let mut numbers = Vec::new();
-    // The last may be one that was held back: the row has ended when nothing more comes for a while.
-    while let Some(datagram) = receiver.receive(patience(numbers.len()))? {
-        let text = String::from_utf8_lossy(&datagram);
-        let number: Option<usize> = text.strip_prefix(&head).and_then(|rest| rest.parse().ok());
-        numbers.extend(number);
-    }
-    Ok(Row::of(&numbers))
-}
-
-/// A whole row that has arrived may still have doubles behind it, but not for long.
-fn patience(arrived: usize) -> Duration {
-    match arrived < ROW {
-        true => Duration::from_millis(500),
-        false => Duration::from_millis(20),
-    }
-}
-
-impl Row {
-    fn of(numbers: &[usize]) -> Row {
-        let mut seen = BTreeSet::new();
-        let mut row = Row {
-            sent: ROW,
-            ..Row::default()
-        };
-        for number in numbers {
-            let overtaken = seen.last().is_some_and(|last| number < last);
-            match seen.insert(*number) {
-                true => row.overtaken += usize::from(overtaken),
-                false => row.doubled += 1,
-            }
-        }
-        row.arrived = seen.len();
-        row
-    }
-
-    fn verdict(&self) -> Result<(), String> {
-        let Row {
-            sent,
-            arrived,
-            doubled,
-            overtaken,
-        } = self;
-        match (sent - arrived, doubled, overtaken) {
-            (0, 0, 0) => Ok(()),
-            (0, 0, _) => Err(format!(
-                "reordering: of {sent} datagrams in a row {overtaken} were overtaken by later ones"
-            )),
-            (0, ..) => Err(format!(
-                "duplication: of {sent} datagrams in a row {doubled} arrived again"
-            )),
-            (lost, ..) => Err(format!(
-                "loss: of {sent} datagrams in a row {lost} did not arrive"
-            )),
-        }
     }
 }
 
@@ -315,6 +233,7 @@ impl Canary {
 
 #[cfg(test)]
 mod tests {
+    use super::row::ROW;
     use super::*;
 
     fn right() -> Evidence {

@@ -1,50 +1,15 @@
 use super::*;
-use crate::contender::Protection;
-use crate::load::Carried;
-use crate::meter::Readings;
-use crate::record::{Provenance, SCHEMA};
+use crate::report::fixture;
 
 fn record(contender: &str, round: usize, goodput: f64) -> Record {
-    Record {
-        schema: SCHEMA,
-        study: "s".into(),
-        title: "s".into(),
-        trial: 1,
-        trials: 1,
-        round,
-        rounds: 9,
-        seed: 3,
-        order: usize::from(contender == "ours"),
-        contender: contender.into(),
-        label: contender.into(),
-        factors: BTreeMap::from([("part".into(), "stream".into())]),
-        protection: Protection::Clear,
-        reference: "ours".into(),
-        load: "l".into(),
-        duration_s: 1.0,
-        started_unix: 0.0,
-        took_s: 1.0,
-        outcome: Outcome::Measured {
-            check: Default::default(),
-            carried: Carried {
-                tool: String::new(),
-                seconds: 1.0,
-                bytes: 1,
-                goodput_bps: goodput,
-                retransmits: None,
-                intervals_bps: Vec::new(),
-                figures: BTreeMap::new(),
-            },
-            readings: Readings::from([
-                ("left.rss.peak_bytes".into(), 1e7),
-                ("right.rss.peak_bytes".into(), 2e7),
-            ]),
-        },
-        figures: BTreeMap::from([("goodput_bps".into(), goodput)]),
-        verdict: None,
-        notes: Vec::new(),
-        provenance: Provenance::default(),
+    let order = usize::from(contender == "ours");
+    let mut record = fixture::cell(contender, order, &[("part", "stream")], &[goodput]).remove(0);
+    record.round = round;
+    if let Outcome::Measured { readings, .. } = &mut record.outcome {
+        readings.insert("left.rss.peak_bytes".into(), 1e7);
+        readings.insert("right.rss.peak_bytes".into(), 2e7);
     }
+    record
 }
 
 fn which(contender: &str) -> Which {

@@ -1,11 +1,19 @@
 //! What the records say, before anybody draws it: cells (one combination of contender and factors, all its rounds),
 //! intervals, ratios to the reference, ranks as far as they rise above the noise, and what is missing.
 
+mod missing;
+mod settings;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::quantity;
 use crate::record::{Outcome, Record};
 use crate::stats::{self, Estimate, Interval};
+use missing::missing;
+use settings::{leading, settings};
+
+pub use missing::{Missing, made_good};
+pub use settings::Setting;
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
@@ -36,15 +44,6 @@ pub struct Part<'a> {
     pub floor: Option<f64>,
 }
 
-/// A factor and its levels: by size where all are numbers, in order of appearance otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// The factor's dotted name.
-    pub name: String,
-    /// The levels.
-    pub levels: Vec<String>,
-}
-
 /// All rounds of one contender under one setting of the factors.
 pub struct Cell<'a> {
     /// The contender's id.
@@ -69,21 +68,6 @@ pub struct Cell<'a> {
     pub rank: (usize, usize),
     /// Places in `values` that stand far from the others.
     pub outliers: Vec<usize>,
-}
-
-/// A contender of which trials are missing.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Missing<'a> {
-    /// The contender's name.
-    pub label: &'a str,
-    /// `absent`, `failed` or `interrupted`.
-    pub how: &'static str,
-    /// The reason.
-    pub why: String,
-    /// How to get it, where that is known.
-    pub remedy: &'a str,
-    /// How many trials.
-    pub trials: usize,
 }
 
 impl<'a> Findings<'a> {
@@ -180,78 +164,6 @@ fn part<'a>(records: &'a [Record], name: &'a str) -> Option<Part<'a>> {
         cells,
         floor,
     })
-}
-
-/// The figure that stands for the result: the first of this list that most trials have.
-fn leading(groups: &[Vec<&Record>]) -> Option<String> {
-    const FIRST: [&str; 10] = [
-        "ndr_pps",
-        "pdr_pps",
-        "transactions_per_s",
-        "connections_per_s",
-        "lost_per_rekey",
-        "outage_s",
-        "goodput_bps",
-        "rate_pps",
-        "rtt.p50_us",
-        "latency.p50_us",
-    ];
-    let records: Vec<&&Record> = groups.iter().flatten().collect();
-    let has = |name: &str| {
-        let with = records
-            .iter()
-            .filter(|record| figure(record, name).is_some());
-        2 * with.count() > records.len()
-    };
-    let known = FIRST
-        .iter()
-        .find(|name| has(name))
-        .map(|name| (*name).to_owned());
-    known.or_else(|| records.first()?.figures.keys().next().cloned())
-}
-
-/// Factors that take several levels for one and the same contender.
-fn settings(groups: &[Vec<&Record>]) -> Vec<Setting> {
-    let firsts: Vec<&Record> = groups
-        .iter()
-        .filter_map(|trials| trials.first().copied())
-        .collect();
-    let names: BTreeSet<&String> = firsts
-        .iter()
-        .flat_map(|record| record.factors.keys())
-        .collect();
-    names
-        .into_iter()
-        .filter(|name| *name != PART && varies(&firsts, name))
-        .map(|name| Setting {
-            name: name.clone(),
-            levels: levels(&firsts, name),
-        })
-        .collect()
-}
-
-fn varies(firsts: &[&Record], name: &str) -> bool {
-    firsts.iter().any(|one| {
-        firsts.iter().any(|other| {
-            let (here, there) = (factor(one, name), factor(other, name));
-            one.contender == other.contender && here.is_some() && there.is_some() && here != there
-        })
-    })
-}
-
-fn levels(firsts: &[&Record], name: &str) -> Vec<String> {
-    let mut levels: Vec<String> = Vec::new();
-    for level in firsts.iter().filter_map(|record| factor(record, name)) {
-        if !levels.iter().any(|known| known == level) {
-            levels.push(level.into());
-        }
-    }
-    let size = |level: &String| level.parse::<f64>().ok();
-    if levels.iter().all(|level| size(level).is_some()) {
-        let sized = |level: &String| size(level).unwrap_or_default();
-        levels.sort_by(|a, b| sized(a).total_cmp(&sized(b)));
-    }
-    levels
 }
 
 impl<'a> Cell<'a> {
@@ -400,42 +312,4 @@ fn rank(cells: &[Cell], place: usize, figure: &str, floor: Option<f64>) -> (usiz
         !quantity::less_is_better(figure),
         |a, b| ratio(rivals[a], rivals[b]),
     )
-}
-
-/// Whether a resumed run measured later what was interrupted, or absent, at first.
-pub fn made_good(record: &Record, records: &[Record]) -> bool {
-    if matches!(record.outcome, Outcome::Measured { .. }) {
-        return false;
-    }
-    let same = |other: &&Record| {
-        other.order == record.order && (record.round == 0 || other.round == record.round)
-    };
-    let mut others = records.iter().filter(same);
-    others.any(|other| matches!(other.outcome, Outcome::Measured { .. }))
-}
-
-fn missing(records: &[Record]) -> Vec<Missing<'_>> {
-    let mut all: Vec<Missing> = Vec::new();
-    for record in records.iter().filter(|record| !made_good(record, records)) {
-        let (how, why, remedy) = match &record.outcome {
-            Outcome::Measured { .. } => continue,
-            Outcome::Absent { why, remedy } => ("absent", why.clone(), remedy.as_str()),
-            Outcome::Failed { stage, why, .. } => ("failed", format!("at {stage}: {why}"), ""),
-            Outcome::Interrupted { stage } => ("interrupted", format!("at {stage}"), ""),
-        };
-        let known = all
-            .iter_mut()
-            .find(|one| one.label == record.label && one.how == how && one.why == why);
-        match known {
-            Some(known) => known.trials += 1,
-            None => all.push(Missing {
-                label: &record.label,
-                how,
-                why,
-                remedy,
-                trials: 1,
-            }),
-        }
-    }
-    all
 }

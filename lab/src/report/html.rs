@@ -46,6 +46,16 @@ impl Cell {
         }
     }
 
+    /// Words, or a dash where there are none.
+    pub fn words(text: &str) -> Cell {
+        Cell::text(if text.is_empty() { "–" } else { text })
+    }
+
+    /// A number as [`Cell::number`], or a dash where there is none.
+    pub fn maybe(text: Option<String>, value: Option<f64>) -> Cell {
+        Cell::number(text.unwrap_or_else(|| "–".into()), value)
+    }
+
     fn html(&self, tag: &str, scope: &str) -> String {
         let class = if self.number { " class=\"n\"" } else { "" };
         let value = self

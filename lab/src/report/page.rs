@@ -5,13 +5,14 @@ mod bars;
 mod charts;
 mod cost;
 mod date;
+mod headline;
 mod origin;
 mod verdict;
 
 use super::chart::Figure;
 use super::findings::{Cell as Measured, Findings, LEVEL, Part};
 use super::html::{Cell, Table, escaped};
-use super::quantity::{self, Scale, significant};
+use super::quantity::{Scale, significant};
 use super::then::Then;
 use crate::bars::Bar;
 use crate::stats::Estimate;
@@ -35,7 +36,7 @@ pub struct Beside {
 pub fn page(findings: &Findings, beside: &Beside) -> String {
     let mut sections = vec![
         asked(findings),
-        headline(findings),
+        headline::section(findings),
         bars::section(findings, &beside.bars),
         charts::section(findings),
     ];
@@ -195,110 +196,6 @@ pub fn reference<'a>(findings: &Findings<'a>) -> &'a str {
     })
 }
 
-fn headline(findings: &Findings) -> Section {
-    let body: String = findings
-        .parts
-        .iter()
-        .map(|part| headline_of(findings, part))
-        .collect();
-    let body = match body.is_empty() {
-        true => "<p>Nothing was measured; <a href=\"#missing\">why</a>.</p>\n".into(),
-        false => body,
-    };
-    Section::new("headline", "The result", body)
-}
-
-fn headline_of(findings: &Findings, part: &Part) -> String {
-    let mut out = String::new();
-    if !part.name.is_empty() {
-        out += &format!("<h3>{}</h3>\n", escaped(part.name));
-    }
-    out += &match part.settings.is_empty() {
-        true => tiles(findings, part),
-        false => spans(part),
-    };
-    out + &format!("<p class=\"noise\">{}</p>\n", escaped(&floor(part)))
-}
-
-/// The noise in one sentence.
-pub fn floor(part: &Part) -> String {
-    let rounds = part
-        .cells
-        .iter()
-        .map(|cell| cell.values.len())
-        .max()
-        .unwrap_or(0);
-    match part.floor {
-        Some(floor) => format!(
-            "Noise floor: two sets of {rounds} runs of one and the same thing differ by {} % or more in one of twenty cases. \
-             What differs by less, or with an interval that holds 1, shares its rank.",
-            significant(100.0 * floor)
-        ),
-        None => {
-            "One round says nothing of scatter: there is no interval and nothing is ranked.".into()
-        }
-    }
-}
-
-fn tiles(findings: &Findings, part: &Part) -> String {
-    let scale = scale(part);
-    let mut cells: Vec<&Measured> = part.cells.iter().collect();
-    cells.sort_by_key(|cell| (cell.contender != findings.any.reference, cell.rank.0));
-    let tiles: String = cells
-        .iter()
-        .take(4)
-        .map(|cell| {
-            let beside = match &cell.ratio {
-                Some(ratio) => format!("{} of {}", with_interval(ratio), reference(findings)),
-                None if cell.is_reference() => "the reference".into(),
-                None => format!("{} is not here to compare with", reference(findings)),
-            };
-            format!(
-                "<li><span class=\"who\">{}</span> <strong>{}</strong> <span class=\"how\">{}</span></li>\n",
-                escaped(cell.label),
-                escaped(&mean(cell, &scale)),
-                escaped(&beside)
-            )
-        })
-        .collect();
-    format!("<ul class=\"tiles\">\n{tiles}</ul>\n")
-}
-
-/// One sentence for each contender: its lowest and its highest cell.
-fn spans(part: &Part) -> String {
-    let scale = scale(part);
-    let mut names: Vec<&str> = Vec::new();
-    for cell in &part.cells {
-        if !names.contains(&cell.label) {
-            names.push(cell.label);
-        }
-    }
-    let sentence = |label: &str| {
-        let own = || part.cells.iter().filter(|cell| cell.label == label);
-        let low = own().min_by(|a, b| a.mean.total_cmp(&b.mean))?;
-        let high = own().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
-        let at = |cell: &Measured| format!("{} at {}", mean(cell, &scale), cell.under);
-        Some(match std::ptr::eq(low, high) {
-            true => format!(
-                "<li><b>{}</b>: {}</li>\n",
-                escaped(label),
-                escaped(&at(low))
-            ),
-            false => format!(
-                "<li><b>{}</b>: from {} to {}</li>\n",
-                escaped(label),
-                escaped(&at(low)),
-                escaped(&at(high))
-            ),
-        })
-    };
-    let items: String = names.into_iter().filter_map(sentence).collect();
-    format!(
-        "<p>{}:</p>\n<ul>\n{items}</ul>\n",
-        escaped(&quantity::title(&part.figure))
-    )
-}
-
 /// One scale for all cells of a part.
 pub fn scale(part: &Part) -> Scale {
     let most = part.cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
@@ -372,21 +269,13 @@ fn missing(findings: &Findings, beside: &Beside) -> Section {
             ],
         );
         table.rows.extend(findings.missing.iter().map(|one| {
-            let trials = if one.how == "absent" {
-                "–".into()
-            } else {
-                one.trials.to_string()
-            };
+            let trials = (one.how != "absent").then(|| one.trials.to_string());
             vec![
                 Cell::text(one.label),
                 Cell::text(one.how),
                 Cell::text(one.why.clone()),
-                Cell::text(if one.remedy.is_empty() {
-                    "–"
-                } else {
-                    one.remedy
-                }),
-                Cell::number(trials, None),
+                Cell::words(one.remedy),
+                Cell::maybe(trials, None),
             ]
         }));
         body += &table.html();

@@ -90,14 +90,13 @@ fn table(judged: &[(&Bar, Vec<Judged>)]) -> Table {
 
 fn row(name: &str, bar: &Bar, one: Option<&Judged>) -> Vec<Cell> {
     let share = one.and_then(|one| bar.share(one.mean));
-    let number = |text: Option<String>| text.unwrap_or_else(|| "–".into());
     vec![
         Cell::text(name),
         Cell::text(bar.about.as_str()),
-        Cell::number(number(one.map(with_interval)), None),
+        Cell::maybe(one.map(with_interval), None),
         Cell::number(bar.limit(), None),
-        Cell::number(number(share.map(|share| format!("{share:.3}"))), share),
-        Cell::number(number(one.map(|one| one.pairs.to_string())), None),
+        Cell::maybe(share.map(|share| format!("{share:.3}")), share),
+        Cell::maybe(one.map(|one| one.pairs.to_string()), None),
         Cell::text(one.map_or("not measured", Judged::verdict)),
     ]
 }

@@ -220,35 +220,22 @@ fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
         .collect();
     let mut table = Table::new(titled(part, ""), &head);
     table.rows.extend(cells.iter().map(|cell| {
-        let levels = cell
-            .levels
-            .iter()
-            .map(|level| Cell::number(if level.is_empty() { "–" } else { level }, None));
+        let level = |level: &&str| Some((*level).to_owned()).filter(|level| !level.is_empty());
+        let levels = cell.levels.iter();
+        let levels = levels.map(|one| Cell::maybe(level(one), None));
         let rule = stats::width(&cell.figures(), 0.95);
         std::iter::once(Cell::text(cell.label))
             .chain(levels)
             .chain([
                 Cell::number(mean(cell, &scale), Some(cell.mean)),
-                Cell::number(
-                    cell.ratio
-                        .as_ref()
-                        .map_or_else(|| "–".into(), with_interval),
+                Cell::maybe(
+                    cell.ratio.as_ref().map(with_interval),
                     cell.ratio.map(|ratio| ratio.value),
                 ),
-                Cell::number(
-                    if with_floor {
-                        rank(cell.rank)
-                    } else {
-                        "–".into()
-                    },
-                    None,
-                ),
+                Cell::maybe(with_floor.then(|| rank(cell.rank)), None),
                 Cell::number(cell.values.len().to_string(), None),
-                Cell::number(
-                    rule.map_or_else(
-                        || "–".into(),
-                        |width| format!("{} % wide", significant(100.0 * width)),
-                    ),
+                Cell::maybe(
+                    rule.map(|width| format!("{} % wide", significant(100.0 * width))),
                     None,
                 ),
             ])
@@ -306,9 +293,7 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
         .collect();
     let mut table = Table::new(format!("{title}, by {}", factor.name), &head);
     table.rows.extend(rows.iter().map(|(name, ratios)| {
-        let shown = |ratio: &Option<f64>| {
-            Cell::number(ratio.map_or_else(|| "–".into(), significant), *ratio)
-        };
+        let shown = |ratio: &Option<f64>| Cell::maybe(ratio.map(significant), *ratio);
         std::iter::once(Cell::text(name))
             .chain(ratios.iter().map(shown))
             .collect()
@@ -360,24 +345,13 @@ fn further(part: &Part) -> String {
     table.rows.extend(part.cells.iter().map(|cell| {
         let shown = |name: &&String| {
             let value = cell.other(name);
-            let text = value.map_or_else(
-                || "–".into(),
-                |value| quantity::Scale::of(name, value).text(value),
-            );
-            Cell::number(text, value)
+            let text = value.map(|value| quantity::Scale::of(name, value).text(value));
+            Cell::maybe(text, value)
         };
-        let under = cell.under.clone();
-        [
-            Cell::text(cell.label),
-            Cell::text(if under.is_empty() {
-                "–".into()
-            } else {
-                under
-            }),
-        ]
-        .into_iter()
-        .chain(names.iter().map(shown))
-        .collect()
+        [Cell::text(cell.label), Cell::words(&cell.under)]
+            .into_iter()
+            .chain(names.iter().map(shown))
+            .collect()
     }));
     format!(
         "<details><summary>What else was found</summary>\n{}</details>\n",

@@ -95,43 +95,35 @@ fn table(findings: &Findings) -> Table {
         for cell in &part.cells {
             let order = cell.trials.first().map(|trial| trial.order);
             if let Some(row) = rows.iter().find(|row| Some(row.order) == order) {
-                table.rows.push(cost(cell, cell.under.clone(), row));
+                table.rows.push(cost(cell, row));
             }
         }
     }
     table
 }
 
-fn cost(cell: &Measured, under: String, row: &Row) -> Vec<Cell> {
+fn cost(cell: &Measured, row: &Row) -> Vec<Cell> {
     let side =
         |side: usize| stats::mean(&row.cpu.iter().map(|pair| pair[side]).collect::<Vec<_>>());
-    let percent = |share: Option<f64>| {
-        share.map_or_else(|| "–".into(), |share| format!("{:.0} %", 100.0 * share))
-    };
-    let number = |text: String| Cell::number(text, None);
+    let percent = |share: Option<f64>| share.map(|share| format!("{:.0} %", 100.0 * share));
+    let number = |text: Option<String>| Cell::maybe(text, None);
+    let again = row.retransmits;
     let both = side(0).zip(side(1)).map(|(left, right)| left + right);
     let per_byte = both
         .zip(row.mean_goodput())
         .map(|(cpu, bps)| format!("{} ns", significant(8e9 * cpu / bps)));
     vec![
         Cell::text(cell.label),
-        Cell::text(if under.is_empty() {
-            "–".into()
-        } else {
-            under
-        }),
+        Cell::words(&cell.under),
         number(percent(side(0))),
         number(percent(side(1))),
-        number(per_byte.unwrap_or_else(|| "–".into())),
-        number(row.peak_rss_bytes.map_or_else(
-            || "–".into(),
-            |bytes| Scale::of("rss_bytes", bytes).text(bytes),
-        )),
-        number(significant_count(row.drops)),
+        number(per_byte),
         number(
-            row.retransmits
-                .map_or_else(|| "–".into(), |count| significant_count(count as f64)),
+            row.peak_rss_bytes
+                .map(|bytes| Scale::of("rss_bytes", bytes).text(bytes)),
         ),
+        number(Some(significant_count(row.drops))),
+        number(again.map(|count| significant_count(count as f64))),
     ]
 }
 
@@ -245,14 +237,9 @@ fn outliers(findings: &Findings) -> String {
             let median = stats::median(&cell.figures()).unwrap_or(f64::NAN);
             for place in &cell.outliers {
                 let (round, value) = cell.values[*place];
-                let under = cell.under.clone();
                 table.rows.push(vec![
                     Cell::text(cell.label),
-                    Cell::text(if under.is_empty() {
-                        "–".into()
-                    } else {
-                        under
-                    }),
+                    Cell::words(&cell.under),
                     Cell::number(round.to_string(), None),
                     Cell::number(scale.text(value), None),
                     Cell::number(significant(value / median), None),

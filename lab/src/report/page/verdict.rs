@@ -22,7 +22,7 @@ pub fn section(findings: &Findings) -> Section {
     );
     for part in &findings.parts {
         for cell in &part.cells {
-            table.rows.extend(row(cell, cell.under.clone()));
+            table.rows.extend(row(cell));
         }
     }
     let body = if table.rows.is_empty() {
@@ -33,7 +33,7 @@ pub fn section(findings: &Findings) -> Section {
     Section::new("limits", "What limited it", body)
 }
 
-fn row(cell: &Measured, under: String) -> Option<Vec<Cell>> {
+fn row(cell: &Measured) -> Option<Vec<Cell>> {
     let (limit, trials) = commonest(cell)?;
     let evidence = cell
         .trials
@@ -45,14 +45,10 @@ fn row(cell: &Measured, under: String) -> Option<Vec<Cell>> {
         .map(|ratio| format!("{} %", significant(100.0 * ratio)));
     Some(vec![
         Cell::text(cell.label),
-        Cell::text(if under.is_empty() {
-            "–".into()
-        } else {
-            under
-        }),
+        Cell::words(&cell.under),
         Cell::text(words(limit)),
         Cell::number(format!("{trials} of {}", cell.trials.len()), None),
-        Cell::number(ideal.unwrap_or_else(|| "–".into()), None),
+        Cell::maybe(ideal, None),
         Cell::text(evidence.map_or_else(String::new, |verdict| verdict.evidence.join("; "))),
     ])
 }

@@ -119,7 +119,7 @@ fn table(gains: &[Gain], alone: Option<f64>, processors: usize) -> Table {
                 crate::report::page::with_interval(&gain.gain),
                 Some(gain.gain.value),
             ),
-            Cell::number(limit.map_or_else(|| "–".into(), significant), None),
+            Cell::maybe(limit.map(significant), None),
         ]
     }));
     table

@@ -1,0 +1,98 @@
+//! A row of numbered datagrams, one behind the other: do they arrive whole, once each and in order?
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::PORT;
+use crate::fault::Fault;
+use crate::testbed::Bed;
+
+/// What became of a row of numbered datagrams, sent one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Row {
+    /// How many were sent.
+    pub sent: usize,
+    /// How many different ones arrived.
+    pub arrived: usize,
+    /// How many arrived again.
+    pub doubled: usize,
+    /// How many a later one had overtaken.
+    pub overtaken: usize,
+}
+
+/// Few and small enough for the queue of the slowest shaped link.
+pub(super) const ROW: usize = 32;
+
+/// Sends a row and looks in which order it comes. A bed whose own wire is out of order says nothing about a tunnel.
+pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
+    let there = SocketAddr::from((bed.addresses.server, PORT));
+    let receiver = bed.server.datagrams(there)?;
+    let sender = bed
+        .client
+        .datagrams(SocketAddr::from((bed.addresses.client, PORT)))?;
+    let head = format!("ESPLANADE ROW {token} ");
+    for number in 0..ROW {
+        sender.send(there, format!("{head}{number}").as_bytes())?;
+    }
+    let mut numbers = Vec::new();
+    // The last may be one that was held back: the row has ended when nothing more comes for a while.
+    while let Some(datagram) = receiver.receive(patience(numbers.len()))? {
+        let text = String::from_utf8_lossy(&datagram);
+        let number: Option<usize> = text.strip_prefix(&head).and_then(|rest| rest.parse().ok());
+        numbers.extend(number);
+    }
+    Ok(Row::of(&numbers))
+}
+
+/// A whole row that has arrived may still have doubles behind it, but not for long.
+fn patience(arrived: usize) -> Duration {
+    match arrived < ROW {
+        true => Duration::from_millis(500),
+        false => Duration::from_millis(20),
+    }
+}
+
+impl Row {
+    /// Judges the numbers that arrived, in their order.
+    pub(super) fn of(numbers: &[usize]) -> Row {
+        let mut seen = BTreeSet::new();
+        let mut row = Row {
+            sent: ROW,
+            ..Row::default()
+        };
+        for number in numbers {
+            let overtaken = seen.last().is_some_and(|last| number < last);
+            match seen.insert(*number) {
+                true => row.overtaken += usize::from(overtaken),
+                false => row.doubled += 1,
+            }
+        }
+        row.arrived = seen.len();
+        row
+    }
+
+    /// Whether it arrived whole, once and in order; the error says what is wrong.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        let Row {
+            sent,
+            arrived,
+            doubled,
+            overtaken,
+        } = self;
+        match (sent - arrived, doubled, overtaken) {
+            (0, 0, 0) => Ok(()),
+            (0, 0, _) => Err(format!(
+                "reordering: of {sent} datagrams in a row {overtaken} were overtaken by later ones"
+            )),
+            (0, ..) => Err(format!(
+                "duplication: of {sent} datagrams in a row {doubled} arrived again"
+            )),
+            (lost, ..) => Err(format!(
+                "loss: of {sent} datagrams in a row {lost} did not arrive"
+            )),
+        }
+    }
+}
