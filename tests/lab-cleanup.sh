@@ -7,24 +7,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-if [ -z "${LAB_CLEANUP_INSIDE:-}" ]; then
-  export LAB_CLEANUP_INSIDE=1
-  [ "$(id -u)" -eq 0 ] || own_user=--map-root-user
-  exec unshare ${own_user:+"$own_user"} --net --mount "$0" "$@"
-fi
+apart=(--net --mount)
+source tests/lab-begin.sh
 
-target=$(tests/setup --target-dir 2>/dev/null || echo "${CARGO_TARGET_DIR:-target}")
-lab=
-for candidate in "$target"/{debug,release}/esplanade-lab; do
-  if [ -x "$candidate" ] && { [ -z "$lab" ] || [ "$candidate" -nt "$lab" ]; }; then lab=$candidate; fi
-done
-if [ -z "$lab" ]; then
-  echo "not ok lab-cleanup: build esplanade-lab first (cargo build -p lab)"
-  exit 1
-fi
-
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
 mount -t tmpfs lab-cleanup /run
 export TMPDIR=$place/tmp
 mkdir "$TMPDIR"
@@ -33,7 +18,6 @@ mkdir "$TMPDIR"
 contender=plain
 if [ -x "$(dirname "$lab")/esplanade" ] && [ -w /dev/net/tun ]; then contender=esplanade-aes-128-gcm; fi
 mark=LAB_CLEANUP_MARK=$$.$RANDOM
-failed=0
 
 # The ids of living processes that bear the mark. One program looks at all of them: machines may be busy.
 marked() {

@@ -4,26 +4,11 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-if [ -z "${LAB_FAULTS_INSIDE:-}" ]; then
-  export LAB_FAULTS_INSIDE=1
-  [ "$(id -u)" -eq 0 ] || own_user=--map-root-user
-  exec unshare ${own_user:+"$own_user"} --mount "$0" "$@"
-fi
+apart=(--mount)
+source tests/lab-begin.sh
 
-target=$(tests/setup --target-dir 2>/dev/null || echo "${CARGO_TARGET_DIR:-target}")
-lab=
-for candidate in "$target"/{debug,release}/esplanade-lab; do
-  if [ -x "$candidate" ] && { [ -z "$lab" ] || [ "$candidate" -nt "$lab" ]; }; then lab=$candidate; fi
-done
-if [ -z "$lab" ]; then
-  echo "not ok lab-faults: build esplanade-lab first (cargo build -p lab)"
-  exit 1
-fi
-
-place=$(mktemp -d)
 mkdir "$place/bin"
 trap 'umount "$place/tiny" 2>/dev/null; rm -rf "$place"' EXIT
-failed=0
 
 # expect NAME CODE WORDS COMMAND...: the command must end with the code and say the words.
 expect() {

@@ -4,25 +4,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-if [ -z "${LAB_SMOKE_INSIDE:-}" ]; then
-  export LAB_SMOKE_INSIDE=1
-  [ "$(id -u)" -eq 0 ] || own_user=--map-root-user
-  exec unshare ${own_user:+"$own_user"} --mount "$0" "$@"
-fi
-
-target=$(tests/setup --target-dir 2>/dev/null || echo "${CARGO_TARGET_DIR:-target}")
-lab=
-for candidate in "$target"/{debug,release}/esplanade-lab; do
-  if [ -x "$candidate" ] && { [ -z "$lab" ] || [ "$candidate" -nt "$lab" ]; }; then lab=$candidate; fi
-done
-if [ -z "$lab" ]; then
-  echo "not ok lab-smoke: build esplanade-lab first (cargo build -p lab)"
-  exit 1
-fi
-
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-failed=0
+apart=(--mount)
+source tests/lab-begin.sh
 
 bad() {
   echo "not ok lab-smoke-$1: $2"
