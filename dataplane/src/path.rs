@@ -8,7 +8,14 @@ pub struct PathMtus {
     paths: Paths,
     default: usize,
     changes: u64,
-    last: Option<(IpAddr, usize)>,
+    last: Option<(IpAddr, Sizes)>,
+}
+
+/// What is known towards one peer.
+#[derive(Clone, Copy)]
+struct Sizes {
+    mtu: usize,
+    choice: usize,
 }
 
 impl PathMtus {
@@ -24,19 +31,31 @@ impl PathMtus {
 
     /// The largest outer IP packet towards `peer`.
     pub fn mtu(&mut self, peer: IpAddr) -> usize {
+        self.sizes(peer).mtu
+    }
+
+    /// The largest one that is worth making where its size is ours to choose: the kernel's route counts too, so that no
+    /// packet has to be lost before it is known.
+    pub fn choice(&mut self, peer: IpAddr) -> usize {
+        self.sizes(peer).choice
+    }
+
+    fn sizes(&mut self, peer: IpAddr) -> Sizes {
         let changes = self.paths.changes();
         match self.last {
-            Some((known, mtu)) if known == peer && changes == self.changes => mtu,
+            Some((known, sizes)) if known == peer && changes == self.changes => sizes,
             _ => self.look_up(peer, changes),
         }
     }
 
-    fn look_up(&mut self, peer: IpAddr, changes: u64) -> usize {
-        let learnt = self.paths.mtu(peer).map_or(usize::MAX, |mtu| mtu as usize);
-        let mtu = learnt.min(self.default);
+    fn look_up(&mut self, peer: IpAddr, changes: u64) -> Sizes {
+        let bytes = |told: Option<u32>| told.map_or(usize::MAX, |mtu| mtu as usize);
+        let mtu = bytes(self.paths.mtu(peer)).min(self.default);
+        let choice = bytes(self.paths.route(peer)).min(mtu);
+        let sizes = Sizes { mtu, choice };
         self.changes = changes;
-        self.last = Some((peer, mtu));
-        mtu
+        self.last = Some((peer, sizes));
+        sizes
     }
 }
 
@@ -54,5 +73,19 @@ mod tests {
         assert_eq!((mtus.mtu(peer), mtus.mtu(other)), (1400, 1500));
         paths.learn(peer, 9000);
         assert_eq!(mtus.mtu(peer), 1500);
+    }
+
+    #[test]
+    fn a_route_limits_what_is_chosen_and_not_what_is_possible() {
+        let peer = "192.0.2.1".parse().unwrap();
+        let paths = Paths::default();
+        let mut mtus = PathMtus::new(paths.clone(), 65_535);
+        assert_eq!(mtus.choice(peer), 65_535);
+        paths.set_route(peer, 1500);
+        assert_eq!((mtus.mtu(peer), mtus.choice(peer)), (65_535, 1500));
+        paths.learn(peer, 1400);
+        assert_eq!((mtus.mtu(peer), mtus.choice(peer)), (1400, 1400));
+        paths.forget(peer);
+        assert_eq!(mtus.choice(peer), 1500);
     }
 }

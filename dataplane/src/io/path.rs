@@ -17,6 +17,7 @@ pub struct Paths(Arc<Learnt>);
 #[derive(Debug, Default)]
 struct Learnt {
     mtus: Mutex<HashMap<IpAddr, (u32, Instant)>>,
+    routes: Mutex<HashMap<IpAddr, u32>>,
     changes: AtomicU64,
 }
 
@@ -36,6 +37,19 @@ impl Paths {
     /// The MTU towards `peer`, if it was ever learnt.
     pub fn mtu(&self, peer: IpAddr) -> Option<u32> {
         self.lock().get(&peer).map(|(mtu, _)| *mtu)
+    }
+
+    /// What the kernel's own route towards `peer` takes, if it was told: whoever chooses a size by himself chooses none
+    /// larger.
+    pub fn route(&self, peer: IpAddr) -> Option<u32> {
+        self.lock_routes().get(&peer).copied()
+    }
+
+    /// Takes note of what the kernel's route towards `peer` takes. Unlike what was learnt it does not age.
+    pub fn set_route(&self, peer: IpAddr, mtu: u32) {
+        if self.lock_routes().insert(peer, mtu) != Some(mtu) {
+            self.0.changes.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// How often anything changed.
@@ -89,6 +103,10 @@ impl Paths {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, (u32, Instant)>> {
         // A map of plain figures is whole after any panic.
         self.0.mtus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_routes(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, u32>> {
+        self.0.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -249,7 +249,7 @@ impl<'a> Planner<'a> {
     fn room(&mut self, sa: &Sa) -> usize {
         // As policy, the path MTU may take its time.
         self.held = None;
-        aggfrag::room(&sa.config, self.paths.mtu(sa.config.id.destination))
+        aggfrag::room(&sa.config, self.paths.choice(sa.config.id.destination))
     }
 
     fn push(

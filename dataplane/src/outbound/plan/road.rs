@@ -67,7 +67,7 @@ impl<'a> Planner<'a> {
         let road = match self.decide(outline)? {
             &[index] if self.snapshot.sa(index).config.aggfrag.is_some() => {
                 let sa = self.snapshot.sa(index);
-                Road::packed(sa, index, self.paths.mtu(sa.config.id.destination))
+                Road::packed(sa, index, self.paths.choice(sa.config.id.destination))
             }
             &[index] if is_short(&self.snapshot.sa(index).config, outline) => {
                 self.short_road(index, packet, outline)?

@@ -89,7 +89,9 @@ impl Host {
         let path = self.outside.netlink.path(ends, mark, device).ok()?;
         let learnt = self.paths.mtu(ends.1).unwrap_or(u32::MAX);
         // Where outer packets loop back to this host the device's limit is none of a wire.
-        Some(path.mtu.min(learnt).min(u16::MAX.into()))
+        let route = path.mtu.min(u16::MAX.into());
+        self.paths.set_route(ends.1, route);
+        Some(route.min(learnt))
     }
 }
 
