@@ -5,6 +5,7 @@ use ipsec::packet::Outline;
 use meaning::Meaning;
 
 mod inverse;
+mod kernel;
 mod meaning;
 
 const ALL: Takes = Takes {
@@ -81,6 +82,7 @@ fn plain() -> Meaning {
         psh: false,
         fin: false,
         cwr: false,
+        ece: false,
         timestamp: Some(77),
         payload: vec![9; 100],
     }
@@ -110,7 +112,7 @@ fn only_what_tcp_allows_shares_a_train() {
         trains_of(&first, &second)
     };
     type Change = (&'static str, fn(&mut Meaning));
-    let refused: [Change; 12] = [
+    let refused: [Change; 13] = [
         ("a gap", |m| m.sequence += 1),
         ("another window", |m| m.window += 1),
         ("another acknowledgement", |m| m.acknowledgement += 1),
@@ -121,6 +123,7 @@ fn only_what_tcp_allows_shares_a_train() {
         ("another DF", |m| m.df = false),
         ("FIN", |m| m.fin = true),
         ("CWR", |m| m.cwr = true),
+        ("another ECE", |m| m.ece = true),
         ("more bytes", |m| m.payload.push(1)),
         ("no bytes", |m| m.payload.clear()),
     ];

@@ -19,6 +19,7 @@ pub struct Meaning {
     pub psh: bool,
     pub fin: bool,
     pub cwr: bool,
+    pub ece: bool,
     pub timestamp: Option<u32>,
     pub payload: Vec<u8>,
 }
@@ -40,6 +41,7 @@ impl Meaning {
         tcp.psh = self.psh;
         tcp.fin = self.fin;
         tcp.cwr = self.cwr;
+        tcp.ece = self.ece;
         if let Some(timestamp) = self.timestamp {
             let [a, b, c, d] = timestamp.to_be_bytes();
             tcp.set_options_raw(&[1, 1, 8, 10, a, b, c, d, 9, 9, 9, 9])
@@ -129,14 +131,15 @@ prop_compose! {
         v6: bool,
         udp: bool,
         flow in 0u8..3,
-        (dscp, ttl, df) in (0u8..64, 1u8.., any::<bool>()),
+        // A packet of one hop would be forwarded by nobody.
+        (dscp, ttl, df) in (0u8..64, 2u8.., any::<bool>()),
         (identification, sequence, acknowledgement, window) in any::<(u16, u32, u32, u16)>(),
-        (psh, fin, cwr) in any::<(bool, bool, bool)>(),
+        (psh, fin, cwr, ece) in any::<(bool, bool, bool, bool)>(),
         timestamp: Option<u32>,
         payload in proptest::collection::vec(any::<u8>(), 0..most),
     ) -> Meaning {
         Meaning {
-            v6, udp, flow, dscp, ttl, df, identification, sequence, acknowledgement, window, psh, fin, cwr,
+            v6, udp, flow, dscp, ttl, df, identification, sequence, acknowledgement, window, psh, fin, cwr, ece,
             timestamp, payload,
         }
     }
