@@ -168,20 +168,25 @@ fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
         },
         _ => wrapping,
     };
-    match (wrapping.mode, is_pair(settings)) {
-        (Mode::Transport, false) => Err(Impossible {
+    if wrapping.mode == Mode::Transport && !is_pair(settings) {
+        return Err(Impossible {
             factor: "mode",
             what: "transport mode protects two hosts, and this testbed has a gateway before each"
                 .into(),
             advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
-        }),
-        (Mode::Tunnel, true) => Err(Impossible {
-            factor: "mode",
-            what: "tunnel mode joins networks, and this testbed has two hosts alone".into(),
-            advice: "`mode = \"transport\"`, or `kind = \"gateways\"` in [testbed]".into(),
-        }),
-        _ => Ok(wrapping),
+        });
     }
+    if wrapping.bundle && (suite.hash.is_empty() || suite.cipher.is_empty()) {
+        return Err(Impossible {
+            factor: "combine",
+            what: format!(
+                "a bundle is a cipher and a hash, and `{}` is not both",
+                suite.name
+            ),
+            advice: "`combine = \"esp-auth\"`, or a suite such as \"aes-128-cbc-sha1\"".into(),
+        });
+    }
+    Ok(wrapping)
 }
 
 fn is_pair(settings: &Settings) -> bool {

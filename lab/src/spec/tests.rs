@@ -91,6 +91,37 @@ fn what_a_contender_cannot_use_is_refused() {
 }
 
 #[test]
+fn what_cannot_exist_is_left_out_of_a_list_and_an_error_alone() {
+    let asked = |combine: &str| {
+        format!(
+            "{HEAD}[[contender]]\nkind = \"esplanade\"\nsuite = \"aes-128-gcm\"\ncombine = {combine}\n"
+        )
+    };
+    let alone = complaint(&asked("\"esp+ah\""));
+    assert!(
+        alone.contains("`aes-128-gcm` is not both\n --> mine.toml:5:"),
+        "{alone}"
+    );
+    let listed = Spec::read(&asked("[\"esp-auth\", \"esp+ah\"]"), "mine.toml").unwrap();
+    assert_eq!((listed.cells.len(), listed.skipped.len()), (1, 1));
+}
+
+#[test]
+fn two_hosts_alone_have_both_modes_and_gateways_only_one() {
+    let asked = |testbed: &str| {
+        format!(
+            "{HEAD}[testbed]\nkind = \"{testbed}\"\n[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\n\
+             mode = [\"tunnel\", \"transport\"]\n"
+        )
+    };
+    let modes = |testbed: &str| {
+        let spec = Spec::read(&asked(testbed), "mine.toml").unwrap();
+        (spec.cells.len(), spec.skipped.len())
+    };
+    assert_eq!((modes("pair"), modes("gateways")), ((2, 0), (1, 1)));
+}
+
+#[test]
 fn a_spec_without_contenders_or_with_one_twice_is_refused() {
     assert!(complaint(HEAD).contains("names no contender"));
     let twice = complaint(&format!(
