@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::testbed::Bed;
 
 pub use frames::{Frames, Search};
-pub use histogram::Histogram;
+pub use histogram::{Histogram, SHARES};
 pub use iperf3::{Iperf3, Protocol};
 pub use round_trip::{LoadedRoundTrip, RoundTrip};
 

@@ -14,6 +14,16 @@ pub struct Histogram {
 
 const STEPS: u64 = 128;
 
+/// The shares that are told, and their words in the names of figures: each leaves out a tenth of what the one before does.
+pub const SHARES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+    ("p99999", 0.99999),
+];
+
 impl Histogram {
     /// One more of this size.
     pub fn add(&mut self, value: u64) {
@@ -46,11 +56,12 @@ impl Histogram {
         0
     }
 
-    /// `NAME.p50_us` and so on, from nanoseconds.
+    /// `NAME.p50_us` and so on, from nanoseconds. A share that leaves out less than one of all is not told: it would be the
+    /// largest under another name.
     pub fn figures(&self, name: &str) -> BTreeMap<String, f64> {
-        let shares = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
-        let mut figures: BTreeMap<String, f64> = shares
+        let mut figures: BTreeMap<String, f64> = SHARES
             .iter()
+            .filter(|(_, share)| *share <= 0.999 || self.count() as f64 >= one_in(*share))
             .map(|(word, share)| {
                 (
                     format!("{name}.{word}_us"),
@@ -61,6 +72,11 @@ impl Histogram {
         figures.insert(format!("{name}.max_us"), self.largest as f64 / 1e3);
         figures
     }
+}
+
+/// Of how many it leaves out one.
+fn one_in(share: f64) -> f64 {
+    (1.0 / (1.0 - share)).round()
 }
 
 /// The width of the step that holds a value.
@@ -103,6 +119,9 @@ mod tests {
         assert!((figures["rtt.p50_us"] - 500.0).abs() < 5.0);
         assert!((figures["rtt.p99_us"] - 990.0).abs() < 10.0);
         assert_eq!(figures["rtt.max_us"], 1000.0);
+        assert!(!figures.contains_key("rtt.p9999_us"), "of a thousand");
+        (0..9000).for_each(|_| histogram.add(1000));
+        assert!(histogram.figures("rtt").contains_key("rtt.p9999_us"));
     }
 
     #[test]

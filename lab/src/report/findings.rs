@@ -204,14 +204,15 @@ impl<'a> Cell<'a> {
         self.values.iter().map(|(_, value)| *value).collect()
     }
 
-    /// The mean of another figure of the same trials.
+    /// Another figure of the same trials.
+    pub fn all(&self, name: &str) -> Vec<f64> {
+        let trials = self.trials.iter();
+        trials.filter_map(|trial| figure(trial, name)).collect()
+    }
+
+    /// The mean of it.
     pub fn other(&self, name: &str) -> Option<f64> {
-        let values: Vec<f64> = self
-            .trials
-            .iter()
-            .filter_map(|trial| figure(trial, name))
-            .collect();
-        stats::mean(&values)
+        stats::mean(&self.all(name))
     }
 
     /// The mean of a reading of the same trials.

@@ -6,6 +6,7 @@ mod charts;
 mod cost;
 mod date;
 mod headline;
+mod latency;
 mod origin;
 mod verdict;
 
@@ -39,6 +40,7 @@ pub fn page(findings: &Findings, beside: &Beside) -> String {
         headline::section(findings),
         bars::section(findings, &beside.bars),
         charts::section(findings),
+        latency::section(findings),
     ];
     if let Some(then) = &beside.then {
         sections.push(then.section(findings));

@@ -226,6 +226,8 @@ impl Then {
         }
         let frame = Lines {
             x: factor,
+            places: &[],
+            decades: false,
             scale,
             spoken: &spoken,
         };

@@ -37,10 +37,27 @@ impl Axis {
         }
     }
 
-    /// The place of a value.
+    /// Over positive values on a logarithmic scale, from one of 1, 2, 5 times a power of ten to another.
+    pub fn decades(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
+        let positive = values.filter(|value| *value > 0.0);
+        let low = positive.clone().reduce(f64::min).unwrap_or(1.0);
+        let high = positive.reduce(f64::max).unwrap_or(1.0);
+        let low = round_steps(low / 10.0, low).last().copied().unwrap_or(low);
+        let high = high.max(2.0 * low);
+        let ends = round_steps(high, high * 10.0);
+        Axis {
+            low,
+            high: ends.first().copied().unwrap_or(high),
+            logarithmic: true,
+            from,
+            to,
+        }
+    }
+
+    /// The place of a value; on a logarithmic scale what is below its beginning stands there.
     pub fn place(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
-            true => (value / self.low).ln() / (self.high / self.low).ln(),
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
             false => (value - self.low) / (self.high - self.low),
         };
         self.from + share * (self.to - self.from)
@@ -48,11 +65,22 @@ impl Axis {
 
     /// Round values to mark, zero and the end included.
     pub fn ticks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            return round_steps(self.low, self.high);
+        }
         let step = step(self.high - self.low);
         let first = (self.low / step).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
         (first..=last).map(|count| count as f64 * step).collect()
     }
+}
+
+/// 1, 2 and 5 times the powers of ten from `low` to `high`, both included.
+fn round_steps(low: f64, high: f64) -> Vec<f64> {
+    let powers = low.log10().floor() as i32..=high.log10().floor() as i32;
+    let all = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
+    let within = (low * (1.0 - 1e-9))..=(high * (1.0 + 1e-9));
+    all.filter(|step| within.contains(step)).collect()
 }
 
 /// The distance of ticks: 1, 2 or 5 times a power of ten, for four to eight of them.
@@ -79,6 +107,24 @@ mod tests {
                 "{most}: {ticks:?}"
             );
         }
+    }
+
+    #[test]
+    fn decades_begin_and_end_at_round_numbers_and_hold_everything() {
+        let axis = Axis::decades([41.0, 120.0, 8400.0].into_iter(), 0.0, 100.0);
+        let ticks = [
+            20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0,
+        ];
+        assert_eq!(axis.ticks(), ticks);
+        assert_eq!((axis.place(20.0), axis.place(10_000.0)), (0.0, 100.0));
+        assert_eq!(axis.place(-3.0), 0.0, "an interval may reach below nothing");
+        let one = Axis::decades([50.0].into_iter(), 0.0, 100.0);
+        assert!(one.place(50.0).is_finite() && one.ticks().len() > 1);
+        assert!(
+            Axis::decades([].into_iter(), 0.0, 100.0)
+                .place(1.0)
+                .is_finite()
+        );
     }
 
     #[test]

@@ -18,13 +18,15 @@ pub struct Goal {
 const ROW: f64 = 26.0;
 /// Shares beyond this are drawn at the edge: what matters is the neighbourhood of 1.
 const MOST: f64 = 4.0;
+/// Where the axis ends; the last number stands behind it.
+const EDGE: f64 = WIDTH - 72.0;
 
 /// Draws them from the top down.
 pub fn goals(goals: &[Goal], spoken: &str) -> String {
     let names = goals.iter().map(|goal| breadth(&goal.name));
-    let names = names.fold(60.0, f64::max).min(330.0);
+    let names = names.fold(60.0, f64::max).min(380.0);
     let most = goals.iter().map(Goal::furthest).fold(1.2, f64::max);
-    let axis = Axis::from_zero(most.min(MOST), names + 12.0, WIDTH - 60.0);
+    let axis = Axis::from_zero(most.min(MOST), names + 12.0, EDGE);
     let bottom = 8.0 + goals.len() as f64 * ROW;
     let mut drawing = Drawing::new(bottom + 38.0);
     for tick in axis.ticks() {
@@ -37,7 +39,7 @@ pub fn goals(goals: &[Goal], spoken: &str) -> String {
     drawing.line("goal", (one, 2.0), (one, bottom + 4.0));
     drawing.text(
         "unit",
-        (WIDTH - 60.0, bottom + 32.0),
+        (EDGE, bottom + 32.0),
         Anchor::End,
         "share of what was asked",
     );
@@ -60,7 +62,7 @@ impl Goal {
 }
 
 fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
-    let place = |share: f64| axis.place(share.clamp(0.0, MOST)).min(WIDTH - 56.0);
+    let place = |share: f64| axis.place(share.clamp(0.0, MOST)).min(EDGE + 4.0);
     drawing.text(
         "name",
         (names, y + 4.0),
@@ -75,10 +77,10 @@ fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
         }
         end = place(high);
     }
-    // Colour alone must not tell: the verdict stands in the table, and the point's side of the line says it too.
+    // Colour alone must not tell.
     let colour = match goal.met {
         Some(true) => "mark c2",
-        Some(false) => "mark c1",
+        Some(false) => "mark hollow c1",
         None => "mark c7",
     };
     let area = Area {
@@ -90,5 +92,11 @@ fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
     let shown = format!("{:.2}", goal.share);
     let tip = format!("{}: {shown} of what was asked", goal.name);
     drawing.mark(colour, area, goal.share, &tip);
-    drawing.text("value", (end + 9.0, y + 4.0), Anchor::Start, &shown);
+    let beyond = if goal.share > MOST { " ▸" } else { "" };
+    drawing.text(
+        "value",
+        (end + 9.0, y + 4.0),
+        Anchor::Start,
+        &format!("{shown}{beyond}"),
+    );
 }

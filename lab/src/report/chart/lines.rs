@@ -43,8 +43,12 @@ impl Line {
 pub struct Lines<'a> {
     /// The name of the factor.
     pub x: &'a str,
+    /// Names of places on it, where these say more than the numbers do; empty: the numbers.
+    pub places: &'a [(f64, String)],
     /// The scale of the figures.
     pub scale: Scale,
+    /// Whether equal distances upwards are equal factors, not equal differences from zero.
+    pub decades: bool,
     /// For a reader who cannot see it.
     pub spoken: &'a str,
 }
@@ -65,7 +69,11 @@ pub fn lines(all: &[Line], frame: &Lines) -> String {
         })
         .fold(0.0, f64::max);
     let across = Axis::over(&xs, LEFT + 14.0, WIDTH - 24.0);
-    let up = Axis::from_zero(frame.scale.value(most), BOTTOM, TOP);
+    let ys = points().map(|point| frame.scale.value(point.y));
+    let up = match frame.decades {
+        true => Axis::decades(ys, BOTTOM, TOP),
+        false => Axis::from_zero(frame.scale.value(most), BOTTOM, TOP),
+    };
     let (legend, rows) = legend(all);
     let mut drawing = Drawing::new(BOTTOM + 54.0 + rows * 20.0);
     let stepped = all.iter().any(|line| line.steps);
@@ -89,6 +97,14 @@ pub fn lines(all: &[Line], frame: &Lines) -> String {
     drawing.finish(frame.spoken)
 }
 
+impl Lines<'_> {
+    /// What stands at a place of the axis.
+    fn named(&self, x: f64) -> String {
+        let known = self.places.iter().find(|(place, _)| *place == x);
+        known.map_or_else(|| short(x), |(_, name)| name.clone())
+    }
+}
+
 fn grid(
     drawing: &mut Drawing,
     frame: &Lines,
@@ -106,7 +122,7 @@ fn grid(
     places.sort_by(f64::total_cmp);
     let mut free_from = 0.0;
     for value in places {
-        let label = short(value);
+        let label = frame.named(value);
         let (x, half) = (across.place(value), breadth(&label) / 2.0);
         if x - half >= free_from {
             drawing.line("notch", (x, BOTTOM), (x, BOTTOM + 4.0));
@@ -193,7 +209,7 @@ fn marks(
             "{}, {} {}: {}",
             line.name,
             frame.x,
-            short(point.x),
+            frame.named(point.x),
             frame.scale.text(point.y)
         ));
         let mark = mark(number / COLOURS, x, y);

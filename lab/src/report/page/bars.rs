@@ -22,7 +22,12 @@ pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
 
 fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> String {
     let goals_of = |(bar, cases): &(&Bar, Vec<Judged>)| -> Vec<Goal> {
-        cases.iter().filter_map(|one| goal(bar, one)).collect()
+        let name = |one| match cases.len() {
+            1 => format!("{} · {}", bar.name, bar.about),
+            _ => name(bar, one),
+        };
+        let goals = cases.iter().filter_map(|one| goal(bar, one, name(one)));
+        goals.collect()
     };
     let all: Vec<Goal> = judged.iter().flat_map(goals_of).collect();
     let table = table(judged);
@@ -35,8 +40,8 @@ fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> String {
     figure(
         &Figure {
             title: "How much of each bar was reached".into(),
-            note: "1 is the bar, and right of it is better. It is met where all of the interval is; without an interval \
-                   nothing is said."
+            note: "1 is the bar, and right of it is better. It is met (full mark) where all of the interval is right of it, and \
+                   not met (empty mark) otherwise; a grey mark has no interval, and nothing is said of it."
                 .into(),
             spoken: spoken.into(),
             svg: goals(&all, spoken),
@@ -46,13 +51,13 @@ fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> String {
     )
 }
 
-fn goal(bar: &Bar, one: &Judged) -> Option<Goal> {
+fn goal(bar: &Bar, one: &Judged, name: String) -> Option<Goal> {
     let ends = one.interval.and_then(|interval| {
         let (a, b) = (bar.share(interval.low)?, bar.share(interval.high)?);
         Some((a.min(b), a.max(b)))
     });
     Some(Goal {
-        name: name(bar, one),
+        name,
         share: bar.share(one.mean)?,
         ends,
         met: one.met,
@@ -69,9 +74,9 @@ fn table(judged: &[(&Bar, Vec<Judged>)]) -> Table {
         &[
             "bar",
             "what it says",
-            "#measured [95 % interval]",
+            "#measured [95 %]",
             "#asked",
-            "#share of it",
+            "#share",
             "#pairs",
             "verdict",
         ],

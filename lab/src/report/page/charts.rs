@@ -165,6 +165,8 @@ fn over(
     );
     let frame = Lines {
         x: &factor.name,
+        places: &[],
+        decades: false,
         scale,
         spoken: &spoken,
     };

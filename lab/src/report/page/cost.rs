@@ -184,6 +184,8 @@ fn seconds(findings: &Findings) -> Option<Figure> {
     let spoken = "Curves of the distribution of goodput over single seconds, relative to each contender's median; the table below has the numbers.";
     let frame = Lines {
         x: "goodput of an interval, in percent of the contender's own median",
+        places: &[],
+        decades: false,
         scale: Scale::of("share_ratio", 1.0),
         spoken,
     };

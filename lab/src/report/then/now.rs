@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Claim;
-use crate::report::findings::{Cell, Findings, factor, figure};
+use crate::report::findings::{Cell, Findings, factor};
 use crate::report::quantity::significant;
 use crate::stats;
 
@@ -42,7 +42,7 @@ impl Answer {
                     .cells
                     .iter()
                     .filter(|other| matches(other, &claim.to) && same(cell, other, claim));
-                Some(value(cell, name)? / value(others.next()?, name)?)
+                Some(cell.other(name)? / others.next()?.other(name)?)
             })
             .filter(|ratio| ratio.is_finite())
             .collect();
@@ -108,15 +108,6 @@ fn judge(claim: &Claim, ratios: &[f64]) -> Judgement {
         (held, all) if held == all => Judgement::Holds,
         _ => Judgement::InPart,
     }
-}
-
-fn value(cell: &Cell, name: &str) -> Option<f64> {
-    let values: Vec<f64> = cell
-        .trials
-        .iter()
-        .filter_map(|trial| figure(trial, name))
-        .collect();
-    stats::mean(&values)
 }
 
 /// Whether a cell has all these levels. A word ending with `*` compares the beginning.

@@ -33,6 +33,8 @@ pub fn chart(findings: &Findings) -> Option<Figure> {
     let spoken = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
     let frame = Lines {
         x: "gateway's processor time per byte without workers, ns",
+        places: &[],
+        decades: false,
         scale: Scale::of("speedup", 1.0),
         spoken,
     };

@@ -1,0 +1,191 @@
+//! How long packets were under way, by percentile: the axis is that of high-dynamic-range histograms, where each step to the
+//! right leaves out a tenth of what the step before left out. A mean would hide just what hurts.
+
+use super::{Section, figure};
+use crate::load::SHARES;
+use crate::report::chart::{Figure, Line, Lines, Point, lines};
+use crate::report::findings::{Cell as Measured, Findings, LEVEL, Part};
+use crate::report::html::{Cell, Table};
+use crate::report::quantity::Scale;
+use crate::stats;
+
+/// What is timed, and its name for readers.
+const TIMED: [(&str, &str); 2] = [
+    ("rtt", "Round trips by percentile"),
+    ("latency", "One-way delays by percentile"),
+];
+/// More curves than this in one drawing cannot be told apart; the rest is in the table.
+const MANY: usize = 16;
+
+/// The section; empty where nothing was timed.
+pub fn section(findings: &Findings) -> Section {
+    let mut number = 300;
+    let mut body = String::new();
+    for part in &findings.parts {
+        for timed in TIMED {
+            let chart = chart(part, timed);
+            body += &chart.map_or_else(String::new, |chart| figure(&chart, &mut number));
+        }
+    }
+    Section::new("latency", "How long packets were under way", body)
+}
+
+/// The means over all rounds of one cell at each share, and the longest.
+struct Curve {
+    name: String,
+    points: Vec<Point>,
+    longest: Option<f64>,
+}
+
+fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
+    let curves: Vec<Curve> = part
+        .cells
+        .iter()
+        .map(|cell| curve(cell, timed))
+        .filter(|curve| curve.points.len() > 1)
+        .collect();
+    let slowest = curves.iter().flat_map(|curve| &curve.points);
+    let most = slowest.map(|point| point.y).reduce(f64::max)?;
+    let scale = Scale::of("delay_us", most);
+    let places: Vec<(f64, String)> = SHARES
+        .iter()
+        .map(|(_, share)| (place(*share), percent(*share)))
+        .collect();
+    let begins = match part.name.is_empty() {
+        true => String::new(),
+        false => format!("{}: ", part.name),
+    };
+    let title = format!("{begins}{title}");
+    let spoken = format!(
+        "Lines: {title}, from the median to the slowest of many thousand, for {} cases; the table below has the numbers.",
+        curves.len()
+    );
+    let table = table(&title, &curves, &scale);
+    let drawn: Vec<Line> = curves
+        .into_iter()
+        .take(MANY)
+        .map(|curve| Line::measured(&curve.name, curve.points))
+        .collect();
+    Some(Figure {
+        note: "So many of a hundred took at most so long; upwards each factor has the same length. Points are means over the rounds, bands their 95 % intervals; \
+               the longest of all stands in the table."
+            .into(),
+        svg: lines(
+            &drawn,
+            &Lines {
+                x: "share of all that took at most so long",
+                places: &places,
+                decades: true,
+                scale,
+                spoken: &spoken,
+            },
+        ),
+        table,
+        title,
+        spoken,
+    })
+}
+
+fn curve(cell: &Measured, timed: &str) -> Curve {
+    let point = |(word, share): &(&str, f64)| {
+        let values = cell.all(&format!("{timed}.{word}_us"));
+        Some(Point {
+            x: place(*share),
+            y: stats::mean(&values)?,
+            interval: stats::mean_interval(&values, LEVEL),
+        })
+    };
+    Curve {
+        name: cell.name(),
+        points: SHARES.iter().filter_map(point).collect(),
+        longest: cell.other(&format!("{timed}.max_us")),
+    }
+}
+
+/// One to the right for each tenth. What matters of a place is its distance from the others.
+fn place(share: f64) -> f64 {
+    // A whole number of thousandths, so that equal shares have equal places.
+    ((1.0 - (1.0 - share).log10()) * 1e3).round() / 1e3
+}
+
+fn percent(share: f64) -> String {
+    let digits = format!("{:.3}", share * 100.0);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn table(title: &str, curves: &[Curve], scale: &Scale) -> Table {
+    let told = |share: f64| {
+        let here = |point: &Point| point.x == place(share);
+        curves.iter().any(|curve| curve.points.iter().any(here))
+    };
+    let shares: Vec<f64> = SHARES.iter().map(|(_, share)| *share).collect();
+    let shares: Vec<f64> = shares.into_iter().filter(|share| told(*share)).collect();
+    let names: Vec<String> = shares
+        .iter()
+        .map(|share| format!("#{}", percent(*share)))
+        .collect();
+    let head: Vec<&str> = std::iter::once("contender")
+        .chain(names.iter().map(String::as_str))
+        .chain(["#the longest"])
+        .collect();
+    let mut table = Table::new(title, &head);
+    table.rows.extend(curves.iter().map(|curve| {
+        let at = |share: &f64| {
+            let point = curve.points.iter().find(|point| point.x == place(*share));
+            let value = point.map(|point| point.y);
+            Cell::maybe(value.map(|value| scale.text(value)), value)
+        };
+        let longest = curve.longest.map(|longest| scale.text(longest));
+        std::iter::once(Cell::text(&curve.name))
+            .chain(shares.iter().map(at))
+            .chain([Cell::maybe(longest, curve.longest)])
+            .collect()
+    }));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    fn timed(figures: &[(&str, f64)]) -> String {
+        let mut records = fixture::cell("a", 0, &[], &[1e9, 1e9]);
+        for record in &mut records {
+            let named = figures.iter().map(|(name, value)| ((*name).into(), *value));
+            record.figures.extend(named);
+        }
+        section(&Findings::of(&records).unwrap()).body
+    }
+
+    #[test]
+    fn percentiles_are_drawn_at_their_places_and_stand_in_the_table() {
+        let body = timed(&[
+            ("rtt.p50_us", 40.0),
+            ("rtt.p99_us", 90.0),
+            ("rtt.max_us", 1234.0),
+        ]);
+        assert!(body.contains(">50 %<") && body.contains(">99 %<"), "{body}");
+        assert!(
+            body.contains("99 %: 90.0 µs"),
+            "the tip names the share: {body}"
+        );
+        assert!(body.contains("data-value=\"1234\""), "{body}");
+        assert!(
+            !body.contains("99.9 %"),
+            "what nobody has is not there: {body}"
+        );
+    }
+
+    #[test]
+    fn each_step_leaves_out_a_tenth() {
+        let places = [0.9, 0.99, 0.999, 0.9999, 0.99999].map(place);
+        assert_eq!(places, [2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(percent(0.99999), "99.999 %");
+    }
+
+    #[test]
+    fn what_was_not_timed_has_no_section() {
+        assert!(timed(&[]).is_empty());
+    }
+}
