@@ -15,7 +15,7 @@ mod report;
 
 pub use clamp::{TcpChecksum, clamp_mss};
 pub use complaint::Complaint;
-pub use report::report;
+pub use report::{report, report_expired};
 
 use crate::packet::Outline;
 use crate::sa::{Protocol, SaConfig};

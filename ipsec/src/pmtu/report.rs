@@ -1,4 +1,5 @@
-//! Telling a sender what fits: ICMP "fragmentation needed" and ICMPv6 "packet too big".
+//! Telling a sender what fits, ICMP "fragmentation needed" and ICMPv6 "packet too big", and that a packet has come to the
+//! end of its hop limit, "time exceeded".
 
 use super::MIN_MTU_V6;
 use crate::packet::{FragmentKind, Outline};
@@ -17,6 +18,28 @@ const LONGEST_V4: usize = 576;
 /// False, and nothing written, where no message may be sent (RFC 1122 3.2.2, RFC 4443 2.4): about an ICMP error, a
 /// later fragment, a source that is no single host, or an IPv4 destination that is not one.
 pub fn report(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec<u8>) -> bool {
+    let fields = TooBigFields {
+        mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+    };
+    tell(
+        packet,
+        reporter,
+        [fields.emit_v4(0), fields.emit_v6(0)],
+        out,
+    )
+}
+
+/// Writes into `out`, emptied first, the ICMP message that tells `packet`'s sender that its hop limit ended at `reporter`,
+/// an address of the same family (RFC 1812 5.3.1, RFC 4443 3.3). False, and nothing written, where [`report`] says nothing
+/// either.
+pub fn report_expired(packet: &[u8], reporter: IpAddr, out: &mut Vec<u8>) -> bool {
+    let header = |kind| [kind, 0, 0, 0, 0, 0, 0, 0];
+    let headers = [icmp::TIME_EXCEEDED, icmp::TIME_EXCEEDED_V6].map(header);
+    tell(packet, reporter, headers, out)
+}
+
+/// The message with one of two headers, whose checksums are 0 still: version 4's, version 6's.
+fn tell(packet: &[u8], reporter: IpAddr, headers: [Header; 2], out: &mut Vec<u8>) -> bool {
     out.clear();
     let Ok(outline) = Outline::read(packet) else {
         return false;
@@ -25,21 +48,26 @@ pub fn report(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec<u8>) ->
         return false;
     }
     let quoted = packet.get(..outline.total_len).unwrap_or_default();
-    let fields = TooBigFields {
-        mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-    };
     match (reporter, outline.source) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => write_v4(from, to, fields, quoted, out),
-        (IpAddr::V6(from), IpAddr::V6(to)) => write_v6(from, to, fields, quoted, out),
+        (IpAddr::V4(from), IpAddr::V4(to)) => write_v4((from, to), headers[0], quoted, out),
+        (IpAddr::V6(from), IpAddr::V6(to)) => write_v6((from, to), headers[1], quoted, out),
         _ => return false,
     }
     true
 }
 
-fn write_v4(from: Ipv4Addr, to: Ipv4Addr, fields: TooBigFields, quoted: &[u8], out: &mut Vec<u8>) {
+/// What stands before the quoted packet.
+type Header = [u8; icmp::HEADER_LEN];
+
+fn finished(mut header: Header, sum: u16) -> Header {
+    header[2..4].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+fn write_v4(ends: (Ipv4Addr, Ipv4Addr), header: Header, quoted: &[u8], out: &mut Vec<u8>) {
     let room = LONGEST_V4 - v4::MIN_HEADER_LEN - icmp::HEADER_LEN;
     let quoted = quoted.get(..room).unwrap_or(quoted);
-    let sum = checksum::over(&[&fields.emit_v4(0), quoted]);
+    let sum = checksum::over(&[&header, quoted]);
     let ip = Ipv4Fields {
         // RFC 1812 4.3.2.5: precedence 6, internetwork control.
         traffic_class: 0xc0,
@@ -47,22 +75,22 @@ fn write_v4(from: Ipv4Addr, to: Ipv4Addr, fields: TooBigFields, quoted: &[u8], o
         dont_fragment: true,
         hop_limit: HOP_LIMIT,
         protocol: number::ICMP,
-        source: from,
-        destination: to,
+        source: ends.0,
+        destination: ends.1,
     };
     out.extend_from_slice(&ip.emit(icmp::HEADER_LEN + quoted.len()));
-    out.extend_from_slice(&fields.emit_v4(sum));
+    out.extend_from_slice(&finished(header, sum));
     out.extend_from_slice(quoted);
 }
 
 /// RFC 4443 3.2: quotes as much as fits into the smallest MTU.
-fn write_v6(from: Ipv6Addr, to: Ipv6Addr, fields: TooBigFields, quoted: &[u8], out: &mut Vec<u8>) {
+fn write_v6(ends: (Ipv6Addr, Ipv6Addr), header: Header, quoted: &[u8], out: &mut Vec<u8>) {
     let room = MIN_MTU_V6 - v6::HEADER_LEN - icmp::HEADER_LEN;
     let quoted = quoted.get(..room).unwrap_or(quoted);
     let len = icmp::HEADER_LEN + quoted.len();
     let sum = Sum::new()
-        .pseudo_header(from.into(), to.into(), number::ICMPV6, len)
-        .bytes(&fields.emit_v6(0))
+        .pseudo_header(ends.0.into(), ends.1.into(), number::ICMPV6, len)
+        .bytes(&header)
         .bytes(quoted)
         .finish();
     let ip = Ipv6Fields {
@@ -70,11 +98,11 @@ fn write_v6(from: Ipv6Addr, to: Ipv6Addr, fields: TooBigFields, quoted: &[u8], o
         flow_label: 0,
         next_header: number::ICMPV6,
         hop_limit: HOP_LIMIT,
-        source: from,
-        destination: to,
+        source: ends.0,
+        destination: ends.1,
     };
     out.extend_from_slice(&ip.emit(len));
-    out.extend_from_slice(&fields.emit_v6(sum));
+    out.extend_from_slice(&finished(header, sum));
     out.extend_from_slice(quoted);
 }
 

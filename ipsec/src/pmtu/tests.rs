@@ -223,6 +223,39 @@ fn the_report_over_ipv6_is_packet_too_big_with_the_mtu_and_a_quotation() {
 }
 
 #[test]
+fn the_end_of_the_hop_limit_is_time_exceeded_with_a_quotation() {
+    let mut out = Vec::new();
+    let original = packet(V4, 59, 1500, true);
+    assert!(report_expired(&original, ROUTER.0, &mut out));
+    let sliced = SlicedPacket::from_ip(&out).unwrap();
+    let Some(TransportSlice::Icmpv4(icmp)) = &sliced.transport else {
+        panic!("not ICMP");
+    };
+    let in_transit = etherparse::icmpv4::TimeExceededCode::TtlExceededInTransit;
+    assert_eq!(icmp.icmp_type(), Icmpv4Type::TimeExceeded(in_transit));
+    let sum = icmp.icmp_type().calc_checksum(icmp.payload());
+    assert_eq!(icmp.header().checksum, sum);
+    assert_eq!(icmp.payload(), &original[..548]);
+
+    let (original, mut out) = (packet(V6, 59, 1500, true), Vec::new());
+    assert!(report_expired(&original, ROUTER.1, &mut out));
+    let sliced = SlicedPacket::from_ip(&out).unwrap();
+    let (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Icmpv6(icmp))) =
+        (&sliced.net, &sliced.transport)
+    else {
+        panic!("not ICMPv6");
+    };
+    let exceeded = etherparse::icmpv6::TimeExceededCode::HopLimitExceeded;
+    assert_eq!(icmp.icmp_type(), Icmpv6Type::TimeExceeded(exceeded));
+    let (source, destination) = (ip.header().source(), ip.header().destination());
+    let sum = icmp
+        .icmp_type()
+        .calc_checksum(source, destination, icmp.payload());
+    assert_eq!(icmp.checksum(), sum.unwrap());
+    assert_eq!(icmp.payload(), &original[..1232]);
+}
+
+#[test]
 fn nobody_is_told_where_rfc_1122_and_rfc_4443_forbid_it() {
     let v4 = |source: [u8; 4], destination: [u8; 4]| (source.into(), destination.into());
     let host = [10, 0, 0, 1];

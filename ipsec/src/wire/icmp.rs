@@ -12,6 +12,10 @@ pub const UNREACHABLE: u8 = 3;
 pub const FRAGMENTATION_NEEDED: u8 = 4;
 /// ICMPv6: packet too big.
 pub const PACKET_TOO_BIG: u8 = 2;
+/// ICMP: time exceeded; code 0 says on the way.
+pub const TIME_EXCEEDED: u8 = 11;
+/// ICMPv6: the same.
+pub const TIME_EXCEEDED_V6: u8 = 3;
 
 /// An error message that quotes the packet it is about.
 #[derive(Clone, Copy, Debug)]
