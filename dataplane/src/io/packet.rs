@@ -15,9 +15,9 @@
 //! looked at, the next hop is asked of a [`NextHops`]. What these packets do not meet any more: the host's own firewall,
 //! traffic shaping, and on the way out a packet capture on the same host.
 
-mod exit;
+pub(super) mod exit;
 mod filter;
-mod ring;
+pub(super) mod ring;
 mod sink;
 mod source;
 #[cfg(test)]
@@ -99,7 +99,7 @@ pub trait NextHops: Send {
 }
 
 /// Bytes of an Ethernet header.
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 
 /// How long a packet of the trial may take over the loopback device; it is there at once.
 const TRIAL: Duration = Duration::from_millis(200);
@@ -165,7 +165,7 @@ fn trial_packet(here: IpAddr) -> [u8; 22] {
     packet
 }
 
-fn ethertype(address: IpAddr) -> [u8; 2] {
+pub(super) fn ethertype(address: IpAddr) -> [u8; 2] {
     let number = if address.is_ipv4() {
         libc::ETH_P_IP
     } else {

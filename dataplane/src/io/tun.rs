@@ -9,7 +9,7 @@
 //! several queues the kernel spreads flows over them by itself; each queue is a source and a sink of its own.
 
 mod device;
-mod header;
+pub(super) mod header;
 mod probe;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::ring::bind;
 use super::{ETHERNET, NativeIo, ethertype};
-use crate::io::messages::{Letter, Outbox};
+use crate::io::messages::{Letter, MOST, Outbox};
 use crate::io::socket::set_option_to;
 use crate::io::waker::poll_patiently;
 use crate::io::xdp::Transmitter;
@@ -15,10 +15,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// How a packet's Ethernet header begins: to whom, from whom.
-pub(super) type Ends = [u8; ETHERNET - 2];
+pub(in crate::io) type Ends = [u8; ETHERNET - 2];
 
 /// A device's way out.
-pub(super) enum Exit {
+pub(in crate::io) enum Exit {
     Xdp(Box<Transmitter>),
     Packet(PacketExit),
 }
@@ -61,6 +61,19 @@ impl Exit {
         }
     }
 
+    /// Sends frames that stand ready. An error is the device's end, what could not be sent is counted.
+    pub fn send_frames(&mut self, frames: &[Frame<'_>], sent: &mut Sent) -> io::Result<()> {
+        match self {
+            Self::Xdp(transmitter) => {
+                for frame in frames {
+                    transmitter.push([&frame.head, frame.rest], sent)?;
+                }
+                transmitter.flush(sent)
+            }
+            Self::Packet(exit) => exit.send_frames(frames, sent),
+        }
+    }
+
     /// Sends one packet: what stands behind the two addresses.
     pub fn send_one(&mut self, ends: &Ends, rest: &[u8]) -> io::Result<()> {
         let mut sent = Sent::default();
@@ -78,6 +91,17 @@ impl Exit {
         }
     }
 }
+
+/// An Ethernet frame in two pieces: link header and the beginning of the IP header, which a router has changed, and the
+/// rest as it lies.
+#[derive(Clone, Copy)]
+pub(in crate::io) struct Frame<'a> {
+    pub head: [u8; ETHERNET + CHANGED],
+    pub rest: &'a [u8],
+}
+
+/// As much of an IP header as a router may change: an IPv4 header without options.
+pub(in crate::io) const CHANGED: usize = 20;
 
 fn packets<'a>(parcels: &[Parcel<'a>]) -> impl Iterator<Item = (Parcel<'a>, &'a [u8])> {
     parcels.iter().flat_map(|parcel| {
@@ -112,7 +136,7 @@ impl Header {
 }
 
 /// A packet socket for sending alone.
-pub(super) struct PacketExit {
+pub(in crate::io) struct PacketExit {
     socket: OwnedFd,
     outbox: Outbox,
     /// One for each message in the outbox.
@@ -171,47 +195,72 @@ impl PacketExit {
         self.flush(parcels, sent)
     }
 
-    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) -> io::Result<()> {
-        let outcome = self.flush_all(parcels, sent);
-        self.outbox.clear();
-        self.headers.clear();
-        outcome
+    fn send_frames(&mut self, frames: &[Frame<'_>], sent: &mut Sent) -> io::Result<()> {
+        for chunk in frames.chunks(MOST) {
+            for (n, frame) in chunk.iter().enumerate() {
+                self.outbox
+                    .add_unaddressed((n, 0..frame.rest.len(), 1, false));
+            }
+            let Self { socket, outbox, .. } = self;
+            let pieces = |place: usize, _: &Letter| [&chunk[place].head[..], chunk[place].rest];
+            let outcome = flush_all(socket, outbox, pieces, sent);
+            self.outbox.clear();
+            outcome?;
+        }
+        Ok(())
     }
 
-    fn flush_all(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) -> io::Result<()> {
-        let (headers, mut next) = (&self.headers, 0);
+    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) -> io::Result<()> {
+        let Self {
+            socket,
+            outbox,
+            headers,
+        } = self;
         let pieces = |place: usize, letter: &Letter| {
             let bytes = &parcels[letter.parcel].bytes[letter.range.clone()];
             [headers.get(place).map_or(&[][..], Header::bytes), bytes]
         };
-        let total = self.outbox.letters().len();
-        while next < total {
-            sent.calls += 1;
-            match self.outbox.send(self.socket.as_fd(), next, pieces) {
-                Ok(count) => {
-                    sent.packets += count as u64;
-                    next += count;
-                }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN) if has_room(&self.socket)? => {}
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
-                        sent.no_buffer += 1;
-                        next += 1;
-                    }
-                    Some(libc::EMSGSIZE) => {
-                        sent.too_big += 1;
-                        next += 1;
-                    }
-                    _ => {
-                        sent.failed += (total - next) as u64;
-                        return Err(error);
-                    }
-                },
-            }
-        }
-        Ok(())
+        let outcome = flush_all(socket, outbox, pieces, sent);
+        self.outbox.clear();
+        self.headers.clear();
+        outcome
     }
+}
+
+/// Sends all letters; what cannot go now is counted and passed over.
+fn flush_all<'a>(
+    socket: &OwnedFd,
+    outbox: &mut Outbox,
+    pieces: impl Fn(usize, &Letter) -> [&'a [u8]; 2] + Copy,
+    sent: &mut Sent,
+) -> io::Result<()> {
+    let (mut next, total) = (0, outbox.letters().len());
+    while next < total {
+        sent.calls += 1;
+        match outbox.send(socket.as_fd(), next, pieces) {
+            Ok(count) => {
+                sent.packets += count as u64;
+                next += count;
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) if has_room(socket)? => {}
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                    sent.no_buffer += 1;
+                    next += 1;
+                }
+                Some(libc::EMSGSIZE) => {
+                    sent.too_big += 1;
+                    next += 1;
+                }
+                _ => {
+                    sent.failed += (total - next) as u64;
+                    return Err(error);
+                }
+            },
+        }
+    }
+    Ok(())
 }
 
 fn has_room(socket: &OwnedFd) -> io::Result<bool> {

@@ -119,6 +119,22 @@ impl Claim {
     }
 }
 
+/// The program of a packet socket that reads what others send to this host's link address, IPv4 and IPv6 outside VLANs.
+pub(super) fn for_router() -> Program {
+    let mut program = Program::default();
+    program.load(BYTE, ancillary(libc::SKF_AD_PKTTYPE));
+    program.unless(u32::from(libc::PACKET_HOST), Verdict::Refuse);
+    program.load(BYTE, ancillary(libc::SKF_AD_VLAN_TAG_PRESENT));
+    program.unless(0, Verdict::Refuse);
+    program.load(HALF, ancillary(libc::SKF_AD_PROTOCOL));
+    let rest = program.branch(libc::ETH_P_IP as u32);
+    program.end(Verdict::Accept);
+    program.land(rest);
+    program.unless(libc::ETH_P_IPV6 as u32, Verdict::Refuse);
+    program.end(Verdict::Accept);
+    program
+}
+
 const WORD: u32 = libc::BPF_W;
 const HALF: u32 = libc::BPF_H;
 const BYTE: u32 = libc::BPF_B;

@@ -8,9 +8,10 @@
 //! The status word passes each frame to and fro. Version 3 would pack packets more tightly, but hands them over by blocks
 //! and a timer of milliseconds.
 
-use super::filter::Claim;
+use super::filter::{Claim, Program};
 use crate::io::mapping::Mapping;
 use crate::io::socket::{get_option_from, set_option_to};
+use crate::io::tun::header;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::mem::offset_of;
@@ -28,12 +29,46 @@ const BLOCK: usize = 1 << 16;
 const OVERHEAD: usize = 128;
 
 /// A packet socket with its ring.
-pub(super) struct Ring {
+pub(in crate::io) struct Ring {
     socket: Arc<OwnedFd>,
     frames: Mapping,
     frame_len: usize,
     next: usize,
     lost: u64,
+}
+
+/// One frame that the kernel has filled.
+pub(in crate::io) struct Frame<'a> {
+    /// All that stands before the packet.
+    before: &'a [u8],
+    link_len: usize,
+    /// From the network header on, as much as there was room for.
+    pub packet: &'a [u8],
+    pub state: FrameState,
+}
+
+/// How much of a packet a frame holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::io) enum FrameState {
+    /// All of it.
+    Whole,
+    /// Its beginning; the whole packet is the next one in the socket's own queue.
+    Queued,
+    /// Its beginning, and the rest is lost.
+    Truncated,
+}
+
+impl Frame<'_> {
+    /// The link header.
+    pub fn link(&self) -> &[u8] {
+        &self.before[self.before.len() - self.link_len.min(self.before.len())..]
+    }
+
+    /// The virtio header before it, if the ring was opened for a router.
+    pub fn offload(&self) -> Option<&[u8; header::LEN]> {
+        let end = self.before.len().checked_sub(self.link_len)?;
+        self.before[..end].last_chunk()
+    }
 }
 
 /// The largest packet that a ring is made for.
@@ -42,6 +77,16 @@ pub(super) const LARGEST_PACKET: u32 = 16_000;
 impl Ring {
     /// Opens a ring for what the claim covers on this device, whose packets have at most `mtu` bytes.
     pub fn open(device: u32, mtu: u32, claim: &Claim) -> io::Result<Self> {
+        Self::open_as(SocketType::DGRAM, device, mtu, &claim.for_ring())
+    }
+
+    /// Opens a ring for every packet that a host hands to this device's router. Frames then tell of their Ethernet and
+    /// virtio headers; a packet that is larger than a frame, such as a train, waits in the socket's queue.
+    pub fn open_for_router(device: u32, mtu: u32) -> io::Result<Self> {
+        Self::open_as(SocketType::RAW, device, mtu, &super::filter::for_router())
+    }
+
+    fn open_as(kind: SocketType, device: u32, mtu: u32, program: &Program) -> io::Result<Self> {
         if mtu > LARGEST_PACKET {
             return Err(io::Error::other(format!(
                 "packets of {mtu} bytes are too large for a ring"
@@ -49,7 +94,7 @@ impl Ring {
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol nothing comes in before the filter is there.
-        let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None)?;
+        let socket = socket_with(AddressFamily::PACKET, kind, flags, None)?;
         let frame_len = (mtu as usize + OVERHEAD).next_power_of_two();
         set_option_to(
             socket.as_fd(),
@@ -57,6 +102,9 @@ impl Ring {
             libc::PACKET_VERSION,
             &VERSION_2,
         )?;
+        if kind == SocketType::RAW {
+            tell_of_offloads(&socket)?;
+        }
         set_option_to(
             socket.as_fd(),
             libc::SOL_PACKET,
@@ -69,7 +117,7 @@ impl Ring {
             libc::PACKET_IGNORE_OUTGOING,
             &1i32,
         )?;
-        claim.for_ring().attach(socket.as_fd())?;
+        program.attach(socket.as_fd())?;
         let frames = Mapping::of_socket(socket.as_fd(), BYTES, 0)?;
         bind(socket.as_fd(), device, libc::ETH_P_ALL as u16)?;
         Ok(Self {
@@ -89,6 +137,11 @@ impl Ring {
     /// Shows the next packet to `see`, if there is one, and passes its frame back if that returns true. Says whether it
     /// did.
     pub fn take(&mut self, see: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.take_frame(|frame| see(frame.packet))
+    }
+
+    /// The same with all that the frame tells.
+    pub fn take_frame(&mut self, see: impl FnOnce(&Frame<'_>) -> bool) -> bool {
         let start = self.next * self.frame_len;
         let status = self
             .frames
@@ -98,9 +151,24 @@ impl Ring {
             return false;
         }
         let header: libc::tpacket2_hdr = self.frames.read(start);
-        let room = self.frame_len.saturating_sub(header.tp_net.into());
-        let len = (header.tp_snaplen as usize).min(room);
-        if !see(self.frames.bytes(start + usize::from(header.tp_net), len)) {
+        let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
+        let link_len = network.saturating_sub(link);
+        let room = self.frame_len.saturating_sub(network);
+        let len = (header.tp_snaplen as usize).saturating_sub(link_len);
+        let frame = Frame {
+            before: self.frames.bytes(start, network.min(self.frame_len)),
+            link_len,
+            packet: self.frames.bytes(start + network, len.min(room)),
+            state: match (
+                told & libc::TP_STATUS_COPY,
+                header.tp_snaplen < header.tp_len,
+            ) {
+                (0, false) => FrameState::Whole,
+                (0, true) => FrameState::Truncated,
+                _ => FrameState::Queued,
+            },
+        };
+        if !see(&frame) {
             return false;
         }
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -138,6 +206,24 @@ impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Bytes of whole packets that wait because they were too large for a frame.
+const QUEUE: i32 = 8 << 20;
+
+/// Lets frames begin with a virtio header, and larger packets wait in the socket's queue.
+fn tell_of_offloads(socket: &OwnedFd) -> io::Result<()> {
+    for name in [libc::PACKET_VNET_HDR, libc::PACKET_COPY_THRESH] {
+        set_option_to(socket.as_fd(), libc::SOL_PACKET, name, &1i32)?;
+    }
+    // A smaller queue works too.
+    let _ = set_option_to(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_RCVBUFFORCE,
+        &QUEUE,
+    );
+    Ok(())
 }
 
 const VERSION_2: i32 = 1;

@@ -1,11 +1,11 @@
-//! The virtio network header in front of every packet of a TUN device, and the [`Offload`] it stands for.
+//! The virtio network header in front of every packet of a TUN device or packet socket, and the [`Offload`] it stands for.
 //!
 //! Ten bytes, the integers in the machine's own order (a TUN device speaks the legacy form unless told otherwise).
 
 use crate::train::{ChecksumSpot, Offload, Segmentation};
 
 /// Bytes of the header.
-pub(super) const LEN: usize = 10;
+pub(in crate::io) const LEN: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP_V4: u8 = 1;
@@ -14,7 +14,7 @@ const UDP: u8 = 5;
 const ECN: u8 = 0x80;
 
 /// Reads a header that the kernel wrote. None for what was never asked for (fragmenting offload) or has no meaning.
-pub(super) fn read(header: &[u8; LEN]) -> Option<Offload> {
+pub(in crate::io) fn read(header: &[u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let size = word(4);
     let segmentation = match header[1] & !ECN {
@@ -35,7 +35,7 @@ pub(super) fn read(header: &[u8; LEN]) -> Option<Offload> {
 
 /// Writes the header for `packet`, of which at least the IP and transport headers are needed. None if the packet is
 /// too short for what `offload` says of it.
-pub(super) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]> {
+pub(in crate::io) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]> {
     let mut header = [0; LEN];
     let mut put = |at: usize, word: u16| header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
     if let Some(spot) = offload.checksum {
