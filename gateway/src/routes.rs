@@ -33,7 +33,9 @@ pub const DEFAULT_MARK: u32 = 0x1000_0000;
 /// Names and numbers by which everything of one gateway is known to the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    tun: String,
+    name: String,
+    /// Whether the name is that of an Ethernet device, and there is no TUN device.
+    forwards: bool,
     table: u32,
     mark: u32,
 }
@@ -43,13 +45,26 @@ pub struct Site {
 pub struct BadSite(String);
 
 impl Site {
-    /// Checks what the user gave. Without `table` the default device has 4500 and others one of the 19 behind it.
+    /// A gateway with a TUN device. Checks what the user gave. Without `table` the default device has 4500 and others one
+    /// of the 19 behind it.
     pub fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
+        Self::check(tun, false, table, mark)
+    }
+
+    /// A gateway that forwards for the hosts behind this Ethernet device, without a TUN device.
+    pub fn forwarding(device: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
+        Self::check(device, true, table, mark)
+    }
+
+    fn check(name: &str, forwards: bool, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if tun.is_empty() || tun.len() > 15 || !tun.chars().all(fits) || tun.starts_with(['.', '-'])
+        if name.is_empty()
+            || name.len() > 15
+            || !name.chars().all(fits)
+            || name.starts_with(['.', '-'])
         {
             return Err(BadSite(format!(
-                "`{tun}` is no device name: take 1 to 15 letters, digits, `.`, `-` or `_`"
+                "`{name}` is no device name: take 1 to 15 letters, digits, `.`, `-` or `_`"
             )));
         }
         if !mark.is_power_of_two() || mark == 1 << 31 {
@@ -57,22 +72,33 @@ impl Site {
                 "mark {mark:#x} does not serve: one single bit below the highest is needed, such as {DEFAULT_MARK:#x}"
             )));
         }
-        let table = table.unwrap_or_else(|| default_table(tun));
+        let table = table.unwrap_or_else(|| default_table(name));
         if matches!(table, 0 | 252..=255) {
             return Err(BadSite(format!(
                 "routing table {table} is the system's own; choose another number"
             )));
         }
         Ok(Self {
-            tun: tun.to_owned(),
+            name: name.to_owned(),
+            forwards,
             table,
             mark,
         })
     }
 
-    /// The TUN device.
-    pub fn tun(&self) -> &str {
-        &self.tun
+    /// The device by which everything of this gateway is named.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The TUN device, if there is one.
+    pub fn tun(&self) -> Option<&str> {
+        (!self.forwards).then_some(&*self.name)
+    }
+
+    /// The Ethernet device for whose hosts this gateway forwards, if it has no TUN device.
+    pub fn forward(&self) -> Option<&str> {
+        self.forwards.then_some(&*self.name)
     }
 
     /// The routing table.
@@ -92,19 +118,19 @@ impl Site {
 
     /// The nftables table, of family `inet`.
     pub fn firewall_table(&self) -> String {
-        if self.tun == DEFAULT_TUN {
+        if self.name == DEFAULT_TUN {
             return "esplanade".to_owned();
         }
         let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         format!(
             "esplanade_{}",
-            self.tun.chars().map(safe).collect::<String>()
+            self.name.chars().map(safe).collect::<String>()
         )
     }
 
     /// The alias of devices of our own beside the first: it tells them from everybody else's.
     pub fn alias(&self) -> String {
-        format!("esplanade {}", self.tun)
+        format!("esplanade {}", self.name)
     }
 
     /// Preference of the first routing rule; the last has [`steering::BLOCK`] − 1 more.
@@ -147,6 +173,23 @@ mod tests {
         for table in [0, 253, 254, 255] {
             assert!(Site::new("esp0", Some(table), DEFAULT_MARK).is_err());
         }
+    }
+
+    #[test]
+    fn a_forwarding_gateway_bears_its_devices_name_and_has_no_tun_device() {
+        let site = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
+        assert_eq!(
+            (site.name(), site.tun(), site.forward()),
+            ("eth1", None, Some("eth1"))
+        );
+        assert_eq!(site.firewall_table(), "esplanade_eth1");
+        let found = record::Record::of(&site).site().unwrap();
+        assert_eq!(found, site);
+        let tun = Site::new("eth1", None, DEFAULT_MARK).unwrap();
+        assert_ne!(
+            tun, site,
+            "what one left behind the other does not take over"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! main thread is the only writer of the databases, so none of this needs a lock.
 
 mod devices;
+mod forward;
 mod hearsay;
 mod host;
 mod interface;
@@ -49,6 +50,10 @@ pub struct Options {
     /// The TUN device; its name keeps several gateways of one host apart
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
     pub tun: String,
+    /// Forward for the hosts behind this Ethernet device without a TUN device: more small packets a second, but no way
+    /// into the tunnel for this host itself
+    #[arg(long, value_name = "DEVICE", conflicts_with = "tun")]
+    pub forward: Option<String>,
     /// The control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -106,6 +111,7 @@ const EXAMPLES: &str = "\
 Examples:
   esplanade run --setkey tunnel.conf
   esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
+  esplanade run --setkey tunnel.conf --forward eth1
 
 SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
 
@@ -115,7 +121,7 @@ pub type CpuList = Arc<[usize]>;
 /// Runs a gateway until a signal or `down` ends it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     privileges::keep_keys_out_of_core_dumps();
-    let site = Site::new(&options.tun, options.table, options.mark).map_err(Failure::new)?;
+    let site = site(options)?;
     let text = read(&options.setkey)?;
     // Mistakes in the file are told before anything is touched.
     obey::read(&text).map_err(Failure::new)?;
@@ -137,6 +143,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     gateway.map_err(Failure::new)?.start(&text)?.serve()
 }
 
+fn site(options: &Options) -> Result<Site, Failure> {
+    let (table, mark) = (options.table, options.mark);
+    let site = match &options.forward {
+        Some(device) => Site::forwarding(device, table, mark),
+        None => Site::new(&options.tun, table, mark),
+    };
+    site.map_err(Failure::new)
+}
+
 /// What an earlier gateway left here is taken over, never doubled.
 fn inherit(control: &Path, site: &Site) -> Result<Option<Record>, Failure> {
     let record = Record::load(control).map_err(Failure::new)?;
@@ -145,7 +160,7 @@ fn inherit(control: &Path, site: &Site) -> Result<Option<Record>, Failure> {
         if left != *site {
             return Err(Failure::new(format!(
                 "an earlier gateway at {} left rules for device {} and table {}: take them away with `esplanade down \
-                 --control {0}`, or start this one with the same --tun, --table and --mark",
+                 --control {0}`, or start this one with the same --tun or --forward, --table and --mark",
                 control.display(),
                 record.tun,
                 record.table

@@ -16,8 +16,11 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_seconds: u64,
-    /// The TUN device.
+    /// The TUN device; empty if there is none.
     pub tun: String,
+    /// The Ethernet device that is forwarded for without a TUN device.
+    #[serde(default)]
+    pub forward: Option<String>,
     /// The control socket.
     pub control: String,
     /// The routing table.

@@ -7,6 +7,7 @@
 //!   rerouting  output        sends packets of unbound local sockets, whose source address came late, to our table
 //!   marking    prerouting    the same for forwarded packets where a policy asks what a routing rule cannot
 //!   clamping   forward       lets TCP know what fits (MSS)
+//!   forwarded  prerouting    without a TUN device: what the ring on the inner device takes, the kernel does not see
 //! ```
 //!
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
@@ -30,9 +31,14 @@ pub fn script(site: &Site, plan: &Plan) -> String {
     script.leaving(plan);
     script.arriving(plan);
     script.passing(plan);
-    script.rerouting(plan);
-    script.marking(plan);
-    script.clamping();
+    if let Some(device) = site.forward() {
+        script.forwarded(device, plan);
+    }
+    if let Some(tun) = site.tun() {
+        script.rerouting(tun, plan);
+        script.marking(tun, plan);
+        script.clamping(tun);
+    }
     script.text
 }
 
@@ -122,6 +128,12 @@ impl<'a> Script<'a> {
         Self { site, table, text }
     }
 
+    /// The TUN device before another name, if there is one.
+    fn tun_and(&self) -> String {
+        let tun = self.site.tun();
+        tun.map(|tun| format!("\"{tun}\", ")).unwrap_or_default()
+    }
+
     /// Opens a chain and empties it; both take effect with the rules that follow.
     fn chain(&mut self, name: &str, kind: &str, hook: &str, priority: i32) {
         let table = &self.table;
@@ -139,10 +151,10 @@ impl<'a> Script<'a> {
     /// Before source translation (100), after everything that may still change an address or mark.
     fn leaving(&mut self, plan: &Plan) {
         self.chain("leaving", "filter", "postrouting", -10);
-        let (tun, mark) = (self.site.tun(), self.site.outside_mark());
+        let mark = self.site.outside_mark();
         self.rule(
             "leaving",
-            &format!("oifname {{ \"{tun}\", \"lo\" }} accept"),
+            &format!("oifname {{ {}\"lo\" }} accept", self.tun_and()),
         );
         self.rule(
             "leaving",
@@ -154,10 +166,9 @@ impl<'a> Script<'a> {
 
     fn arriving(&mut self, plan: &Plan) {
         self.chain("arriving", "filter", "input", -160);
-        let tun = self.site.tun();
         self.rule(
             "arriving",
-            &format!("iifname {{ \"{tun}\", \"lo\" }} accept"),
+            &format!("iifname {{ {}\"lo\" }} accept", self.tun_and()),
         );
         self.rule("arriving", "meta l4proto { 50, 51 } accept");
         // IPv6 joins fragments behind this hook; all of one packet name the same header.
@@ -182,9 +193,31 @@ impl<'a> Script<'a> {
 
     fn passing(&mut self, plan: &Plan) {
         self.chain("passing", "filter", "forward", -160);
-        let tun = self.site.tun();
-        self.rule("passing", &format!("iifname \"{tun}\" accept"));
+        if let Some(tun) = self.site.tun() {
+            self.rule("passing", &format!("iifname \"{tun}\" accept"));
+        }
         self.entries("passing", COUNTERS[2], &plan.passing);
+    }
+
+    /// The kernel sees a copy of each packet that the ring on this device takes: the same policies that make it ours make
+    /// the copy worthless, before connection tracking, routing or an answer. It stays when the gateway is gone.
+    fn forwarded(&mut self, device: &str, plan: &Plan) {
+        self.chain("forwarded", "filter", "prerouting", -300);
+        self.rule("forwarded", &format!("iifname != \"{device}\" accept"));
+        self.rule("forwarded", "meta pkttype != host accept");
+        self.neighbours("forwarded");
+        for entry in &plan.leaving {
+            // What this host is asked for stays its own, whatever policy says of the address.
+            let end = match entry.verdict {
+                Verdict::Bypass => "accept",
+                Verdict::Protect | Verdict::Discard => {
+                    "fib daddr type != { local, broadcast, multicast } drop"
+                }
+            };
+            for condition in conditions(entry) {
+                self.rule("forwarded", &format!("{condition} {end}"));
+            }
+        }
     }
 
     /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
@@ -226,7 +259,7 @@ impl<'a> Script<'a> {
 
     /// A local socket without a bound address gets its source address only after the routing rules were asked; asking
     /// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
-    fn rerouting(&mut self, plan: &Plan) {
+    fn rerouting(&mut self, tun: &str, plan: &Plan) {
         self.chain("rerouting", "route", "output", -150);
         let mark = self.site.outside_mark();
         self.rule("rerouting", "oifname \"lo\" accept");
@@ -235,22 +268,21 @@ impl<'a> Script<'a> {
             &format!("meta mark & {mark:#x} == {mark:#x} accept"),
         );
         self.neighbours("rerouting");
-        self.marks("rerouting", &plan.leaving, true);
+        self.marks("rerouting", tun, &plan.leaving, true);
     }
 
-    fn marking(&mut self, plan: &Plan) {
+    fn marking(&mut self, tun: &str, plan: &Plan) {
         self.chain("marking", "filter", "prerouting", -150);
         if plan.needs_marks() {
             self.rule(
                 "marking",
                 "fib daddr type { local, broadcast, multicast } accept",
             );
-            self.marks("marking", &plan.leaving, false);
+            self.marks("marking", tun, &plan.leaving, false);
         }
     }
 
-    fn marks(&mut self, chain: &str, entries: &[Entry], routed: bool) {
-        let tun = self.site.tun();
+    fn marks(&mut self, chain: &str, tun: &str, entries: &[Entry], routed: bool) {
         let inside = self.site.inside_mark();
         let outside = self.site.outside_mark();
         for entry in entries {
@@ -277,9 +309,8 @@ impl<'a> Script<'a> {
     }
 
     /// `rt mtu` is the smaller of the two ways' limits, and nft never raises an MSS.
-    fn clamping(&mut self) {
+    fn clamping(&mut self, tun: &str) {
         self.chain("clamping", "filter", "forward", -150);
-        let tun = self.site.tun().to_owned();
         for way in ["iifname", "oifname"] {
             self.rule(
                 "clamping",

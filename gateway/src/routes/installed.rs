@@ -70,7 +70,7 @@ impl Installed {
         for rule in self.netlink.rules(self.site.first_preference())? {
             self.netlink.delete_rule(&rule).or_else(gone)?;
         }
-        let tun = self.netlink.link(self.site.tun())?;
+        let tun = self.tun_index()?;
         for route in self.netlink.routes(self.site.table(), tun)? {
             self.netlink
                 .delete_route(self.site.table(), tun, &route)
@@ -82,6 +82,13 @@ impl Installed {
         // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
         let _ = firewall::apply(&rings::removal(&self.site));
         firewall::apply(&firewall::removal(&self.site))
+    }
+
+    fn tun_index(&mut self) -> io::Result<Option<u32>> {
+        match self.site.tun() {
+            Some(tun) => self.netlink.link(tun),
+            None => Ok(None),
+        }
     }
 
     /// Whether rules of ours stand here, from this or an earlier run.
@@ -107,7 +114,7 @@ impl Installed {
     }
 
     fn put_routes(&mut self, plan: &Plan, by_tun: bool) -> io::Result<()> {
-        let tun = self.netlink.link(self.site.tun())?;
+        let tun = self.tun_index()?;
         if by_tun && tun.is_none() {
             return Ok(());
         }
@@ -125,7 +132,7 @@ impl Installed {
 
     /// Routes that nothing wants any more, once no rule leads to them.
     fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
-        let tun = self.netlink.link(self.site.tun())?;
+        let tun = self.tun_index()?;
         let wanted = steering::routes(plan);
         for route in self.netlink.routes(self.site.table(), tun)? {
             let same_place = |other: &steering::Route| {

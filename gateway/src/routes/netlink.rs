@@ -93,12 +93,20 @@ impl Netlink {
 
     /// All addresses of this host.
     pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let all = self.addresses_by_device()?;
+        Ok(all.into_iter().map(|(_, address)| address).collect())
+    }
+
+    /// All addresses of this host, each with the index of its device.
+    pub fn addresses_by_device(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
         let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.ask(message, NLM_F_DUMP)?;
         Ok(answers
             .into_iter()
             .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewAddress(message) => own_address(&message),
+                RouteNetlinkMessage::NewAddress(message) => {
+                    own_address(&message).map(|address| (message.header.index, address))
+                }
                 _ => None,
             })
             .collect())

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 /// What is noted. Names and numbers only, nothing secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The TUN device.
+    /// The TUN device, or the one that is forwarded for.
     pub tun: String,
+    /// Whether it is the latter.
+    #[serde(default)]
+    pub forwards: bool,
     /// The routing table.
     pub table: u32,
     /// The mark.
@@ -23,7 +26,8 @@ impl Record {
     /// The note about a site.
     pub fn of(site: &Site) -> Self {
         Self {
-            tun: site.tun().to_owned(),
+            tun: site.name().to_owned(),
+            forwards: site.forward().is_some(),
             table: site.table(),
             mark: site.outside_mark(),
             settings: Vec::new(),
@@ -32,7 +36,10 @@ impl Record {
 
     /// The site it is about.
     pub fn site(&self) -> Result<Site, BadSite> {
-        Site::new(&self.tun, Some(self.table), self.mark)
+        match self.forwards {
+            true => Site::forwarding(&self.tun, Some(self.table), self.mark),
+            false => Site::new(&self.tun, Some(self.table), self.mark),
+        }
     }
 
     /// Sets the kernel's settings back.

@@ -39,7 +39,7 @@ impl Devices {
             tunnels: Tunnels::default(),
             held: BTreeMap::new(),
             alias: site.alias(),
-            first: site.tun().to_owned(),
+            first: site.name().to_owned(),
             trains,
             warn: Arc::clone(warn),
         }

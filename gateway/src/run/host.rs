@@ -3,6 +3,7 @@
 mod planning;
 
 use super::devices::Devices;
+use super::forward::Plaintext;
 use super::hearsay::{self, Databases};
 use super::native;
 use super::outside::Outside;
@@ -16,7 +17,6 @@ use crate::routes::plan::{Family, Plan};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
 use dataplane::frames::BatchSize;
-use dataplane::io::tun::{Abilities, Tun, TunOptions};
 use dataplane::io::{Paths, Waker, Warn};
 use dataplane::iv::IvSource;
 use dataplane::pipeline::wake;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// Everything outside the databases.
 pub(super) struct Host {
     installed: Installed,
-    tun: Tun,
+    plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
     paths: Paths,
@@ -58,23 +58,20 @@ impl Host {
         outside: Outside,
         warn: &Warn,
     ) -> Result<Self, Failure> {
-        let mut tun = TunOptions::named(site.tun());
-        tun.trains = !options.no_offloads;
-        let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
-        interface::prepare(site.tun(), warn);
         let paths = Paths::default();
         let databases = Databases::default();
         let judge = hearsay::judge(&databases, &paths);
         let sockets =
             Sockets::new(&site, options, &outside, &paths, judge, warn).map_err(Failure::new)?;
         let devices = Devices::new(&site, !options.no_offloads, warn);
-        let installed = Installed::new(site).map_err(|error| {
+        let mut installed = Installed::new(site.clone()).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
+        let plaintext = Plaintext::open(&site, options, installed.netlink(), warn)?;
         let engine_options = engine_options(options);
         Ok(Self {
             installed,
-            tun,
+            plaintext,
             devices,
             sockets,
             paths,
@@ -120,9 +117,19 @@ impl Host {
         )
     }
 
-    /// What the TUN device can do.
-    pub fn abilities(&self) -> Abilities {
-        self.tun.abilities
+    /// The TUN device; empty without one.
+    pub fn tun(&self) -> &str {
+        self.installed.site().tun().unwrap_or_default()
+    }
+
+    /// The Ethernet device whose hosts are forwarded for instead.
+    pub fn forward(&self) -> Option<&str> {
+        self.installed.site().forward()
+    }
+
+    /// What the plaintext end can do and has done, in words.
+    pub fn plaintext(&self) -> Vec<String> {
+        self.plaintext.describe()
     }
 
     /// What is bound, in words.
@@ -132,20 +139,19 @@ impl Host {
 
     /// Starts the threads.
     pub fn start(&mut self, databases: Arc<ArcSwap<Snapshot>>, hook: Hook) -> io::Result<()> {
-        let (source, sink) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
-        let (_, replies) = self.tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
         let (gathering, dispatching, arrival) =
             self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
         // Set once: a gateway starts once.
         let _ = self.databases.set(Arc::clone(&databases));
         let tunnels = self.devices.tunnels();
+        let (source, sink, replies) = self.plaintext.ends(tunnels, &databases, &waker)?;
         let ends = Ends {
-            plaintext_source: Box::new(tunnels.source(source, waker.clone())),
+            plaintext_source: source,
             protected_sink: Box::new(dispatching),
             protected_source: Box::new(gathering),
-            plaintext_sink: Box::new(tunnels.sink(sink)),
-            replies: Some(Box::new(tunnels.sink(replies))),
+            plaintext_sink: sink,
+            replies: Some(replies),
             paths: self.paths.clone(),
             wakers: vec![arrival, waker],
         };
@@ -219,7 +225,8 @@ impl Host {
 
     /// Tells what the host does not let through.
     pub fn warn_about_host(&self) {
-        if let Some(plan) = &self.plan {
+        // Without a TUN device the kernel forwards nothing for us.
+        if let Some(plan) = self.plan.as_ref().filter(|_| self.forward().is_none()) {
             // A single address to be forwarded for is most likely our own.
             let forwards = |family| {
                 plan.passing.iter().any(|entry| {
@@ -255,6 +262,14 @@ impl Host {
 
 impl Kernel for Host {
     fn can_serve(&self, config: &SaConfig) -> Result<(), String> {
+        if let (Some(interface), Some(device)) =
+            (&config.interface, self.installed.site().forward())
+        {
+            return Err(format!(
+                "`-o interface={interface}` asks for a TUN device, and this gateway forwards by {device} without one: leave \
+                 out one of the two (`--forward`)"
+            ));
+        }
         if self.outside.xfrm.owns(&config.id) {
             return Err(format!(
                 "the kernel's own IPsec already has an association to {} with SPI {}, and would take its packets: delete \
@@ -273,6 +288,7 @@ impl Kernel for Host {
         let addresses = self.addresses()?;
         let needs = sockets::needs(snapshot, &addresses);
         self.local = addresses;
+        self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
         self.put_rings(snapshot)?;
         self.open_devices(snapshot)?;

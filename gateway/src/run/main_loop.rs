@@ -186,7 +186,7 @@ impl Gateway {
         println!(
             "esplanade {} ready: device {}, control socket {}, {} associations",
             env!("CARGO_PKG_VERSION"),
-            self.options.tun,
+            self.record.tun,
             self.control.display(),
             snapshot.sas().count(),
         );

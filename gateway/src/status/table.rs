@@ -11,7 +11,7 @@ pub(super) fn status(status: &Status) -> String {
         status.version,
         status.pid,
         duration(status.uptime_seconds),
-        status.tun,
+        status.forward.as_ref().unwrap_or(&status.tun),
         match status.workers {
             0 => "inline".to_owned(),
             1 => "1 worker".to_owned(),

@@ -167,3 +167,25 @@ fn neighbour_discovery_stays_on_its_link_even_between_protected_hosts() {
         );
     }
 }
+
+#[test]
+fn without_a_tun_device_no_device_is_trusted_and_the_rings_copies_are_dropped() {
+    let site = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
+    let text = script(&site, &plan()).replace("inet esplanade_eth1 ", "inet esplanade ");
+    assert_eq!(chain(&text, "leaving")[0], "oifname { \"lo\" } accept");
+    assert_eq!(chain(&text, "arriving")[0], "iifname { \"lo\" } accept");
+    assert!(chain(&text, "passing")[0].contains("ip saddr 10.2.0.0/24"));
+    assert_eq!(
+        chain(&text, "forwarded"),
+        [
+            "iifname != \"eth1\" accept",
+            "meta pkttype != host accept",
+            "icmpv6 type { 133, 134, 135, 136, 137 } ip6 hoplimit 255 accept",
+            "meta nfproto ipv4 ip saddr 10.1.0.0/24 ip daddr 10.2.0.0/24 meta l4proto 6 th dport 443 accept",
+            "meta nfproto ipv4 ip saddr 10.1.0.0/24 ip daddr 10.2.0.0/24 fib daddr type != { local, broadcast, multicast } drop",
+        ]
+    );
+    for absent in ["rerouting", "marking", "clamping"] {
+        assert!(chain(&text, absent).is_empty(), "{absent}");
+    }
+}
