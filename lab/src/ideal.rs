@@ -73,6 +73,7 @@ mod tests {
             bundle: false,
             window: 32,
             esn: false,
+            associations: 1,
         }
     }
 

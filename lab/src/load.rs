@@ -7,20 +7,61 @@ mod round_trip;
 mod search;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Absence;
 use crate::fault::Fault;
+use crate::host::Host;
 use crate::testbed::Bed;
 
 pub use frames::{Frames, Search};
 pub use histogram::{Histogram, SHARES};
 pub use iperf3::{Iperf3, Protocol};
-pub use round_trip::{LoadedRoundTrip, RoundTrip};
+pub use round_trip::{Asked, LoadedRoundTrip, RoundTrip};
 
-/// A way to fill the path from client to server.
+/// Which way user data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// From the client to the server.
+    #[default]
+    Forward,
+    /// From the server to the client.
+    Reverse,
+}
+
+/// Between whom a load flows.
+#[derive(Clone, Copy)]
+struct Ends<'bed> {
+    /// Who sends, or asks.
+    from: &'bed dyn Host,
+    /// Who receives, or answers.
+    to: &'bed dyn Host,
+    /// Where that one listens.
+    address: Ipv4Addr,
+}
+
+impl Direction {
+    fn ends(self, bed: &Bed) -> Ends<'_> {
+        let (client, server) = (&*bed.client, &*bed.server);
+        match self {
+            Direction::Forward => Ends {
+                from: client,
+                to: server,
+                address: bed.addresses.server,
+            },
+            Direction::Reverse => Ends {
+                from: server,
+                to: client,
+                address: bed.addresses.client,
+            },
+        }
+    }
+}
+
+/// A way to fill the path between client and server.
 pub trait Load {
     /// Its name in records.
     fn id(&self) -> &str;

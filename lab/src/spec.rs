@@ -13,6 +13,7 @@ mod build;
 mod complaint;
 mod expand;
 mod factor;
+mod imix;
 mod preset;
 mod tree;
 

@@ -2,6 +2,7 @@
 //! they found as one line of JSON: then whoever can start a program on a host can measure from there.
 
 mod ask_socket;
+mod connections;
 mod frames;
 mod impair;
 mod rekey;
@@ -41,6 +42,25 @@ pub enum Tool {
         #[arg(long, default_value_t = 0)]
         pause: u64,
     },
+    /// Answer TCP connections, one question each
+    Accept {
+        /// Where to listen
+        listen: SocketAddr,
+    },
+    /// Open one TCP connection after another
+    Connect {
+        /// Where somebody accepts
+        to: SocketAddr,
+        /// Bytes of each question
+        #[arg(long)]
+        bytes: usize,
+        /// How long, in milliseconds
+        #[arg(long)]
+        milliseconds: u64,
+        /// Milliseconds between two connections; 0: the next at once
+        #[arg(long, default_value_t = 0)]
+        pause: u64,
+    },
     /// Send stamped datagrams at a steady rate
     Send(frames::Send),
     /// Receive stamped datagrams and say what became of them
@@ -63,6 +83,13 @@ impl Tool {
                 milliseconds,
                 pause,
             } => said(&round_trip::ask(to, bytes, milliseconds, pause)?),
+            Tool::Accept { listen } => connections::accept(listen),
+            Tool::Connect {
+                to,
+                bytes,
+                milliseconds,
+                pause,
+            } => said(&connections::connect(to, bytes, milliseconds, pause)?),
             Tool::Send(send) => said(&send.run()?),
             Tool::Receive(receive) => said(&receive.run()?),
             Tool::Impair(impair) => impair.run(),

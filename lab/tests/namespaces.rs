@@ -13,7 +13,7 @@ use lab::check;
 use lab::contender::Protection;
 use lab::fault::Fault;
 use lab::host::{Command, Host};
-use lab::load::{Carried, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
+use lab::load::{Asked, Carried, Direction, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
 use lab::stop::Stop;
 use lab::testbed::{
     Bed, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Shape, Testbed, Topology, WAN,
@@ -22,7 +22,7 @@ use lab::testbed::{
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 15] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -48,6 +48,14 @@ const TESTS: [Test; 13] = [
         narrowing,
     ),
     ("our_frames_and_iperf3_agree_on_a_shaped_link", agreement),
+    (
+        "a_load_in_reverse_fills_the_other_way_and_sends_the_mix_it_was_told",
+        reverse,
+    ),
+    (
+        "connections_are_opened_one_after_another_and_none_is_lost",
+        connections,
+    ),
 ];
 
 fn main() {
@@ -296,7 +304,7 @@ fn impaired(testbed: &mut Namespaces) {
             ..Ground::default()
         },
     );
-    let asked = carried(&bed, &RoundTrip::new(&lab(), 64), 1).figures;
+    let asked = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByDatagram), 1).figures;
     assert!(asked["rtt.p50_us"] >= 20_000.0, "{asked:?}");
     // ping is the judge: both ways lose, so 0.81 come back.
     let ping = Command::line("ping -n -q -c 3000 -i 0.002 -W 1 10.2.0.2");
@@ -423,7 +431,8 @@ fn agreement(testbed: &mut Namespaces) {
     let bed = on(testbed, &shaped_to(50.0));
     let frames = Frames {
         program: lab(),
-        frame_bytes: 1046,
+        frame_bytes: vec![1046],
+        direction: Direction::Forward,
         search: Search::Pdr,
     };
     let ours = carried(&bed, &frames, 3);
@@ -436,4 +445,68 @@ fn agreement(testbed: &mut Namespaces) {
     let ratio = ours.goodput_bps / theirs.goodput_bps;
     assert!((ratio - 1.0).abs() < 0.04, "{ours:?} {theirs:?}");
     assert_eq!(ours.figures["reordered_count"], 0.0);
+}
+
+/// The kernel's counters of the server's own link are the judge of which way it went.
+fn reverse(testbed: &mut Namespaces) {
+    let bed = on(testbed, &shaped_to(20.0));
+    let count = |name: &str| -> f64 {
+        let table = bed.server.read("/proc/net/dev".as_ref()).unwrap();
+        let line = table
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("lan:"));
+        let place = if name == "received" { 0 } else { 8 };
+        let fields = line.unwrap().split_whitespace();
+        fields
+            .skip(place)
+            .map(|field| field.parse().unwrap())
+            .next()
+            .unwrap()
+    };
+    let stream = Iperf3 {
+        warm_up_megabytes: 0,
+        direction: Direction::Reverse,
+        ..Iperf3::default()
+    };
+    let sent = carried(&bed, &stream, 1).bytes as f64;
+    assert!(count("sent") > sent && count("received") < sent / 4.0);
+    let mix = Frames {
+        program: lab(),
+        frame_bytes: vec![64, 64, 64, 512, 1518],
+        search: Search::Steady(500.0),
+        direction: Direction::Reverse,
+    };
+    let before = count("sent");
+    let mixed = carried(&bed, &mix, 1);
+    // User data of a frame is what 46 bytes of headers and check sequence leave, but never less than its stamp.
+    let (each, frames) = (
+        mixed.bytes as f64 / mixed.seconds,
+        mixed.figures["rate_pps"],
+    );
+    let mean = f64::from(3 * 20 + 466 + 1472) / 5.0;
+    assert!((each / frames / mean - 1.0).abs() < 0.03, "{mixed:?}");
+    assert_eq!(mixed.figures["lost_count"], 0.0, "{mixed:?}");
+    assert!(count("sent") - before > mixed.bytes as f64);
+}
+
+fn connections(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let figures = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByConnection), 1).figures;
+    assert!(figures["connections_per_s"] > 10.0, "{figures:?}");
+    assert_eq!(figures["connection.lost_ratio"], 0.0, "{figures:?}");
+    // The kernel of the server counted them, too: passive opens.
+    let table = bed.server.read("/proc/net/snmp".as_ref()).unwrap();
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("Tcp:"))
+        .collect();
+    let place = rows[0]
+        .split(' ')
+        .position(|name| name == "PassiveOpens")
+        .unwrap();
+    let opened: f64 = rows[1].split(' ').nth(place).unwrap().parse().unwrap();
+    assert!(
+        opened >= figures["connection.answers_count"],
+        "{opened} {figures:?}"
+    );
 }

@@ -24,6 +24,8 @@ pub(super) use keyfile::{Keys, Layer};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For one question on the control socket.
 const ANSWER: Duration = Duration::from_secs(5);
+/// More of both, where there are tens of thousands.
+const FOR_EACH_ASSOCIATION: Duration = Duration::from_millis(1);
 
 /// How a gateway is run, beside what it protects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,6 +194,7 @@ impl Esplanade {
         let process = host.start(&command)?;
         Ok(Running {
             daemon: Daemon { side, process },
+            longer: FOR_EACH_ASSOCIATION * self.wrapping.associations,
             program,
             control,
             keyfile,
@@ -230,6 +233,8 @@ fn on(program: &Path, word: &str) -> Command {
 
 struct Running {
     daemon: Daemon,
+    /// What many associations take longer, to be read and to be told of.
+    longer: Duration,
     program: PathBuf,
     control: PathBuf,
     keyfile: PathBuf,
@@ -250,7 +255,7 @@ impl Running {
             match self.ask("status", bed) {
                 Ok(_) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
-                Err(fault) if started.elapsed() > PATIENCE => {
+                Err(fault) if started.elapsed() > PATIENCE + self.longer => {
                     let side = self.daemon.side.name();
                     return Err(fault.during(&format!("the {side} gateway does not answer")));
                 }
@@ -265,7 +270,9 @@ impl Running {
             .arg("--json")
             .arg("--control")
             .arg(&self.control);
-        let answer = bed.gateway(self.daemon.side).must(&command, ANSWER)?;
+        let answer = bed
+            .gateway(self.daemon.side)
+            .must(&command, ANSWER + self.longer)?;
         serde_json::from_str(&answer)
             .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
     }
@@ -275,7 +282,9 @@ impl Running {
         let down = on(&self.program, "down")
             .arg("--control")
             .arg(&self.control);
-        bed.gateway(self.daemon.side).must(&down, ANSWER).map(drop)
+        bed.gateway(self.daemon.side)
+            .must(&down, ANSWER + self.longer)
+            .map(drop)
     }
 }
 

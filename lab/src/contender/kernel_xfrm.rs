@@ -20,7 +20,8 @@ pub struct KernelXfrm {
     label: String,
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// One command is done in no time; one with tens of thousands of associations is not.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl KernelXfrm {
     /// `order` keeps the SPIs of several apart.
@@ -52,7 +53,7 @@ impl KernelXfrm {
     /// What `ip xfrm` is told on one side.
     fn batch(&self, side: Side, map: &Addresses) -> String {
         let mut batch = String::new();
-        for (from, to, direction) in self.keys.directions(map) {
+        for (from, to, direction) in self.keys.all(side, map) {
             for layer in direction.layers(&self.wrapping) {
                 let algorithms = self.algorithms(&layer);
                 let extra = match self.wrapping.encapsulation {

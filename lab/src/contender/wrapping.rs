@@ -21,6 +21,8 @@ pub struct Wrapping {
     pub window: u32,
     /// Extended sequence numbers.
     pub esn: bool,
+    /// Associations in each direction. One carries; the others are there and idle, and must not be in its way.
+    pub associations: u32,
 }
 
 /// IPsec modes.
@@ -85,6 +87,7 @@ impl Wrapping {
             self.window != USUAL_WINDOW,
             &format!("window-{}", self.window),
         );
+        word(self.associations > 1, &format!("sas-{}", self.associations));
         words
     }
 

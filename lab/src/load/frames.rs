@@ -8,21 +8,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::search::{RateSearch, Step};
-use super::{Carried, Load, Prepared};
+use super::{Carried, Direction, Ends, Load, Prepared};
 use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
 use crate::testbed::Bed;
 use crate::tool::{Received, Sent};
 
-/// Stamped frames of one size, searched for the highest rate.
+/// Stamped frames, searched for the highest rate.
 pub struct Frames {
     /// `esplanade-lab`, whose tools send and receive.
     pub program: PathBuf,
-    /// Bytes of each frame on an Ethernet, its check sequence included, before any tunnel.
-    pub frame_bytes: u32,
+    /// Bytes of a frame on an Ethernet, its check sequence included, before any tunnel; several go out in turn.
+    pub frame_bytes: Vec<u32>,
     /// What is done with them.
     pub search: Search,
+    /// Which way they go.
+    pub direction: Direction,
 }
 
 /// Which rate is looked for, if one is.
@@ -73,6 +75,7 @@ impl Load for Frames {
         Ok(Box::new(Range {
             load: self,
             bed,
+            ends: self.direction.ends(bed),
             runs: 0,
         }))
     }
@@ -81,6 +84,7 @@ impl Load for Frames {
 struct Range<'bed> {
     load: &'bed Frames,
     bed: &'bed Bed,
+    ends: Ends<'bed>,
     runs: u32,
 }
 
@@ -106,14 +110,16 @@ impl Range<'_> {
     fn shoot(&mut self, rate: f64, length: Duration) -> Result<Shot, Fault> {
         self.runs += 1;
         let (program, run) = (&self.load.program, self.runs.to_string());
-        let at = SocketAddr::from((self.bed.addresses.server, PORT)).to_string();
+        let at = SocketAddr::from((self.ends.address, PORT)).to_string();
         let receive = Command::tool(program, "receive")
             .arg(&at)
             .arg("--run")
             .arg(&run);
-        let mut receiver = self.bed.server.start(&receive)?;
+        let mut receiver = self.ends.to.start(&receive)?;
         self.wait_until_bound()?;
-        let bytes = self.load.frame_bytes.saturating_sub(AROUND).to_string();
+        let bytes = self.load.frame_bytes.iter();
+        let bytes = bytes.map(|bytes| bytes.saturating_sub(AROUND).to_string());
+        let bytes = bytes.collect::<Vec<_>>().join(",");
         let send = Command::tool(program, "send")
             .arg(&at)
             .arg("--bytes")
@@ -124,7 +130,7 @@ impl Range<'_> {
             .arg(length.as_millis().to_string())
             .arg("--run")
             .arg(&run);
-        let sent = self.bed.client.must(&send, length + GRACE)?;
+        let sent = self.ends.from.must(&send, length + GRACE)?;
         let started = Instant::now();
         while receiver.ended().is_none() && started.elapsed() < GRACE {
             std::thread::sleep(Duration::from_millis(5));
@@ -138,12 +144,7 @@ impl Range<'_> {
     fn wait_until_bound(&self) -> Result<(), Fault> {
         let port = format!(":{PORT:04X} ");
         let started = Instant::now();
-        while !self
-            .bed
-            .server
-            .read("/proc/net/udp".as_ref())?
-            .contains(&port)
-        {
+        while !self.ends.to.read("/proc/net/udp".as_ref())?.contains(&port) {
             if started.elapsed() > GRACE {
                 return Err(Fault::failed("the receiving tool does not listen"));
             }

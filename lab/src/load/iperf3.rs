@@ -1,18 +1,18 @@
-//! iperf3 from client to server, over TCP or UDP, and its JSON read back.
+//! iperf3 between client and server, over TCP or UDP, and its JSON read back.
 
 mod answer;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Carried, Load, Prepared};
+use super::{Carried, Direction, Ends, Load, Prepared};
 use crate::contender::Absence;
 use crate::fault::Fault;
-use crate::host::{Command, Process, program};
+use crate::host::{Command, Host, Process, program};
 use crate::testbed::Bed;
 use answer::{Answer, read};
 
-/// iperf3 from client to server.
+/// iperf3 between client and server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Iperf3 {
     /// TCP or UDP.
@@ -25,6 +25,8 @@ pub struct Iperf3 {
     pub nodelay: bool,
     /// Parallel streams.
     pub streams: u32,
+    /// Which way they go.
+    pub direction: Direction,
 }
 
 /// What iperf3 sends.
@@ -47,6 +49,7 @@ impl Default for Iperf3 {
             message_bytes: None,
             nodelay: false,
             streams: 1,
+            direction: Direction::Forward,
         }
     }
 }
@@ -60,14 +63,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Iperf3 {
     /// Starts the far end.
     pub(super) fn listen<'bed>(&self, bed: &'bed Bed) -> Result<Listening<'bed>, Fault> {
+        let ends = self.direction.ends(bed);
         let listen = Command::line(&format!(
             "iperf3 --server --bind {} --port {PORT}",
-            bed.addresses.server
+            ends.address
         ));
-        let mut server = bed.server.start(&listen)?;
-        wait_until_listening(bed, &mut *server)?;
+        let mut server = ends.to.start(&listen)?;
+        wait_until_listening(ends.to, &mut *server)?;
         Ok(Listening {
             bed,
+            ends,
             server,
             load: self.clone(),
         })
@@ -119,9 +124,9 @@ impl Load for Iperf3 {
 }
 
 /// Asking by a connection would count as a test to iperf3, so the kernel's table is asked.
-fn wait_until_listening(bed: &Bed, server: &mut dyn Process) -> Result<(), Fault> {
+fn wait_until_listening(host: &dyn Host, server: &mut dyn Process) -> Result<(), Fault> {
     let started = Instant::now();
-    while !listens(&bed.server.read(Path::new("/proc/net/tcp"))?) {
+    while !listens(&host.read(Path::new("/proc/net/tcp"))?) {
         if let Some(code) = server.ended() {
             let said = server.said();
             return Err(Fault::failed(format!(
@@ -154,20 +159,21 @@ fn listens(table: &str) -> bool {
 /// iperf3 with its far end listening.
 pub(super) struct Listening<'bed> {
     bed: &'bed Bed,
+    ends: Ends<'bed>,
     server: Box<dyn Process>,
     load: Iperf3,
 }
 
 impl Listening<'_> {
     fn command(&self, amount: &str) -> Command {
-        let server = self.bed.addresses.server;
+        let server = self.ends.address;
         Command::line(&format!(
             "iperf3 --client {server} --port {PORT} --connect-timeout 3000 --json {amount}"
         ))
     }
 
     fn client(&mut self, amount: &str, limit: Duration) -> Result<Answer, Fault> {
-        let finished = self.bed.client.run(&self.command(amount), limit)?;
+        let finished = self.ends.from.run(&self.command(amount), limit)?;
         self.answer(&finished.stdout)
     }
 
@@ -191,7 +197,7 @@ impl Listening<'_> {
             "--time {seconds} --bitrate {bits_per_second}{}",
             self.load.options()
         );
-        self.bed.client.start(&self.command(&amount))
+        self.ends.from.start(&self.command(&amount))
     }
 
     /// Waits for such a stream to end.

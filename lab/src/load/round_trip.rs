@@ -1,5 +1,5 @@
 //! Round trips: one question at a time from client to server and back, alone or beside a stream that takes half of what the
-//! path carries.
+//! path carries; as datagrams, or each over a TCP connection of its own, which is opened for it and closed behind it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,18 +17,39 @@ const PORT: u16 = 5302;
 /// For starting, and for a last answer to come.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// What carries a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A datagram.
+    ByDatagram,
+    /// A connection of its own.
+    ByConnection,
+}
+
+impl Asked {
+    /// The tools at the far end and at the near one.
+    fn tools(self) -> [&'static str; 2] {
+        match self {
+            Asked::ByDatagram => ["echo", "ask"],
+            Asked::ByConnection => ["accept", "connect"],
+        }
+    }
+}
+
 /// Round trips over an idle path.
 pub struct RoundTrip {
     lab: PathBuf,
     bytes: u32,
+    asked: Asked,
 }
 
 impl RoundTrip {
     /// With questions of so many bytes, asked by the tools of `lab`.
-    pub fn new(lab: &Path, bytes: u32) -> RoundTrip {
+    pub fn new(lab: &Path, bytes: u32, asked: Asked) -> RoundTrip {
         RoundTrip {
             lab: lab.to_owned(),
             bytes,
+            asked,
         }
     }
 
@@ -36,12 +57,12 @@ impl RoundTrip {
         let at = SocketAddr::from((bed.addresses.server, PORT));
         let process = bed
             .server
-            .start(&Command::tool(&self.lab, "echo").arg(at.to_string()))?;
+            .start(&Command::tool(&self.lab, self.asked.tools()[0]).arg(at.to_string()))?;
         Ok(Echo { at, process })
     }
 
     fn ask(&self, at: SocketAddr, pause: u64, duration: Duration) -> Command {
-        Command::tool(&self.lab, "ask")
+        Command::tool(&self.lab, self.asked.tools()[1])
             .arg(at.to_string())
             .arg("--bytes")
             .arg(self.bytes.to_string())
@@ -86,7 +107,10 @@ fn answered(said: &str) -> Result<Answered, Fault> {
 
 impl Load for RoundTrip {
     fn id(&self) -> &str {
-        "round-trip"
+        match self.asked {
+            Asked::ByDatagram => "round-trip",
+            Asked::ByConnection => "connections",
+        }
     }
 
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
@@ -117,13 +141,13 @@ impl Prepared for Asking<'_> {
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let command = self.load.ask(self.echo.at, 0, duration);
         let found = answered(&self.bed.client.must(&command, duration + GRACE)?)?;
-        Ok(carried(&found, self.load.bytes))
+        Ok(carried(&found, self.load))
     }
 }
 
-fn carried(found: &Answered, bytes: u32) -> Carried {
+fn carried(found: &Answered, load: &RoundTrip) -> Carried {
     let answers = found.asked - found.lost;
-    let carried = answers * u64::from(bytes);
+    let carried = answers * u64::from(load.bytes);
     Carried {
         tool: format!("esplanade-lab {}", env!("CARGO_PKG_VERSION")),
         seconds: found.seconds,
@@ -131,20 +155,26 @@ fn carried(found: &Answered, bytes: u32) -> Carried {
         goodput_bps: carried as f64 * 8.0 / found.seconds.max(1e-9),
         retransmits: None,
         intervals_bps: Vec::new(),
-        figures: figures(found),
+        figures: figures(found, load.asked),
     }
 }
 
-fn figures(found: &Answered) -> BTreeMap<String, f64> {
-    let mut figures = found.nanoseconds.figures("rtt");
+fn figures(found: &Answered, asked: Asked) -> BTreeMap<String, f64> {
+    let name = match asked {
+        Asked::ByDatagram => "rtt",
+        Asked::ByConnection => "connection",
+    };
+    let answers = (found.asked - found.lost) as f64;
+    let mut figures = found.nanoseconds.figures(name);
     figures.insert(
-        "rtt.lost_ratio".into(),
+        format!("{name}.lost_ratio"),
         found.lost as f64 / found.asked.max(1) as f64,
     );
-    figures.insert(
-        "rtt.answers_count".into(),
-        (found.asked - found.lost) as f64,
-    );
+    figures.insert(format!("{name}.answers_count"), answers);
+    if asked == Asked::ByConnection {
+        let rate = answers / found.seconds.max(1e-9);
+        figures.insert("connections_per_s".into(), rate);
+    }
     figures
 }
 
@@ -158,7 +188,7 @@ impl LoadedRoundTrip {
     /// The questions, and the stream beside them.
     pub fn new(lab: &Path, bytes: u32, stream: Iperf3) -> LoadedRoundTrip {
         LoadedRoundTrip {
-            asking: RoundTrip::new(lab, bytes),
+            asking: RoundTrip::new(lab, bytes, Asked::ByDatagram),
             stream,
         }
     }
@@ -217,7 +247,7 @@ impl Prepared for Loaded<'_> {
         let mut carried = self
             .stream
             .finished(&mut *background, duration + 2 * margin + GRACE)?;
-        carried.figures = figures(&found);
+        carried.figures = figures(&found, Asked::ByDatagram);
         carried
             .figures
             .insert("capacity_bps".into(), self.capacity_bps);
@@ -225,5 +255,30 @@ impl Prepared for Loaded<'_> {
             .figures
             .insert("background_bps".into(), carried.goodput_bps);
         Ok(carried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Histogram;
+
+    #[test]
+    fn connections_are_a_rate_and_datagrams_are_times() {
+        let mut nanoseconds = Histogram::default();
+        (0..180).for_each(|_| nanoseconds.add(50_000));
+        let found = Answered {
+            asked: 200,
+            lost: 20,
+            seconds: 2.0,
+            nanoseconds,
+        };
+        let by = |asked| carried(&found, &RoundTrip::new(Path::new("lab"), 64, asked)).figures;
+        let connections = by(Asked::ByConnection);
+        assert_eq!(connections["connections_per_s"], 90.0);
+        assert_eq!(connections["connection.lost_ratio"], 0.1);
+        let datagrams = by(Asked::ByDatagram);
+        assert!((datagrams["rtt.p50_us"] - 50.0).abs() < 0.5);
+        assert!(!datagrams.contains_key("connections_per_s"));
     }
 }

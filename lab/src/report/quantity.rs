@@ -120,7 +120,7 @@ fn grouped(value: f64) -> String {
 
 /// The figure's name for readers.
 pub fn title(figure: &str) -> String {
-    const KNOWN: [(&str, &str); 16] = [
+    const KNOWN: [(&str, &str); 18] = [
         ("goodput_bps", "Goodput"),
         ("rate_pps", "Packet rate"),
         ("ndr_pps", "Highest rate without loss"),
@@ -132,6 +132,8 @@ pub fn title(figure: &str) -> String {
         ("rtt.p99_us", "Round trip, 99 % are shorter"),
         ("latency.p50_us", "One-way delay, median"),
         ("latency.p99_us", "One-way delay, 99 % are shorter"),
+        ("connection.p50_us", "Connection, median"),
+        ("connection.p99_us", "Connection, 99 % are shorter"),
         ("transactions_per_s", "Transactions per second"),
         ("connections_per_s", "Connections per second"),
         ("lost_per_rekey", "Frames lost per renewal of the keys"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::factor::Settings;
-use super::{Cell, Spec};
+use super::{Cell, Spec, imix};
 use crate::contender::{
     BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
     KernelXfrm, Manner, Mode, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO, Wrapping,
@@ -13,7 +13,9 @@ use crate::contender::{
 use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::ideal::{self, Layers};
-use crate::load::{Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search};
+use crate::load::{
+    Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
+};
 use crate::suite::{self, SUITES};
 use crate::testbed::{Ground, Impairment, Path, Shape, Tcp, Topology};
 
@@ -152,6 +154,7 @@ fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
         },
         bundle: word("combine") == Some("esp+ah"),
         window: number(settings, "window").map_or(USUAL_WINDOW, |window| window as u32),
+        associations: number(settings, "sas").map_or(1, |sas| sas as u32),
         esn: flag(settings, "esn").unwrap_or(false),
     };
     let wrapping = match (wrapping.uses_ah(), word("encapsulation")) {
@@ -208,6 +211,14 @@ fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
         return Err(Impossible {
             factor: "path.mtu",
             what: "a path that narrows and an impaired one need the same place in the wire".into(),
+            advice: "give each a [[part]] of its own".into(),
+        });
+    }
+    if asked("imix") && asked("frame_bytes") {
+        return Err(Impossible {
+            factor: "imix",
+            what: "frames have one size (`frame_bytes`) or a mix of sizes (`imix`), not both"
+                .into(),
             advice: "give each a [[part]] of its own".into(),
         });
     }
@@ -317,6 +328,10 @@ impl Cell {
         let number =
             |name: &str, usual: u32| self.number(name).map_or(usual, |number| number as u32);
         let request = number("request_bytes", 64);
+        let direction = match self.settings.get("direction").map(String::as_str) {
+            Some("reverse") => Direction::Reverse,
+            _ => Direction::Forward,
+        };
         let stream = Iperf3 {
             protocol: match self.load.as_str() {
                 "iperf3-udp" => Protocol::Udp {
@@ -328,13 +343,19 @@ impl Cell {
             message_bytes: self.number("message_bytes").map(|bytes| bytes as u32),
             nodelay: flag(&self.settings, "nodelay").unwrap_or(false),
             streams: number("streams", 1),
+            direction,
         };
         match self.load.as_str() {
-            "round-trip" => Box::new(RoundTrip::new(&programs.lab, request)),
+            "round-trip" => Box::new(RoundTrip::new(&programs.lab, request, Asked::ByDatagram)),
+            "connections" => Box::new(RoundTrip::new(&programs.lab, request, Asked::ByConnection)),
             "loaded-round-trip" => Box::new(LoadedRoundTrip::new(&programs.lab, request, stream)),
             "frames" | "steady" => Box::new(Frames {
                 program: programs.lab.clone(),
-                frame_bytes: number("frame_bytes", 1518),
+                direction,
+                frame_bytes: match self.settings.get("imix") {
+                    Some(genome) => imix::sizes(genome),
+                    None => vec![number("frame_bytes", 1518)],
+                },
                 search: match self.settings.get("search").map(String::as_str) {
                     _ if self.load == "steady" => {
                         Search::Steady(self.number("rate_pps").unwrap_or(1000.0))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Wrong;
 use super::complaint::did_you_mean;
+use super::imix;
 use super::tree::{self, Placed};
 use crate::suite::SUITES;
 
@@ -21,6 +22,8 @@ pub(super) enum Takes {
     Suite,
     /// A list of processors, as `0-3,8`.
     Processors,
+    /// A mix of frame sizes, as `aaaaaaaddddg`.
+    Mix,
 }
 
 /// To whom a factor means something.
@@ -56,11 +59,12 @@ pub(super) const CONTENDERS: [&str; 7] = [
     "kernel-wireguard",
 ];
 /// The loads a spec may name.
-pub(super) const LOADS: [&str; 6] = [
+pub(super) const LOADS: [&str; 7] = [
     "iperf3",
     "iperf3-udp",
     "round-trip",
     "loaded-round-trip",
+    "connections",
     "frames",
     "steady",
 ];
@@ -68,7 +72,15 @@ pub(super) const LOADS: [&str; 6] = [
 const IPSEC: &[&str] = &["esplanade", "kernel-xfrm"];
 const STREAMS: &[&str] = &["iperf3", "loaded-round-trip"];
 const BOTH_STREAMS: &[&str] = &["iperf3", "iperf3-udp"];
-const ASKED: &[&str] = &["round-trip", "loaded-round-trip"];
+const ASKED: &[&str] = &["round-trip", "loaded-round-trip", "connections"];
+const FRAMES: &[&str] = &["frames", "steady"];
+const ONE_WAY: &[&str] = &[
+    "iperf3",
+    "iperf3-udp",
+    "loaded-round-trip",
+    "frames",
+    "steady",
+];
 
 const fn row(name: &'static str, takes: Takes, whom: Whom) -> Factor {
     Factor { name, takes, whom }
@@ -84,7 +96,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 43] = [
+pub(super) const FACTORS: [Factor; 46] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
     row("offloads",               Takes::Flag,                  Whom::Testbed),
@@ -118,6 +130,7 @@ pub(super) const FACTORS: [Factor; 43] = [
     row("combine",                Takes::Word(&["esp-auth", "esp+ah"]), Whom::Contenders(IPSEC)),
     row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
     row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
+    row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),
     row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&["kernel-xfrm"])),
     row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Whom::Loads(STREAMS)),
     row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(BOTH_STREAMS)),
@@ -125,7 +138,9 @@ pub(super) const FACTORS: [Factor; 43] = [
     row("streams",                numbers(1.0, 128.0),          Whom::Loads(BOTH_STREAMS)),
     row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
     row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
-    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(&["frames", "steady"])),
+    row("direction",              Takes::Word(&["forward", "reverse"]), Whom::Loads(ONE_WAY)),
+    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(FRAMES)),
+    row("imix",                   Takes::Mix,                   Whom::Loads(FRAMES)),
     row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&["steady"])),
     row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&["frames"])),
 ];
@@ -169,6 +184,7 @@ impl Factor {
             Takes::Word(words) => self.word(written, words),
             Takes::Suite => self.word(written, &SUITES.map(|suite| suite.name)),
             Takes::Processors => self.processors(written),
+            Takes::Mix => self.mix(written),
         }
     }
 
@@ -203,6 +219,18 @@ impl Factor {
             what: format!("unknown {} `{word}`", self.name),
             advice: did_you_mean(word, words),
         })
+    }
+
+    fn mix(&self, written: Placed<'_>) -> Result<String, Wrong> {
+        let genome = tree::text(written)?;
+        match imix::wrong(genome) {
+            None => Ok(genome.to_owned()),
+            Some(what) => Err(Wrong {
+                at: written.span(),
+                what,
+                advice: imix::advice(),
+            }),
+        }
     }
 
     fn processors(&self, written: Placed<'_>) -> Result<String, Wrong> {

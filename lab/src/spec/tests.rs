@@ -160,3 +160,38 @@ fn contenders_know_the_ids_the_spec_gave_them() {
         assert_eq!(case.contender.id(), plain);
     }
 }
+
+#[test]
+fn a_mix_of_sizes_is_read_by_its_letters_and_stands_alone() {
+    let asked = |load: &str| {
+        format!("{HEAD}[load]\nkind = \"frames\"\n{load}[[contender]]\nkind = \"plain\"\n")
+    };
+    assert!(Spec::read(&asked("imix = \"aaaaaaaddddg\"\n"), "mine.toml").is_ok());
+    let stranger = complaint(&asked("imix = \"aaz\"\n"));
+    assert!(
+        stranger.starts_with("error: `z` is no size\n --> mine.toml:4:8\n"),
+        "{stranger}"
+    );
+    assert!(stranger.contains("g 1518"), "{stranger}");
+    let both = complaint(&asked("imix = \"ag\"\nframe_bytes = 64\n"));
+    assert!(both.contains("not both"), "{both}");
+}
+
+#[test]
+fn direction_connections_and_the_number_of_associations_have_their_words() {
+    let asked = |what: &str| {
+        format!(
+            "{HEAD}{what}[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nsas = [1, 60000]\n"
+        )
+    };
+    let read = |what: &str| Spec::read(&asked(what), "mine.toml").unwrap();
+    let many = read("[load]\nkind = \"connections\"\n");
+    assert_eq!(
+        many.contenders(),
+        ["esplanade-null", "esplanade-null-sas-60000"]
+    );
+    let reverse = read("[load]\ndirection = \"reverse\"\n");
+    assert_eq!(reverse.cells[0].factors()["direction"], "reverse");
+    let wrong = complaint(&asked("[load]\ndirection = \"revers\"\n"));
+    assert!(wrong.contains("did you mean `reverse`?"), "{wrong}");
+}

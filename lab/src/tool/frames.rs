@@ -39,7 +39,7 @@ mod tests {
         }
         let send = Send {
             to: probe,
-            bytes: 100,
+            bytes: vec![100],
             rate: 2000.0,
             milliseconds: 200,
             run: 3,

@@ -13,6 +13,8 @@ use crate::testbed::Addresses;
 pub(in crate::contender) struct Keys {
     to_right: Direction,
     to_left: Direction,
+    /// Those that nothing uses, out and back.
+    idle: Vec<[Direction; 2]>,
 }
 
 /// The keys of one direction.
@@ -46,6 +48,13 @@ impl Keys {
         Ok(Keys {
             to_right: Direction::fresh(wrapping, spi + 1)?,
             to_left: Direction::fresh(wrapping, spi + 2)?,
+            idle: (1..wrapping.associations)
+                .map(|number| {
+                    let spi = IDLE_SPI + 2 * number;
+                    let out = Direction::fresh(wrapping, spi)?;
+                    Ok([out, Direction::fresh(wrapping, spi + 1)?])
+                })
+                .collect::<Result<_, Fault>>()?,
         })
     }
 
@@ -57,7 +66,25 @@ impl Keys {
         ]
     }
 
-    /// The file of one gateway: both read the same SAs, and mirrored policies.
+    /// The same of every association of one gateway, idle ones last: these are of other peers, which nobody plays.
+    pub fn all(
+        &self,
+        side: Side,
+        map: &Addresses,
+    ) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr, &Direction)> {
+        let own = match side {
+            Side::Left => map.left,
+            Side::Right => map.right,
+        };
+        let idle = self.idle.iter().zip(1..);
+        let idle = idle.flat_map(move |([out, back], number)| {
+            let peer = Ipv4Addr::from_bits(OTHER_PEERS.to_bits() + number);
+            [(own, peer, out), (peer, own, back)]
+        });
+        self.directions(map).into_iter().chain(idle)
+    }
+
+    /// The file of one gateway: both read the same SAs that carry, and mirrored policies.
     pub fn text(&self, wrapping: &Wrapping, side: Side, map: &Addresses) -> String {
         let (left, right) = (map.left, map.right);
         let (near, far) = (&map.left_network, &map.right_network);
@@ -74,16 +101,18 @@ impl Keys {
             rule(wrapping, &format!("{left}-{right}")),
             rule(wrapping, &format!("{right}-{left}")),
         );
+        let associations = self.all(side, map);
+        let associations: String = associations
+            .map(|(from, to, keys)| add(wrapping, &format!("{from} {to}"), keys))
+            .collect();
         format!(
             "# The {} gateway: {near} and {far} reach each other through {how}{}.\n\
              # Start it with: esplanade run --setkey THIS_FILE\n\
-             {}{}\
+             {associations}\
              spdadd {near} {far} any -P {to_right} ipsec {there};\n\
              spdadd {far} {near} any -P {to_left} ipsec {back};\n",
             side.name(),
             wrapping.suite.label,
-            add(wrapping, &format!("{left} {right}"), &self.to_right),
-            add(wrapping, &format!("{right} {left}"), &self.to_left),
         )
     }
 
@@ -200,6 +229,10 @@ impl Direction {
     }
 }
 
+/// Before the peers of idle associations: addresses for benchmarks (RFC 2544 C.2.2).
+const OTHER_PEERS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// Where the SPIs of idle associations begin: far above those of any run's contenders.
+const IDLE_SPI: u32 = 0x10_0000;
 /// How far the SPI of a bundle's AH is from that of its ESP.
 const AH_SPI: u32 = 0x80;
 
@@ -224,6 +257,7 @@ mod tests {
             bundle: false,
             window: 1024,
             esn: false,
+            associations: 1,
         }
     }
 
@@ -236,7 +270,34 @@ mod tests {
         Keys {
             to_right: direction(0x1001),
             to_left: direction(0x1002),
+            idle: Vec::new(),
         }
+    }
+
+    #[test]
+    fn idle_associations_are_of_other_peers_and_have_no_policy() {
+        let many = Wrapping {
+            associations: 300,
+            ..wrapping("aes-128-gcm")
+        };
+        let keys = Keys::fresh(&many, 0x1000).unwrap();
+        let map = Addresses::default();
+        let text = keys.text(&many, Side::Right, &map);
+        let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+        assert_eq!(
+            (count("add 192.0.2.2 198.18."), count("add 198.18.")),
+            (299, 299)
+        );
+        assert_eq!((count("add 192.0.2."), count("spdadd")), (301, 2));
+        let spis: std::collections::BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.split(' ').nth(4))
+            .collect();
+        assert!(spis.len() > 600, "every association has an SPI of its own");
+        assert!(
+            text.contains("add 198.18.1.43 192.0.2.2 esp-udp 0x100257 "),
+            "{text}"
+        );
     }
 
     #[test]

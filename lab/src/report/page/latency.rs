@@ -10,8 +10,12 @@ use crate::report::quantity::Scale;
 use crate::stats;
 
 /// What is timed, and its name for readers.
-const TIMED: [(&str, &str); 2] = [
+const TIMED: [(&str, &str); 3] = [
     ("rtt", "Round trips by percentile"),
+    (
+        "connection",
+        "Connections, opened, answered and closed, by percentile",
+    ),
     ("latency", "One-way delays by percentile"),
 ];
 /// More curves than this in one drawing cannot be told apart; the rest is in the table.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -20,9 +21,9 @@ const TICK: Duration = Duration::from_micros(200);
 pub struct Send {
     /// Where the receiver listens
     pub(super) to: SocketAddr,
-    /// Bytes of user data in each datagram
-    #[arg(long)]
-    pub(super) bytes: usize,
+    /// Bytes of user data in each datagram; several sizes, as 20,482,1472, go out in turn
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub(super) bytes: Vec<usize>,
     /// Datagrams per second; 0: as many as go
     #[arg(long)]
     pub(super) rate: f64,
@@ -53,17 +54,14 @@ impl Send {
         };
         let socket = UdpSocket::bind(any)?;
         socket.connect(self.to)?;
-        let bytes = self.bytes.max(STAMP);
-        segment(&socket, bytes)?;
-        let done = self.pace(&socket, bytes)?;
-        self.end(&socket, bytes);
+        let done = self.pace(&socket)?;
+        self.end(&socket);
         Ok(done)
     }
 
     /// Sends what is due, again and again.
-    fn pace(&self, socket: &UdpSocket, bytes: usize) -> io::Result<Sent> {
-        let mut most = (MOST_BYTES / bytes).clamp(1, MOST_SEGMENTS);
-        let mut buffer = vec![0; most * bytes];
+    fn pace(&self, socket: &UdpSocket) -> io::Result<Sent> {
+        let mut train = Train::new(socket);
         let (started, length) = (Instant::now(), Duration::from_millis(self.milliseconds));
         let mut sent = 0u64;
         loop {
@@ -71,29 +69,15 @@ impl Send {
             if gone >= length {
                 break;
             }
+            let (bytes, alike) = alike(&self.bytes, sent);
+            let most = train.most(bytes).min(alike) as u64;
             let due = match self.rate > 0.0 {
                 true => (gone.as_secs_f64() * self.rate) as u64 + 1,
-                false => sent + most as u64,
+                false => sent + most,
             };
-            let count = due.saturating_sub(sent).min(most as u64) as usize;
-            if count == 0 {
-                self.rest(started, sent);
-                continue;
-            }
-            for (place, datagram) in buffer[..count * bytes].chunks_mut(bytes).enumerate() {
-                stamp(datagram, self.run, sent + place as u64, now());
-            }
-            match socket.send(&buffer[..count * bytes]) {
-                Ok(_) => sent += count as u64,
-                Err(error) if passing(&error) => {}
-                // The path has become narrower than a datagram: the kernel does not segment then, but it fragments.
-                Err(error) if most > 1 && too_long(&error) => {
-                    most = 1;
-                    segment(socket, 0)?;
-                }
-                // The very message that told the kernel so was lost, as on any narrow path.
-                Err(error) if too_long(&error) => sent += count as u64,
-                Err(error) => return Err(error),
+            match due.saturating_sub(sent).min(most) {
+                0 => self.rest(started, sent),
+                count => sent += train.send(bytes, sent..sent + count, self.run)?,
             }
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -113,13 +97,88 @@ impl Send {
     }
 
     /// Tells the receiver, often enough that a lossy path lets one through, after what is under way has arrived.
-    fn end(&self, socket: &UdpSocket, bytes: usize) {
+    fn end(&self, socket: &UdpSocket) {
+        let (bytes, _) = alike(&self.bytes, 0);
+        // A train's length does not fit one datagram, and switching it off cannot fail where it could be switched on.
+        let _ = segment(socket, 0);
         let mut last = vec![0; bytes];
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(20));
             stamp(&mut last, self.run, END, now());
             // A lost end is not tragic: the receiver has its own time.
             let _ = socket.send(&last);
+        }
+    }
+}
+
+/// How long the datagram of this number is, and how many from it on are as long.
+fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
+    let place = (number % sizes.len().max(1) as u64) as usize;
+    let bytes = sizes.get(place).copied().unwrap_or(STAMP);
+    let alike = match sizes.iter().all(|size| *size == bytes) {
+        true => usize::MAX,
+        false => sizes[place..]
+            .iter()
+            .take_while(|size| **size == bytes)
+            .count(),
+    };
+    (bytes.max(STAMP), alike)
+}
+
+/// Datagrams of one length that go in one call.
+struct Train<'s> {
+    socket: &'s UdpSocket,
+    buffer: Vec<u8>,
+    /// The length the kernel segments to; 0: not at all.
+    segment: usize,
+    /// Whether the path takes trains.
+    allowed: bool,
+}
+
+impl Train<'_> {
+    fn new(socket: &UdpSocket) -> Train<'_> {
+        Train {
+            socket,
+            buffer: vec![0; MOST_BYTES],
+            segment: 0,
+            allowed: true,
+        }
+    }
+
+    /// How many of this length go in one call.
+    fn most(&self, bytes: usize) -> usize {
+        match self.allowed {
+            true => (MOST_BYTES / bytes).clamp(1, MOST_SEGMENTS),
+            false => 1,
+        }
+    }
+
+    /// Sends these numbers, and says how many of them are gone.
+    fn send(&mut self, bytes: usize, numbers: Range<u64>, run: u32) -> io::Result<u64> {
+        let count = numbers.end - numbers.start;
+        let wanted = if self.allowed { bytes } else { 0 };
+        if wanted != self.segment {
+            segment(self.socket, wanted)?;
+            self.segment = wanted;
+        }
+        let whole = count as usize * bytes;
+        if self.buffer.len() < whole {
+            self.buffer.resize(whole, 0);
+        }
+        for (datagram, number) in self.buffer[..whole].chunks_mut(bytes).zip(numbers) {
+            stamp(datagram, run, number, now());
+        }
+        match self.socket.send(&self.buffer[..whole]) {
+            Ok(_) => Ok(count),
+            Err(error) if passing(&error) => Ok(0),
+            // The path has become narrower than a datagram: the kernel does not segment then, but it fragments.
+            Err(error) if self.allowed && too_long(&error) => {
+                self.allowed = false;
+                Ok(0)
+            }
+            // The very message that told the kernel so was lost, as on any narrow path.
+            Err(error) if too_long(&error) => Ok(count),
+            Err(error) => Err(error),
         }
     }
 }

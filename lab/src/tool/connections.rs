@@ -1,0 +1,114 @@
+//! TCP connections, one after another: opened, asked one question, answered and closed. The answering end closes first, as
+//! servers do, so that the asking end never runs out of ports however many it opens.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::round_trip::Answered;
+use crate::load::Histogram;
+
+/// What takes longer is lost.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Answers every connection's question with itself, for ever.
+pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
+    let listener = TcpListener::bind(listen)?;
+    loop {
+        // One that breaks is lost, which the other end notices.
+        let _ = listener.accept().and_then(|(stream, _)| answer(stream));
+    }
+}
+
+/// The question's length goes before it, in four bytes.
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut question = vec![0; (u32::from_be_bytes(length) as usize).min(LARGEST)];
+    stream.read_exact(&mut question)?;
+    stream.write_all(&question)
+}
+
+/// No question is larger, whatever somebody sends.
+const LARGEST: usize = 65_536;
+
+/// Opens connections for so many milliseconds, each when the one before is closed.
+pub(super) fn connect(
+    to: SocketAddr,
+    bytes: usize,
+    milliseconds: u64,
+    pause: u64,
+) -> io::Result<Answered> {
+    let mut found = Answered {
+        asked: 0,
+        lost: 0,
+        seconds: 0.0,
+        nanoseconds: Histogram::default(),
+    };
+    let question = question(bytes);
+    let (started, length) = (Instant::now(), Duration::from_millis(milliseconds));
+    while started.elapsed() < length {
+        found.asked += 1;
+        let opened = Instant::now();
+        match once(to, &question) {
+            Ok(()) => found.nanoseconds.add(opened.elapsed().as_nanos() as u64),
+            Err(_) => found.lost += 1,
+        }
+        if pause > 0 {
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+    }
+    found.seconds = started.elapsed().as_secs_f64();
+    Ok(found)
+}
+
+fn question(bytes: usize) -> Vec<u8> {
+    let bytes = bytes.min(LARGEST);
+    let mut question = (bytes as u32).to_be_bytes().to_vec();
+    question.resize(4 + bytes, b'?');
+    question
+}
+
+/// From the first packet to the other end's last.
+fn once(to: SocketAddr, question: &[u8]) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    stream.write_all(question)?;
+    let mut answer = Vec::with_capacity(question.len());
+    stream.read_to_end(&mut answer)?;
+    match answer[..] == question[4..] {
+        true => Ok(()),
+        false => Err(io::Error::other("another answer than the question")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_opened_answered_and_closed_over_the_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = answer(stream);
+            }
+        });
+        once(at, &question(1000)).unwrap();
+        once(at, &question(0)).unwrap();
+        let found = connect(at, 64, 50, 0).unwrap();
+        assert!(found.asked > 0);
+        assert_eq!(found.nanoseconds.count(), found.asked - found.lost);
+    }
+
+    #[test]
+    fn nobody_there_is_a_loss_and_no_error() {
+        let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let found = connect(at.unwrap(), 64, 5, 1).unwrap();
+        assert!(found.asked > 0 && found.lost == found.asked, "{found:?}");
+    }
+}
