@@ -68,6 +68,7 @@ fn kind(figure: &str) -> (Kind, &'static str) {
         "pps" => (Kind::Metric, "pps"),
         "bytes" => (Kind::Metric, "B"),
         "us" => (Kind::Microseconds, "s"),
+        _ if figure.ends_with("_per_s") => (Kind::Bare, "/s"),
         "s" => (Kind::Bare, "s"),
         "ratio" => (Kind::Share, "%"),
         "percent" => (Kind::Bare, "%"),
@@ -192,6 +193,8 @@ mod tests {
         assert_eq!(text("rtt.p99_us", 950.0), "950 µs");
         assert_eq!(text("rtt.p99_us", 12_500.0), "12.5 ms");
         assert_eq!(text("loss_ratio", 0.0125), "1.25 %");
+        assert_eq!(text("connections_per_s", 2482.4), "2482 /s");
+        assert_eq!(text("outage_s", 1.5), "1.50 s");
         assert_eq!(text("lost", 36_658.0), "36\u{202f}658");
     }
 
