@@ -5,6 +5,8 @@
 //!   Arrival: the same run again    ◄── recvmmsg, UDP_GRO     ◄──  one datagram each on the wire
 //! ```
 //!
+//! Both are tried with real packets at start ([`choose`]); what fails is done without, and said aloud.
+//!
 //! The socket is bound to the wildcard address and sends from the source that each parcel names, so gateways with many
 //! addresses need no more sockets. The kernel's `UDP_ENCAP` is not used: it would hand the packets to a kernel ESP.
 //!
@@ -16,9 +18,11 @@ mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use sink::{UdpAside, UdpSink};
 pub use source::{IkeHandler, UdpSource};
+pub use trial::{Standing, Trial, choose};
 
 use super::socket::Socket;
 use super::{Family, Refusal, SocketOptions};
@@ -34,8 +38,8 @@ pub struct UdpOptions {
     pub port: u16,
     /// Whether datagrams over IPv4 carry the checksum 0. It costs the trains of both ends.
     pub zero_checksum: bool,
-    /// Whether trains are used at all.
-    pub trains: bool,
+    /// Which trains are used: those that [`choose`] has found to work.
+    pub trains: Trains,
     /// What every socket needs to know.
     pub socket: SocketOptions,
 }
@@ -46,11 +50,37 @@ impl UdpOptions {
         Self {
             port: 4500,
             zero_checksum: false,
-            trains: true,
+            trains: Trains::ALL,
             socket,
         }
     }
 }
+
+/// Trains of datagrams, either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trains {
+    /// The kernel cuts what we send (`UDP_SEGMENT`).
+    pub segment: bool,
+    /// The kernel joins what arrives (`UDP_GRO`).
+    pub coalesce: bool,
+}
+
+impl Trains {
+    /// Both ways.
+    pub const ALL: Self = Self {
+        segment: true,
+        coalesce: true,
+    };
+    /// Packet by packet.
+    pub const NONE: Self = Self {
+        segment: false,
+        coalesce: false,
+    };
+}
+
+const NO_SEGMENTATION: &str =
+    "this kernel has no UDP segmentation: ESP in UDP goes packet by packet, slowly";
+const NO_COALESCING: &str = "this kernel has no UDP GRO: ESP in UDP comes packet by packet, slowly";
 
 /// What a UDP socket is doing, for `status`; shared by its source and its sink.
 #[derive(Debug, Default)]
@@ -130,21 +160,17 @@ fn set_up(socket: &Socket, options: &UdpOptions, facts: &UdpFacts) -> Result<(),
         // RFC 6935 5: a peer may send the checksum 0 over IPv6 as well. Old kernels without the option drop it.
         let _ = socket.set(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
+    let wish = options.trains;
     // Setting the option to 0 changes nothing; that it is known tells that the kernel can segment.
-    let segments =
-        options.trains && !zero && socket.set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-    let coalesces = options.trains && socket.set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    let segments = wish.segment && !zero && socket.set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+    let coalesces = wish.coalesce && socket.set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     facts.segments.store(segments, Ordering::Relaxed);
     facts.coalesces.store(coalesces, Ordering::Relaxed);
-    if options.trains && !zero && !segments {
-        (options.socket.warn)(
-            "this kernel has no UDP segmentation: ESP in UDP goes packet by packet, slowly",
-        );
+    if wish.segment && !zero && !segments {
+        (options.socket.warn)(NO_SEGMENTATION);
     }
-    if options.trains && !coalesces {
-        (options.socket.warn)(
-            "this kernel has no UDP GRO: ESP in UDP comes packet by packet, slowly",
-        );
+    if wish.coalesce && !coalesces {
+        (options.socket.warn)(NO_COALESCING);
     }
     Ok(())
 }

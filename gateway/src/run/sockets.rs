@@ -8,7 +8,7 @@ use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::SimpleLink;
 use dataplane::io::raw::{self, Native};
 use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
-use dataplane::io::udp::{self, UdpFacts, UdpOptions};
+use dataplane::io::udp::{self, Standing, Trains, Trial, UdpFacts, UdpOptions};
 use dataplane::io::{Aside, Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Mode, Protocol, SaConfig};
@@ -94,6 +94,8 @@ pub(super) struct Sockets {
     options: SocketOptions,
     zero_checksum: bool,
     trains: bool,
+    /// What came of the trial of UDP trains, by family, once there was need for one.
+    trials: BTreeMap<bool, Trial>,
     sources: Joiner<dyn Waitable>,
     sinks: Joiner<dyn Addressed>,
     ends: Option<(Gathering, Dispatching)>,
@@ -125,6 +127,7 @@ impl Sockets {
             options: socket,
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
+            trials: BTreeMap::new(),
             sources: source.joiner(),
             sinks: sink.joiner(),
             ends: Some((source, sink)),
@@ -177,7 +180,7 @@ impl Sockets {
                 let options = UdpOptions {
                     port,
                     zero_checksum: self.zero_checksum,
-                    trains: self.trains,
+                    trains: self.trial(v6).trains(),
                     socket: self.options.clone(),
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
@@ -206,6 +209,16 @@ impl Sockets {
                 Ok((None, Some(Box::new(sink)), None))
             }
         }
+    }
+
+    /// Tried once: a kernel does not change.
+    fn trial(&mut self, v6: bool) -> Trial {
+        let wish = Trains {
+            segment: self.trains && (v6 || !self.zero_checksum),
+            coalesce: self.trains,
+        };
+        let try_out = || udp::choose(family(v6), wish, &self.options);
+        *self.trials.entry(v6).or_insert_with(try_out)
     }
 
     /// Brings the packet rings to what the associations want, and says which there are; none where no native ESP is.
@@ -239,26 +252,41 @@ impl Sockets {
             (Need::Ah { v6 }, _) => format!("AH over {}", version(*v6)),
             (Need::Whole { v6 }, _) => format!("headers of our own over {}", version(*v6)),
             (Need::Udp { v6, port }, facts) => {
-                let trains = facts.as_ref().map_or("", |facts| {
-                    match (facts.segments(), facts.coalesces()) {
-                        (true, true) => ", trains both ways",
-                        (true, false) => ", trains outwards only",
-                        (false, true) => ", trains inwards only",
-                        (false, false) => ", no trains",
-                    }
-                });
-                let heard = facts.as_ref().map_or(0, |facts| facts.keepalives());
-                let keepalives = match heard {
+                let facts = facts.as_deref();
+                let trains =
+                    facts.map_or("", |facts| trains_text(facts.segments(), facts.coalesces()));
+                let trial = self.trials.get(v6).map_or("", trial_text);
+                let keepalives = match facts.map_or(0, UdpFacts::keepalives) {
                     0 => String::new(),
                     count => format!(", {count} keepalives heard"),
                 };
                 format!(
-                    "ESP in UDP over {}, port {port}{trains}{keepalives}",
+                    "ESP in UDP over {}, port {port}{trains}{trial}{keepalives}",
                     version(*v6)
                 )
             }
         };
         self.bound.iter().map(line).collect()
+    }
+}
+
+fn trains_text(outwards: bool, inwards: bool) -> &'static str {
+    match (outwards, inwards) {
+        (true, true) => ", trains both ways",
+        (true, false) => ", trains outwards only",
+        (false, true) => ", trains inwards only",
+        (false, false) => ", no trains",
+    }
+}
+
+/// How it is known what works.
+fn trial_text(trial: &Trial) -> &'static str {
+    let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
+    match () {
+        () if stands(Standing::Failed) => " (trial failed)",
+        () if stands(Standing::Believed) => " (not tried: nothing passes the loopback device)",
+        () if stands(Standing::Proven) => " (tried)",
+        () => "",
     }
 }
 
@@ -297,6 +325,21 @@ mod tests {
         assert_eq!(needs_of(text, &["192.0.2.1"]), [port(4501)]);
         assert_eq!(needs_of(text, &["192.0.2.2"]), [port(4502)]);
         assert_eq!(needs_of(text, &[]), [port(4502), port(4501)]);
+    }
+
+    #[test]
+    fn what_failed_its_trial_is_told_before_what_passed() {
+        let text = |segments, coalesces| {
+            trial_text(&Trial {
+                segments,
+                coalesces,
+            })
+        };
+        assert_eq!(text(Standing::Proven, Standing::Failed), " (trial failed)");
+        assert_eq!(text(Standing::Absent, Standing::Proven), " (tried)");
+        let untried = text(Standing::Believed, Standing::Believed);
+        assert!(untried.contains("not tried"), "{untried}");
+        assert_eq!(text(Standing::Absent, Standing::Absent), "");
     }
 
     #[test]
