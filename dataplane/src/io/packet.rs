@@ -27,6 +27,8 @@ pub use filter::Claim;
 pub use sink::{PacketFacts, PacketSink};
 pub use source::{PacketSource, RingHandle};
 
+pub(super) use ring::bind;
+
 use super::Warn;
 use exit::Exit;
 use ring::Ring;

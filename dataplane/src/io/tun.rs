@@ -94,7 +94,7 @@ impl Tun {
         }
         let index = device::bring_up(&name, options.mtu)?;
         let abilities = match options.trains {
-            true => probe::try_offloads(&queues[0], &name, warn)?,
+            true => probe::try_offloads(&queues, (&name, index), warn)?,
             false => probe::without_offloads(&queues[0])?,
         };
         Ok(Self {

@@ -239,7 +239,7 @@ fn request(frame_len: usize) -> libc::tpacket_req {
 }
 
 /// Binds a packet socket to a device; protocol 0 receives nothing.
-pub(super) fn bind(socket: BorrowedFd<'_>, device: u32, protocol: u16) -> io::Result<()> {
+pub(in crate::io) fn bind(socket: BorrowedFd<'_>, device: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: a sockaddr_ll is plain data for which all zeroes is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;

@@ -1,13 +1,16 @@
 //! Which offloads really work: asked of the kernel, then tried with a real packet each.
 //!
 //! Asking is not enough: kernels near 6.6.44 grant TSO and refuse every super-packet that is written. The packets of
-//! the trial can do no harm: the stack drops them first thing, version 4 for its wrong header checksum, version 6
-//! because a loopback address may not come from outside (RFC 4291 2.5.3).
+//! the trial can do no harm: the stack drops those that are written first thing, version 4 for its wrong header checksum,
+//! version 6 because a loopback address may not come from outside (RFC 4291 2.5.3); those that are read end here.
+
+mod reads;
 
 use super::super::{Delivery, Refusal, Warn};
 use super::{Abilities, TunSink, device};
 use crate::train::{ChecksumSpot, Offload, Segmentation, Takes};
 use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6};
+use reads::try_reads;
 use rustix::io::{Errno, dup};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -34,8 +37,13 @@ const fn abilities(tcp: bool, udp: bool) -> Abilities {
     }
 }
 
-/// Switches on what the kernel grants and what then passes its trial.
-pub(super) fn try_offloads(queue: &OwnedFd, name: &str, warn: &Warn) -> Result<Abilities, Refusal> {
+/// Switches on what the kernel grants and what then passes its trial, for the device of this name and index.
+pub(super) fn try_offloads(
+    queues: &[OwnedFd],
+    (name, index): (&str, u32),
+    warn: &Warn,
+) -> Result<Abilities, Refusal> {
+    let queue = &queues[0];
     let granted = WISHES
         .iter()
         .find(|(wish, _)| device::set_offloads(queue, *wish).is_ok());
@@ -51,18 +59,49 @@ pub(super) fn try_offloads(queue: &OwnedFd, name: &str, warn: &Warn) -> Result<A
         ));
     }
     let write = try_writes(queue, granted.write).map_err(Refusal::during("try the TUN device"))?;
+    warn_of(granted.write, write, |kind| {
+        warn(&format!(
+            "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
+        ));
+    });
+    // Who may open no packet socket has the kernel's word for it.
+    let Ok(reads) = try_reads(queues, index, granted.read) else {
+        return Ok(Abilities { write, ..*granted });
+    };
+    if reads.lossy {
+        warn(&format!(
+            "{name}: this kernel loses trains on their way out of the device: all packets come one by one, slowly"
+        ));
+        device::set_offloads(queue, TUN_F_CSUM)
+            .map_err(Refusal::during("switch off the TUN device's offloads"))?;
+        return Ok(Abilities {
+            write,
+            ..abilities(false, false)
+        });
+    }
+    warn_of(granted.read, reads.whole, |kind| {
+        warn(&format!(
+            "{name}: this kernel hands over no trains of {kind}: they come one by one, slowly"
+        ));
+    });
+    Ok(Abilities {
+        read: reads.whole,
+        write,
+        ..*granted
+    })
+}
+
+/// Names what was granted and does not work.
+fn warn_of(granted: Takes, works: Takes, warn: impl Fn(&str)) {
     for (kind, was, is) in [
-        ("TCP segments over IPv4", granted.write.tcp_v4, write.tcp_v4),
-        ("TCP segments over IPv6", granted.write.tcp_v6, write.tcp_v6),
-        ("UDP datagrams", granted.write.udp, write.udp),
+        ("TCP segments over IPv4", granted.tcp_v4, works.tcp_v4),
+        ("TCP segments over IPv6", granted.tcp_v6, works.tcp_v6),
+        ("UDP datagrams", granted.udp, works.udp),
     ] {
         if was && !is {
-            warn(&format!(
-                "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
-            ));
+            warn(kind);
         }
     }
-    Ok(Abilities { write, ..*granted })
 }
 
 /// Single packets with finished checksums only.
@@ -84,21 +123,23 @@ fn try_writes(queue: &OwnedFd, hoped: Takes) -> Result<Takes, Errno> {
         })
         .is_ok()
     };
-    let (tcp, udp) = (
-        Segmentation::Tcp { size: 600 },
-        Segmentation::Udp { size: 600 },
-    );
-    let train = |segmentation, start, offset| Offload {
+    Ok(Takes {
+        tcp_v4: hoped.tcp_v4 && works(&over_v4(6), train(TCP_TRAIN, 20, 16)),
+        tcp_v6: hoped.tcp_v6 && works(&over_v6(6), train(TCP_TRAIN, 40, 16)),
+        udp: hoped.udp
+            && works(&over_v4(17), train(UDP_TRAIN, 20, 6))
+            && works(&over_v6(17), train(UDP_TRAIN, 40, 6)),
+    })
+}
+
+const TCP_TRAIN: Segmentation = Segmentation::Tcp { size: 600 };
+const UDP_TRAIN: Segmentation = Segmentation::Udp { size: 600 };
+
+fn train(segmentation: Segmentation, start: u16, offset: u16) -> Offload {
+    Offload {
         segmentation,
         checksum: Some(ChecksumSpot { start, offset }),
-    };
-    Ok(Takes {
-        tcp_v4: hoped.tcp_v4 && works(&over_v4(6), train(tcp, 20, 16)),
-        tcp_v6: hoped.tcp_v6 && works(&over_v6(6), train(tcp, 40, 16)),
-        udp: hoped.udp
-            && works(&over_v4(17), train(udp, 20, 6))
-            && works(&over_v6(17), train(udp, 40, 6)),
-    })
+    }
 }
 
 /// From 127.0.0.1 to itself, its header checksum left at a wrong 0: two segments of 600 bytes.

@@ -1,0 +1,164 @@
+//! The trial of trains that the kernel hands over: each kind is sent into the device, as the kernel's own stack would, and
+//! must come out of a queue as it went in.
+//!
+//! ```text
+//!   packet socket, virtio header ──► device ──► queue ──► us: the same train, or its segments, or nothing
+//! ```
+//!
+//! No address, route or rule is needed, nothing of the stack sees the packets, and they end here. Where routes lead to a
+//! lasting device already, what else the queues hold at this moment is lost, as it was while nobody had them open.
+
+use super::super::super::packet::bind;
+use super::super::super::socket::set_option_to;
+use super::super::super::waker::poll_patiently;
+use super::super::super::{Intake, LARGEST, PlaintextSource, Wait};
+use super::super::{TunSource, header};
+use super::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
+use crate::train::{Offload, Segmentation, Takes};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{Errno, dup};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a packet may take; only one that is lost is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What came out of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    Whole,
+    Cut,
+    Nothing,
+}
+
+/// What the trial of all kinds has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reads {
+    /// Those that come whole.
+    pub whole: Takes,
+    /// Whether a train was lost in the device: then none must be asked for.
+    pub lossy: bool,
+}
+
+/// Sends a train of every kind hoped for through the device of this index. An error says that nothing could be tried.
+pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: Takes) -> io::Result<Reads> {
+    let mut bench = Bench::set_up(queues, index)?;
+    if bench.pass(&over_v4(17), Offload::default())? != Seen::Whole {
+        return Err(io::Error::other("not even a single packet comes through"));
+    }
+    let mut lossy = false;
+    let mut comes = |hoped: bool, packet: Vec<u8>, offload| -> io::Result<bool> {
+        if !hoped {
+            return Ok(false);
+        }
+        let seen = bench.pass(&packet, offload)?;
+        lossy |= seen == Seen::Nothing;
+        Ok(seen == Seen::Whole)
+    };
+    let whole = Takes {
+        tcp_v4: comes(hoped.tcp_v4, over_v4(6), train(TCP_TRAIN, 20, 16))?,
+        tcp_v6: comes(hoped.tcp_v6, over_v6(6), train(TCP_TRAIN, 40, 16))?,
+        udp: comes(hoped.udp, over_v4(17), train(UDP_TRAIN, 20, 6))?
+            & comes(hoped.udp, over_v6(17), train(UDP_TRAIN, 40, 6))?,
+    };
+    Ok(Reads { whole, lossy })
+}
+
+struct Bench {
+    sources: Vec<TunSource>,
+    v4: OwnedFd,
+    v6: OwnedFd,
+    intake: Intake<Offload>,
+}
+
+impl Bench {
+    fn set_up(queues: &[OwnedFd], index: u32) -> io::Result<Self> {
+        let source = |queue: &OwnedFd| {
+            Ok(TunSource {
+                device: Arc::new(dup(queue)?),
+                waker: None,
+            })
+        };
+        Ok(Self {
+            sources: queues.iter().map(source).collect::<io::Result<_>>()?,
+            v4: entrance(index, libc::ETH_P_IP)?,
+            v6: entrance(index, libc::ETH_P_IPV6)?,
+            intake: Intake::with_room(2 * LARGEST, 64),
+        })
+    }
+
+    /// Sends one packet or train, and looks what comes out of it.
+    fn pass(&mut self, packet: &[u8], offload: Offload) -> io::Result<Seen> {
+        let head = header::write(&offload, packet).ok_or(io::ErrorKind::InvalidInput)?;
+        let entrance = match packet.first().map(|first| first >> 4) {
+            Some(4) => &self.v4,
+            _ => &self.v6,
+        };
+        match rustix::io::write(entrance, &[&head, packet].concat()) {
+            // So it is told that the way into the device dropped it.
+            Err(Errno::NOBUFS) => return Ok(Seen::Nothing),
+            written => written?,
+        };
+        let end = Instant::now() + PATIENCE;
+        loop {
+            for source in &mut self.sources {
+                self.intake.clear();
+                source.fill(&mut self.intake, Wait::Poll)?;
+                for (range, found) in &self.intake.items {
+                    let seen = judge(
+                        (packet, &offload),
+                        (&self.intake.bytes[range.clone()], found),
+                    );
+                    if let Some(seen) = seen {
+                        return Ok(seen);
+                    }
+                }
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Seen::Nothing);
+            }
+            let watch = |source| PollFd::new(source, PollFlags::IN);
+            let mut watched: Vec<_> = self.sources.iter().map(watch).collect();
+            poll_patiently(&mut watched, left)?;
+        }
+    }
+}
+
+/// Where packets go into the device, behind their virtio headers.
+fn entrance(index: u32, protocol: i32) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    set_option_to(
+        socket.as_fd(),
+        libc::SOL_PACKET,
+        libc::PACKET_VNET_HDR,
+        &1i32,
+    )?;
+    bind(socket.as_fd(), index, protocol as u16)?;
+    Ok(socket)
+}
+
+/// What a packet that was read tells about the one that was sent; nothing if it is no part of that one.
+fn judge(sent: (&[u8], &Offload), read: (&[u8], &Offload)) -> Option<Seen> {
+    if read.0 == sent.0 && read.1.segmentation == sent.1.segmentation {
+        return Some(Seen::Whole);
+    }
+    let is_part = sent.1.segmentation != Segmentation::None && flow(read.0) == flow(sent.0);
+    is_part.then_some(Seen::Cut)
+}
+
+/// Version, protocol and addresses.
+fn flow(packet: &[u8]) -> Option<(u8, u8, &[u8])> {
+    let version = packet.first()? >> 4;
+    match version {
+        4 => Some((version, *packet.get(9)?, packet.get(12..20)?)),
+        _ => Some((version, *packet.get(6)?, packet.get(8..40)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
