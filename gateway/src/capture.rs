@@ -3,13 +3,14 @@
 //! ```text
 //!   IN ──► file (pcap, pcapng) ──► link ──► IP packet ──► engine ──► IP packets ──► OUT (pcap, raw IP)
 //!                                              │            the gateway's own pumps, one packet at a time
-//!                                              └─ not named by an association or policy: passed by
+//!                                              └─ not named by an association, policy or device: passed by
 //! ```
 
 mod engine;
 pub mod file;
 pub mod link;
 mod report;
+mod routed;
 
 use crate::cli::Failure;
 use crate::control::SetkeyText;
@@ -20,6 +21,7 @@ use file::{Fault, Frame, Reader, Writer};
 use ipsec::database::Database;
 use link::Content;
 use report::Report;
+use routed::Routed;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -46,11 +48,17 @@ enum Command {
         after_help = "Example:\n  esplanade capture open --sa tunnel.setkey wire.pcap inside.pcap"
     )]
     Open(Files),
-    /// Seal the packets of a capture as the `out` policies of a setkey file say
+    /// Seal the packets of a capture as the `out` policies of a setkey file say, or its `-o interface=`
     #[command(
-        after_help = "Example:\n  esplanade capture seal --sa tunnel.setkey inside.pcap wire.pcap"
+        after_help = "Examples:\n  esplanade capture seal --sa tunnel.setkey inside.pcap wire.pcap\n  \
+                      esplanade capture seal --sa routed.setkey --interface vpn0 --local 192.0.2.1 inside.pcap wire.pcap"
     )]
-    Seal(Files),
+    Seal {
+        #[command(flatten)]
+        files: Files,
+        #[command(flatten)]
+        routed: Routed,
+    },
 }
 
 #[derive(Args)]
@@ -74,25 +82,34 @@ struct Files {
 
 /// Runs it. Only a capture of which everything that an association names was carried is a success.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let (verb, files) = match &options.verb {
-        Command::Open(files) => (Verb::Open, files),
-        Command::Seal(files) => (Verb::Seal, files),
+    let (verb, files, routed) = match &options.verb {
+        Command::Open(files) => (Verb::Open, files, None),
+        Command::Seal { files, routed } => (Verb::Seal, files, Some(routed)),
     };
-    let database = database(files)?;
-    refuse_rates(verb, &database)?;
-    let mut engine = Engine::new(verb, database.snapshot(), files.seed)
-        .map_err(|error| Failure::new(format!("cannot start the engine: {error}")))?;
+    let mut engine = engine(verb, files, routed)?;
     let report = process(&mut engine, files)?;
     println!("{}", report.text(verb));
     match report.is_complete() {
         true => Ok(()),
         false => Err(Failure::new(format!(
             "{} of {} packets could not be carried; the others are in {}",
-            report.dropped(),
+            report.lost(),
             report.named(),
             files.output.display()
         ))),
     }
+}
+
+/// The engine over a setkey file's databases.
+fn engine(verb: Verb, files: &Files, routed: Option<&Routed>) -> Result<Engine, Failure> {
+    let mut database = database(files)?;
+    refuse_rates(verb, &database)?;
+    let device = match routed {
+        Some(routed) => routed.device(&mut database)?,
+        None => 0,
+    };
+    Engine::new(verb, (database.snapshot(), device), files.seed)
+        .map_err(|error| Failure::new(format!("cannot start the engine: {error}")))
 }
 
 /// A capture has no clock.

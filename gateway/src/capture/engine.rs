@@ -19,6 +19,7 @@ use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
 use ipsec::fragment::{Limits, Offered, Reassembler};
 use ipsec::packet::Outline;
+use ipsec::sa::SaConfig;
 use ipsec::tunnel::Outer;
 use std::collections::VecDeque;
 use std::io;
@@ -31,6 +32,9 @@ const LARGEST_PACKET: usize = 65_535;
 
 /// Packets that share payloads where an association aggregates.
 const SHARING: usize = 16;
+
+/// Where ESP in UDP is looked for without being told (RFC 3948).
+const ESP_PORT: u16 = 4500;
 
 /// What is done to the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,8 @@ pub struct Engine {
     desk: Arc<Mutex<Desk>>,
     counters: Arc<Counters>,
     snapshot: Arc<Snapshot>,
+    /// The number of the device into which everything was routed that no policy protects; 0 for none.
+    device: u32,
     fragments: Reassembler,
     /// The latest time seen: captures merged by hand may go back.
     now: u64,
@@ -66,20 +72,28 @@ enum Pump {
 #[derive(Default)]
 struct Desk {
     waiting: VecDeque<Vec<u8>>,
+    /// The device that what waits was routed into.
+    device: u32,
     carried: Vec<Vec<u8>>,
     identification: u16,
 }
 
-/// A packet is either none of ours, or one to carry.
+/// A packet is either none of ours, or one to carry: from the device of this number, 0 where policies or associations
+/// name it.
 enum Claim {
     PassBy,
-    Carry,
+    Carry(u32),
     Drop(Dropped),
 }
 
 impl Engine {
-    /// An engine over the databases of `snapshot`. With a seed its IVs are always the same.
-    pub fn new(verb: Verb, snapshot: Arc<Snapshot>, seed: Option<u64>) -> io::Result<Self> {
+    /// An engine over the databases of `snapshot`; what no policy protects was routed into the device of this number,
+    /// unless it is 0. With a seed its IVs are always the same.
+    pub fn new(
+        verb: Verb,
+        (snapshot, device): (Arc<Snapshot>, u32),
+        seed: Option<u64>,
+    ) -> io::Result<Self> {
         let desk = Arc::<Mutex<Desk>>::default();
         let counters = Arc::<Counters>::default();
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
@@ -128,6 +142,7 @@ impl Engine {
             desk,
             counters,
             snapshot,
+            device,
             fragments,
             now: 0,
             held: Vec::new(),
@@ -197,19 +212,34 @@ impl Engine {
                 report.drop(number, reason, 1);
                 Ok(Vec::new())
             }
-            Claim::Carry => {
-                self.latest = number;
-                let waiting = {
-                    let mut desk = self.desk();
-                    desk.waiting.push_back(packet.to_vec());
-                    desk.waiting.len()
-                };
-                match waiting < self.together {
-                    true => Ok(Vec::new()),
-                    false => self.work(report),
-                }
-            }
+            Claim::Carry(device) => self.carry(packet, device, number, report),
         }
+    }
+
+    /// What waits together was routed into the same device.
+    fn carry(
+        &mut self,
+        packet: &[u8],
+        device: u32,
+        number: u64,
+        report: &mut Report,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let is_another = self.desk().device != device;
+        let mut carried = match is_another {
+            true => self.work(report)?,
+            false => Vec::new(),
+        };
+        self.latest = number;
+        let waiting = {
+            let mut desk = self.desk();
+            desk.device = device;
+            desk.waiting.push_back(packet.to_vec());
+            desk.waiting.len()
+        };
+        if waiting >= self.together {
+            carried.extend(self.work(report)?);
+        }
+        Ok(carried)
     }
 
     /// Everything that waits goes through the pump.
@@ -226,27 +256,37 @@ impl Engine {
             Pump::Seal(_) => match Outline::read(packet) {
                 Err(reason) => Claim::Drop(reason),
                 Ok(outline) => match self.snapshot.outbound(&outline) {
+                    // The gateway's rules ask policies before routes.
+                    Decision::Bypass | Decision::Drop(Dropped::NoPolicy) if self.device != 0 => {
+                        Claim::Carry(self.device)
+                    }
                     Decision::Bypass
                     | Decision::Drop(Dropped::NoPolicy | Dropped::PolicyDiscard) => Claim::PassBy,
                     Decision::Protect(_) | Decision::Drop(_) | Decision::Acquire { .. } => {
-                        Claim::Carry
+                        Claim::Carry(0)
                     }
                 },
             },
             Pump::Open(_) => match Outer::payload(packet) {
                 Err(Dropped::Unsupported) => Claim::PassBy,
                 Err(reason) => Claim::Drop(reason),
-                Ok((outer, _)) if self.is_for_us(&outer) => Claim::Carry,
+                Ok((outer, _)) if self.is_for_us(&outer) => Claim::Carry(0),
                 Ok(_) => Claim::PassBy,
             },
         }
     }
 
-    /// Whether any association ends at the packet's destination: then an unknown SPI is a drop, not somebody else's.
+    /// Whether any association ends at the packet's destination: then an unknown SPI is a drop, not somebody else's. A
+    /// datagram to a port where no socket of ours would be is somebody else's too.
     fn is_for_us(&self, outer: &Outer) -> bool {
-        self.snapshot
-            .sas()
-            .any(|sa| sa.config.id.destination == outer.destination)
+        let is_ours = |config: &SaConfig| match (outer.ports, config.encapsulation) {
+            (Some((_, ESP_PORT)) | None, _) => true,
+            (Some((_, port)), Some(udp)) => udp.destination_port == port,
+            (Some(_), None) => false,
+        };
+        let ending = |config: &SaConfig| config.id.destination == outer.destination;
+        let mut configs = self.snapshot.sas().map(|sa| &*sa.config);
+        configs.any(|config| ending(config) && is_ours(config))
     }
 
     fn step(&mut self) -> io::Result<usize> {
@@ -314,6 +354,10 @@ impl Ends {
 impl PlaintextSource for Ends {
     fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
         Ok(self.enter(intake, |packet| Some((0, packet.len(), Offload::default()))))
+    }
+
+    fn interface(&self) -> u32 {
+        lock(&self.0).device
     }
 }
 

@@ -46,6 +46,12 @@ impl Report {
         self.drops.values().map(|(count, _)| count).sum()
     }
 
+    /// Those of them that were meant to arrive: dummy packets (RFC 4303 2.6) are not.
+    pub fn lost(&self) -> u64 {
+        let dummies = self.drops.get(&Dropped::Dummy);
+        self.dropped() - dummies.map_or(0, |(count, _)| *count)
+    }
+
     /// All packets that an association or policy named.
     pub fn named(&self) -> u64 {
         self.carried + self.dropped()
@@ -53,7 +59,7 @@ impl Report {
 
     /// Whether everything that was named was carried.
     pub fn is_complete(&self) -> bool {
-        self.drops.is_empty()
+        self.lost() == 0
     }
 
     /// The report as it is printed.
@@ -102,13 +108,16 @@ mod tests {
         let mut report = Report::default();
         report.carry(3);
         report.pass_by(1);
+        report.drop(3, Dropped::Dummy, 1);
         assert!(report.is_complete());
         report.drop(4, Dropped::BadIcv, 1);
         report.drop(9, Dropped::BadIcv, 1);
-        assert_eq!((report.named(), report.dropped()), (5, 2));
+        assert!(!report.is_complete());
+        let counts = (report.named(), report.dropped(), report.lost());
+        assert_eq!(counts, (6, 3, 2));
         let text = report.text(Verb::Open);
         assert!(
-            text.starts_with("opened 3, dropped 2, passed by 1\n"),
+            text.starts_with("opened 3, dropped 3, passed by 1\n"),
             "{text}"
         );
         assert!(

@@ -74,6 +74,15 @@ impl Drop for Folder {
 
 /// The whole way from file to file; what stands in OUT, and what the report says.
 fn go(file: &[u8], text: &str, verb: Verb) -> (Result<Report, String>, Vec<Vec<u8>>) {
+    go_routed(file, text, verb, &Routed::default())
+}
+
+fn go_routed(
+    file: &[u8],
+    text: &str,
+    verb: Verb,
+    routed: &Routed,
+) -> (Result<Report, String>, Vec<Vec<u8>>) {
     let folder = Folder::new();
     let files = Files {
         sa: folder.0.join("sa.setkey"),
@@ -84,11 +93,10 @@ fn go(file: &[u8], text: &str, verb: Verb) -> (Result<Report, String>, Vec<Vec<u
     };
     std::fs::write(&files.sa, text).unwrap();
     std::fs::write(&files.input, file).unwrap();
-    let database = database(&files)
-        .map_err(|failure| failure.to_string())
-        .unwrap();
-    let mut engine = Engine::new(verb, database.snapshot(), files.seed).unwrap();
-    let outcome = process(&mut engine, &files).map_err(|failure| failure.to_string());
+    let routed = Some(routed).filter(|_| verb == Verb::Seal);
+    let outcome = engine(verb, &files, routed)
+        .and_then(|mut engine| process(&mut engine, &files))
+        .map_err(|failure| failure.to_string());
     let mut out = Vec::new();
     if outcome.is_ok() {
         let mut reader = Reader::new(File::open(&files.output).unwrap()).unwrap();
@@ -179,6 +187,125 @@ fn ah_and_bundles_open_to_the_same_bytes_and_nothing_changed_does() {
         assert!(!report.unwrap().is_complete(), "{text}");
         assert!(opened.is_empty(), "{text}");
     }
+}
+
+/// A device of its own, both directions: the same lines serve both ends.
+fn by_route(options: &str) -> String {
+    let one = |from: u8, to: u8| {
+        format!(
+            "add 192.0.2.{from} 192.0.2.{to} esp-udp 0x100{from} -m tunnel -r 64 -o interface=vpn0 {options} {KEYS};"
+        )
+    };
+    one(1, 2) + &one(2, 1)
+}
+
+fn at_the_left() -> Routed {
+    Routed {
+        local: Some([192, 0, 2, 1].into()),
+        ..Routed::default()
+    }
+}
+
+#[test]
+fn what_was_routed_into_a_device_is_sealed_by_its_association_and_opens_with_the_same_file() {
+    let packets: Vec<_> = [20, 64, 333, 1400].into_iter().map(inner).collect();
+    for text in [by_route(""), by_route("-o aggfrag")] {
+        let (report, sealed) = go_routed(&capture(&packets), &text, Verb::Seal, &at_the_left());
+        assert!(report.unwrap().is_complete(), "{text}");
+        for packet in &sealed {
+            assert_eq!(packet[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
+            assert_eq!(packet[28..32], 0x1001u32.to_be_bytes());
+        }
+        let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+        assert!(report.unwrap().is_complete(), "{text}");
+        assert_eq!(opened, packets, "{text}");
+    }
+}
+
+#[test]
+fn policies_are_asked_before_the_device() {
+    let text = by_route("") + &tunnel().replace("0x1001", "0x2001");
+    let elsewhere = udp_packet([10, 1, 0, 2], [10, 3, 0, 2], 40);
+    let file = capture(&[inner(30), elsewhere, inner(50)]);
+    let (report, sealed) = go_routed(&file, &text, Verb::Seal, &at_the_left());
+    assert_eq!(report.unwrap().named(), 3);
+    let spis: Vec<_> = sealed.iter().map(|packet| packet[30]).collect();
+    assert_eq!(spis, [0x20, 0x10, 0x20]);
+}
+
+#[test]
+fn a_device_or_an_end_that_is_not_clear_is_asked_for() {
+    let refused = |text: &str, interface: Option<&str>, local: Option<[u8; 4]>| {
+        let routed = Routed {
+            interface: interface.map(str::to_owned),
+            local: local.map(Into::into),
+        };
+        let outcome = go_routed(&capture(&[inner(30)]), text, Verb::Seal, &routed).0;
+        outcome.err().unwrap()
+    };
+    let (one, two) = (
+        by_route(""),
+        by_route("")
+            + &by_route("")
+                .replace("vpn0", "vpn1")
+                .replace("0x100", "0x200"),
+    );
+    let error = refused(&one, None, None);
+    assert!(
+        error.contains("192.0.2.1, 192.0.2.2: say with --local"),
+        "{error}"
+    );
+    let error = refused(&one, None, Some([192, 0, 2, 9]));
+    assert!(error.contains("leave from 192.0.2.1, 192.0.2.2"), "{error}");
+    let error = refused(&two, None, Some([192, 0, 2, 1]));
+    assert!(
+        error.contains("vpn0, vpn1: say with --interface"),
+        "{error}"
+    );
+    let error = refused(&one, Some("vpn7"), None);
+    assert!(error.contains("the associations name vpn0"), "{error}");
+    let error = refused(&tunnel(), Some("vpn7"), None);
+    assert!(error.contains("no association there"), "{error}");
+}
+
+#[test]
+fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
+    let text = format!(
+        "add 10.1.0.2 10.2.0.2 esp-udp 0x1001 -m transport -r 64 {KEYS};
+         spdadd 10.1.0.2 10.2.0.2 any -P out ipsec esp/transport//require;"
+    );
+    let (report, mut sealed) = go(&capture(&[inner(99)]), &text, Verb::Seal);
+    assert!(report.unwrap().is_complete());
+    // As a NAT on the way would have it: another source address and port.
+    sealed[0][12..16].copy_from_slice(&[203, 0, 113, 7]);
+    sealed[0][20..22].copy_from_slice(&61_000u16.to_be_bytes());
+    ipsec::wire::ip::v4::finish_checksum(&mut sealed[0]);
+    let text = text.replace("spdadd 10.1.0.2", "spdadd 203.0.113.7");
+    let (report, opened) = go(
+        &capture(&sealed),
+        &text.replace("-P out", "-P in"),
+        Verb::Open,
+    );
+    assert!(report.unwrap().is_complete());
+    let expected = udp_packet([203, 0, 113, 7], [10, 2, 0, 2], 99);
+    assert_eq!(opened[0][12..], expected[12..]);
+}
+
+#[test]
+fn a_datagram_to_a_port_of_somebody_else_is_passed_by() {
+    let (_, sealed) = go(&capture(&[inner(99)]), &tunnel(), Verb::Seal);
+    let to_port = |port: u16| {
+        let mut packet = sealed[0].clone();
+        packet[22..24].copy_from_slice(&port.to_be_bytes());
+        packet
+    };
+    let file = capture(&[to_port(53), to_port(4500)]);
+    let (report, opened) = go(&file, &inbound(), Verb::Open);
+    assert_eq!(
+        report.unwrap().text(Verb::Open),
+        "opened 1, dropped 0, passed by 1"
+    );
+    assert_eq!(opened, [inner(99)]);
 }
 
 #[test]
