@@ -17,7 +17,7 @@ impl Gateway {
     pub(super) fn status(&mut self) -> Status {
         let (sas, policies) = self.reports();
         let uptime = self.started.elapsed().as_secs();
-        let dropped = self.drops();
+        let dropped = self.drops_of(&sas);
         let totals = self.plane.kernel().totals();
         let host = self.plane.kernel();
         let mut status = Status {
@@ -84,10 +84,14 @@ impl Gateway {
 
     pub(super) fn drops(&mut self) -> Drops {
         let (sas, _) = self.reports();
+        self.drops_of(&sas)
+    }
+
+    fn drops_of(&mut self, sas: &[SaReport]) -> Drops {
         let host = self.plane.kernel();
         let Totals { outbound, inbound } = host.totals();
         let clear = firewall::counters(host.installed().site());
-        report::drops(&[outbound, inbound], &sas, &clear)
+        report::drops(&[outbound, inbound], sas, &clear)
     }
 
     fn reports(&mut self) -> (Vec<SaReport>, Vec<PolicyReport>) {
