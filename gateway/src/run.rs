@@ -20,7 +20,6 @@ mod outside;
 mod rates;
 mod signals;
 mod sockets;
-mod xfrm;
 
 use crate::cli::Failure;
 use crate::control::{self, Server, SetkeyText};

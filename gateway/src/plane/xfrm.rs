@@ -47,6 +47,17 @@ impl XfrmPlane {
         })
     }
 
+    /// Whether the kernel has an association of this name, and would take its packets before anybody else sees them. In
+    /// doubt it has none: what cannot be asked cannot be there.
+    pub fn owns(&mut self, id: &SaId) -> bool {
+        let question = XfrmMessage::GetSa(association::named(id));
+        match self.kernel.ask(&Wiped::new(question)) {
+            Ok(_) => true,
+            // One that cannot be read is there all the same.
+            Err(refusal) => refusal.errno == libc::EBADMSG,
+        }
+    }
+
     /// How many of the kernel's associations and policies the last dumps left out, because setkey has no words for them.
     pub fn unsaid(&self) -> usize {
         self.unsaid

@@ -270,7 +270,7 @@ impl Kernel for Host {
                  out one of the two (`--forward`)"
             ));
         }
-        if self.outside.xfrm.owns(&config.id) {
+        if self.outside.kernel_owns(&config.id) {
             return Err(format!(
                 "the kernel's own IPsec already has an association to {} with SPI {}, and would take its packets: delete \
                  that one first (`ip xfrm state delete …`, or stop the daemon that made it)",

@@ -11,13 +11,15 @@
 //! while it still may, gives up all other power as every thread does, and opens what is needed later.
 
 use super::Options;
-use super::xfrm::Xfrm;
 use crate::cli::Failure;
+use crate::plane::XfrmPlane;
 use crate::privileges;
 use crate::routes::netlink::Netlink;
 use dataplane::io::{Opener, Warn};
+use ipsec::sa::SaId;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,8 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct Outside {
     /// Its routes and addresses.
     pub netlink: Netlink,
-    /// Its kernel's own IPsec.
-    pub xfrm: Xfrm,
+    /// Its kernel's own IPsec; absent where the kernel has none.
+    xfrm: RefCell<Option<XfrmPlane>>,
     /// How sockets are opened there; absent where they are opened as ever.
     pub opener: Option<Opener>,
     /// The device that all outer packets go through, and its index.
@@ -67,10 +69,16 @@ impl Outside {
         self.opener.is_some()
     }
 
+    /// Whether its kernel's own IPsec already owns an association: then it would take the packets before we see them.
+    pub fn kernel_owns(&self, id: &SaId) -> bool {
+        let mut xfrm = self.xfrm.borrow_mut();
+        xfrm.as_mut().is_some_and(|xfrm| xfrm.owns(id))
+    }
+
     fn here() -> io::Result<Self> {
         Ok(Self {
             netlink: Netlink::open()?,
-            xfrm: Xfrm::open(),
+            xfrm: RefCell::new(XfrmPlane::open().ok()),
             opener: None,
             device: None,
         })
@@ -106,7 +114,7 @@ impl Outside {
         })?;
         Ok(Self {
             netlink,
-            xfrm,
+            xfrm: RefCell::new(xfrm),
             opener: Some(opener(orders)),
             device: None,
         })
@@ -122,12 +130,16 @@ fn namespace_path(name: &str) -> PathBuf {
     }
 }
 
-fn settle(file: &File, drop_privileges: bool, warn: &Warn) -> io::Result<(Netlink, Xfrm)> {
+fn settle(
+    file: &File,
+    drop_privileges: bool,
+    warn: &Warn,
+) -> io::Result<(Netlink, Option<XfrmPlane>)> {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     if drop_privileges {
         privileges::drop_to_needed(warn)?;
     }
-    Ok((Netlink::open()?, Xfrm::open()))
+    Ok((Netlink::open()?, XfrmPlane::open().ok()))
 }
 
 fn open_as_told(orders: &Receiver<Order>) {

@@ -188,3 +188,16 @@ fn a_kernel_without_xfrm_says_what_to_do() {
         assert_eq!(reason, refusal);
     }
 }
+
+#[test]
+fn a_kernel_without_the_association_owns_nothing() {
+    // A kernel without IPsec cannot even be asked.
+    if let Ok(mut plane) = XfrmPlane::open() {
+        let id = SaId {
+            destination: "192.0.2.77".parse().unwrap(),
+            protocol: Protocol::Esp,
+            spi: ipsec::sa::Spi::new(0x7777_0001).unwrap(),
+        };
+        assert!(!plane.owns(&id));
+    }
+}
