@@ -9,6 +9,7 @@ from fail_closed import in_clear
 from network.expect import expect
 from network.gateway import Gateway
 from network.sites import Sites, setkey_text
+from path_mtu import fetch, serve
 
 
 def fail_open_takes_the_rules_away():
@@ -84,9 +85,29 @@ def statements_are_obeyed_as_they_come():
             typed.kill()
 
 
+def trains_that_fail_are_done_without():
+    """A host that loses large datagrams on its loopback device stands for a kernel whose segmentation does not work."""
+    with Sites("st") as sites:
+        narrow = "nft 'add table inet narrow; add chain inet narrow out { type filter hook output priority 0; }; "
+        sites.left.sh(narrow + "add rule inet narrow out oifname lo meta length gt 2000 drop'")
+        for name in ("left", "right"):
+            sites.start(name)
+        line = {name: next(line for line in gateway.status()["sockets"] if line.startswith("ESP in UDP over IPv4"))
+                for name, gateway in sites.gateways.items()}
+        expect("trains inwards only (trial failed)" in line["left"], f"the left gateway says: {line['left']}")
+        expect("trains both ways (tried)" in line["right"], f"the right gateway says: {line['right']}")
+        warnings = {name: [words for words in gateway.status()["warnings"] if "failed its trial" in words]
+                    for name, gateway in sites.gateways.items()}
+        expect(len(warnings["left"]) == 1 and not warnings["right"], f"they warn: {warnings}")
+        expect(line["left"] in sites.gateways["left"].ask("status"), "`status` for people does not show it")
+        serve(sites)
+        fetch(sites, 4)
+
+
 CASES = {
     "with --fail-open everything passes in clear after a stop": fail_open_takes_the_rules_away,
     "with --cpus the threads stay on their processors": threads_stay_on_their_processors,
     "a service manager is told when traffic can flow, and of the end": readiness_is_told,
     "setkey -c obeys each statement as it comes": statements_are_obeyed_as_they_come,
+    "UDP trains that fail their trial are done without, aloud": trains_that_fail_are_done_without,
 }
