@@ -1,30 +1,28 @@
 //! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door; where
 //! packets share payloads (RFC 9347), a few at a time.
 
+mod desk;
+
 use super::report::Report;
 use arc_swap::ArcSwap;
 use dataplane::counters::{Counters, Tally};
 use dataplane::frames::BatchSize;
 use dataplane::inbound::{Inbound, InboundPump};
-use dataplane::io::{
-    Arrival, Delivery, Intake, LARGEST, Parcel, Paths, PlaintextSink, PlaintextSource,
-    ProtectedSink, ProtectedSource, Sent, Wait,
-};
+use dataplane::io::{LARGEST, Paths, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::{Outbound, OutboundPump};
 use dataplane::path::PathMtus;
 use dataplane::pipeline::pump::Gearing;
-use dataplane::train::{Offload, Takes};
+use desk::{Desk, Ends, lock};
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
 use ipsec::fragment::{Limits, Offered, Reassembler};
 use ipsec::packet::Outline;
 use ipsec::sa::SaConfig;
 use ipsec::tunnel::Outer;
-use std::collections::VecDeque;
 use std::io;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The most bytes of an IP packet: a capture has no path.
@@ -66,16 +64,6 @@ pub struct Engine {
 enum Pump {
     Open(Box<InboundPump>),
     Seal(Box<OutboundPump>),
-}
-
-/// Where the pump's ends find the packet and leave what became of it.
-#[derive(Default)]
-struct Desk {
-    waiting: VecDeque<Vec<u8>>,
-    /// The device that what waits was routed into.
-    device: u32,
-    carried: Vec<Vec<u8>>,
-    identification: u16,
 }
 
 /// A packet is either none of ours, or one to carry: from the device of this number, 0 where policies or associations
@@ -313,120 +301,6 @@ fn ivs(seed: Option<u64>) -> io::Result<IvSource> {
     let mut bytes = [0; SEED_LEN];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
     Ok(IvSource::seeded(&bytes))
-}
-
-/// Both ends of both directions, at the desk.
-#[derive(Clone)]
-struct Ends(Arc<Mutex<Desk>>);
-
-fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    // Vectors of packets are whole whatever their last user did.
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Ends {
-    fn enter<Note>(
-        &self,
-        intake: &mut Intake<Note>,
-        note: impl Fn(&[u8]) -> Option<(usize, usize, Note)>,
-    ) -> usize {
-        let mut count = 0;
-        while let Some(packet) = lock(&self.0).waiting.pop_front() {
-            let Some((start, end, note)) = note(&packet) else {
-                continue;
-            };
-            let bytes = &packet[start..end];
-            if intake.places() == 0 || bytes.len() > intake.free().len() {
-                // What does not fit even alone never will.
-                if count > 0 {
-                    lock(&self.0).waiting.push_front(packet);
-                }
-                break;
-            }
-            intake.free()[..bytes.len()].copy_from_slice(bytes);
-            intake.push(bytes.len(), note);
-            count += 1;
-        }
-        count
-    }
-}
-
-impl PlaintextSource for Ends {
-    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
-        Ok(self.enter(intake, |packet| Some((0, packet.len(), Offload::default()))))
-    }
-
-    fn interface(&self) -> u32 {
-        lock(&self.0).device
-    }
-}
-
-impl ProtectedSource for Ends {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, _: Wait) -> io::Result<usize> {
-        Ok(self.enter(intake, |packet| {
-            let (outer, range) = Outer::payload(packet).ok()?;
-            // As the gateway's sockets do: those of UDP keep the headers, the others hand them over.
-            let start = if outer.ports.is_some() {
-                range.start
-            } else {
-                0
-            };
-            let outer = Outer {
-                written: (range.start - start) as u16,
-                ..outer
-            };
-            let stride = range.end - start;
-            Some((start, range.end, Arrival { outer, stride }))
-        }))
-    }
-}
-
-impl PlaintextSink for Ends {
-    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
-        let mut desk = lock(&self.0);
-        for delivery in deliveries {
-            desk.carried.push(
-                delivery
-                    .pieces
-                    .iter()
-                    .flat_map(|piece| piece.iter().copied())
-                    .collect(),
-            );
-        }
-        Ok(Sent {
-            packets: deliveries.len() as u64,
-            ..Sent::default()
-        })
-    }
-
-    fn takes_trains(&self) -> Takes {
-        Takes::default()
-    }
-}
-
-impl ProtectedSink for Ends {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        let mut desk = lock(&self.0);
-        let before = desk.carried.len();
-        for parcel in parcels {
-            for sealed in parcel.bytes.chunks(parcel.stride) {
-                // RFC 6864: never 0, for eyes that take it for "not set".
-                desk.identification = desk.identification.wrapping_add(1).max(1);
-                let mut packet = Vec::new();
-                if parcel.outer.written == 0 {
-                    packet.resize(parcel.outer.len(), 0);
-                    let identification = desk.identification;
-                    parcel.outer.emit(sealed.len(), identification, &mut packet);
-                }
-                packet.extend_from_slice(sealed);
-                desk.carried.push(packet);
-            }
-        }
-        Ok(Sent {
-            packets: (desk.carried.len() - before) as u64,
-            ..Sent::default()
-        })
-    }
 }
 
 impl Report {

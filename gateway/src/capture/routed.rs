@@ -78,3 +78,6 @@ impl Routed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

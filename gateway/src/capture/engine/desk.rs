@@ -1,0 +1,135 @@
+//! The ends of a pump over a capture: all four at one desk, where packets wait and what became of them is left.
+
+use dataplane::io::{
+    Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
+    ProtectedSource, Sent, Wait,
+};
+use dataplane::train::{Offload, Takes};
+use ipsec::tunnel::Outer;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where the pump's ends find the packet and leave what became of it.
+#[derive(Default)]
+pub(super) struct Desk {
+    pub waiting: VecDeque<Vec<u8>>,
+    /// The device that what waits was routed into.
+    pub device: u32,
+    pub carried: Vec<Vec<u8>>,
+    identification: u16,
+}
+
+/// Both ends of both directions, at the desk.
+#[derive(Clone)]
+pub(super) struct Ends(pub Arc<Mutex<Desk>>);
+
+pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    // Vectors of packets are whole whatever their last user did.
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ends {
+    fn enter<Note>(
+        &self,
+        intake: &mut Intake<Note>,
+        note: impl Fn(&[u8]) -> Option<(usize, usize, Note)>,
+    ) -> usize {
+        let mut count = 0;
+        while let Some(packet) = lock(&self.0).waiting.pop_front() {
+            let Some((start, end, note)) = note(&packet) else {
+                continue;
+            };
+            let bytes = &packet[start..end];
+            if intake.places() == 0 || bytes.len() > intake.free().len() {
+                // What does not fit even alone never will.
+                if count > 0 {
+                    lock(&self.0).waiting.push_front(packet);
+                }
+                break;
+            }
+            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.push(bytes.len(), note);
+            count += 1;
+        }
+        count
+    }
+}
+
+impl PlaintextSource for Ends {
+    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
+        Ok(self.enter(intake, |packet| Some((0, packet.len(), Offload::default()))))
+    }
+
+    fn interface(&self) -> u32 {
+        lock(&self.0).device
+    }
+}
+
+impl ProtectedSource for Ends {
+    fn fill(&mut self, intake: &mut Intake<Arrival>, _: Wait) -> io::Result<usize> {
+        Ok(self.enter(intake, |packet| {
+            let (outer, range) = Outer::payload(packet).ok()?;
+            // As the gateway's sockets do: those of UDP keep the headers, the others hand them over.
+            let start = if outer.ports.is_some() {
+                range.start
+            } else {
+                0
+            };
+            let outer = Outer {
+                written: (range.start - start) as u16,
+                ..outer
+            };
+            let stride = range.end - start;
+            Some((start, range.end, Arrival { outer, stride }))
+        }))
+    }
+}
+
+impl PlaintextSink for Ends {
+    fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        let mut desk = lock(&self.0);
+        for delivery in deliveries {
+            desk.carried.push(
+                delivery
+                    .pieces
+                    .iter()
+                    .flat_map(|piece| piece.iter().copied())
+                    .collect(),
+            );
+        }
+        Ok(Sent {
+            packets: deliveries.len() as u64,
+            ..Sent::default()
+        })
+    }
+
+    fn takes_trains(&self) -> Takes {
+        Takes::default()
+    }
+}
+
+impl ProtectedSink for Ends {
+    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+        let mut desk = lock(&self.0);
+        let before = desk.carried.len();
+        for parcel in parcels {
+            for sealed in parcel.bytes.chunks(parcel.stride) {
+                // RFC 6864: never 0, for eyes that take it for "not set".
+                desk.identification = desk.identification.wrapping_add(1).max(1);
+                let mut packet = Vec::new();
+                if parcel.outer.written == 0 {
+                    packet.resize(parcel.outer.len(), 0);
+                    let identification = desk.identification;
+                    parcel.outer.emit(sealed.len(), identification, &mut packet);
+                }
+                packet.extend_from_slice(sealed);
+                desk.carried.push(packet);
+            }
+        }
+        Ok(Sent {
+            packets: (desk.carried.len() - before) as u64,
+            ..Sent::default()
+        })
+    }
+}
