@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A TUN device costs a route look-up, all of netfilter and a system call for each packet that is no train. Here small
-//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see [`super::xdp`]): the
+//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see `super::xdp`): the
 //! ring it is.
 //!
 //! **Who takes what.** The ring is a tap: the kernel sees each packet too. Both ask the same policies: the source takes what
@@ -20,7 +20,7 @@
 //! **A router's duties.** Both ends take one off the hop limit (RFC 1812 5.3.1); where it was the last, the sender hears
 //! "time exceeded" from the device's own address. IPv4's header checksum is verified (RFC 1812 5.2.2). What is too big for
 //! the tunnel is answered as ever by [`crate::outbound`]; what came out of the tunnel too big for the device is cut where
-//! that is allowed, else its sender is told. Such answers enter the tunnel as if they had come by the device: an [`Echoes`]
+//! that is allowed, else its sender is told. Such answers enter the tunnel as if they had come by the device: an `Echoes`
 //! queue leads from the sink to the source. Reports are limited to [`ECHOES_PER_SECOND`].
 //!
 //! **Checksums and trains.** A packet from a host in another namespace, or merged by the device (GRO), has its checksum
