@@ -53,6 +53,15 @@ pub struct IntegrityRow {
     pub weakness: Option<&'static str>,
 }
 
+// ESP pads by masks.
+const _: () = {
+    let mut place = 0;
+    while place < ENCRYPTION.len() {
+        assert!(ENCRYPTION[place].block_len.is_power_of_two());
+        place += 1;
+    }
+};
+
 /// An encryption algorithm: a row of [`ENCRYPTION`].
 #[derive(Clone, Copy)]
 pub struct Encryption(&'static EncryptionRow);

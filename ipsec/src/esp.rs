@@ -102,12 +102,14 @@ pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
     padded.saturating_sub(TRAILER_LEN)
 }
 
+/// RFC 4303 2.4: 1, 2, 3, … as far as any cipher needs them, and room for the trailer behind.
+const PADDING: [u8; 15 + TRAILER_LEN] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+
 /// A packet that came in, looked at but not yet believed.
 #[derive(Clone, Debug)]
 pub struct Received {
     authenticated: Authenticated,
     sequence: SequenceNumber,
-    iv: Iv,
 }
 
 impl Received {
@@ -118,6 +120,7 @@ impl Received {
     }
 
     /// The same for a packet of a run, whose association's numbers are held.
+    #[inline]
     pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let suite = &sa.config.suite;
         let text_at = HEADER_LEN + suite.iv_len();
@@ -125,7 +128,7 @@ impl Received {
             .len()
             .checked_sub(text_at + suite.icv_len())
             .ok_or(Dropped::Malformed)?;
-        if text_len < TRAILER_LEN || text_len % suite.align() != 0 {
+        if text_len < TRAILER_LEN || text_len & (suite.align() - 1) != 0 {
             return Err(Dropped::Malformed);
         }
         let low = packet
@@ -133,14 +136,9 @@ impl Received {
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or(Dropped::Malformed)?;
         let sequence = held.look(&sa.config, u32::from_be_bytes(low))?;
-        let iv = match sa.config.has_implicit_iv() {
-            true => implicit_iv(sequence),
-            false => Iv::new(packet.get(HEADER_LEN..text_at).ok_or(Dropped::Malformed)?),
-        };
         Ok(Self {
             authenticated: Authenticated::new(&sa.config, sequence),
             sequence,
-            iv,
         })
     }
 
@@ -152,12 +150,17 @@ impl Received {
     /// The job that opens `packet` (the same bytes as in [`Received::look`]) in place.
     pub fn job<'a>(&'a self, sa: &'a Sa, packet: &'a mut [u8]) -> OpenJob<'a> {
         let text_at = (HEADER_LEN + sa.config.suite.iv_len()).min(packet.len());
+        let (header, text) = packet.split_at_mut(text_at);
+        let iv = match sa.config.has_implicit_iv() {
+            true => implicit_iv(self.sequence),
+            false => Iv::new(header.get(HEADER_LEN..).unwrap_or_default()),
+        };
         OpenJob {
             key: &sa.key,
             aad: self.authenticated.aad(),
             aad_tail: self.authenticated.tail(),
-            iv: self.iv,
-            text: packet.split_at_mut(text_at).1,
+            iv,
+            text,
             verdict: Verdict::Pending,
         }
     }
@@ -232,6 +235,7 @@ enum Shape {
 }
 
 impl Authenticated {
+    #[inline]
     fn new(config: &SaConfig, sequence: SequenceNumber) -> Self {
         let is_aead = config
             .suite
@@ -242,17 +246,17 @@ impl Authenticated {
             (true, true) => Shape::HighInside,
             (true, false) => Shape::HighBehind,
         };
-        let (spi, high, low) = (config.id.spi.get(), sequence.high(), sequence.low());
-        let mut words = [0; 12];
+        let [a, b, c, d] = config.id.spi.get().to_be_bytes();
         // The high half stands where `aad` and `tail` can both be slices.
-        let order = match shape {
-            Shape::HighInside => [spi, high, low],
-            Shape::Plain | Shape::HighBehind => [spi, low, high],
+        let (second, third) = match shape {
+            Shape::HighInside => (sequence.high(), sequence.low()),
+            Shape::Plain | Shape::HighBehind => (sequence.low(), sequence.high()),
         };
-        for (slot, word) in words.chunks_exact_mut(4).zip(order) {
-            slot.copy_from_slice(&word.to_be_bytes());
+        let ([e, f, g, h], [i, j, k, l]) = (second.to_be_bytes(), third.to_be_bytes());
+        Self {
+            words: [a, b, c, d, e, f, g, h, i, j, k, l],
+            shape,
         }
-        Self { words, shape }
     }
 
     /// SPI and low half, as they travel.
@@ -283,40 +287,26 @@ impl Authenticated {
 #[derive(Clone, Debug)]
 enum Trailer {
     /// Without traffic-flow confidentiality: at most 15 bytes of padding.
-    Short { bytes: [u8; 18], len: u8 },
+    Short { bytes: [u8; PADDING.len()], len: u8 },
     /// With it: zeros before the padding (RFC 4303 2.7). Rare enough for the heap.
     Long(Box<[u8]>),
 }
 
 impl Trailer {
     fn new(config: &SaConfig, plaintext_len: usize, next_header: u8) -> Self {
-        let padding = Self::padding(config, plaintext_len);
-        let alignment = Self::alignment(
-            config,
-            plaintext_len + Self::confidentiality(config, plaintext_len),
-        );
-        if padding > alignment {
-            let mut bytes = vec![0; padding + TRAILER_LEN].into_boxed_slice();
-            Self::fill(&mut bytes[padding - alignment..], next_header);
-            return Self::Long(bytes);
+        let zeros = Self::confidentiality(config, plaintext_len);
+        let pad_len = Self::alignment(config, plaintext_len + zeros);
+        let mut bytes = PADDING;
+        bytes[pad_len] = pad_len as u8;
+        bytes[pad_len + 1] = next_header;
+        let len = pad_len + TRAILER_LEN;
+        if zeros > 0 {
+            return Self::Long([&vec![0; zeros][..], &bytes[..len]].concat().into());
         }
-        let mut bytes = [0; 18];
-        let len = padding + TRAILER_LEN;
-        Self::fill(&mut bytes[..len], next_header);
         Self::Short {
             bytes,
             len: len as u8,
         }
-    }
-
-    /// 1, 2, 3, …, pad length, next header (RFC 4303 2.4).
-    fn fill(bytes: &mut [u8], next_header: u8) {
-        let pad_len = bytes.len() - TRAILER_LEN;
-        for (byte, value) in bytes.iter_mut().zip(1u8..) {
-            *byte = value;
-        }
-        bytes[pad_len] = pad_len as u8;
-        bytes[pad_len + 1] = next_header;
     }
 
     /// Bytes between the plaintext and the pad length, zeros of confidentiality included.
@@ -327,8 +317,7 @@ impl Trailer {
 
     /// Bytes of padding that make the text a whole number of blocks.
     fn alignment(config: &SaConfig, text_len: usize) -> usize {
-        let align = config.suite.align();
-        (text_len + TRAILER_LEN).next_multiple_of(align) - text_len - TRAILER_LEN
+        (text_len + TRAILER_LEN).wrapping_neg() & (config.suite.align() - 1)
     }
 
     /// Zeros that hide the length. RFC 4303 2.7: only where the plaintext says its own length, so never in transport

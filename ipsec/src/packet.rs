@@ -2,7 +2,7 @@
 
 mod familiar;
 
-pub use familiar::Familiar;
+pub use familiar::{Familiar, have_same_flow};
 
 use crate::Dropped;
 use crate::wire::ip::{Chain, Ip, Ipv4, Ipv6, number};

@@ -140,7 +140,7 @@ impl Suite {
         self.encryption.as_ref().map_or(0, |(row, _)| row.iv_len)
     }
 
-    /// What ESP pads to: the cipher's block, but at least 4 bytes (RFC 4303 2.4).
+    /// What ESP pads to: the cipher's block, but at least 4 bytes (RFC 4303 2.4). INVARIANT: a power of two.
     pub fn align(&self) -> usize {
         self.encryption
             .as_ref()

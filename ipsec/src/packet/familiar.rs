@@ -35,7 +35,7 @@ impl Familiar {
     /// The total length of `packet`, if reading it would find nothing else that is new.
     #[inline]
     pub fn total_len_of(&self, packet: &[u8]) -> Option<usize> {
-        if key(packet)? != self.key {
+        if !is_same(&key(packet)?, &self.key) {
             return None;
         }
         let total_len = match self.header_len {
@@ -46,6 +46,23 @@ impl Familiar {
             .contains(&total_len)
             .then_some(total_len)
     }
+}
+
+/// Whether two packets with ports and without options or extension headers differ, up to the ports, in nothing but
+/// lengths, IPv4's identification and its checksum.
+#[inline]
+pub fn have_same_flow(a: &[u8], b: &[u8]) -> bool {
+    match (key(a), key(b)) {
+        (Some(a), Some(b)) => is_same(&a, &b),
+        _ => false,
+    }
+}
+
+/// MEASURED: a comparison of arrays calls `memcmp`, which takes longer than all else that is done to know a packet.
+#[inline]
+fn is_same(a: &Key, b: &Key) -> bool {
+    let differing = a.iter().zip(b).map(|(a, b)| a ^ b);
+    differing.fold(0, |all, one| all | one) == 0
 }
 
 /// All that must be the same, from the first byte to the ports.

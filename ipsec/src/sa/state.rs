@@ -294,6 +294,7 @@ impl Held<'_> {
     }
 
     /// Inbound, prepare: the full sequence number, if the window would take it. Nothing moves.
+    #[inline]
     pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
         let ledger = &*self.ledger;
         let sequence = match config.esn {
@@ -308,6 +309,7 @@ impl Held<'_> {
     }
 
     /// Inbound, commit, after the ICV was right: checks again, moves the window, counts lifetimes.
+    #[inline]
     pub fn admit(
         &mut self,
         config: &SaConfig,
