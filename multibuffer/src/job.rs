@@ -14,6 +14,7 @@ impl Iv {
     ///
     /// # Panics
     /// If `bytes` is longer than 16.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Self {
         let mut iv = Self::default();
         iv.bytes[..bytes.len()].copy_from_slice(bytes);
