@@ -1,15 +1,15 @@
 //! What moves outbound: the packets as they were read, what was planned for each, and where the sealed ones will lie.
 
 use super::layers::{Layers, inside};
+use super::plan::{RoadNumber, Roads};
 use crate::counters::Tally;
 use crate::frames::{BatchSize, emptied, first};
 use crate::io::Intake;
 use crate::pipeline::lane::Transform;
 use crate::train::Offload;
 use crate::train::cut::Cut;
-use ipsec::database::{SaIndex, Snapshot};
+use ipsec::database::Snapshot;
 use ipsec::esp::Stamp;
-use ipsec::tunnel::Outer;
 use multibuffer::SealJob;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -28,6 +28,7 @@ pub struct OutboundBatch {
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// Fragments of packets that were too big for their path.
     pub(super) fragments: Vec<u8>,
+    pub(super) roads: Roads,
     pub(super) trains: Vec<Train>,
     /// Of all packets of all trains, in order.
     pub(super) stamps: Vec<Stamp>,
@@ -52,14 +53,12 @@ pub(super) struct Train {
     pub cut: Cut,
     /// How many of its packets were granted a sequence number.
     pub granted: u32,
-    /// Bytes at the start of each packet that stay outside: the IP header in transport mode.
-    pub outside: usize,
-    pub sa: SaIndex,
+    pub road: RoadNumber,
 }
 
 /// Equal packets for one peer, end to end in the sealed bytes; the last may be shorter.
 pub(super) struct Parcel {
-    pub outer: Outer,
+    pub road: RoadNumber,
     pub place: Place,
     pub range: Range<usize>,
     pub stride: usize,
@@ -92,6 +91,7 @@ impl OutboundBatch {
             interface: 0,
             snapshot: None,
             fragments: Vec::new(),
+            roads: Roads::default(),
             trains: Vec::with_capacity(size.items),
             stamps: Vec::with_capacity(size.items),
             layers: Layers::default(),
@@ -125,6 +125,7 @@ impl OutboundBatch {
         self.intake.clear();
         self.snapshot = None;
         self.fragments.clear();
+        self.roads.clear();
         self.trains.clear();
         self.stamps.clear();
         self.layers.clear();
@@ -146,7 +147,8 @@ impl Transform for OutboundBatch {
         let mut sealed = first(&mut self.sealed, self.sealed_len);
         let mut stamps = self.stamps.iter();
         for train in &self.trains {
-            let sa = snapshot.sa(train.sa);
+            let road = &self.roads[train.road];
+            let sa = snapshot.sa(road.index);
             let item = match train.in_fragments {
                 true => &self.fragments[train.item.clone()],
                 false => &self.intake.bytes[train.item.clone()],
@@ -157,7 +159,7 @@ impl Transform for OutboundBatch {
                 (out, sealed) = sealed.split_at_mut(stamp.packet_len());
                 train.cut.write_head(item, number, head);
                 let payload = &item[train.cut.payload(number)];
-                let (head, payload) = inside(train.outside, head, payload);
+                let (head, payload) = inside(road.outside, head, payload);
                 jobs.push(stamp.job(sa, head, payload, out));
                 if jobs.len() == AT_ONCE {
                     multibuffer::seal(&mut jobs);

@@ -40,7 +40,7 @@ impl OutboundCommit {
     fn send(&mut self, batch: &OutboundBatch) -> Sent {
         let mut parcels = emptied(std::mem::take(&mut self.parcels));
         parcels.extend(batch.parcels.iter().map(|parcel| Parcel {
-            outer: parcel.outer,
+            outer: batch.roads[parcel.road].outer,
             bytes: batch.bytes_of(parcel),
             stride: parcel.stride,
         }));

@@ -13,7 +13,7 @@ mod pieces;
 mod road;
 
 pub(super) use packing::Packs;
-pub(super) use road::is_tunnel;
+pub(super) use road::{RoadNumber, Roads, is_tunnel};
 
 use self::road::{Last, Road};
 use super::OutboundBatch;
@@ -60,8 +60,15 @@ struct Passage<'a> {
     /// Whether the item lies among the fragments made here instead of in the intake.
     in_fragments: bool,
     cut: Cut,
-    road: Road,
+    road: RoadNumber,
     sa: &'a Sa,
+}
+
+/// What an item is, and its road.
+struct Met {
+    cut: Cut,
+    is_syn: bool,
+    road: RoadNumber,
 }
 
 impl<'a> Planner<'a> {
@@ -86,55 +93,78 @@ impl<'a> Planner<'a> {
         offload: Offload,
     ) -> Result<(), Dropped> {
         let packet = &batch.intake.bytes[item.clone()];
-        let known = self.recognize(packet);
-        let outline = match &known {
-            Some((outline, _)) => *outline,
-            None => Outline::read(packet)?,
-        };
-        let cut = Cut::plan(packet, &outline, offload)?;
-        batch.tally.arrived += u64::from(cut.count());
-        if outline.fragment != FragmentKind::Whole {
-            self.held = None;
-            if !self.is_for_tunnel(&outline)? {
-                return self.join(batch, item);
+        let met = match self.recognize(packet) {
+            Some(last) => {
+                let cut = Cut::plan(packet, &last.outline, offload)?;
+                batch.tally.arrived += u64::from(cut.count());
+                Met {
+                    cut,
+                    is_syn: syn::is_syn(packet, &last.outline),
+                    road: last.road,
+                }
             }
-        }
-        let road = match known {
-            Some((_, road)) => road,
-            None => self.road(packet, &outline)?,
+            None => match self.meet(batch, item.clone(), offload)? {
+                Some(met) => met,
+                None => return self.join(batch, item),
+            },
         };
-        if syn::is_syn(packet, &outline) {
+        let road = &batch.roads[met.road];
+        if met.is_syn {
             let packet = &mut batch.intake.bytes[item.clone()];
             syn::clamp(packet, road.inner_mtu, state_of_checksum(offload));
         }
         let passage = Passage {
             item,
             in_fragments: false,
-            cut,
-            road,
+            cut: met.cut,
+            road: met.road,
             sa: self.snapshot.sa(road.index),
         };
-        self.fit(batch, passage, &outline)
+        self.fit(batch, passage)
+    }
+
+    /// An item of another flow than the one before; none if it must be joined with others first.
+    fn meet(
+        &mut self,
+        batch: &mut OutboundBatch,
+        item: Range<usize>,
+        offload: Offload,
+    ) -> Result<Option<Met>, Dropped> {
+        let packet = &batch.intake.bytes[item];
+        let outline = Outline::read(packet)?;
+        let cut = Cut::plan(packet, &outline, offload)?;
+        batch.tally.arrived += u64::from(cut.count());
+        if outline.fragment != FragmentKind::Whole {
+            self.held = None;
+            if !self.is_for_tunnel(&outline)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Met {
+            cut,
+            is_syn: syn::is_syn(packet, &outline),
+            road: self.road(&mut batch.roads, packet, &outline)?,
+        }))
     }
 
     /// RFC 4301 8.2: what is too big for the path is cut before it is protected, or refused.
-    fn fit(
-        &mut self,
-        batch: &mut OutboundBatch,
-        passage: Passage<'a>,
-        outline: &Outline,
-    ) -> Result<(), Dropped> {
-        let total_len = passage.cut.packet_len(0);
-        if total_len <= passage.road.inner_mtu {
-            self.number(batch, passage);
-            return Ok(());
+    fn fit(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) -> Result<(), Dropped> {
+        let road = &batch.roads[passage.road];
+        if passage.cut.packet_len(0) > road.inner_mtu {
+            return self.shrink(batch, passage);
         }
-        let longest = Outline {
-            total_len,
-            ..*outline
+        self.number(batch, passage);
+        Ok(())
+    }
+
+    fn shrink(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) -> Result<(), Dropped> {
+        let outline = Outline {
+            total_len: passage.cut.packet_len(0),
+            ..Outline::read(&batch.intake.bytes[passage.item.clone()])?
         };
-        match pmtu::judge(&longest, passage.road.inner_mtu) {
-            Fit::CutInside if passage.road.outside == 0 => {
+        let road = &batch.roads[passage.road];
+        match pmtu::judge(&outline, road.inner_mtu) {
+            Fit::CutInside if road.outside == 0 => {
                 self.fragment(batch, &passage);
                 Ok(())
             }

@@ -1,13 +1,12 @@
 //! Numbers: what each packet takes from its associations, in order, and where its bytes will lie.
 
-use super::{OutboundBatch, Passage, Planner};
+use super::{OutboundBatch, Passage, Planner, RoadNumber};
 use crate::outbound::batch::{Parcel, Place, Train};
 use crate::outbound::layers::{Refusal, Wanted};
 use ipsec::Dropped;
 use ipsec::database::SaIndex;
 use ipsec::esp::Stamp;
 use ipsec::sa::{Protocol, Sa, SequenceNumber};
-use ipsec::tunnel::Outer;
 use multibuffer::Iv;
 use std::ops::Range;
 
@@ -15,10 +14,11 @@ impl<'a> Planner<'a> {
     /// Takes sequence numbers for all packets of the item, the shorter last one by itself so that lifetimes count
     /// what is carried.
     pub(super) fn number(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) {
-        if passage.road.packs {
+        let road = &batch.roads[passage.road];
+        if road.packs {
             return self.pack(batch, &passage);
         }
-        if !passage.road.hops.is_empty() {
+        if !road.hops.is_empty() {
             return self.wrap(batch, &passage);
         }
         self.seal(batch, passage);
@@ -31,7 +31,7 @@ impl<'a> Planner<'a> {
         let len = |number| passage.cut.packet_len(number);
         let even = if len(last) == len(0) { count } else { last };
         let mut granted = self.grant(batch, &passage, 0..even);
-        if granted == even {
+        if granted == even && even < count {
             granted += self.grant(batch, &passage, even..count);
         }
         if granted > 0 {
@@ -40,8 +40,7 @@ impl<'a> Planner<'a> {
                 in_fragments: passage.in_fragments,
                 cut: passage.cut,
                 granted,
-                outside: passage.road.outside,
-                sa: passage.road.index,
+                road: passage.road,
             });
         }
     }
@@ -50,8 +49,8 @@ impl<'a> Planner<'a> {
     fn wrap(&mut self, batch: &mut OutboundBatch, passage: &Passage<'a>) {
         // INVARIANT: every hop takes its own association's numbers, and nobody holds two.
         self.held = None;
-        let road = &passage.road;
-        let hops = road.hops.of(self.hops);
+        let road = &batch.roads[passage.road];
+        let (hops, whole) = (road.hops.of(self.hops), road.outer.written > 0);
         let (ivs, now) = (&mut *self.ivs, self.now);
         let mut grant = |sa: &Sa, bytes| {
             let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
@@ -67,12 +66,12 @@ impl<'a> Planner<'a> {
                 in_fragments: passage.in_fragments,
                 cut: passage.cut,
                 number,
-                whole: road.outer.written > 0,
+                whole,
             };
             match batch.layers.add(self.snapshot, hops, wanted, &mut grant) {
                 Ok(finished) => {
                     let place = Place::Layered(finished.buffer);
-                    batch.lay(road.outer, place, finished.range);
+                    batch.lay(passage.road, place, finished.range);
                     batch.tally.bytes += passage.cut.packet_len(number) as u64;
                 }
                 Err(Refusal { sa, reason }) => {
@@ -94,7 +93,7 @@ impl<'a> Planner<'a> {
         let len = passage.cut.packet_len(next);
         while next < numbers.end {
             let wanted = numbers.end - next;
-            match self.reserve(passage.road.index, sa, wanted, len) {
+            match self.reserve(batch.roads[passage.road].index, sa, wanted, len) {
                 Ok((first, granted)) => {
                     for step in 0..granted {
                         let sequence = SequenceNumber(first.0 + u64::from(step));
@@ -119,14 +118,9 @@ impl<'a> Planner<'a> {
         wanted: u32,
         len: usize,
     ) -> Result<(SequenceNumber, u32), Dropped> {
-        let held = match self.held.take() {
-            Some((of, held)) if of == index => held,
-            other => {
-                drop(other);
-                sa.state.hold()
-            }
-        };
-        let (_, held) = self.held.insert((index, held));
+        // INVARIANT: whoever takes an association's numbers lets go of another's first.
+        self.held.take_if(|(of, _)| *of != index);
+        let (_, held) = self.held.get_or_insert_with(|| (index, sa.state.hold()));
         held.reserve(&sa.config, wanted, len as u64, self.now)
     }
 
@@ -140,12 +134,12 @@ impl<'a> Planner<'a> {
         let iv = passage
             .sa
             .iv_for(sequence, &mut |bytes| self.ivs.fill(bytes));
-        let road = &passage.road;
+        let road = &batch.roads[passage.road];
         let plaintext_len = len - road.outside;
         let stamp = Stamp::new(passage.sa, sequence, iv, road.next_header, plaintext_len);
         let range = batch.sealed_len..batch.sealed_len + stamp.packet_len();
         batch.sealed_len = range.end;
-        batch.lay(road.outer, Place::Sealed, range);
+        batch.lay(passage.road, Place::Sealed, range);
         batch.heads_len += passage.cut.head_len();
         batch.tally.bytes += len as u64;
         batch.stamps.push(stamp);
@@ -154,14 +148,17 @@ impl<'a> Planner<'a> {
 
 impl OutboundBatch {
     /// Adds a protected packet to the parcel before, if it lies behind it, is equal and for the same peer.
-    fn lay(&mut self, outer: Outer, place: Place, range: Range<usize>) {
+    fn lay(&mut self, road: RoadNumber, place: Place, range: Range<usize>) {
+        let roads = &self.roads;
+        let same =
+            |parcel: &Parcel| parcel.road == road || roads[parcel.road].outer == roads[road].outer;
         match self.parcels.last_mut() {
-            Some(parcel) if parcel.takes(&outer, place, &range) => {
+            Some(parcel) if parcel.takes(place, &range) && same(parcel) => {
                 parcel.range.end = range.end;
                 parcel.packets += 1;
             }
             _ => self.parcels.push(Parcel {
-                outer,
+                road,
                 place,
                 stride: range.len(),
                 range,
@@ -172,9 +169,10 @@ impl OutboundBatch {
 }
 
 impl Parcel {
-    fn takes(&self, outer: &Outer, place: Place, range: &Range<usize>) -> bool {
-        let is_even = (self.range.end - self.range.start).is_multiple_of(self.stride);
+    /// Whether a packet lies directly behind full ones, and is no longer than they are.
+    fn takes(&self, place: Place, range: &Range<usize>) -> bool {
+        let is_even = self.range.len() == self.packets as usize * self.stride;
         let follows = self.place == place && self.range.end == range.start;
-        is_even && follows && range.len() <= self.stride && self.outer == *outer
+        is_even && follows && range.len() <= self.stride
     }
 }

@@ -7,7 +7,7 @@
 //!                                                                        padding where there is none
 //! ```
 
-use super::{OutboundBatch, Passage, Planner, Road};
+use super::{OutboundBatch, Passage, Planner, Road, RoadNumber};
 use crate::io::Wait;
 use crate::outbound::hops::HopRange;
 use crate::train::cut::Cut;
@@ -46,7 +46,8 @@ pub(in crate::outbound) struct Packs {
 }
 
 struct Loose {
-    road: Road,
+    sa: SaIndex,
+    road: RoadNumber,
     packer: Packer,
 }
 
@@ -125,19 +126,22 @@ impl Packs {
         }))
     }
 
-    fn loose(&mut self, road: &Road, sa: &Sa, room: usize) -> usize {
+    fn loose(&mut self, index: SaIndex, road: RoadNumber, sa: &Sa, room: usize) -> usize {
         let mut used = self.loose[..self.used].iter();
-        if let Some(place) = used.position(|loose| loose.road.index == road.index) {
+        if let Some(place) = used.position(|loose| loose.sa == index) {
             return place;
         }
         let fragments = sa.config.aggfrag.is_none_or(|aggfrag| aggfrag.fragments);
         if self.used == self.loose.len() {
             let packer = Packer::new(room, fragments, false);
-            let road = *road;
-            self.loose.push(Loose { road, packer });
+            self.loose.push(Loose {
+                sa: index,
+                road,
+                packer,
+            });
         }
         let loose = &mut self.loose[self.used];
-        loose.road = *road;
+        (loose.sa, loose.road) = (index, road);
         loose.packer.reshape(room, fragments);
         self.used += 1;
         self.used - 1
@@ -217,7 +221,7 @@ impl Road {
 impl<'a> Planner<'a> {
     /// Puts every packet of the item into payloads. A payload arrives in place of what it carries.
     pub(super) fn pack(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
-        let seat = self.seat(passage);
+        let seat = self.seat(batch.roads[passage.road].index, passage);
         for number in 0..passage.cut.count() {
             match self.push(batch, passage, number, seat) {
                 Ok(()) => {
@@ -229,11 +233,11 @@ impl<'a> Planner<'a> {
                     batch.tally.drop(reason, 1);
                 }
             }
-            self.send_full(batch, &passage.road);
+            self.send_full(batch, passage.road);
         }
     }
 
-    fn seat(&mut self, passage: &Passage<'_>) -> Seat {
+    fn seat(&mut self, index: SaIndex, passage: &Passage<'_>) -> Seat {
         let sa = passage.sa;
         let room = self.room(sa);
         match self.packs.pace(sa) {
@@ -242,7 +246,7 @@ impl<'a> Planner<'a> {
                 self.packs.paced[place].fit(room, fragments);
                 Seat::Paced(place)
             }
-            None => Seat::Loose(self.packs.loose(&passage.road, sa, room)),
+            None => Seat::Loose(self.packs.loose(index, passage.road, sa, room)),
         }
     }
 
@@ -303,7 +307,7 @@ impl<'a> Planner<'a> {
             loose
                 .packer
                 .flush(&mut |payload| full.push(append(bytes, payload)));
-            self.send_full(batch, &road);
+            self.send_full(batch, road);
         }
         let orphans = take(&mut self.packs.orphans);
         batch.tally.arrived += orphans;
@@ -326,7 +330,8 @@ impl<'a> Planner<'a> {
             return;
         };
         let interval = Duration::from_secs(1) / aggfrag.rate;
-        let (room, road) = (self.room(sa), Road::packed(sa, index, 0));
+        let room = self.room(sa);
+        let road = batch.roads.push(Road::packed(sa, index, 0));
         self.packs.paced[place].fit(room, aggfrag.fragments);
         for _ in 0..MOST_AT_ONCE {
             let paced = &mut self.packs.paced[place];
@@ -335,12 +340,12 @@ impl<'a> Planner<'a> {
             }
             paced.due += interval;
             let range = append(&mut batch.fragments, &paced.next());
-            self.send(batch, &road, range);
+            self.send(batch, road, range);
         }
         self.packs.paced[place].due = now + interval;
     }
 
-    fn send_full(&mut self, batch: &mut OutboundBatch, road: &Road) {
+    fn send_full(&mut self, batch: &mut OutboundBatch, road: RoadNumber) {
         let mut full = take(&mut self.packs.full);
         for range in full.drain(..) {
             self.send(batch, road, range);
@@ -348,7 +353,7 @@ impl<'a> Planner<'a> {
         self.packs.full = full;
     }
 
-    fn send(&mut self, batch: &mut OutboundBatch, road: &Road, item: Range<usize>) {
+    fn send(&mut self, batch: &mut OutboundBatch, road: RoadNumber, item: Range<usize>) {
         batch.tally.arrived += 1;
         // What is inside was counted when it was packed.
         let bytes = batch.tally.bytes;
@@ -356,8 +361,8 @@ impl<'a> Planner<'a> {
             cut: Cut::of_bytes(item.len()),
             item,
             in_fragments: true,
-            road: *road,
-            sa: self.snapshot.sa(road.index),
+            road,
+            sa: self.snapshot.sa(batch.roads[road].index),
         };
         self.seal(batch, payload);
         batch.tally.bytes = bytes;

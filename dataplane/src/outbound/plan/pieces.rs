@@ -30,7 +30,8 @@ impl<'a> Planner<'a> {
         // Whoever cut a packet wants it to arrive in pieces.
         allow_fragments(&mut whole);
         let outline = Outline::read(&whole)?;
-        let mut road = self.road(&whole, &outline)?;
+        let road = self.road(&mut batch.roads, &whole, &outline)?;
+        let mut road = batch.roads[road];
         road.outer.dont_fragment = false;
         road.hops = hops::allowing_fragments(self.hops, road.hops);
         let start = batch.fragments.len();
@@ -39,8 +40,8 @@ impl<'a> Planner<'a> {
             item: start..batch.fragments.len(),
             in_fragments: true,
             cut: Cut::whole(&outline),
-            road,
             sa: self.snapshot.sa(road.index),
+            road: batch.roads.push(road),
         };
         self.number(batch, passage);
         Ok(())
@@ -55,7 +56,7 @@ impl<'a> Planner<'a> {
             whole.resize(passage.cut.head_len(), 0);
             passage.cut.write_head(item, number, &mut whole);
             whole.extend_from_slice(&item[passage.cut.payload(number)]);
-            match Cutter::new(&whole, passage.road.inner_mtu, 0) {
+            match Cutter::new(&whole, batch.roads[passage.road].inner_mtu, 0) {
                 Ok(cutter) => self.number_fragments(batch, passage, cutter),
                 Err(reason) => batch.tally.drop(reason, 1),
             }

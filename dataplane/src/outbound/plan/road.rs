@@ -9,6 +9,7 @@ use ipsec::packet::{Familiar, FragmentKind, Outline};
 use ipsec::pmtu;
 use ipsec::sa::{Mode, Protocol, Sa, SaConfig};
 use ipsec::tunnel::Outer;
+use std::ops::Index;
 
 /// Next header of a whole packet inside.
 const IPV4_INSIDE: u8 = 4;
@@ -16,24 +17,51 @@ const IPV6_INSIDE: u8 = 41;
 
 /// A packet, what was decided for it, and what its flow is known by.
 pub(in crate::outbound) struct Last {
-    outline: Outline,
-    road: Road,
+    pub(super) outline: Outline,
+    pub(super) road: RoadNumber,
     familiar: Option<Familiar>,
 }
 
 /// How packets of one flow are protected.
 #[derive(Clone, Copy)]
 pub(in crate::outbound) struct Road {
-    pub(super) index: SaIndex,
-    pub(super) outer: Outer,
+    pub index: SaIndex,
+    pub outer: Outer,
     pub(super) next_header: u8,
     /// Bytes at the start of each packet that stay outside.
-    pub(super) outside: usize,
+    pub outside: usize,
     pub(super) inner_mtu: usize,
     /// Empty for a single ESP association whose packets have no rare headers.
     pub(super) hops: HopRange,
     /// Whether its packets share AGGFRAG payloads.
     pub(super) packs: bool,
+}
+
+/// The roads of one batch. They are large, so packets and parcels name theirs by number.
+#[derive(Default)]
+pub(in crate::outbound) struct Roads(Vec<Road>);
+
+/// A road's place among those of its batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::outbound) struct RoadNumber(u32);
+
+impl Roads {
+    pub(super) fn push(&mut self, road: Road) -> RoadNumber {
+        self.0.push(road);
+        RoadNumber(self.0.len() as u32 - 1)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Index<RoadNumber> for Roads {
+    type Output = Road;
+
+    fn index(&self, number: RoadNumber) -> &Road {
+        &self.0[number.0 as usize]
+    }
 }
 
 impl<'a> Planner<'a> {
@@ -44,18 +72,20 @@ impl<'a> Planner<'a> {
     }
 
     /// Outline and road of a packet that follows another one of its flow.
-    pub(super) fn recognize(&self, packet: &[u8]) -> Option<(Outline, Road)> {
-        let last = self.last.as_ref()?;
-        let total_len = last.familiar.as_ref()?.total_len_of(packet)?;
-        let outline = Outline {
-            total_len,
-            ..last.outline
-        };
-        Some((outline, last.road))
+    #[inline]
+    pub(super) fn recognize(&mut self, packet: &[u8]) -> Option<&Last> {
+        let last = self.last.as_mut()?;
+        last.outline.total_len = last.familiar.as_ref()?.total_len_of(packet)?;
+        Some(last)
     }
 
     /// Policy's answer for a packet; the answer before, if all that policy looks at is the same.
-    pub(super) fn road(&mut self, packet: &[u8], outline: &Outline) -> Result<Road, Dropped> {
+    pub(super) fn road(
+        &mut self,
+        roads: &mut Roads,
+        packet: &[u8],
+        outline: &Outline,
+    ) -> Result<RoadNumber, Dropped> {
         if let Some(last) = &mut self.last {
             last.outline.total_len = outline.total_len;
             if last.outline == *outline {
@@ -74,15 +104,16 @@ impl<'a> Planner<'a> {
             }
             path => self.long_road(path, packet, outline)?,
         };
+        let number = roads.push(road);
         // Rare headers may differ where all that policy looks at is the same.
         if road.outside == 0 || outline.header_len == plain_len(outline) {
             self.last = Some(Last {
                 outline: *outline,
-                road,
+                road: number,
                 familiar: Familiar::new(packet, outline),
             });
         }
-        Ok(road)
+        Ok(number)
     }
 
     /// One ESP association, whose outer header any socket can write.
