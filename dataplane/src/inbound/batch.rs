@@ -67,6 +67,7 @@ impl Header {
     }
 
     /// The same for a packet of a run, whose association's numbers are held.
+    #[inline]
     pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         match sa.config.id.protocol {
             Protocol::Esp => esp::Received::look_by(held, sa, packet).map(Self::Esp),

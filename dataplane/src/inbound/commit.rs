@@ -68,14 +68,14 @@ impl InboundCommit {
         self.merger.begin(batch.packets.len());
         self.unpacker.begin();
         for number in 0..batch.packets.len() {
-            match batch.packets[number].outcome {
+            match &batch.packets[number].outcome {
                 Outcome::Genuine(Ok(inner)) => {
                     note_origin(&snapshot, batch, &batch.packets[number]);
-                    batch.tally.bytes += inner.len as u64;
                     let head = |number| head(batch, number);
                     self.merger.push(number as u32, &inner.passenger, head);
+                    batch.tally.bytes += inner.len as u64;
                 }
-                Outcome::Packed(place) => {
+                &Outcome::Packed(place) => {
                     let merger = &mut self.merger;
                     self.unpacker
                         .unpack(batch, &snapshot, number, place, merger);
@@ -176,20 +176,16 @@ fn hand_over(
 fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
     let mut run: Option<(SaIndex, Held<'_>)> = None;
     for packet in &mut batch.packets {
-        let inner = match (packet.outcome, (packet.walk as usize).checked_sub(1)) {
+        let sa = packet.sa;
+        let inner = match (&packet.outcome, (packet.walk as usize).checked_sub(1)) {
             (Outcome::Genuine(inner), Some(walk)) => {
                 run = None;
-                admit_all(snapshot, &batch.walks[walk], inner.map(drop), batch.now)
+                let inner = inner.as_ref().map(drop).map_err(|reason| *reason);
+                admit_all(snapshot, &batch.walks[walk], inner, batch.now)
             }
             (Outcome::Genuine(_) | Outcome::Packed(_), None) => {
-                let held = match run.take() {
-                    Some((sa, held)) if sa == packet.sa => held,
-                    other => {
-                        drop(other);
-                        snapshot.sa(packet.sa).state.hold()
-                    }
-                };
-                let (_, held) = run.insert((packet.sa, held));
+                run.take_if(|(of, _)| *of != sa);
+                let (_, held) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.hold()));
                 admit(snapshot, held, packet, batch.now)
             }
             // INVARIANT: what is deeper than one layer is never packed.
@@ -215,10 +211,10 @@ fn admit(
 ) -> Result<(), (SaIndex, Dropped)> {
     let charged = |reason| (packet.sa, reason);
     let config = &snapshot.sa(packet.sa).config;
-    let (inner, len) = match packet.outcome {
+    let (inner, len) = match &packet.outcome {
         Outcome::Genuine(Ok(inner)) => (Ok(()), inner.len),
         Outcome::Packed(place) => (Ok(()), place.len),
-        Outcome::Genuine(Err(reason)) => (Err(reason), packet.range.len()),
+        Outcome::Genuine(Err(reason)) => (Err(*reason), packet.range.len()),
         Outcome::Pending | Outcome::Forged => (Err(Dropped::BadIcv), packet.range.len()),
     };
     let sequence = packet.received.sequence();

@@ -4,7 +4,7 @@ use crate::train::Takes;
 use crate::train::fields::{
     ACK, PSH, TCP, TCP_CHECKSUM, TCP_FLAGS, UDP, UDP_CHECKSUM, UDP_HEADER_LEN, get_u16, get_u32,
 };
-use ipsec::packet::{FragmentKind, Outline};
+use ipsec::packet::{FragmentKind, Outline, have_same_flow};
 use ipsec::wire::checksum::Sum;
 use std::net::IpAddr;
 
@@ -166,24 +166,21 @@ impl Seat {
 
     /// Whether two heads differ in nothing but lengths, identification, sequence number, PSH and checksums.
     pub fn same_head(&self, a: &[u8], b: &[u8]) -> bool {
-        let transport = usize::from(self.transport);
-        let (a_ip, a_upper) = a.split_at(transport);
-        let (b_ip, b_upper) = b.split_at(transport);
-        let same_ip = match transport {
-            20 => a_ip[..2] == b_ip[..2] && a_ip[6..10] == b_ip[6..10] && a_ip[12..] == b_ip[12..],
-            _ => a_ip[..4] == b_ip[..4] && a_ip[6..] == b_ip[6..],
-        };
-        let same_ports = a_upper[..4] == b_upper[..4];
-        same_ip
-            && same_ports
+        have_same_flow(a, b)
             && match self.kind {
                 Kind::Udp => true,
-                Kind::Tcp => {
-                    a_upper[8..13] == b_upper[8..13]
-                        && a_upper[14..16] == b_upper[14..16]
-                        && a_upper[18..] == b_upper[18..]
-                }
+                Kind::Tcp => self.same_tcp(a, b),
             }
+    }
+
+    /// Acknowledgement, header length, window, urgent pointer and options.
+    fn same_tcp(&self, a: &[u8], b: &[u8]) -> bool {
+        let at = usize::from(self.transport);
+        let (a, b) = (&a[at..], &b[at..]);
+        get_u32(a, 8) == get_u32(b, 8)
+            && a[12] == b[12]
+            && get_u16(a, 14) == get_u16(b, 14)
+            && a[18..] == b[18..]
     }
 
     /// Whether its checksums are right, and in the one form that cutting would write.
