@@ -29,26 +29,27 @@ pub struct Outside {
 impl Outside {
     /// The headers of `packet` that stay outside when it is protected.
     pub fn of(packet: &[u8]) -> Result<Self, Dropped> {
-        let (len, named_at) = match Ip::new_checked(packet)? {
-            Ip::V4(ipv4) => (ipv4.header_len(), PROTOCOL_AT),
-            Ip::V6(ipv6) => {
-                let chain = Chain::read(&ipv6)?;
-                (chain.transport_at, chain.transport_named_at)
-            }
-        };
-        Self::new(packet, len, named_at)
+        Self::up_to(packet, |chain| {
+            (chain.transport_at, chain.transport_named_at)
+        })
     }
 
     /// The headers of a protected `packet` that stand before its ESP, AH or UDP.
     pub fn before(packet: &[u8]) -> Result<Self, Dropped> {
+        Self::up_to(packet, |chain| (chain.upper_at, chain.named_at))
+    }
+
+    /// IPv4 has one place for what comes in behind the headers; `of_v6` says which of IPv6's is meant.
+    fn up_to(packet: &[u8], of_v6: fn(&Chain) -> (usize, usize)) -> Result<Self, Dropped> {
         let (len, named_at) = match Ip::new_checked(packet)? {
             Ip::V4(ipv4) => (ipv4.header_len(), PROTOCOL_AT),
-            Ip::V6(ipv6) => {
-                let chain = Chain::read(&ipv6)?;
-                (chain.upper_at, chain.named_at)
-            }
+            Ip::V6(ipv6) => of_v6(&Chain::read(&ipv6)?),
         };
-        Self::new(packet, len, named_at)
+        Ok(Self {
+            len,
+            named_at,
+            next: *packet.get(named_at).ok_or(Dropped::Malformed)?,
+        })
     }
 
     /// The headers of a packet that begins with an outer header as it was written, without options.
@@ -65,15 +66,6 @@ impl Outside {
                 next,
             },
         }
-    }
-
-    fn new(packet: &[u8], len: usize, named_at: usize) -> Result<Self, Dropped> {
-        let next = *packet.get(named_at).ok_or(Dropped::Malformed)?;
-        Ok(Self {
-            len,
-            named_at,
-            next,
-        })
     }
 
     /// Whether there is nothing but the fixed header.

@@ -43,14 +43,7 @@ impl Outer {
     /// The outer header for `inner` under `sa` (RFC 4301 5.1.2.1, RFC 6040 4.1).
     #[inline]
     pub fn around(sa: &SaConfig, inner: &Outline) -> Self {
-        let ports = sa
-            .encapsulation
-            .map(|udp| (udp.source_port, udp.destination_port));
         Self {
-            source: sa.source,
-            destination: sa.id.destination,
-            protocol: ports.map_or(sa.id.protocol.number(), |_| number::UDP),
-            ports,
             traffic_class: outer_traffic_class(sa, inner.traffic_class),
             // RFC 4301 8.1: all three ways are offered, per association.
             dont_fragment: match sa.df {
@@ -58,8 +51,7 @@ impl Outer {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
             },
-            hop_limit: HOP_LIMIT,
-            written: 0,
+            ..Self::of_our_own(sa)
         }
     }
 
