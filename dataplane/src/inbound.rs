@@ -6,7 +6,8 @@
 //!   commit      replay window and lifetimes, in order; what belongs together becomes a train; one call of the sink
 //! ```
 //!
-//! AH and bundles go on from `open` to `deeper`, layer by layer. Nothing of a packet is exposed, counted or believed before its ICV was right and, in order, its window admitted it.
+//! AH and bundles go on from `open` to `deeper`, layer by layer. Nothing of a packet is exposed, counted or believed before
+//! its ICV was right and, in order, its window admitted it.
 
 mod batch;
 mod commit;

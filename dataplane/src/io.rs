@@ -129,6 +129,14 @@ impl Parcel<'_> {
     pub fn packets(&self) -> u64 {
         self.bytes.len().div_ceil(self.stride.max(1)) as u64
     }
+
+    /// Where each of them lies.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (len, stride) = (self.bytes.len(), self.stride.max(1));
+        (0..len)
+            .step_by(stride)
+            .map(move |start| start..(start + stride).min(len))
+    }
 }
 
 impl Delivery<'_> {

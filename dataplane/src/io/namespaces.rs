@@ -3,11 +3,14 @@
 //! Root takes a namespace for the test's thread. Without root the test runs itself again in a process of its own, because
 //! a process with several threads may not enter a user namespace.
 
+use super::{Arrival, Family, Intake, LARGEST, ProtectedSource, Wait};
+use ipsec::tunnel::Outer;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 const INSIDE: &str = "DATAPLANE_TEST_IS_INSIDE_ITS_NAMESPACE";
 
@@ -134,6 +137,43 @@ fn dress(device: &str, number: u8) {
     ));
 }
 
+/// The outer header of native ESP along the cable, from left to right.
+pub(crate) fn along_cable(family: Family) -> Outer {
+    let (source, destination) = match family {
+        Family::V4 => ("192.0.2.1", "192.0.2.2"),
+        Family::V6 => ("2001:db8::1", "2001:db8::2"),
+    };
+    Outer {
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        protocol: 50,
+        ports: None,
+        traffic_class: 0xb9,
+        dont_fragment: true,
+        hop_limit: 61,
+        written: 0,
+    }
+}
+
+/// Gives what comes to `take`, until that has enough or nothing came for a second.
+pub(crate) fn receive(
+    source: &mut dyn ProtectedSource,
+    mut take: impl FnMut(&[u8], &Arrival) -> bool,
+) {
+    let mut intake = Intake::with_room(8 * LARGEST, 256);
+    let mut enough = false;
+    while !enough {
+        intake.clear();
+        let second = Wait::AtMost(Duration::from_secs(1));
+        if source.fill(&mut intake, second).unwrap() == 0 {
+            return;
+        }
+        for (range, arrival) in &intake.items {
+            enough = take(&intake.bytes[range.clone()], arrival);
+        }
+    }
+}
+
 /// Waits until packets to an IPv6 address of ours are taken, for which the kernel takes a moment.
 pub(crate) fn await_local(address: &str) {
     for _ in 0..1000 {
@@ -144,7 +184,7 @@ pub(crate) fn await_local(address: &str) {
         if route.stdout.starts_with(b"local") {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     panic!("{address} never became an address of ours");
 }

@@ -21,7 +21,7 @@ use super::ancillary::{Control, Note};
 use super::messages::{Letter, Outbox, Received};
 use super::packet::Claim;
 use super::receiving::Inlet;
-use super::sending::send_all;
+use super::sending::{Posting, Single, post, send_all};
 use super::several::{Addressed, Waitable};
 use super::socket::Socket;
 use super::{
@@ -288,21 +288,31 @@ impl RawSink {
     }
 
     /// Sends single packets from the same socket.
-    pub fn aside(&self) -> RawAside {
-        RawAside(Self {
+    pub fn aside(&self) -> impl Aside + use<> {
+        Single(Self {
             socket: self.socket.clone(),
             outbox: Outbox::new(),
             ..*self
         })
     }
+}
+
+impl Posting for RawSink {
+    fn prepare(&mut self, parcel: &Parcel<'_>, parcels: &[Parcel<'_>], sent: &mut Sent) {
+        let on = parcel.outer.dont_fragment;
+        if self.df != Some(on) {
+            self.flush(parcels, sent);
+            sent.calls += 1;
+            self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
+        }
+    }
 
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
         let parcel = &parcels[n];
-        for start in (0..parcel.bytes.len()).step_by(parcel.stride) {
+        for range in parcel.ranges() {
             if self.outbox.is_full() {
                 self.flush(parcels, sent);
             }
-            let range = start..(start + parcel.stride).min(parcel.bytes.len());
             // A raw socket's address has no port.
             let address = SocketAddr::new(parcel.outer.destination, 0);
             let control = self.outbox.add((n, range, 1, false), address);
@@ -328,34 +338,6 @@ impl RawSink {
             |_, _, _| false,
         );
     }
-
-    fn set_dont_fragment(&mut self, on: bool, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        if self.df != Some(on) {
-            self.flush(parcels, sent);
-            sent.calls += 1;
-            self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
-        }
-    }
-}
-
-/// Sends single packets from the socket of another sink.
-pub struct RawAside(RawSink);
-
-impl Aside for RawAside {
-    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
-        let parcels = [Parcel {
-            outer: *outer,
-            bytes: packet,
-            stride: packet.len(),
-        }];
-        let mut sent = Sent::default();
-        // The socket's don't-fragment setting belongs to the other sink.
-        if self.0.fits(&parcels[0]) {
-            self.0.add(0, &parcels, &mut sent);
-            self.0.flush(&parcels, &mut sent);
-        }
-        sent.packets > 0
-    }
 }
 
 impl Addressed for RawSink {
@@ -370,16 +352,6 @@ impl Addressed for RawSink {
 
 impl ProtectedSink for RawSink {
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        let mut sent = Sent::default();
-        for (n, parcel) in parcels.iter().enumerate() {
-            if self.fits(parcel) {
-                self.set_dont_fragment(parcel.outer.dont_fragment, parcels, &mut sent);
-                self.add(n, parcels, &mut sent);
-            } else {
-                sent.failed += parcel.packets();
-            }
-        }
-        self.flush(parcels, &mut sent);
-        Ok(sent)
+        Ok(post(self, parcels))
     }
 }

@@ -1,9 +1,12 @@
-//! The sending half that UDP and raw sockets share: one call for many messages, and what each refusal means.
+//! The sending half that UDP and raw sockets share: parcels become messages, one call sends many of them, and each refusal
+//! means something.
 
 use super::messages::{Letter, Outbox};
+use super::several::Addressed;
 use super::socket::Socket;
 use super::waker::poll_patiently;
-use super::{Parcel, Sent};
+use super::{Aside, Parcel, Sent};
+use ipsec::tunnel::Outer;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::AsFd;
@@ -11,6 +14,52 @@ use std::time::Duration;
 
 /// How long a full socket is waited for before a message is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A sink that sends its parcels as messages through one socket.
+pub(super) trait Posting: Addressed {
+    /// Makes the socket treat what follows as this parcel wants it, if that is a setting of the socket.
+    fn prepare(&mut self, _: &Parcel<'_>, _parcels: &[Parcel<'_>], _sent: &mut Sent) {}
+
+    /// Adds the messages of parcel `n`; sends those before when there are too many.
+    fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent);
+
+    /// Sends all messages that were added.
+    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent);
+}
+
+/// Sends all parcels that fit the sink.
+pub(super) fn post(sink: &mut impl Posting, parcels: &[Parcel<'_>]) -> Sent {
+    let mut sent = Sent::default();
+    for (n, parcel) in parcels.iter().enumerate() {
+        if sink.fits(parcel) {
+            sink.prepare(parcel, parcels, &mut sent);
+            sink.add(n, parcels, &mut sent);
+        } else {
+            sent.failed += parcel.packets();
+        }
+    }
+    sink.flush(parcels, &mut sent);
+    sent
+}
+
+/// Sends single packets through the socket of another sink, whose settings it leaves as they are.
+pub(super) struct Single<S>(pub S);
+
+impl<S: Posting> Aside for Single<S> {
+    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+        let parcels = [Parcel {
+            outer: *outer,
+            bytes: packet,
+            stride: packet.len(),
+        }];
+        let mut sent = Sent::default();
+        if self.0.fits(&parcels[0]) {
+            self.0.add(0, &parcels, &mut sent);
+            self.0.flush(&parcels, &mut sent);
+        }
+        sent.packets > 0
+    }
+}
 
 /// Sends all messages of the outbox in order, and empties it. What the system refuses for good is counted, unless
 /// `rescue` takes care of it: that gets the message and the error, and says so.

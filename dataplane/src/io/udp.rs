@@ -20,7 +20,7 @@ mod source;
 mod tests;
 mod trial;
 
-pub use sink::{UdpAside, UdpSink};
+pub use sink::UdpSink;
 pub use source::{IkeHandler, UdpSource};
 pub use trial::{Standing, Trial, choose};
 

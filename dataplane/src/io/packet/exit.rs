@@ -51,9 +51,11 @@ impl Exit {
     ) -> io::Result<()> {
         match self {
             Self::Xdp(transmitter) => {
-                for (parcel, packet) in packets(parcels) {
-                    let header = Header::new(ends, &parcel.outer, packet.len(), identification);
-                    transmitter.push([header.bytes(), packet], sent)?;
+                for parcel in parcels {
+                    for range in parcel.ranges() {
+                        let header = Header::new(ends, &parcel.outer, range.len(), identification);
+                        transmitter.push([header.bytes(), &parcel.bytes[range]], sent)?;
+                    }
                 }
                 transmitter.flush(sent)
             }
@@ -102,13 +104,6 @@ pub(in crate::io) struct Frame<'a> {
 
 /// As much of an IP header as a router may change: an IPv4 header without options.
 pub(in crate::io) const CHANGED: usize = 20;
-
-fn packets<'a>(parcels: &[Parcel<'a>]) -> impl Iterator<Item = (Parcel<'a>, &'a [u8])> {
-    parcels.iter().flat_map(|parcel| {
-        let packets = parcel.bytes.chunks(parcel.stride);
-        packets.map(|packet| (*parcel, packet))
-    })
-}
 
 /// Ethernet and IP header of one packet.
 struct Header {
@@ -182,11 +177,10 @@ impl PacketExit {
         sent: &mut Sent,
     ) -> io::Result<()> {
         for (n, parcel) in parcels.iter().enumerate() {
-            for start in (0..parcel.bytes.len()).step_by(parcel.stride) {
+            for range in parcel.ranges() {
                 if self.outbox.is_full() {
                     self.flush(parcels, sent)?;
                 }
-                let range = start..(start + parcel.stride).min(parcel.bytes.len());
                 let header = Header::new(ends, &parcel.outer, range.len(), identification);
                 self.headers.push(header);
                 self.outbox.add_unaddressed((n, range, 1, false));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
+use crate::io::namespaces::{self, Namespace, along_cable, cable, command, isolated, warnings};
 use crate::io::raw::{self, Native};
 use crate::io::several::Gathering;
 use crate::io::{
@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 const BOTH: [NativeIo; 2] = [NativeIo::Packet, NativeIo::Xdp];
 
 /// Next hops that a test writes down.
@@ -27,23 +26,6 @@ impl NextHops for Known {
 
     fn find(&mut self, _: IpAddr, _: IpAddr) -> Option<NextHop> {
         self.hop
-    }
-}
-
-fn outer(family: Family) -> Outer {
-    let (source, destination) = match family {
-        Family::V4 => ("192.0.2.1", "192.0.2.2"),
-        Family::V6 => ("2001:db8::1", "2001:db8::2"),
-    };
-    Outer {
-        source: source.parse().unwrap(),
-        destination: destination.parse().unwrap(),
-        protocol: 50,
-        ports: None,
-        traffic_class: 0xb9,
-        dont_fragment: true,
-        hop_limit: 61,
-        written: 0,
     }
 }
 
@@ -104,7 +86,7 @@ fn left(way: NativeIo, family: Family, other: &Namespace) -> Left {
 }
 
 fn claim(family: Family) -> Claim {
-    Claim::of([outer(family).destination])
+    Claim::of([along_cable(family).destination])
 }
 
 /// The right end: a ring and a raw socket beside it, as a gateway has them.
@@ -128,29 +110,23 @@ fn right(family: Family, other: &Namespace) -> (Gathering, RingHandle, raw::RawH
 
 /// What came, and as what, headers taken off.
 fn receive(source: &mut dyn ProtectedSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) {
-    let mut intake = Intake::with_room(8 * LARGEST, 64);
     let (mut got, mut arrivals) = (Vec::new(), Vec::new());
-    while got.len() < bytes {
-        intake.clear();
-        if source.fill(&mut intake, SECOND).unwrap() == 0 {
-            break;
+    namespaces::receive(source, |item, arrival| {
+        let headers = usize::from(arrival.outer.written);
+        assert_eq!(headers, arrival.outer.len());
+        for packet in item.chunks(arrival.stride) {
+            got.extend_from_slice(&packet[headers..]);
         }
-        for (range, arrival) in &intake.items {
-            let headers = usize::from(arrival.outer.written);
-            assert_eq!(headers, arrival.outer.len());
-            for packet in intake.bytes[range.clone()].chunks(arrival.stride) {
-                got.extend_from_slice(&packet[headers..]);
-            }
-            let outer = Outer {
-                written: 0,
-                ..arrival.outer
-            };
-            arrivals.push(Arrival {
-                outer,
-                stride: arrival.stride - headers,
-            });
-        }
-    }
+        let outer = Outer {
+            written: 0,
+            ..arrival.outer
+        };
+        arrivals.push(Arrival {
+            outer,
+            stride: arrival.stride - headers,
+        });
+        got.len() >= bytes
+    });
     (got, arrivals)
 }
 
@@ -179,7 +155,7 @@ fn trains_pass(family: Family) {
         for piece in bytes.chunks(1400 * 100) {
             let sent = left
                 .sink
-                .deliver(&[parcel(outer(family), piece, 1400)])
+                .deliver(&[parcel(along_cable(family), piece, 1400)])
                 .unwrap();
             assert_eq!(sent.packets, piece.len().div_ceil(1400) as u64, "{sent:?}");
             let (got, arrivals) = receive(&mut source, piece.len());
@@ -187,7 +163,7 @@ fn trains_pass(family: Family) {
             assert!(
                 arrivals
                     .iter()
-                    .all(|arrival| arrival.outer == outer(family))
+                    .all(|arrival| arrival.outer == along_cable(family))
             );
             assert!(
                 arrivals.len() <= 4,
@@ -226,7 +202,7 @@ fn a_raw_socket_reads_what_leaves_directly_and_finds_every_header_field() {
                 let outer = Outer {
                     traffic_class: class,
                     hop_limit,
-                    ..outer(family)
+                    ..along_cable(family)
                 };
                 let bytes = noise(700);
                 left.sink.deliver(&[parcel(outer, &bytes, 700)]).unwrap();
@@ -246,7 +222,7 @@ fn fragments_are_joined(family: Family) {
     let mut left = left(NativeIo::Xdp, family, &other);
     let outer = Outer {
         dont_fragment: false,
-        ..outer(family)
+        ..along_cable(family)
     };
     let bytes = noise(4000 * 5);
     // Too large for the link: these go through the raw socket, and the kernel cuts them.
@@ -277,7 +253,7 @@ fn what_is_too_big_is_refused_as_by_a_raw_socket_and_the_mtu_is_learnt() {
         cable(&other, 1500);
         let mut left = left(NativeIo::Xdp, Family::V4, &other);
         let bytes = noise(1490 * 3);
-        let outer = outer(Family::V4);
+        let outer = along_cable(Family::V4);
         let sent = left.sink.deliver(&[parcel(outer, &bytes, 1490)]).unwrap();
         assert_eq!((sent.too_big, sent.packets), (3, 0), "{sent:?}");
         assert_eq!(left.paths.mtu(outer.destination), Some(1500));
@@ -292,7 +268,7 @@ fn a_way_that_changes_is_asked_for_again_and_without_one_the_raw_socket_sends() 
         let (mut source, ..) = right(Family::V4, &other);
         let mut left = left(NativeIo::Packet, Family::V4, &other);
         let bytes = noise(100);
-        let hello = [parcel(outer(Family::V4), &bytes, 100)];
+        let hello = [parcel(along_cable(Family::V4), &bytes, 100)];
         left.sink.deliver(&hello).unwrap();
         assert_eq!(left.sink.facts().direct(), 1);
         // Another card in the same host: what goes to the old address is lost.
@@ -320,7 +296,7 @@ fn a_device_that_vanishes_ends_nothing_and_its_ring_can_be_let_go() {
             let (mut source, handle, raw) = right(Family::V4, &other);
             let mut left = left(way, Family::V4, &other);
             let bytes = noise(1000);
-            let hello = [parcel(outer(Family::V4), &bytes, 500)];
+            let hello = [parcel(along_cable(Family::V4), &bytes, 500)];
             assert_eq!(left.sink.deliver(&hello).unwrap().packets, 2);
             assert_eq!(receive(&mut source, 1000).0.len(), 1000);
             command("ip link set left down");
@@ -350,7 +326,7 @@ fn a_device_that_comes_up_again_fills_its_ring_again() {
         let bytes = noise(300);
         for _ in 0..100 {
             left.sink
-                .deliver(&[parcel(outer(Family::V4), &bytes, 300)])
+                .deliver(&[parcel(along_cable(Family::V4), &bytes, 300)])
                 .unwrap();
             if receive_soon(&mut source) {
                 return;
@@ -376,7 +352,7 @@ fn a_header_with_a_wrong_checksum_is_counted_and_not_believed() {
         let mut exit = Exit::open(NativeIo::Packet, device, 1500).unwrap();
         let mut rest = [8, 0].to_vec();
         rest.resize(2 + 20 + 40, 7);
-        outer(Family::V4).emit(40, 1, &mut rest[2..]);
+        along_cable(Family::V4).emit(40, 1, &mut rest[2..]);
         let ends: exit::Ends = [theirs, ours].concat().try_into().unwrap();
         exit.send_one(&ends, &rest).unwrap();
         rest[2 + 8] ^= 1;

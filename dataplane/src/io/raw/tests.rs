@@ -1,10 +1,8 @@
 use super::*;
-use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
+use crate::io::namespaces::{Namespace, along_cable, cable, command, isolated, receive, warnings};
 use crate::io::{LARGEST, Paths};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-
-const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 
 fn open_end(family: Family, protocol: Native, paths: &Paths) -> (RawSource, RawSink) {
     let (warn, _) = warnings();
@@ -12,19 +10,9 @@ fn open_end(family: Family, protocol: Native, paths: &Paths) -> (RawSource, RawS
 }
 
 fn outer(family: Family, protocol: Native) -> Outer {
-    let (source, destination) = match family {
-        Family::V4 => ("192.0.2.1", "192.0.2.2"),
-        Family::V6 => ("2001:db8::1", "2001:db8::2"),
-    };
     Outer {
-        source: source.parse().unwrap(),
-        destination: destination.parse().unwrap(),
         protocol: protocol.number(),
-        ports: None,
-        traffic_class: 0xb9,
-        dont_fragment: true,
-        hop_limit: 61,
-        written: 0,
+        ..along_cable(family)
     }
 }
 
@@ -41,20 +29,11 @@ fn packets(count: usize, size: usize) -> Vec<u8> {
 }
 
 fn receive_all(source: &mut RawSource, count: usize) -> Vec<(Vec<u8>, Arrival)> {
-    let mut intake = Intake::with_room(LARGEST, 256);
     let mut got = Vec::new();
-    while got.len() < count {
-        intake.clear();
-        if source.fill(&mut intake, SECOND).unwrap() == 0 {
-            break;
-        }
-        got.extend(
-            intake
-                .items
-                .iter()
-                .map(|(range, note)| (intake.bytes[range.clone()].to_vec(), *note)),
-        );
-    }
+    receive(source, |item, arrival| {
+        got.push((item.to_vec(), *arrival));
+        got.len() >= count
+    });
     got
 }
 

@@ -4,7 +4,7 @@
 //! never fragments: what is too big and may be cut is cut here, after it was protected (RFC 4302 3.3.4, RFC 4303 3.3.4).
 
 use super::super::messages::{Letter, Outbox};
-use super::super::sending::send_all;
+use super::super::sending::{Posting, post, send_all};
 use super::super::several::Addressed;
 use super::super::socket::Socket;
 use super::super::{Family, Parcel, ProtectedSink, Refusal, Sent, SocketOptions};
@@ -41,14 +41,13 @@ pub fn open_whole(family: Family, options: &SocketOptions) -> Result<WholeSink, 
     })
 }
 
-impl WholeSink {
+impl Posting for WholeSink {
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
         let parcel = &parcels[n];
-        for start in (0..parcel.bytes.len()).step_by(parcel.stride) {
+        for range in parcel.ranges() {
             if self.outbox.is_full() {
                 self.flush(parcels, sent);
             }
-            let range = start..(start + parcel.stride).min(parcel.bytes.len());
             // A raw socket's address has no port.
             let address = SocketAddr::new(parcel.outer.destination, 0);
             let control = self.outbox.add((n, range, 1, false), address);
@@ -118,15 +117,6 @@ impl Addressed for WholeSink {
 
 impl ProtectedSink for WholeSink {
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        let mut sent = Sent::default();
-        for (n, parcel) in parcels.iter().enumerate() {
-            if self.fits(parcel) {
-                self.add(n, parcels, &mut sent);
-            } else {
-                sent.failed += parcel.packets();
-            }
-        }
-        self.flush(parcels, &mut sent);
-        Ok(sent)
+        Ok(post(self, parcels))
     }
 }

@@ -1,12 +1,11 @@
 //! The sending end: parcels as datagrams, the kernel cutting the trains.
 
 use super::super::messages::{Letter, Outbox};
-use super::super::sending::send_all;
+use super::super::sending::{Posting, Single, post, send_all};
 use super::super::several::Addressed;
 use super::super::socket::Socket;
 use super::super::{Aside, Family, Parcel, ProtectedSink, Sent};
 use super::UdpFacts;
-use ipsec::tunnel::Outer;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -49,9 +48,9 @@ impl UdpSink {
     }
 
     /// Sends single datagrams from the same port.
-    pub fn aside(&self) -> UdpAside {
+    pub fn aside(&self) -> impl Aside + use<> {
         let (socket, facts) = (self.socket.clone(), self.facts.clone());
-        UdpAside(Self::new(socket, self.port, facts))
+        Single(Self::new(socket, self.port, facts))
     }
 
     /// The family of addresses that it sends to.
@@ -62,6 +61,17 @@ impl UdpSink {
     /// The port that it sends from.
     pub fn port(&self) -> u16 {
         self.port
+    }
+}
+
+impl Posting for UdpSink {
+    fn prepare(&mut self, parcel: &Parcel<'_>, parcels: &[Parcel<'_>], sent: &mut Sent) {
+        let on = parcel.outer.dont_fragment;
+        if self.df != Some(on) {
+            self.flush(parcels, sent);
+            sent.calls += 1;
+            self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
+        }
     }
 
     fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
@@ -107,34 +117,6 @@ impl UdpSink {
             rescue,
         );
     }
-
-    fn set_dont_fragment(&mut self, on: bool, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        if self.df != Some(on) {
-            self.flush(parcels, sent);
-            sent.calls += 1;
-            self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
-        }
-    }
-}
-
-/// Sends single datagrams from the port of another sink.
-pub struct UdpAside(UdpSink);
-
-impl Aside for UdpAside {
-    fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
-        let parcels = [Parcel {
-            outer: *outer,
-            bytes: packet,
-            stride: packet.len(),
-        }];
-        let mut sent = Sent::default();
-        // The socket's don't-fragment setting belongs to the other sink.
-        if self.0.fits(&parcels[0]) {
-            self.0.add(0, &parcels, &mut sent);
-            self.0.flush(&parcels, &mut sent);
-        }
-        sent.packets > 0
-    }
 }
 
 impl Addressed for UdpSink {
@@ -150,17 +132,7 @@ impl Addressed for UdpSink {
 
 impl ProtectedSink for UdpSink {
     fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        let mut sent = Sent::default();
-        for (n, parcel) in parcels.iter().enumerate() {
-            if self.fits(parcel) {
-                self.set_dont_fragment(parcel.outer.dont_fragment, parcels, &mut sent);
-                self.add(n, parcels, &mut sent);
-            } else {
-                sent.failed += parcel.bytes.len().div_ceil(parcel.stride.max(1)) as u64;
-            }
-        }
-        self.flush(parcels, &mut sent);
-        Ok(sent)
+        Ok(post(self, parcels))
     }
 }
 

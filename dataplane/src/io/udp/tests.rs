@@ -1,5 +1,5 @@
 use super::*;
-use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
+use crate::io::namespaces::{Namespace, along_cable, cable, command, isolated, receive, warnings};
 use crate::io::{Arrival, Intake, LARGEST, Parcel, Paths, ProtectedSink, ProtectedSource, Wait};
 use ipsec::tunnel::Outer;
 use std::net::UdpSocket;
@@ -50,19 +50,12 @@ fn pair(family: Family, mtu: u32) -> (Ends, Ends, Namespace) {
 }
 
 fn outer(family: Family) -> Outer {
-    let (source, destination) = match family {
-        Family::V4 => ("192.0.2.1", "192.0.2.2"),
-        Family::V6 => ("2001:db8::1", "2001:db8::2"),
-    };
     Outer {
-        source: source.parse().unwrap(),
-        destination: destination.parse().unwrap(),
         protocol: 17,
         ports: Some((4500, 4500)),
         traffic_class: 0,
-        dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        ..along_cable(family)
     }
 }
 
@@ -78,18 +71,12 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 fn receive_all(source: &mut UdpSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) {
-    let mut intake = Intake::with_room(8 * LARGEST, 256);
     let (mut got, mut arrivals) = (Vec::new(), Vec::new());
-    while got.len() < bytes {
-        intake.clear();
-        if source.fill(&mut intake, SECOND).unwrap() == 0 {
-            break;
-        }
-        for (range, arrival) in &intake.items {
-            got.extend_from_slice(&intake.bytes[range.clone()]);
-            arrivals.push(*arrival);
-        }
-    }
+    receive(source, |item, arrival| {
+        got.extend_from_slice(item);
+        arrivals.push(*arrival);
+        got.len() >= bytes
+    });
     (got, arrivals)
 }
 
