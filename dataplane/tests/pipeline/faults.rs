@@ -100,21 +100,8 @@ fn a_storm_of_malformed_packets_delivers_nothing_moves_no_window_and_is_counted(
     let mut chance = Chance(99);
     let mut storms = 0;
     for round in 0..20_000 {
-        let (mut packet, arrival) = genuine[round % genuine.len()].clone();
-        match chance.below(4) {
-            0 => packet.truncate(chance.below(packet.len() as u64) as usize),
-            1 => {
-                packet = {
-                    let len = chance.below(300) as usize;
-                    chance.bytes(len)
-                }
-            }
-            2 => {
-                let at = chance.below(packet.len() as u64) as usize;
-                packet[at] ^= 1 + chance.below(255) as u8;
-            }
-            _ => packet.extend(chance.bytes(16)),
-        }
+        let (packet, arrival) = genuine[round % genuine.len()].clone();
+        let packet = chance.spoil(packet);
         if packet.is_empty() {
             continue;
         }
@@ -146,12 +133,7 @@ fn malformed_plaintext_is_dropped_by_name_and_leaves_nothing() {
                 let (at, bit) = (chance.below(40) as usize, 1 << chance.below(8));
                 item[at] ^= bit;
             }
-            _ => {
-                item = {
-                    let len = chance.below(100) as usize;
-                    chance.bytes(len)
-                }
-            }
+            _ => item = chance.noise(100),
         }
         world.left_in.put(item, tso(1 + chance.below(1400) as u16));
     }

@@ -130,6 +130,26 @@ impl Chance {
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.below(256) as u8).collect()
     }
+
+    /// Fewer than `bound` bytes, perhaps none.
+    pub fn noise(&mut self, bound: u64) -> Vec<u8> {
+        let len = self.below(bound) as usize;
+        self.bytes(len)
+    }
+
+    /// Shorter, longer, another byte somewhere, or something else altogether.
+    pub fn spoil(&mut self, mut packet: Vec<u8>) -> Vec<u8> {
+        match self.below(4) {
+            0 => packet.truncate(self.below(packet.len() as u64) as usize),
+            1 => packet = self.noise(300),
+            2 => {
+                let at = self.below(packet.len() as u64) as usize;
+                packet[at] ^= 1 + self.below(255) as u8;
+            }
+            _ => packet.extend(self.bytes(16)),
+        }
+        packet
+    }
 }
 
 /// A UDP datagram that carries its number and `len` bytes in all.
