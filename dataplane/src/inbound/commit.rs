@@ -67,10 +67,15 @@ impl InboundCommit {
         admit_run(&snapshot, batch);
         self.merger.begin(batch.packets.len());
         self.unpacker.begin();
+        // Packets of one item came from one place.
+        let mut noted = None;
         for number in 0..batch.packets.len() {
-            match &batch.packets[number].outcome {
+            let packet = &batch.packets[number];
+            match &packet.outcome {
                 Outcome::Genuine(Ok(inner)) => {
-                    note_origin(&snapshot, batch, &batch.packets[number]);
+                    if noted.replace((packet.sa, packet.item)) != Some((packet.sa, packet.item)) {
+                        note_origin(&snapshot, batch, packet);
+                    }
                     let head = |number| head(batch, number);
                     self.merger.push(number as u32, &inner.passenger, head);
                     batch.tally.bytes += inner.len as u64;
