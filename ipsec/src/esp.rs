@@ -88,6 +88,7 @@ impl Stamp {
 }
 
 /// Bytes from SPI to ICV of a packet that carries `plaintext_len` bytes: what a tunnel costs, padding counted.
+#[inline]
 pub fn sealed_len(config: &SaConfig, plaintext_len: usize) -> usize {
     let suite = &config.suite;
     let trailer = Trailer::padding(config, plaintext_len) + TRAILER_LEN;
@@ -198,16 +199,33 @@ impl Sa {
     /// The IV for the packet of this sequence number. `random` fills its argument with unpredictable bytes; CBC suites
     /// draw from it for every packet (RFC 3602 3), counter suites never do.
     pub fn iv_for(&self, sequence: SequenceNumber, random: &mut dyn FnMut(&mut [u8])) -> Iv {
-        if self.config.has_implicit_iv() {
-            return implicit_iv(sequence);
+        match self.draws_ivs() {
+            true => self.fresh_iv(random),
+            false => self.iv_of(sequence),
         }
-        if self.key.iv_is_counter() {
-            return Iv::new(&self.state.counter_iv(sequence).to_be_bytes());
-        }
+    }
+
+    /// Whether IVs are drawn, in order. Those of other suites follow from sequence numbers, on any thread.
+    #[inline]
+    pub fn draws_ivs(&self) -> bool {
+        !self.config.has_implicit_iv() && !self.key.iv_is_counter()
+    }
+
+    /// The IV of a suite that draws them.
+    pub fn fresh_iv(&self, random: &mut dyn FnMut(&mut [u8])) -> Iv {
         let mut bytes = [0; 16];
         let fresh = &mut bytes[..self.config.suite.iv_len()];
         random(fresh);
         Iv::new(fresh)
+    }
+
+    /// The IV of a suite that does not.
+    #[inline]
+    pub fn iv_of(&self, sequence: SequenceNumber) -> Iv {
+        match self.config.has_implicit_iv() {
+            true => implicit_iv(sequence),
+            false => Iv::new(&self.state.counter_iv(sequence).to_be_bytes()),
+        }
     }
 }
 

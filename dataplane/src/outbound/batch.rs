@@ -10,7 +10,8 @@ use crate::train::Offload;
 use crate::train::cut::Cut;
 use ipsec::database::Snapshot;
 use ipsec::esp::Stamp;
-use multibuffer::SealJob;
+use ipsec::sa::{Sa, SequenceNumber};
+use multibuffer::{Iv, SealJob};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ pub struct OutboundBatch {
     pub(super) roads: Roads,
     pub(super) trains: Vec<Train>,
     /// Of all packets of all trains, in order.
-    pub(super) stamps: Vec<Stamp>,
+    pub(super) tickets: Vec<Ticket>,
+    stamps: Vec<Stamp>,
     /// Packets that need more than one ESP header.
     pub(super) layers: Layers,
     pub(super) parcels: Vec<Parcel>,
@@ -54,6 +56,14 @@ pub(super) struct Train {
     /// How many of its packets were granted a sequence number.
     pub granted: u32,
     pub road: RoadNumber,
+}
+
+/// What a packet took from its association, in order. The rest of its header is left to any thread.
+pub(super) struct Ticket {
+    pub sequence: SequenceNumber,
+    /// Of suites that draw them.
+    pub iv: Iv,
+    pub plaintext_len: usize,
 }
 
 /// Equal packets for one peer, end to end in the sealed bytes; the last may be shorter.
@@ -93,6 +103,7 @@ impl OutboundBatch {
             fragments: Vec::new(),
             roads: Roads::default(),
             trains: Vec::with_capacity(size.items),
+            tickets: Vec::with_capacity(size.items),
             stamps: Vec::with_capacity(size.items),
             layers: Layers::default(),
             parcels: Vec::with_capacity(size.items),
@@ -127,7 +138,7 @@ impl OutboundBatch {
         self.fragments.clear();
         self.roads.clear();
         self.trains.clear();
-        self.stamps.clear();
+        self.tickets.clear();
         self.layers.clear();
         self.parcels.clear();
         self.refused.clear();
@@ -137,11 +148,30 @@ impl OutboundBatch {
     }
 }
 
+impl Ticket {
+    fn stamp(&self, sa: &Sa, next_header: u8) -> Stamp {
+        let iv = match sa.draws_ivs() {
+            true => self.iv,
+            false => sa.iv_of(self.sequence),
+        };
+        Stamp::new(sa, self.sequence, iv, next_header, self.plaintext_len)
+    }
+}
+
 impl Transform for OutboundBatch {
     fn transform(&mut self) {
         let Some(snapshot) = &self.snapshot else {
             return;
         };
+        self.stamps.clear();
+        let mut tickets = self.tickets.iter();
+        for train in &self.trains {
+            let road = &self.roads[train.road];
+            let sa = snapshot.sa(road.index);
+            let of_train = tickets.by_ref().take(train.granted as usize);
+            self.stamps
+                .extend(of_train.map(|ticket| ticket.stamp(sa, road.next_header)));
+        }
         let mut jobs = emptied(std::mem::take(&mut self.jobs));
         let mut heads = first(&mut self.heads, self.heads_len);
         let mut sealed = first(&mut self.sealed, self.sealed_len);

@@ -1,7 +1,7 @@
 //! The first step outbound, in order: what becomes of each packet, decided before a byte of payload is touched.
 //!
 //! ```text
-//!   item ──► road ──► fits? ──► numbers ──► stamps, parcels
+//!   item ──► road ──► fits? ──► numbers ──► tickets, parcels
 //!             │         └─ cut inside ──► pieces ──► numbers
 //!             └─ a fragment for transport mode ──► pieces ──► numbers, once whole
 //!   numbers ──► packing, where packets share payloads

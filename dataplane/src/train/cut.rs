@@ -48,8 +48,16 @@ enum Kind {
 impl Cut {
     /// Plans how `packet`, whose outline was read, is cut. INVARIANT: all that the plan says lies inside
     /// `packet[..outline.total_len]`.
+    #[inline]
     pub fn plan(packet: &[u8], outline: &Outline, offload: Offload) -> Result<Self, Dropped> {
         let packet = packet.get(..outline.total_len).ok_or(Dropped::Malformed)?;
+        if offload == Offload::default() {
+            return Ok(Self::whole(outline));
+        }
+        Self::offloaded(packet, outline, offload)
+    }
+
+    fn offloaded(packet: &[u8], outline: &Outline, offload: Offload) -> Result<Self, Dropped> {
         match (offload.segmentation, offload.checksum) {
             (Segmentation::None, None) => Ok(Self::whole(outline)),
             (Segmentation::None, Some(spot)) => Self::unfinished(packet, outline, spot),

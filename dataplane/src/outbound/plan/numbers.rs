@@ -1,11 +1,11 @@
 //! Numbers: what each packet takes from its associations, in order, and where its bytes will lie.
 
 use super::{OutboundBatch, Passage, Planner, RoadNumber};
-use crate::outbound::batch::{Parcel, Place, Train};
+use crate::outbound::batch::{Parcel, Place, Ticket, Train};
 use crate::outbound::layers::{Refusal, Wanted};
 use ipsec::Dropped;
 use ipsec::database::SaIndex;
-use ipsec::esp::Stamp;
+use ipsec::esp::sealed_len;
 use ipsec::sa::{Protocol, Sa, SequenceNumber};
 use multibuffer::Iv;
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Stamps packets of equal length; returns how many were granted a number. The rest is counted as dropped.
+    /// Numbers packets of equal length; returns how many were granted a number. The rest is counted as dropped.
     fn grant(
         &mut self,
         batch: &mut OutboundBatch,
@@ -97,7 +97,7 @@ impl<'a> Planner<'a> {
                 Ok((first, granted)) => {
                     for step in 0..granted {
                         let sequence = SequenceNumber(first.0 + u64::from(step));
-                        self.stamp(batch, passage, sequence, len);
+                        self.book(batch, passage, sequence, len);
                     }
                     next += granted;
                 }
@@ -124,25 +124,29 @@ impl<'a> Planner<'a> {
         held.reserve(&sa.config, wanted, len as u64, self.now)
     }
 
-    fn stamp(
+    fn book(
         &mut self,
         batch: &mut OutboundBatch,
         passage: &Passage<'a>,
         sequence: SequenceNumber,
         len: usize,
     ) {
-        let iv = passage
-            .sa
-            .iv_for(sequence, &mut |bytes| self.ivs.fill(bytes));
-        let road = &batch.roads[passage.road];
-        let plaintext_len = len - road.outside;
-        let stamp = Stamp::new(passage.sa, sequence, iv, road.next_header, plaintext_len);
-        let range = batch.sealed_len..batch.sealed_len + stamp.packet_len();
+        let sa = passage.sa;
+        let iv = match sa.draws_ivs() {
+            true => sa.fresh_iv(&mut |bytes| self.ivs.fill(bytes)),
+            false => Iv::default(),
+        };
+        let plaintext_len = len - batch.roads[passage.road].outside;
+        let range = batch.sealed_len..batch.sealed_len + sealed_len(&sa.config, plaintext_len);
         batch.sealed_len = range.end;
         batch.lay(passage.road, Place::Sealed, range);
         batch.heads_len += passage.cut.head_len();
         batch.tally.bytes += len as u64;
-        batch.stamps.push(stamp);
+        batch.tickets.push(Ticket {
+            sequence,
+            iv,
+            plaintext_len,
+        });
     }
 }
 

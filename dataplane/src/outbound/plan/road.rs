@@ -27,7 +27,7 @@ pub(in crate::outbound) struct Last {
 pub(in crate::outbound) struct Road {
     pub index: SaIndex,
     pub outer: Outer,
-    pub(super) next_header: u8,
+    pub next_header: u8,
     /// Bytes at the start of each packet that stay outside.
     pub outside: usize,
     pub(super) inner_mtu: usize,
