@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepare     policy, path MTU, sequence numbers and IVs for whole trains at once; where each packet will lie
-//!   transform   segments' heads and checksums, then the ciphers, straight from the super-packet into the buffer sent
+//!   transform   ESP headers, segments' heads and checksums, then the ciphers, straight from the super-packet into the buffer sent
 //!   commit      one call of the sink, counters
 //! ```
 //!

@@ -1,12 +1,14 @@
 //! The Encapsulating Security Payload (RFC 4303), one packet at a time, in the three steps of the pipeline.
 //!
 //! ```text
-//!   outbound   Stamp::new      header, IV, trailer are fixed        prepare (in order)
-//!              Stamp::job      the cipher's view of it              transform (any thread)
+//!   outbound   sealed_len      where the next packet will begin      prepare (in order)
+//!              Sa::fresh_iv    for suites that draw IVs             prepare
+//!              Stamp::new      header, IV, trailer are fixed        transform (any thread)
+//!              Stamp::job      the cipher's view of it              transform
 //!   inbound    Received::look  SPI, sequence number, cheap window   prepare
 //!              Received::job   the cipher's view                    transform
+//!              Received::strip padding and next header              transform
 //!              SaState::admit  window and lifetimes (sa/state.rs)   commit (in order)
-//!              Received::strip padding and next header              commit
 //! ```
 //!
 //! A packet here runs from its SPI to its ICV; outer IP and UDP headers belong to [`crate::tunnel`].
@@ -25,8 +27,7 @@ pub const HEADER_LEN: usize = 8;
 /// Pad length and next header, behind the padding (RFC 4303 2.5, 2.6).
 const TRAILER_LEN: usize = 2;
 
-/// Everything of a packet to be sealed but its plaintext: made in order, used on any thread. Holds no reference, so
-/// that it can wait in a slot.
+/// Everything of a packet to be sealed but its plaintext. Holds no reference, so that it can wait in a slot.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     authenticated: Authenticated,
