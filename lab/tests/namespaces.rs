@@ -4,6 +4,9 @@
 //! It has a `main` of its own because the lab enters its namespaces before any thread exists, and the ordinary test
 //! harness is all threads. Its last line is the harness's, so that whoever counts tests counts these.
 
+#[path = "namespaces/filled.rs"]
+mod filled;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,12 +16,13 @@ use lab::check;
 use lab::contender::Protection;
 use lab::fault::Fault;
 use lab::host::{Command, Host};
-use lab::load::{Asked, Carried, Direction, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
+use lab::load::Iperf3;
 use lab::stop::Stop;
 use lab::testbed::{
-    Bed, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Shape, Testbed, Topology, WAN,
-    isolate,
+    Bed, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Testbed, Topology, WAN, isolate,
 };
+
+use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
@@ -253,79 +257,6 @@ fn fresh(testbed: &mut Namespaces) {
     assert!(std::fs::read_dir(second).unwrap().next().is_none());
 }
 
-fn shaped_to(mbit: f64) -> Ground {
-    Ground {
-        shape: Some(Shape {
-            bits_per_second: mbit * 1e6,
-            burst_bytes: None,
-            latency_ms: None,
-        }),
-        ..Ground::default()
-    }
-}
-
-/// What a load carries over a bed, after its warm-up.
-fn carried(bed: &Bed, load: &dyn Load, seconds: u64) -> Carried {
-    let mut load = load.prepare(bed).unwrap_or_else(|fault| panic!("{fault}"));
-    let run = load
-        .warm_up()
-        .and_then(|()| load.run(Duration::from_secs(seconds)));
-    run.unwrap_or_else(|fault| panic!("{fault}"))
-}
-
-/// iperf3 is the judge of the shaping, with the framing counted by hand: 38 bytes around every packet.
-fn shaped(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(100.0));
-    let stream = Iperf3 {
-        warm_up_megabytes: 1,
-        ..Iperf3::default()
-    };
-    let goodput = carried(&bed, &stream, 4).goodput_bps;
-    let ideal = 100e6 * (1500.0 - 40.0 - 12.0) / (1500.0 + 38.0);
-    assert!((goodput / ideal - 1.0).abs() < 0.01, "{goodput} of {ideal}");
-}
-
-fn lab() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_esplanade-lab"))
-}
-
-fn impaired(testbed: &mut Namespaces) {
-    let bed = on(
-        testbed,
-        &Ground {
-            impairment: Some(Impairment {
-                program: lab(),
-                delay_ms: 10.0,
-                loss: 0.1,
-                duplicate: 0.0,
-                reorder: 0.0,
-                seed: 7,
-            }),
-            ..Ground::default()
-        },
-    );
-    let asked = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByDatagram), 1).figures;
-    assert!(asked["rtt.p50_us"] >= 20_000.0, "{asked:?}");
-    // ping is the judge: both ways lose, so 0.81 come back.
-    let ping = Command::line("ping -n -q -c 3000 -i 0.002 -W 1 10.2.0.2");
-    let report = bed
-        .client
-        .run(&ping, Duration::from_secs(60))
-        .unwrap()
-        .stdout;
-    let number = |before: &str, after: &str| -> f64 {
-        let (head, _) = report.split_once(after).unwrap();
-        let (_, digits) = head.rsplit_once(before).unwrap();
-        digits.parse().unwrap()
-    };
-    let loss = number(" ", "% packet loss") / 100.0;
-    // The standard error of a share of 0.19 in 3000 is 0.007.
-    assert!((loss - 0.19).abs() < 0.03, "{report}");
-    let (_, times) = report.split_once("mdev = ").unwrap();
-    let shortest: f64 = times.split('/').next().unwrap().parse().unwrap();
-    assert!((20.0..40.0).contains(&shortest), "{report}");
-}
-
 /// The canary's check over real wires that are wrong on purpose.
 fn wrong(testbed: &mut Namespaces) {
     let mut said_of = |loss: f64, reorder: f64| {
@@ -425,88 +356,4 @@ fn narrowing(testbed: &mut Namespaces) {
         assert_eq!(said.contains("1300"), answers, "{said}");
         drop(change);
     }
-}
-
-fn agreement(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(50.0));
-    let frames = Frames {
-        program: lab(),
-        frame_bytes: vec![1046],
-        direction: Direction::Forward,
-        search: Search::Pdr,
-    };
-    let ours = carried(&bed, &frames, 3);
-    let stream = Iperf3 {
-        protocol: Protocol::Udp { offered_mbit: 60.0 },
-        message_bytes: Some(1000),
-        ..Iperf3::default()
-    };
-    let theirs = carried(&bed, &stream, 3);
-    let ratio = ours.goodput_bps / theirs.goodput_bps;
-    assert!((ratio - 1.0).abs() < 0.04, "{ours:?} {theirs:?}");
-    assert_eq!(ours.figures["reordered_count"], 0.0);
-}
-
-/// The kernel's counters of the server's own link are the judge of which way it went.
-fn reverse(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(20.0));
-    let count = |name: &str| -> f64 {
-        let table = bed.server.read("/proc/net/dev".as_ref()).unwrap();
-        let line = table
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("lan:"));
-        let place = if name == "received" { 0 } else { 8 };
-        let fields = line.unwrap().split_whitespace();
-        fields
-            .skip(place)
-            .map(|field| field.parse().unwrap())
-            .next()
-            .unwrap()
-    };
-    let stream = Iperf3 {
-        warm_up_megabytes: 0,
-        direction: Direction::Reverse,
-        ..Iperf3::default()
-    };
-    let sent = carried(&bed, &stream, 1).bytes as f64;
-    assert!(count("sent") > sent && count("received") < sent / 4.0);
-    let mix = Frames {
-        program: lab(),
-        frame_bytes: vec![64, 64, 64, 512, 1518],
-        search: Search::Steady(500.0),
-        direction: Direction::Reverse,
-    };
-    let before = count("sent");
-    let mixed = carried(&bed, &mix, 1);
-    // User data of a frame is what 46 bytes of headers and check sequence leave, but never less than its stamp.
-    let (each, frames) = (
-        mixed.bytes as f64 / mixed.seconds,
-        mixed.figures["rate_pps"],
-    );
-    let mean = f64::from(3 * 20 + 466 + 1472) / 5.0;
-    assert!((each / frames / mean - 1.0).abs() < 0.03, "{mixed:?}");
-    assert_eq!(mixed.figures["lost_count"], 0.0, "{mixed:?}");
-    assert!(count("sent") - before > mixed.bytes as f64);
-}
-
-fn connections(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let figures = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByConnection), 1).figures;
-    assert!(figures["connections_per_s"] > 10.0, "{figures:?}");
-    assert_eq!(figures["connection.lost_ratio"], 0.0, "{figures:?}");
-    // The kernel of the server counted them, too: passive opens.
-    let table = bed.server.read("/proc/net/snmp".as_ref()).unwrap();
-    let rows: Vec<&str> = table
-        .lines()
-        .filter(|line| line.starts_with("Tcp:"))
-        .collect();
-    let place = rows[0]
-        .split(' ')
-        .position(|name| name == "PassiveOpens")
-        .unwrap();
-    let opened: f64 = rows[1].split(' ').nth(place).unwrap().parse().unwrap();
-    assert!(
-        opened >= figures["connection.answers_count"],
-        "{opened} {figures:?}"
-    );
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::round_trip::Answered;
 use crate::load::Histogram;
 
-/// What takes longer is lost.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// What takes longer is lost. A first packet that the path lost is sent again after a second: that is slow, and no loss.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers every connection's question with itself, for ever.
 pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
