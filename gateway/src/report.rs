@@ -49,6 +49,7 @@ pub fn policy(report: &PolicyReport) -> PolicyStatus {
         direction: direction_name(report.policy.direction).to_owned(),
         selector: selector_text(&report.policy.selector),
         action: action_text(&report.policy.action),
+        spread: report.policy.spread,
         priority: report.policy.priority,
         created: report.created,
         last_used: report.last_used,
@@ -207,6 +208,21 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
         }
         None => text.push_str("no policy knows this packet\n"),
     }
+    let names_ports = question.source_port.is_some() && question.destination_port.is_some();
+    let is_one_flow = names_ports || packet.ports.is_none();
+    if explanation.spread > 0 {
+        let which = match is_one_flow {
+            true => "this one takes",
+            false => {
+                "which one depends on both ports (`--source-port`); with ports of 0 it would be"
+            }
+        };
+        let _ = writeln!(
+            text,
+            "flows are spread over {} associations; {which}",
+            explanation.spread
+        );
+    }
     for index in &explanation.path {
         let config = &snapshot.sa(*index).config;
         let _ = writeln!(
@@ -336,6 +352,38 @@ mod tests {
             "{json}"
         );
         assert!(!json.contains("00010203"), "{json}");
+    }
+
+    #[test]
+    fn explain_names_the_association_of_a_flow_that_is_spread() {
+        let mut plane = Recorder::default();
+        let second = TUNNEL.replace("0x1001", "0x1002");
+        let (association, policy) = TUNNEL.split_at(TUNNEL.find("spdadd").unwrap());
+        let second = &second[..association.len()];
+        let policy = policy.replace("-P out", "-o spread=4 -P out");
+        let snapshot = obey(&mut plane, &format!("{association} {second} {policy}"));
+        let about = |source_port| Explain {
+            source: "10.1.0.2".parse().unwrap(),
+            destination: "10.2.0.2".parse().unwrap(),
+            protocol: 17,
+            source_port,
+            destination_port: Some(53),
+        };
+        let told: Vec<_> = (0..64)
+            .map(|port| explain(&snapshot, &about(Some(port))))
+            .collect();
+        for spi in ["0x00001001", "0x00001002"] {
+            assert!(told.iter().any(|text| text.contains(spi)), "{spi}");
+        }
+        for text in told {
+            assert!(
+                text.contains("spread over 2 associations; this one takes"),
+                "{text}"
+            );
+            assert_eq!(text.matches("association: ").count(), 1, "{text}");
+        }
+        let vague = explain(&snapshot, &about(None));
+        assert!(vague.contains("depends on both ports"), "{vague}");
     }
 
     #[test]

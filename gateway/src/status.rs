@@ -166,6 +166,8 @@ pub struct PolicyStatus {
     pub selector: String,
     /// `discard`, `none`, or what protects.
     pub action: String,
+    /// Over how many associations flows are spread at most; 1 where they are not.
+    pub spread: u8,
     /// Higher goes first.
     pub priority: i64,
     /// Seconds since the Unix epoch.

@@ -15,6 +15,7 @@ mod index;
 mod interfaces;
 mod resolve;
 mod snapshot;
+mod spread;
 
 pub use explain::{Explanation, Finding, Outcome};
 pub use interfaces::Interface;
@@ -121,6 +122,7 @@ impl Database {
             sas,
             self.draft.policies().cloned(),
             interfaces,
+            self.draft.spreader(),
         ));
     }
 }

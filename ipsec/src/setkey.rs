@@ -26,7 +26,9 @@ pub use dump::{Frame, dump_policies, dump_sas, dump_short, local_time};
 #[doc(hidden)]
 pub use fuzzing::check_any_text;
 pub use grammar::{Parsed, parse};
-pub use lower::{Forwarding, Lowered, Names, NoNames, SA_OPTIONS, compile, lower, resolve};
+pub use lower::{
+    Forwarding, Lowered, Names, NoNames, POLICY_OPTIONS, SA_OPTIONS, compile, lower, resolve,
+};
 pub use print::print;
 pub use problem::{Fault, Problem, Span, Warning};
 pub use spelling::nearest;

@@ -8,5 +8,6 @@ mod layers;
 mod order;
 mod policy;
 mod sizes;
+mod spread;
 mod tunnels;
 mod world;

@@ -272,6 +272,7 @@ pub(crate) mod tests {
                 endpoints: None,
                 level: Level::Use,
             }]),
+            spread: 1,
             priority: 0,
         }
     }

@@ -161,7 +161,8 @@ impl Case {
             speed_up: is_parallel
                 .then(|| Compared::of(rates, &figures.rates(|spans| spans.read + spans.engine()))),
             of_one_sa: (!figures.alone.is_empty()).then(|| Compared::of(&inline, &figures.alone)),
-            footprint,
+            // Of a single one it would be that of the tables around it.
+            footprint: footprint.filter(|_| self.sas > 1),
         }
     }
 }

@@ -118,6 +118,7 @@ impl Hub {
                 endpoints: Some(self.ends(n)),
                 level: Level::Require,
             }]),
+            spread: 1,
             priority: 0,
         }))
     }

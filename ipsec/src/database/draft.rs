@@ -1,5 +1,6 @@
 //! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
 
+use super::spread::Spreader;
 use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
@@ -22,6 +23,8 @@ pub(super) struct Draft {
     known: HashSet<(Selector, Direction)>,
     last_policy: u32,
     updated: Vec<Arc<Sa>>,
+    /// Made with the first policy that spreads: flows keep their associations from snapshot to snapshot.
+    spreader: Option<Spreader>,
 }
 
 type Outcome = Result<Answer, String>;
@@ -33,6 +36,10 @@ impl Draft {
 
     pub(super) fn policies(&self) -> impl Iterator<Item = &Arc<SpdEntry>> {
         self.policies.iter()
+    }
+
+    pub(super) fn spreader(&self) -> Spreader {
+        self.spreader.unwrap_or_default()
     }
 
     pub(super) fn obey_all(
@@ -91,10 +98,10 @@ impl Draft {
                         .collect(),
                 ))
             }
-            Command::AddPolicy(policy) => self.add_policy(policy, now),
+            Command::AddPolicy(policy) => self.add_policy(policy, now, random),
             Command::UpdatePolicy(policy) => {
                 self.remove_policy(&policy.selector, policy.direction);
-                self.add_policy(policy, now)
+                self.add_policy(policy, now, random)
             }
             Command::DeletePolicy {
                 selector,
@@ -250,10 +257,18 @@ impl Draft {
         self.larval.len() < before
     }
 
-    fn add_policy(&mut self, policy: &Arc<Policy>, now: u64) -> Outcome {
+    fn add_policy(
+        &mut self,
+        policy: &Arc<Policy>,
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Outcome {
         if !self.known.insert((policy.selector, policy.direction)) {
             return Err("there is already a policy for this traffic in this direction; delete it first, or use `spdupdate`"
                 .to_owned());
+        }
+        if policy.spread > 1 {
+            self.spreader.get_or_insert_with(|| Spreader::new(random));
         }
         self.last_policy += 1;
         self.policies.push(Arc::new(SpdEntry {

@@ -13,6 +13,8 @@ pub struct Explanation {
     pub policy: Option<(u32, Arc<Policy>)>,
     /// The associations it would go through, innermost first.
     pub path: Vec<SaIndex>,
+    /// Over how many associations the flows of the policy are spread, of which `path` names this one's; 0 where they are not.
+    pub spread: usize,
     /// What would happen.
     pub outcome: Outcome,
     /// What looks wrong, each with what to do about it.
@@ -86,6 +88,7 @@ impl Snapshot {
         Explanation {
             policy,
             path: path.to_vec(),
+            spread: self.alternatives(packet),
             outcome,
             findings,
         }

@@ -12,10 +12,45 @@ use std::sync::Arc;
 pub(super) enum Route {
     /// Discard, bypass or entrust: nothing to resolve.
     None,
-    /// The same associations for every packet; `None` if one is missing.
-    Fixed(Option<Box<[SaIndex]>>),
+    /// The same for every packet; `None` if a demanded association is missing.
+    Fixed(Option<Way>),
     /// Transport mode between whichever hosts the packet names.
-    ByHosts(HashMap<(IpAddr, IpAddr), Box<[SaIndex]>>),
+    ByHosts(HashMap<(IpAddr, IpAddr), Way>),
+}
+
+/// The associations of one policy between two ends.
+pub(super) enum Way {
+    /// One after the other, innermost first.
+    Path(Box<[SaIndex]>),
+    /// One of these, by flow; there is one.
+    OneOf(Box<[SaIndex]>),
+}
+
+impl Route {
+    /// The way of packets between two hosts.
+    pub(super) fn between(&self, source: IpAddr, destination: IpAddr) -> Option<&Way> {
+        match self {
+            Self::None => None,
+            Self::Fixed(way) => way.as_ref(),
+            Self::ByHosts(ways) => ways.get(&(source, destination)),
+        }
+    }
+
+    /// All paths that packets may take; of a policy between many hosts those of one pair, whoever they are.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &[SaIndex]> {
+        let way = match self {
+            Self::None => None,
+            Self::Fixed(way) => way.as_ref(),
+            Self::ByHosts(ways) => ways.values().next(),
+        };
+        let (path, alternatives) = match way {
+            Some(Way::Path(path)) => (Some(&**path), &[][..]),
+            Some(Way::OneOf(alternatives)) => (None, &**alternatives),
+            None => (None, &[][..]),
+        };
+        let alternatives = alternatives.iter().map(std::slice::from_ref);
+        path.into_iter().chain(alternatives)
+    }
 }
 
 /// Associations by the addresses and protocol they work between.
@@ -50,22 +85,16 @@ impl<'a> Resolver<'a> {
         let selector = &policy.selector;
         if starts_fixed {
             // Never used as addresses: the first template replaces them.
-            return Route::Fixed(self.resolve(
-                templates,
-                selector.source.address,
-                selector.destination.address,
-            ));
+            let hosts = (selector.source.address, selector.destination.address);
+            return Route::Fixed(self.way(policy, templates, hosts));
         }
         let pairs = match (selector.source.is_host(), selector.destination.is_host()) {
             (true, true) => vec![(selector.source.address, selector.destination.address)],
             _ => self.pairs_within(policy),
         };
-        let resolved = pairs.into_iter().filter_map(|(source, destination)| {
-            Some((
-                (source, destination),
-                self.resolve(templates, source, destination)?,
-            ))
-        });
+        let resolved = pairs
+            .into_iter()
+            .filter_map(|hosts| Some((hosts, self.way(policy, templates, hosts)?)));
         Route::ByHosts(resolved.collect())
     }
 
@@ -81,14 +110,24 @@ impl<'a> Resolver<'a> {
             .collect()
     }
 
+    /// What packets between two hosts meet; `None` if a demanded association is missing.
+    fn way(&self, policy: &Policy, templates: &[Template], hosts: (IpAddr, IpAddr)) -> Option<Way> {
+        if let ([only], 2..) = (templates, policy.spread) {
+            let ends = only.endpoints.unwrap_or(hosts);
+            let alternatives = self.youngest(only, ends, policy.spread.into());
+            if !alternatives.is_empty() {
+                return Some(Way::OneOf(alternatives));
+            }
+        }
+        self.resolve(templates, hosts).map(Way::Path)
+    }
+
     /// The associations for a packet between two hosts, innermost first; `None` if a demanded one is missing.
     fn resolve(
         &self,
         templates: &[Template],
-        source: IpAddr,
-        destination: IpAddr,
+        mut hosts: (IpAddr, IpAddr),
     ) -> Option<Box<[SaIndex]>> {
-        let mut hosts = (source, destination);
         let mut path = Vec::with_capacity(templates.len());
         for template in templates {
             let ends = template.endpoints.unwrap_or(hosts);
@@ -105,28 +144,39 @@ impl<'a> Resolver<'a> {
     }
 
     /// The youngest association that fits, one that is not about to end if possible: as the kernel chooses.
-    fn best(
+    fn best(&self, template: &Template, ends: (IpAddr, IpAddr)) -> Option<SaIndex> {
+        self.fitting(template, ends)
+            .max_by_key(|index| self.merit(*index))
+    }
+
+    /// The same, but so many of them. One that is about to end stays among them until its successor takes its place: flows
+    /// then move once.
+    fn youngest(&self, template: &Template, ends: (IpAddr, IpAddr), most: usize) -> Box<[SaIndex]> {
+        let mut fitting: Vec<_> = self.fitting(template, ends).collect();
+        // Cached: an association may begin to end while others are compared with it.
+        fitting.sort_by_cached_key(|index| std::cmp::Reverse(self.merit(*index)));
+        fitting.truncate(most);
+        fitting.into()
+    }
+
+    fn fitting(
         &self,
         template: &Template,
         (source, destination): (IpAddr, IpAddr),
-    ) -> Option<SaIndex> {
-        let candidates = self
-            .between
-            .get(&(source, destination, template.protocol))?;
-        let fitting = |index: &&SaIndex| {
+    ) -> impl Iterator<Item = SaIndex> {
+        let candidates = self.between.get(&(source, destination, template.protocol));
+        candidates.into_iter().flatten().copied().filter(|index| {
             let sa = &self.sas[index.0 as usize];
             // As in the kernel: a template without a number leads to associations without a number.
             is_alive(sa)
                 && mode_fits(sa, template.mode)
                 && sa.config.reqid == wanted_reqid(template)
-        };
-        let is_fresh =
-            |index: &SaIndex| self.sas[index.0 as usize].state.tally().phase == Phase::Mature;
-        candidates
-            .iter()
-            .filter(fitting)
-            .max_by_key(|index| (is_fresh(index), index.0))
-            .copied()
+        })
+    }
+
+    fn merit(&self, index: SaIndex) -> (bool, u32) {
+        let phase = self.sas[index.0 as usize].state.tally().phase;
+        (phase == Phase::Mature, index.0)
     }
 }
 

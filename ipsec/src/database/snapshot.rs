@@ -3,7 +3,8 @@
 use super::SpdEntry;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
-use super::resolve::{Resolver, Route, satisfies};
+use super::resolve::{Resolver, Route, Way, satisfies};
+use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
 use crate::policy::{Action, Direction, Level, Policy, Template};
@@ -20,6 +21,7 @@ pub struct Snapshot {
     inbound: Spd,
     forward: Spd,
     interfaces: Interfaces,
+    spreader: Spreader,
 }
 
 /// An association's place in one snapshot. Never valid in another.
@@ -54,6 +56,7 @@ impl Snapshot {
         sas: Vec<Arc<Sa>>,
         policies: impl Iterator<Item = Arc<SpdEntry>>,
         interfaces: Interfaces,
+        spreader: Spreader,
     ) -> Self {
         let mut sorted: Vec<_> = policies.collect();
         // Stable: among equals the one added first goes first.
@@ -74,6 +77,7 @@ impl Snapshot {
             inbound,
             forward,
             interfaces,
+            spreader,
         }
     }
 
@@ -101,17 +105,23 @@ impl Snapshot {
             .map(|(entry, _)| (entry.id, &entry.policy))
     }
 
-    /// The associations that a policy found in [`Snapshot::policies`] of `Out` leads to, whoever the hosts are.
-    pub fn route(&self, policy: u32) -> Option<&[SaIndex]> {
-        let entry = self
-            .out
-            .entries
-            .iter()
-            .find(|(entry, _)| entry.id == policy)?;
-        match &entry.1 {
-            Route::Fixed(Some(sas)) => Some(sas),
-            Route::ByHosts(routes) => routes.values().next().map(|sas| &**sas),
-            Route::Fixed(None) | Route::None => None,
+    /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a path's
+    /// associations innermost first, and several paths where flows are spread. Of a policy between many hosts only those of one
+    /// pair are told, whoever they are.
+    pub fn ways_out(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<Policy>, impl Iterator<Item = &[SaIndex]>)> {
+        let entries = self.out.entries.iter();
+        entries.map(|(entry, route)| (&entry.policy, route.paths()))
+    }
+
+    /// Over how many associations the flows of a policy are spread whose packet this is; 0 where they are not.
+    pub(super) fn alternatives(&self, packet: &Outline) -> usize {
+        let found = self.out.index.find(packet);
+        let route = found.map(|(rank, _)| &self.out.entries[rank as usize].1);
+        match route.and_then(|route| route.between(packet.source, packet.destination)) {
+            Some(Way::OneOf(alternatives)) => alternatives.len(),
+            Some(Way::Path(_)) | None => 0,
         }
     }
 
@@ -151,13 +161,14 @@ impl Snapshot {
             (Action::Discard, _) => Decision::Drop(Dropped::PolicyDiscard),
             (Action::Bypass | Action::Entrust, _) => Decision::Bypass,
             (Action::Protect(templates), _) => {
-                let sas = match route {
-                    Route::Fixed(sas) => sas.as_deref(),
-                    Route::ByHosts(routes) => routes
-                        .get(&(packet.source, packet.destination))
-                        .map(|sas| &**sas),
-                    Route::None => None,
-                };
+                let way = route.between(packet.source, packet.destination);
+                let sas = way.map(|way| match way {
+                    Way::Path(path) => path,
+                    Way::OneOf(alternatives) => {
+                        let sa = |index| self.sa(index);
+                        self.spreader.choose(alternatives, packet, sa)
+                    }
+                });
                 decide(sas, templates, entry.id)
             }
         }

@@ -59,6 +59,7 @@ fn policy(source: &str, destination: &str, upper: Upper, action: Action) -> Poli
         selector,
         direction: Direction::Out,
         action,
+        spread: 1,
         priority: 0,
     }
 }

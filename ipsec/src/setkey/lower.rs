@@ -20,7 +20,7 @@ mod refusal;
 mod resolve;
 mod suite;
 
-pub use option::SA_OPTIONS;
+pub use option::{POLICY_OPTIONS, SA_OPTIONS};
 pub use resolve::resolve;
 
 /// What a text comes to.

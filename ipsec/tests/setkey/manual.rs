@@ -1,7 +1,7 @@
 //! `docs/setkey.md` says what the program does: its examples are obeyed, its tables are complete.
 
 use ipsec::algorithm::{Encryption, Integrity};
-use ipsec::setkey::{Forwarding, NoNames, SA_OPTIONS, compile};
+use ipsec::setkey::{Forwarding, NoNames, POLICY_OPTIONS, SA_OPTIONS, compile};
 
 const MANUAL: &str = include_str!("../../../docs/setkey.md");
 
@@ -32,7 +32,7 @@ fn every_example_is_obeyed() {
         assert!(lowered.warnings.is_empty(), "{:?}", lowered.warnings);
         examples += 1;
     }
-    assert_eq!(examples, 7);
+    assert_eq!(examples, 8);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn every_integrity_algorithm_has_its_row() {
 
 #[test]
 fn every_named_option_is_described() {
-    for (name, _) in SA_OPTIONS {
+    for (name, _) in SA_OPTIONS.into_iter().chain(POLICY_OPTIONS) {
         assert!(MANUAL.contains(&format!("`-o {name}=`")), "{name}");
     }
 }

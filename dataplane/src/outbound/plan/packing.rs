@@ -15,7 +15,6 @@ use arc_swap::ArcSwap;
 use ipsec::Dropped;
 use ipsec::aggfrag::{self, Packer};
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::policy::Direction;
 use ipsec::sa::{Sa, SaId, SaState};
 use ipsec::tunnel::Outer;
 use std::collections::VecDeque;
@@ -149,23 +148,15 @@ impl Packs {
 }
 
 /// The associations that policies and devices send through.
-fn outbound(snapshot: &Snapshot) -> Vec<SaIndex> {
-    let by_policy =
-        snapshot
-            .policies(Direction::Out)
-            .filter_map(|(policy, _)| match snapshot.route(policy) {
-                Some(&[index]) => Some(index),
-                _ => None,
-            });
+fn outbound(snapshot: &Snapshot) -> impl Iterator<Item = SaIndex> {
+    let paths = snapshot.ways_out().flat_map(|(_, paths)| paths);
+    let by_policy = paths.filter_map(|path| match *path {
+        [index] => Some(index),
+        _ => None,
+    });
     let devices = snapshot.interfaces().iter();
     let by_device = devices.filter_map(|interface| interface.way_out);
-    let mut all: Vec<SaIndex> = Vec::new();
-    for index in by_policy.chain(by_device) {
-        if !all.contains(&index) {
-            all.push(index);
-        }
-    }
-    all
+    by_policy.chain(by_device)
 }
 
 impl Paced {

@@ -151,6 +151,7 @@ pub(super) fn read(message: &ModifyMessage) -> Option<PolicyReport> {
             _ => return None,
         },
         action: read_action(message)?,
+        spread: 1,
         priority: DEFAULT_PRIORITY - i64::from(info.priority),
     };
     Some(PolicyReport {
@@ -254,6 +255,13 @@ pub(super) fn can_be_said(policy: &Policy) -> Result<(), String> {
     let Action::Protect(templates) = &policy.action else {
         return Ok(());
     };
+    if policy.spread > 1 {
+        return Err(
+            "the kernel leads all traffic of a policy through one association; leave `-o spread` out, or give each part of the \
+             traffic a policy of its own"
+                .to_owned(),
+        );
+    }
     if templates.len() > MOST_TEMPLATES {
         return Err(format!(
             "the kernel applies at most {MOST_TEMPLATES} transformations to a packet"

@@ -3,7 +3,7 @@
 use super::super::sockets::{self, Need};
 use super::Host;
 use crate::routes::plan::Plan;
-use ipsec::database::Snapshot;
+use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Template};
 use ipsec::sa::{Mode, SaConfig};
@@ -20,13 +20,18 @@ impl Host {
             ..Plan::default()
         };
         let mut known = HashMap::new();
-        for direction in [Direction::Out, Direction::In, Direction::Fwd] {
-            for (id, policy) in snapshot.policies(direction) {
-                let mtu = self.policy_mtu(snapshot, id, policy, &mut known);
-                // Level `use` takes what comes in clear, as the kernel does: the peer may have no association yet.
-                let reachable = direction == Direction::Out
-                    && snapshot.route(id).is_some_and(|sas| !sas.is_empty());
-                plan.push(policy, reachable, mtu);
+        for (policy, paths) in snapshot.ways_out() {
+            let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();
+            let mtus = paths
+                .iter()
+                .filter_map(|path| self.way_mtu(snapshot, path, policy, &mut known));
+            let mtu = mtus.min();
+            plan.push(policy, !paths.is_empty(), mtu);
+        }
+        for direction in [Direction::In, Direction::Fwd] {
+            // Level `use` takes what comes in clear, as the kernel does: the peer may have no association yet.
+            for (_, policy) in snapshot.policies(direction) {
+                plan.push(policy, false, None);
             }
         }
         plan.gateway_peers = snapshot
@@ -38,22 +43,18 @@ impl Host {
         plan
     }
 
-    /// The largest packet that a policy's associations carry without fragments, if there are any.
-    fn policy_mtu(
+    /// The largest packet that a policy's associations, one after the other, carry without fragments.
+    fn way_mtu(
         &mut self,
         snapshot: &Snapshot,
-        id: u32,
+        path: &[SaIndex],
         policy: &Policy,
         known: &mut HashMap<(IpAddr, IpAddr), Option<u32>>,
     ) -> Option<u32> {
         let Action::Protect(templates) = &policy.action else {
             return None;
         };
-        if policy.direction != Direction::Out {
-            return None;
-        }
-        let route = snapshot.route(id)?;
-        let chain: Vec<_> = route
+        let chain: Vec<_> = path
             .iter()
             .map(|index| Arc::clone(&snapshot.sa(*index).config))
             .collect();

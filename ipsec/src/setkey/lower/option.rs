@@ -39,6 +39,31 @@ pub const SA_OPTIONS: [(&str, &str); 21] = [
     ("dummy", "a number of seconds up to 65535"),
 ];
 
+/// The options of a policy that `-o` knows.
+pub const POLICY_OPTIONS: [(&str, &str); 1] = [("spread", "a number of associations from 1 to 64")];
+
+/// The most associations that one policy's flows are spread over: as many processors as one gateway is likely to face.
+const MOST_SPREAD: u8 = 64;
+
+/// What the options of one policy say, where they say something.
+#[derive(Default)]
+pub(super) struct PolicyOptions {
+    pub spread: Option<At<u8>>,
+}
+
+impl PolicyOptions {
+    pub fn read(options: &[At<NamedOption>]) -> Lower<Self> {
+        let mut read = Self::default();
+        for option in options {
+            match &*option.node.name {
+                "spread" => set(&mut read.spread, option, spread)?,
+                name => return Err(unknown_of_policy(name, option.span)),
+            }
+        }
+        Ok(read)
+    }
+}
+
 /// What the options of one association say, where they say something.
 #[derive(Default)]
 pub(super) struct Options {
@@ -118,7 +143,8 @@ fn set<T>(
 ) -> Lower<()> {
     let name = &option.node.name;
     let value = read(option.node.value.as_deref()).ok_or_else(|| {
-        let known = SA_OPTIONS.iter().find(|(known, _)| known == name);
+        let mut all = SA_OPTIONS.iter().chain(&POLICY_OPTIONS);
+        let known = all.find(|(known, _)| known == name);
         let wanted = known.map_or("something else", |(_, wanted)| wanted);
         Problem::new(
             option.span,
@@ -143,6 +169,9 @@ fn unknown(name: &str, span: Span) -> Problem {
         span,
         format!("`{}` is no option of a security association", shown(name)),
     );
+    if POLICY_OPTIONS.iter().any(|&(known, _)| known == name) {
+        return problem.advise("it belongs to a policy, before its `-P`");
+    }
     let names = SA_OPTIONS.iter().map(|&(name, _)| name);
     match nearest(name, names.clone()) {
         Some(near) => problem.advise(format!("did you mean `{near}`?")),
@@ -150,6 +179,18 @@ fn unknown(name: &str, span: Span) -> Problem {
             "it is one of {}",
             names.collect::<Vec<_>>().join(", ")
         )),
+    }
+}
+
+fn unknown_of_policy(name: &str, span: Span) -> Problem {
+    let problem = Problem::new(span, format!("`{}` is no option of a policy", shown(name)));
+    let names = POLICY_OPTIONS.iter().map(|&(name, _)| name);
+    match nearest(name, names) {
+        Some(near) => problem.advise(format!("did you mean `{near}`?")),
+        None if SA_OPTIONS.iter().any(|&(known, _)| known == name) => {
+            problem.advise("it belongs to security associations")
+        }
+        None => problem.advise("the only one is `spread`"),
     }
 }
 
@@ -170,6 +211,10 @@ fn number<T: std::str::FromStr>(value: Option<&str>) -> Option<T> {
 /// What leaves room for headers and something inside.
 fn packet_size(value: Option<&str>) -> Option<u16> {
     number(value).filter(|size| *size >= 256)
+}
+
+fn spread(value: Option<&str>) -> Option<u8> {
+    number(value).filter(|count| (1..=MOST_SPREAD).contains(count))
 }
 
 fn rate(value: Option<&str>) -> Option<u32> {

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::option::PolicyOptions;
 use super::{Forwarding, Lower, Lowering};
 use crate::command::Command;
 use crate::policy::{self, Prefix};
 use crate::sa::{self, Reqid};
 use crate::setkey::ast::*;
 use crate::setkey::protocol::{GRE, ICMP, ICMP6, MOBILITY};
-use crate::setkey::{Problem, Span, shown};
+use crate::setkey::{Problem, Span};
 
 /// Protocols that have ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
@@ -24,7 +25,9 @@ impl Lowering<'_> {
         let selector = self.selector(entry);
         let selector = self.note(selector);
         let action = self.action(entry);
-        let (Some(selector), Some(action)) = (selector, self.note(action)) else {
+        let spread = self.note(spread(entry));
+        let (Some(selector), Some(action), Some(spread)) = (selector, self.note(action), spread)
+        else {
             return Ok(());
         };
         let priority = entry
@@ -36,6 +39,7 @@ impl Lowering<'_> {
             selector,
             direction,
             action,
+            spread,
             priority,
         };
         let forwarded = self.forwarded(&written);
@@ -47,6 +51,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn spddelete(&mut self, entry: &PolicyEntry, span: Span) -> Lower<()> {
+        check_no_options(entry)?;
         let selector = self.selector(entry)?;
         let direction = direction(entry.policy.direction.node);
         self.push(
@@ -70,6 +75,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn spdget(&mut self, entry: &PolicyEntry, span: Span) -> Lower<()> {
+        check_no_options(entry)?;
         let selector = self.selector(entry)?;
         let direction = direction(entry.policy.direction.node);
         self.push(
@@ -108,7 +114,7 @@ impl Lowering<'_> {
     }
 
     fn selector(&mut self, entry: &PolicyEntry) -> Lower<policy::Selector> {
-        check_extras(entry)?;
+        check_label(entry)?;
         let ranges = match &entry.selector {
             Selector::Ranges(ranges) => ranges,
             Selector::Tagged(tag) => {
@@ -258,22 +264,49 @@ impl Lowering<'_> {
     }
 }
 
-/// Labels and options have no meaning in a policy.
-fn check_extras(entry: &PolicyEntry) -> Lower<()> {
-    if let Some(label) = &entry.label {
-        let problem = Problem::unsupported(
-            label.span,
-            "security labels mean nothing outside the kernel",
-        );
-        return Err(problem.advise("leave out `-ctx`"));
-    }
+/// Labels have no meaning in a policy.
+fn check_label(entry: &PolicyEntry) -> Lower<()> {
+    let Some(label) = &entry.label else {
+        return Ok(());
+    };
+    let problem = Problem::unsupported(
+        label.span,
+        "security labels mean nothing outside the kernel",
+    );
+    Err(problem.advise("leave out `-ctx`"))
+}
+
+fn check_no_options(entry: &PolicyEntry) -> Lower<()> {
     match entry.options.first() {
         Some(option) => {
-            let name = shown(&option.node.name);
-            let problem = Problem::new(option.span, format!("`{name}` is no option of a policy"));
-            Err(problem.advise("options belong to security associations"))
+            let problem = Problem::new(option.span, "a policy that is merely named has no options");
+            Err(problem.advise("leave it out: traffic and direction name the policy"))
         }
         None => Ok(()),
+    }
+}
+
+/// Over how many associations flows are spread: what leaves, by one template. What arrives may come through any of them.
+fn spread(entry: &PolicyEntry) -> Lower<u8> {
+    let Some(spread) = PolicyOptions::read(&entry.options)?.spread else {
+        return Ok(1);
+    };
+    let policy = &entry.policy;
+    let refused = |what, advice| Err(Problem::new(spread.span, what).advise(advice));
+    match (policy.direction.node, &policy.templates[..]) {
+        (Direction::Out, [_]) => Ok(spread.node),
+        (Direction::Out, []) => refused(
+            "there is nothing to spread over",
+            "only `ipsec` policies lead to associations",
+        ),
+        (Direction::Out, _) => refused(
+            "`spread` goes with a single template",
+            "spread flows, or put one protocol around another",
+        ),
+        _ => refused(
+            "only what leaves is spread",
+            "leave it out here: what arrives may come through any of the associations",
+        ),
     }
 }
 
