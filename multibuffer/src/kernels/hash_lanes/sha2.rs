@@ -35,29 +35,38 @@ macro_rules! sha2 {
                         V::xor3(x.rotated(size - p), x.rotated(size - q), x.shifted_down(r))
                     }};
                 }
+                // Places in `w` are literals, so that all of it stays in registers where there are enough of them.
                 macro_rules! step {
-                    ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $t:expr) => {
-                        let t = $t;
-                        if t >= 16 {
-                            let early = sigma!(w[(t + 1) & 15], shift $small0);
-                            let late = sigma!(w[(t + 14) & 15], shift $small1);
-                            w[t & 15] = w[t & 15] + early + w[(t + 9) & 15] + late;
+                    ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $from:ident $later:literal $t:literal) => {
+                        if $later {
+                            let early = sigma!(w[($t + 1) & 15], shift $small0);
+                            let late = sigma!(w[($t + 14) & 15], shift $small1);
+                            w[$t] = w[$t] + early + w[($t + 9) & 15] + late;
                         }
-                        let sum = $h + (w[t & 15] + V::splat($constants[t])) + V::choose($e, $f, $g)
+                        let sum = $h + (w[$t] + V::splat($constants[$from + $t])) + V::choose($e, $f, $g)
                             + sigma!($e, rotate $big1);
                         $d = $d + sum;
                         $h = sum + sigma!($a, rotate $big0) + V::majority($a, $b, $c);
                     };
                 }
-                for t in (0..$rounds).step_by(8) {
-                    step!(a b c d e f g h, t);
-                    step!(h a b c d e f g, t + 1);
-                    step!(g h a b c d e f, t + 2);
-                    step!(f g h a b c d e, t + 3);
-                    step!(e f g h a b c d, t + 4);
-                    step!(d e f g h a b c, t + 5);
-                    step!(c d e f g h a b, t + 6);
-                    step!(b c d e f g h a, t + 7);
+                macro_rules! eight {
+                    ($from:ident $later:literal $s:literal $t:literal $u:literal $v:literal $w:literal $x:literal $y:literal $z:literal) => {
+                        step!(a b c d e f g h, $from $later $s);
+                        step!(h a b c d e f g, $from $later $t);
+                        step!(g h a b c d e f, $from $later $u);
+                        step!(f g h a b c d e, $from $later $v);
+                        step!(e f g h a b c d, $from $later $w);
+                        step!(d e f g h a b c, $from $later $x);
+                        step!(c d e f g h a b, $from $later $y);
+                        step!(b c d e f g h a, $from $later $z);
+                    };
+                }
+                let from = 0;
+                eight!(from false 0 1 2 3 4 5 6 7);
+                eight!(from false 8 9 10 11 12 13 14 15);
+                for from in (16..$rounds).step_by(16) {
+                    eight!(from true 0 1 2 3 4 5 6 7);
+                    eight!(from true 8 9 10 11 12 13 14 15);
                 }
                 let [h0, h1, h2, h3, h4, h5, h6, h7] = *state;
                 *state = [h0 + a, h1 + b, h2 + c, h3 + d, h4 + e, h5 + f, h6 + g, h7 + h];
