@@ -13,6 +13,7 @@ use crate::{
     kernels::{
         aws_lc::{Aead, AeadAlgorithm},
         lanes::GcmKey,
+        nonce::Nonce,
     },
 };
 
@@ -62,11 +63,11 @@ impl Sealing {
     ) {
         let nonce = nonce(&self.salt, iv);
         if let Some(gcm) = self.kernel(text.len()) {
-            let tag = gcm.seal(&nonce, aad, input, text);
+            let tag = gcm.seal(nonce, aad, input, text);
             icv.copy_from_slice(&tag[..icv.len()]);
         } else {
             gather(input, text);
-            self.library.seal(&nonce, aad, text, icv);
+            self.library.seal(&nonce.to_bytes(), aad, text, icv);
         }
     }
 
@@ -75,9 +76,9 @@ impl Sealing {
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         let nonce = nonce(&self.salt, iv);
         let Some(gcm) = self.kernel(text.len()) else {
-            return self.library.open(&nonce, aad, text, icv);
+            return self.library.open(&nonce.to_bytes(), aad, text, icv);
         };
-        let tag = gcm.open(&nonce, aad, text);
+        let tag = gcm.open(nonce, aad, text);
         let genuine = same(&tag[..icv.len()], icv);
         if !genuine {
             text.fill(0);
@@ -118,9 +119,9 @@ impl Gmac {
     pub(crate) fn sign(&self, iv: &Iv, parts: [&[u8]; 3], icv: &mut [u8]) {
         let nonce = nonce(&self.salt, iv);
         match &self.gcm {
-            Some(gcm) => icv.copy_from_slice(&gcm.sign(&nonce, parts)[..icv.len()]),
+            Some(gcm) => icv.copy_from_slice(&gcm.sign(nonce, parts)[..icv.len()]),
             None => joined(parts, |message| {
-                self.library.seal(&nonce, message, &mut [], icv);
+                self.library.seal(&nonce.to_bytes(), message, &mut [], icv);
             }),
         }
     }
@@ -143,11 +144,9 @@ pub(crate) fn gather(parts: [&[u8]; 3], text: &mut [u8]) {
     }
 }
 
-fn nonce(salt: &[u8; SALT], iv: &Iv) -> [u8; 12] {
-    let mut nonce = [0; 12];
-    nonce[..SALT].copy_from_slice(salt);
-    nonce[SALT..].copy_from_slice(iv.as_bytes());
-    nonce
+fn nonce(salt: &[u8; SALT], iv: &Iv) -> Nonce {
+    let iv = iv.as_bytes().try_into();
+    Nonce::new(*salt, iv.expect("the IV's length was checked"))
 }
 
 /// Runs `then` on `parts` as one range. The library takes associated data in one piece only, so several are copied

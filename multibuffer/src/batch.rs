@@ -132,6 +132,11 @@ fn fits(key: &Key, iv: &[u8], aad: &[u8], aad_tail: &[u8]) -> bool {
     iv.len() == key.iv_len() && tail_fits && aad_fits
 }
 
+/// Whether so many bytes are whole blocks. A block's length is a power of two; short packets would feel a division.
+fn are_blocks(key: &Key, len: usize) -> bool {
+    len & (key.block_len() - 1) == 0
+}
+
 fn parts(key: &Key) -> (&CipherKey, &MacKey) {
     match &key.transform {
         Transform::EncryptThenMac { cipher, mac } => (cipher, mac),

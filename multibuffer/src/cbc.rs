@@ -5,14 +5,18 @@ use camellia::{Camellia128, Camellia192, Camellia256};
 use cast5::Cast5;
 use cast5::cipher::KeyInit;
 
-use crate::kernels::{
-    aws_lc::AesKey,
-    bitslice::{self, DesKeys},
-    few::at_least,
-    lanes::{self, LaneKeys},
-    scalar,
+use crate::{
+    Iv,
+    detect::features,
+    kernels::{
+        aws_lc::AesKey,
+        bitslice::{self, DesKeys},
+        few::at_least,
+        lanes::{self, LaneKeys},
+        nonce::Nonce,
+        scalar,
+    },
 };
-use crate::{Iv, detect::features};
 
 /// AES in CBC mode (RFC 3602): a schedule for each direction.
 pub(crate) struct AesCbc {
@@ -183,6 +187,21 @@ impl CipherKey {
         }
     }
 
+    /// Whether a text is best encrypted while it is read from its ranges, which saves a copy.
+    pub(crate) fn reads_ranges(&self) -> bool {
+        matches!(self, Self::AesCtr(key) if key.wide.is_some() && lanes::ctr_reads_ranges())
+    }
+
+    /// Encrypts `input` into `text`, which is as long; only where [`CipherKey::reads_ranges`]. The IV has the cipher's length.
+    pub(crate) fn encrypt_ranges(&self, iv: &[u8], input: [&[u8]; 3], text: &mut [u8]) {
+        match self {
+            Self::AesCtr(key) if let Some(keys) = &key.wide => {
+                lanes::ctr_into(keys, key.nonce(block(iv)), FIRST_NUMBER, input, text);
+            }
+            _ => unreachable!("all texts have one cipher"),
+        }
+    }
+
     /// Encrypts many texts; every key is of the same cipher and length as this one.
     pub(crate) fn encrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
         match self {
@@ -236,19 +255,25 @@ impl CipherKey {
 }
 
 impl AesCtr {
-    /// RFC 3686 4: the counter block is nonce, IV and a 32-bit counter that begins at one.
     fn apply(&self, iv: &[u8; 8], text: &mut [u8]) {
-        let mut counter = [0; 16];
-        counter[..4].copy_from_slice(&self.nonce);
-        counter[4..12].copy_from_slice(iv);
+        let nonce = self.nonce(iv);
         if let Some(keys) = &self.wide {
-            let (nonce, _) = counter.split_first_chunk().expect("12 of 16 bytes");
-            return lanes::ctr(keys, nonce, 1, text);
+            return lanes::ctr(keys, nonce, FIRST_NUMBER, text);
         }
-        counter[15] = 1;
+        let mut counter = [0; 16];
+        counter[..12].copy_from_slice(&nonce.to_bytes());
+        counter[12..].copy_from_slice(&FIRST_NUMBER.to_be_bytes());
         self.aes.ctr(&counter, text);
     }
+
+    /// RFC 3686 4: the counter block is nonce, IV and a 32-bit number.
+    fn nonce(&self, iv: &[u8; 8]) -> Nonce {
+        Nonce::new(self.nonce, *iv)
+    }
 }
+
+/// RFC 3686 4: what the blocks of a packet are counted from.
+const FIRST_NUMBER: u32 = 1;
 
 fn block<const N: usize>(iv: &[u8]) -> &[u8; N] {
     iv.try_into()

@@ -7,6 +7,7 @@
 pub(crate) mod aws_lc;
 pub(crate) mod bitslice;
 pub(crate) mod few;
+pub(crate) mod nonce;
 pub(crate) mod scalar;
 
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,7 @@ use crate::{
     kernels::{
         aws_lc::AesKey,
         lanes::{self, CbcMacJob, LaneKeys},
+        nonce::Nonce,
         scalar::xor,
     },
 };
@@ -100,8 +101,12 @@ impl Ccm {
 
     /// Encrypts or decrypts `text` by our own kernel, and what the lanes have signed.
     pub(crate) fn apply(&self, keys: &LaneKeys, iv: &Iv, text: &mut [u8], tag: &mut [u8; 16]) {
-        let block = self.block(3, iv, 0);
-        let (nonce, _) = block.split_first_chunk().expect("12 of 16 bytes");
+        let [first, second, third] = self.salt;
+        let iv = iv.as_bytes().try_into();
+        let nonce = Nonce::new(
+            [3, first, second, third],
+            iv.expect("the IV's length was checked"),
+        );
         lanes::ctr(keys, nonce, 0, tag);
         lanes::ctr(keys, nonce, 1, text);
     }

@@ -1,6 +1,6 @@
 //! Sealing: what a caller must keep to, and the way of its jobs through cipher and MAC.
 
-use super::{Members, STRIDE, WINDOW, ccm, fits, parts};
+use super::{Members, STRIDE, WINDOW, are_blocks, ccm, fits, parts};
 use crate::{Key, SealJob, aead::gather, cbc::Text, key::Transform, mac::MacJob};
 
 /// Panics over a job that cannot be sealed.
@@ -13,7 +13,7 @@ pub(super) fn check(job: &SealJob<'_>) {
         "output must be the inputs' length and the ICV's together"
     );
     assert!(
-        text_len.is_multiple_of(key.block_len()),
+        are_blocks(key, text_len),
         "the inputs must be whole blocks together"
     );
     let fits = fits(key, job.iv.as_bytes(), job.aad, job.aad_tail);
@@ -40,7 +40,11 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
         STRIDE
     };
     for mut stride in members.strides(stride) {
-        cipher.encrypt_all(stride.iter_mut().map(text_to_encrypt));
+        if cipher.reads_ranges() {
+            stride.iter_mut().for_each(encrypt_ranges);
+        } else {
+            cipher.encrypt_all(stride.iter_mut().map(text_to_encrypt));
+        }
         mac.sign_all(stride.iter_mut().map(sealed_message));
     }
 }
@@ -58,6 +62,12 @@ pub(super) fn seal_aead(job: &mut SealJob<'_>) {
         Transform::Gmac(key) => key.sign(&job.iv, [job.aad, job.iv.as_bytes(), text], icv),
         _ => unreachable!("a member of another suite"),
     }
+}
+
+fn encrypt_ranges(job: &mut SealJob<'_>) {
+    let text_len = job.output.len() - job.key.icv_len();
+    let (cipher, text) = (parts(job.key).0, &mut job.output[..text_len]);
+    cipher.encrypt_ranges(job.iv.as_bytes(), job.input, text);
 }
 
 /// The input of one job, gathered just before a kernel wants it.

@@ -15,6 +15,7 @@ use std::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_setzero_si128};
 
 use super::{
     aesni::{RoundKeys, expand},
+    nonce::Nonce,
     wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
 };
 use crate::detect::features;
@@ -34,7 +35,7 @@ pub(crate) struct GcmKey {
 /// A packet, as the kernels see it.
 struct Packet<'a> {
     key: &'a GcmKey,
-    nonce: &'a [u8; 12],
+    nonce: Nonce,
     aad: [&'a [u8]; 3],
     source: Source,
     /// INVARIANT: good for writing `len` bytes, and the source has as many.
@@ -76,7 +77,7 @@ impl GcmKey {
     /// Encrypts `input` into `output`, which is as long, and returns the tag.
     pub(crate) fn seal(
         &self,
-        nonce: &[u8; 12],
+        nonce: Nonce,
         aad: &[u8],
         input: [&[u8]; 3],
         output: &mut [u8],
@@ -98,7 +99,7 @@ impl GcmKey {
     }
 
     /// Decrypts `text` in place and returns the tag that it ought to have.
-    pub(crate) fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8]) -> [u8; 16] {
+    pub(crate) fn open(&self, nonce: Nonce, aad: &[u8], text: &mut [u8]) -> [u8; 16] {
         let (target, len) = (text.as_mut_ptr(), text.len());
         self.run::<false>(Packet {
             key: self,
@@ -112,7 +113,7 @@ impl GcmKey {
     }
 
     /// The tag over `message` alone.
-    pub(crate) fn sign(&self, nonce: &[u8; 12], message: [&[u8]; 3]) -> [u8; 16] {
+    pub(crate) fn sign(&self, nonce: Nonce, message: [&[u8]; 3]) -> [u8; 16] {
         self.run::<true>(Packet {
             key: self,
             nonce,

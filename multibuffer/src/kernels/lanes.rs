@@ -13,7 +13,7 @@ mod x86_64 {
         cbc_lanes::{CbcJob, CbcMacJob},
         gcm::GcmKey,
         hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
-        streams::{cbc_decrypt, ctr, inverse},
+        streams::{cbc_decrypt, ctr, ctr_into, inverse},
     };
     use crate::{
         detect::features,
@@ -30,6 +30,11 @@ mod x86_64 {
     pub(crate) fn cbc_mac<'a>(rounds: usize, jobs: impl Iterator<Item = CbcMacJob<'a>>) {
         // SAFETY: the processor has the features.
         unsafe { cbc_lanes::cbc_mac(level(), rounds, jobs) }
+    }
+
+    /// Whether [`ctr_into`] is faster than counter mode in place after a copy: not where vectors are put together in memory.
+    pub(crate) fn ctr_reads_ranges() -> bool {
+        level() == Level::Four
     }
 
     fn level() -> Level {
@@ -57,6 +62,8 @@ mod x86_64 {
 /// Processors for which there are no such kernels: no key is ever made for them.
 #[cfg(not(target_arch = "x86_64"))]
 mod other {
+    use crate::kernels::nonce::Nonce;
+
     /// Cannot exist.
     pub(crate) enum LaneKeys {}
 
@@ -84,7 +91,7 @@ mod other {
 
         pub(crate) fn seal(
             &self,
-            _nonce: &[u8; 12],
+            _nonce: Nonce,
             _aad: &[u8],
             _input: [&[u8]; 3],
             _output: &mut [u8],
@@ -92,16 +99,30 @@ mod other {
             match *self {}
         }
 
-        pub(crate) fn open(&self, _nonce: &[u8; 12], _aad: &[u8], _text: &mut [u8]) -> [u8; 16] {
+        pub(crate) fn open(&self, _nonce: Nonce, _aad: &[u8], _text: &mut [u8]) -> [u8; 16] {
             match *self {}
         }
 
-        pub(crate) fn sign(&self, _nonce: &[u8; 12], _message: [&[u8]; 3]) -> [u8; 16] {
+        pub(crate) fn sign(&self, _nonce: Nonce, _message: [&[u8]; 3]) -> [u8; 16] {
             match *self {}
         }
     }
 
-    pub(crate) fn ctr(keys: &LaneKeys, _nonce: &[u8; 12], _number: u32, _text: &mut [u8]) {
+    pub(crate) fn ctr(keys: &LaneKeys, _nonce: Nonce, _number: u32, _text: &mut [u8]) {
+        match *keys {}
+    }
+
+    pub(crate) fn ctr_reads_ranges() -> bool {
+        false
+    }
+
+    pub(crate) fn ctr_into(
+        keys: &LaneKeys,
+        _nonce: Nonce,
+        _number: u32,
+        _input: [&[u8]; 3],
+        _output: &mut [u8],
+    ) {
         match *keys {}
     }
 
