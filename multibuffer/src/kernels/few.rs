@@ -14,6 +14,9 @@ type First<T> = Flatten<array::IntoIter<Option<T>, MANY>>;
 pub(crate) type AtLeast<J, T> = Result<Chain<First<T>, J>, First<T>>;
 
 /// All the jobs if there are at least `many`, else the few that there are.
+///
+/// Inlined, or the first jobs would be copied from place to place on their way out.
+#[inline(always)]
 pub(crate) fn at_least<J: Iterator>(many: usize, mut jobs: J) -> AtLeast<J, J::Item> {
     let mut first = [const { None }; MANY];
     let mut count = 0;
