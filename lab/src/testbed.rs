@@ -63,6 +63,8 @@ pub struct Ground {
     pub gro_flush_timeout_ns: Option<u64>,
     /// How often a quiet interface is looked at before its interrupt is switched on again.
     pub napi_defer_hard_irqs: Option<u32>,
+    /// How the gateways take packets in.
+    pub receiving: Receiving,
     /// A box in the middle of the wire that delays, loses, doubles and reorders.
     pub impairment: Option<Impairment>,
     /// A router in the middle of the wire, beyond which packets must suddenly be smaller. Not beside an impairment.
@@ -81,6 +83,7 @@ impl Default for Ground {
             tcp: Tcp::default(),
             gro_flush_timeout_ns: None,
             napi_defer_hard_irqs: None,
+            receiving: Receiving::default(),
             impairment: None,
             path: None,
             processors: None,
@@ -110,6 +113,19 @@ pub struct Tcp {
     pub sack: Option<bool>,
     /// The most a socket may buffer, each way.
     pub buffer_bytes: Option<u64>,
+}
+
+/// How gateways take packets in; `None`: as the kernel does by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Receiving {
+    /// Looks for a local socket before it routes.
+    pub early_demux: Option<bool>,
+    /// Puts UDP that is only forwarded together into trains.
+    pub udp_gro_forwarding: Option<bool>,
+    /// Chains packets that belong together instead of joining them.
+    pub gro_list: Option<bool>,
+    /// The processors that flows are spread over (RPS), as `0-3,8`.
+    pub steered_to: Option<String>,
 }
 
 /// What the box in the middle does to each frame, each way.

@@ -17,7 +17,7 @@ use crate::load::{
     Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
 };
 use crate::suite::{self, SUITES};
-use crate::testbed::{Ground, Impairment, Path, Shape, Tcp, Topology};
+use crate::testbed::{Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
 
 /// Where our own programs are.
 #[derive(Debug, Clone, Default)]
@@ -301,6 +301,12 @@ impl Cell {
             },
             gro_flush_timeout_ns: self.number("gro_flush_timeout_ns").map(|ns| ns as u64),
             napi_defer_hard_irqs: self.number("napi_defer_hard_irqs").map(|irqs| irqs as u32),
+            receiving: Receiving {
+                early_demux: flag(&self.settings, "ip_early_demux"),
+                udp_gro_forwarding: flag(&self.settings, "rx_udp_gro_forwarding"),
+                gro_list: flag(&self.settings, "rx_gro_list"),
+                steered_to: self.settings.get("rps_cpus").cloned(),
+            },
             impairment: self.impairment(programs),
             path: self.number("path.mtu").map(|mtu| Path {
                 mtu: mtu as u32,

@@ -96,7 +96,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 46] = [
+pub(super) const FACTORS: [Factor; 50] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
     row("offloads",               Takes::Flag,                  Whom::Testbed),
@@ -109,6 +109,10 @@ pub(super) const FACTORS: [Factor; 46] = [
     row("tcp.buffer_bytes",       numbers(4096.0, 1e9),         Whom::Testbed),
     row("gro_flush_timeout_ns",   numbers(0.0, 1e9),            Whom::Testbed),
     row("napi_defer_hard_irqs",   numbers(0.0, 1000.0),         Whom::Testbed),
+    row("ip_early_demux",         Takes::Flag,                  Whom::Testbed),
+    row("rx_udp_gro_forwarding",  Takes::Flag,                  Whom::Testbed),
+    row("rx_gro_list",            Takes::Flag,                  Whom::Testbed),
+    row("rps_cpus",               Takes::Processors,            Whom::Testbed),
     row("impair.delay_ms",        reals(0.0, 10_000.0),         Whom::Testbed),
     row("impair.loss_percent",    reals(0.0, 100.0),            Whom::Testbed),
     row("impair.duplicate_percent", reals(0.0, 100.0),          Whom::Testbed),

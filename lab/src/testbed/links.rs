@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::isolate::{done, mount};
 use super::namespaces::{Namespace, refused};
-use super::{Ground, Impairment, Shape, Tcp, WAN};
+use super::{Ground, Impairment, Receiving, Shape, Tcp, WAN};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
@@ -83,7 +83,60 @@ pub(super) fn tcp(options: &Tcp, host: &Namespace) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Settings that live in `/sys`: it shows the interfaces of the namespace it was mounted in, so one is mounted for a moment.
+/// How a gateway takes packets in.
+pub(super) fn receive(
+    asked: &Receiving,
+    host: &Namespace,
+    interfaces: &[&str],
+) -> Result<(), Fault> {
+    if let Some(on) = asked.early_demux {
+        let path = "/proc/sys/net/ipv4/ip_early_demux";
+        host.within(|| std::fs::write(path, u8::from(on).to_string()))
+            .map_err(|error| refused("set ip_early_demux", error))?;
+    }
+    let features = [
+        ("rx-udp-gro-forwarding", asked.udp_gro_forwarding),
+        ("rx-gro-list", asked.gro_list),
+    ];
+    for (name, value) in features {
+        let Some(on) = value else { continue };
+        let word = if on { "on" } else { "off" };
+        for interface in interfaces {
+            // Both are kinds of receive coalescing, which virtual links begin without.
+            let gro = if on { " gro on" } else { "" };
+            let line = format!("ethtool -K {interface}{gro} {name} {word}");
+            told(host, Command::line(&line))?;
+        }
+    }
+    match &asked.steered_to {
+        Some(list) => set_in_sys(host, interfaces, "queues/rx-0/rps_cpus", &mask(list)),
+        None => Ok(()),
+    }
+}
+
+/// A list of processors such as `0-3,8` as the kernel writes sets: hexadecimal words of 32 bits, the highest first.
+fn mask(list: &str) -> String {
+    let number = |text: &str| text.parse::<usize>().unwrap_or(0);
+    let range = |part: &str| match part.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => number(part)..=number(part),
+    };
+    let mut words = vec![0_u32];
+    for processor in list.split(',').flat_map(range) {
+        if words.len() <= processor / 32 {
+            words.resize(processor / 32 + 1, 0);
+        }
+        words[processor / 32] |= 1 << (processor % 32);
+    }
+    let words: Vec<String> = words
+        .iter()
+        .rev()
+        .map(|word| format!("{word:08x}"))
+        .collect();
+    words.join(",")
+}
+
+/// How long coalescing may hold packets back, on each of these interfaces.
 pub(super) fn coalesce(
     ground: &Ground,
     host: &Namespace,
@@ -98,21 +151,23 @@ pub(super) fn coalesce(
     ];
     for (name, value) in settings {
         let Some(value) = value else { continue };
-        let write = || {
-            // SAFETY: unshare moves this thread only, which is gone when this closure returns.
-            done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-            mount("none", "/sys", "sysfs", 0, "")?;
-            interfaces.iter().try_for_each(|interface| {
-                std::fs::write(
-                    format!("/sys/class/net/{interface}/{name}"),
-                    value.to_string(),
-                )
-            })
-        };
-        host.within(write)
-            .map_err(|error: io::Error| refused(&format!("set {name} to {value}"), error))?;
+        set_in_sys(host, interfaces, name, &value.to_string())?;
     }
     Ok(())
+}
+
+/// Settings that live in `/sys`: it shows the interfaces of the namespace it was mounted in, so one is mounted for a moment.
+fn set_in_sys(host: &Namespace, interfaces: &[&str], name: &str, value: &str) -> Result<(), Fault> {
+    let write = || {
+        // SAFETY: unshare moves this thread only, which is gone when this closure returns.
+        done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+        mount("none", "/sys", "sysfs", 0, "")?;
+        interfaces.iter().try_for_each(|interface| {
+            std::fs::write(format!("/sys/class/net/{interface}/{name}"), value)
+        })
+    };
+    host.within(write)
+        .map_err(|error: io::Error| refused(&format!("set {name} to {value}"), error))
 }
 
 /// The same command, kept to a set of processors.
@@ -185,6 +240,12 @@ mod tests {
         assert!(gigabit.ends_with("mtu 1538 overhead 24"), "{gigabit}");
         assert!(shaping(&shape(1e6), 1500).contains("burst 10000 "));
         assert!(shaping(&shape(1e6), 9000).contains("burst 27114 "));
+    }
+
+    #[test]
+    fn a_list_of_processors_becomes_the_mask_that_the_kernel_reads() {
+        assert_eq!(mask("0-1"), "00000003");
+        assert_eq!(mask("0,2-3,33"), "00000002,0000000d");
     }
 
     #[test]

@@ -145,6 +145,7 @@ impl Testbed for Namespaces {
         for gateway in [&left, &right] {
             links::wire(ground, gateway)?;
             links::coalesce(ground, gateway, names)?;
+            links::receive(&ground.receiving, gateway, names)?;
         }
         if ground.topology == Topology::Gateways {
             links::coalesce(ground, &client, &[LAN])?;
