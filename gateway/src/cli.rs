@@ -5,7 +5,7 @@ mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{capture, run, speed};
+use crate::{capture, run, speed, tune};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -33,6 +33,7 @@ Examples:
   esplanade status                       what is up and what it carries
   esplanade down                         take everything away
   esplanade speed                        how fast this machine enciphers
+  esplanade tune show                    settings of the host, and what they should be
   esplanade lab run demo                 measure it";
 
 #[derive(Subcommand)]
@@ -63,6 +64,8 @@ enum Command {
     Capture(capture::Options),
     /// Tell how fast this machine enciphers, suite by suite
     Speed(speed::Options),
+    /// Show, change and put back the settings of the host that matter
+    Tune(tune::Options),
     /// Measure; see `esplanade lab --help`
     #[command(disable_help_flag = true)]
     Lab {
@@ -166,6 +169,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => ask::explain(explain),
         Command::Capture(options) => capture::run(&options),
         Command::Speed(options) => speed::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Lab { arguments } => lab::exec(&arguments),
         Command::Man { folder } => manual::man(&Program::command(), folder.as_deref()),
         Command::Completions { shell } => manual::completions(&mut Program::command(), shell),

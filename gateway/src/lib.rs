@@ -6,6 +6,7 @@
 //!        │
 //!   control ◄── status, drops, events, explain, down           capture: the engine over a file
 //!                                                                speed: the ciphers in memory
+//!                                                                tune: settings of the host
 //! ```
 
 pub mod capture;
@@ -22,3 +23,4 @@ pub mod run;
 pub mod setkey_cli;
 pub mod speed;
 pub mod status;
+pub mod tune;

@@ -14,7 +14,7 @@ mod engine;
 mod hub;
 mod machine;
 mod report;
-mod statistics;
+pub(crate) mod statistics;
 mod suite;
 mod turn;
 

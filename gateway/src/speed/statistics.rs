@@ -1,7 +1,7 @@
 //! Medians, and how far they may be off.
 
 /// The middle of the figures; they are not empty.
-pub(super) fn median(figures: &[f64]) -> f64 {
+pub(crate) fn median(figures: &[f64]) -> f64 {
     let sorted = sorted(figures);
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) {
@@ -13,7 +13,7 @@ pub(super) fn median(figures: &[f64]) -> f64 {
 
 /// Between which of the figures the median lies, at 95 % or more, whatever their distribution (the sign test). With fewer
 /// than six figures nothing can be said at that level, and these are the lowest and the highest.
-pub(super) fn interval(figures: &[f64]) -> [f64; 2] {
+pub(crate) fn interval(figures: &[f64]) -> [f64; 2] {
     let sorted = sorted(figures);
     let n = sorted.len();
     // How likely it is that so few figures lie below the median.

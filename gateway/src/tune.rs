@@ -1,0 +1,300 @@
+//! `esplanade tune`: the settings of the host that studies and peers name, what they are, what they should be, and what that
+//! was worth here.
+//!
+//! ```text
+//!   table (pure) ──► rows ◄── host: /proc/sys, /sys, ethtool          show: the rows
+//!                     ▲  ◄── gain: records of `esplanade lab run tune`
+//!                     │
+//!   apply: rows ──► state file (old values, first of all) ──► host    revert: state file ──► host
+//! ```
+//!
+//! Nothing is changed that cannot be put back, and nothing is put back over what somebody else has set since.
+
+mod change;
+mod gain;
+mod host;
+mod report;
+mod state;
+mod table;
+mod told;
+
+use crate::cli::{Failure, print};
+use crate::routes::DEFAULT_TUN;
+use change::Outcome;
+use clap::{Args, Subcommand};
+use gain::{Gains, Here};
+use host::{Host, Machine, Reading, Target, outer_devices};
+use report::{Report, Row, Scope, Verdict};
+use state::State;
+use std::path::{Path, PathBuf};
+
+/// What `esplanade tune` takes.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  esplanade tune show                           what is set, what should be, why
+  esplanade tune show --from tune-out           the same with the gains that the lab measured here
+  esplanade tune apply                          set what is proposed and has no price
+  esplanade tune apply busy_poll rps_cpus --device eth1
+  esplanade tune revert                         put everything back";
+
+#[derive(Subcommand)]
+enum Task {
+    /// Tell each setting's value, what it should be, why, and what that was worth here
+    #[command(
+        after_help = "Example:\n  esplanade tune show --json | jq '.settings[] | select(.verdict == \"proposed\")'"
+    )]
+    Show(Show),
+    /// Set what is proposed, and remember what was there
+    #[command(after_help = "Example:\n  esplanade tune apply rmem_max wmem_max")]
+    Apply(Apply),
+    /// Put back what was there before
+    #[command(after_help = "Example:\n  esplanade tune revert rmem_max")]
+    Revert(Revert),
+}
+
+/// Which devices are meant.
+#[derive(Args)]
+struct Devices {
+    /// A device to tune; may be given several times [default: those of the default routes]
+    #[arg(long = "device", value_name = "NAME")]
+    devices: Vec<String>,
+    /// The gateway's TUN device
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
+    tun: String,
+}
+
+/// Where changes are remembered.
+#[derive(Args)]
+struct Memory {
+    /// The file that remembers old values
+    #[arg(long, value_name = "PATH", default_value = state::USUAL_PLACE)]
+    state: PathBuf,
+}
+
+#[derive(Args)]
+struct Show {
+    #[command(flatten)]
+    devices: Devices,
+    #[command(flatten)]
+    memory: Memory,
+    /// A folder with records of `esplanade lab run tune` [default: ./tune-out, if it is there]
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Apply {
+    /// Settings to change [default: all that are proposed and have no price]
+    names: Vec<String>,
+    #[command(flatten)]
+    devices: Devices,
+    #[command(flatten)]
+    memory: Memory,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Revert {
+    /// Settings to put back [default: all that were changed]
+    names: Vec<String>,
+    #[command(flatten)]
+    memory: Memory,
+    /// Put back even what somebody else has set since
+    #[arg(long)]
+    force: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what was asked.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let host = Machine::this();
+    match &options.task {
+        Task::Show(show) => print(&shown(&host, show)?),
+        Task::Apply(apply) => told(&applied(&host, apply)?, apply.json),
+        Task::Revert(revert) => told(&reverted(&host, revert)?, revert.json),
+    }
+}
+
+fn shown(host: &Machine, show: &Show) -> Result<String, Failure> {
+    let devices = show.devices.chosen(host)?;
+    let gains = Gains::find(show.from.as_deref(), &here(host)).map_err(Failure::new)?;
+    // Who may not read it is not told what was before; everything else is still worth showing.
+    let mut state = State::load(&show.memory.state, &boot(host)).unwrap_or_default();
+    let scope = show.devices.scope(host, &devices);
+    let report = Report {
+        settings: scope.rows(&mut state, gains.as_ref()),
+        gains_from: gains
+            .as_ref()
+            .map(|gains| gains.folder.display().to_string()),
+        gains_elsewhere: gains.and_then(|gains| gains.elsewhere),
+        devices: devices.clone(),
+    };
+    match show.json {
+        true => report.json().map_err(Failure::new),
+        false => Ok(report.text()),
+    }
+}
+
+fn applied(host: &Machine, apply: &Apply) -> Result<Vec<Outcome>, Failure> {
+    let devices = apply.devices.chosen(host)?;
+    let path = &apply.memory.state;
+    let names = known(&apply.names)?;
+    let _lock = state::lock(path).map_err(|error| unwritable(path, &error))?;
+    let mut state = State::load(path, &boot(host)).map_err(|error| unreadable(path, &error))?;
+    let rows = apply.devices.scope(host, &devices).rows(&mut state, None);
+    let rows = match names.is_empty() {
+        true => of_verdict(rows, Verdict::Proposed),
+        false => of_names(rows, &names)?,
+    };
+    change::apply(host, path, &mut state, &rows).map_err(|error| unwritable(path, &error))
+}
+
+fn reverted(host: &Machine, revert: &Revert) -> Result<Vec<Outcome>, Failure> {
+    let path = &revert.memory.state;
+    let names = known(&revert.names)?;
+    let exists = path.try_exists();
+    if !exists.map_err(|error| unreadable(path, &error))? {
+        return Ok(Vec::new());
+    }
+    let _lock = state::lock(path).map_err(|error| unwritable(path, &error))?;
+    let mut state = State::load(path, &boot(host)).map_err(|error| unreadable(path, &error))?;
+    let outcomes = change::revert(host, &mut state, &names, revert.force);
+    state.save(path).map_err(|error| unwritable(path, &error))?;
+    Ok(outcomes)
+}
+
+/// Prints each outcome; a failure if any was one.
+fn told(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
+    match json {
+        true => print(&(serde_json::to_string_pretty(outcomes).map_err(Failure::new)? + "\n"))?,
+        false if outcomes.is_empty() => print("nothing to change\n")?,
+        false => print(
+            &outcomes
+                .iter()
+                .map(|one| format!("{one}\n"))
+                .collect::<String>(),
+        )?,
+    }
+    match outcomes.iter().filter(|one| one.failed()).count() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!(
+            "{count} of {} were not changed",
+            outcomes.len()
+        ))),
+    }
+}
+
+impl Devices {
+    fn chosen(&self, host: &Machine) -> Result<Vec<String>, Failure> {
+        if self.devices.is_empty() {
+            return Ok(outer_devices(host));
+        }
+        let there = host.list("/sys/class/net");
+        match self.devices.iter().find(|device| !there.contains(device)) {
+            Some(device) => Err(Failure::new(format!("there is no device `{device}` here"))),
+            None => Ok(self.devices.clone()),
+        }
+    }
+
+    fn scope<'a>(&'a self, host: &'a Machine, devices: &'a [String]) -> Scope<'a> {
+        Scope {
+            host,
+            devices,
+            tun: &self.tun,
+        }
+    }
+}
+
+/// Names of settings, all of which exist.
+fn known(names: &[String]) -> Result<Vec<&'static str>, Failure> {
+    let find = |name: &String| match table::find(name) {
+        Some(setting) => Ok(setting.name),
+        None => Err(Failure::new(no_such(name))),
+    };
+    names.iter().map(find).collect()
+}
+
+fn no_such(name: &str) -> String {
+    match ipsec::setkey::nearest(name, table::SETTINGS.iter().map(|one| one.name)) {
+        Some(near) => format!("there is no setting `{name}`; did you mean `{near}`?"),
+        None => format!("there is no setting `{name}`: `esplanade tune show` lists them"),
+    }
+}
+
+fn of_verdict(rows: Vec<Row>, verdict: Verdict) -> Vec<Row> {
+    let mut rows = rows;
+    rows.retain(|row| row.verdict == verdict);
+    rows
+}
+
+fn of_names(mut rows: Vec<Row>, names: &[&str]) -> Result<Vec<Row>, Failure> {
+    rows.retain(|row| names.contains(&row.name));
+    let refusal = rows.iter().find_map(|row| match row.verdict {
+        Verdict::Absent => Some(format!(
+            "`{}` is absent on this kernel or these devices",
+            row.name
+        )),
+        Verdict::Told => Some(format!(
+            "`{}` is only told, never changed: {}",
+            row.name, row.reason
+        )),
+        _ => None,
+    });
+    refusal.map_or(Ok(rows), |refusal| Err(Failure::new(refusal)))
+}
+
+/// Tells one start of the machine from the next.
+fn boot(host: &dyn Host) -> String {
+    value(host, "/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+fn here(host: &dyn Host) -> Here {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    Here {
+        // What the lab writes where the kernel does not say.
+        processor: name.unwrap_or_else(|| "unknown".to_owned()),
+        kernel: value(host, "/proc/sys/kernel/osrelease").unwrap_or_default(),
+    }
+}
+
+fn value(host: &dyn Host, path: &str) -> Option<String> {
+    match host.read(&Target::file(path.to_owned())) {
+        Reading::Value(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!(
+        "cannot write {}: {error}. Nothing is changed without it; as root: `sudo esplanade tune …`, or say another file with --state",
+        path.display()
+    ))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!(
+        "cannot read {}: {error}; it is root's",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! What `esplanade tune show` says: rows for readers, and for programs.
+
+use super::gain::{Gain, Gains};
+use super::host::{Host, Reading};
+use super::state::State;
+use super::table::{self, Among, Place, SETTINGS, Setting};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// How a setting stands.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    /// Should be changed, and `apply` does.
+    Proposed,
+    /// Has a price: `apply` changes it by name.
+    OnRequest,
+    /// Is as it should be.
+    Good,
+    /// Nothing is proposed.
+    Told,
+    /// This kernel or these devices do not have it.
+    Absent,
+    /// May be there.
+    Unreadable,
+}
+
+/// One setting on this host.
+#[derive(Serialize, Debug)]
+pub(super) struct Row {
+    pub name: &'static str,
+    pub verdict: Verdict,
+    pub spots: Vec<Spot>,
+    pub reason: &'static str,
+    pub price: Option<&'static str>,
+    pub gain: Option<Gain>,
+    /// The gain in words, or why there is none.
+    pub measured: String,
+}
+
+/// One target of a setting.
+#[derive(Serialize, Debug)]
+pub(super) struct Spot {
+    pub target: String,
+    pub current: Option<String>,
+    pub proposal: Option<String>,
+    /// Why it cannot be read or changed.
+    pub problem: Option<String>,
+    /// What it was before `tune apply`.
+    pub before: Option<String>,
+}
+
+/// Everything.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub devices: Vec<String>,
+    pub gains_from: Option<String>,
+    pub gains_elsewhere: Option<String>,
+    pub settings: Vec<Row>,
+}
+
+/// What rows are read for.
+pub(super) struct Scope<'a> {
+    pub host: &'a dyn Host,
+    pub devices: &'a [String],
+    pub tun: &'a str,
+}
+
+impl Scope<'_> {
+    /// All rows of the table.
+    pub fn rows(&self, state: &mut State, gains: Option<&Gains>) -> Vec<Row> {
+        let rows = SETTINGS.iter();
+        rows.map(|setting| self.row(setting, state, gains))
+            .collect()
+    }
+
+    fn row(&self, setting: &'static Setting, state: &mut State, gains: Option<&Gains>) -> Row {
+        let spots = self.spots(setting, state);
+        let wanted = spots
+            .iter()
+            .find_map(|spot| spot.proposal.as_deref())
+            .or_else(|| spots.first()?.current.as_deref());
+        let gain = gains.and_then(|gains| gains.of(setting.name, wanted));
+        let measured = match &gain {
+            Some(gain) => gain.words(wanted),
+            None if setting.in_lab => "not measured here: esplanade lab run tune".to_owned(),
+            None => "not measured here: the lab does not vary it".to_owned(),
+        };
+        Row {
+            name: setting.name,
+            verdict: verdict(setting, &spots),
+            spots,
+            reason: setting.reason,
+            price: setting.price,
+            gain,
+            measured,
+        }
+    }
+
+    fn spots(&self, setting: &Setting, state: &mut State) -> Vec<Spot> {
+        if let Place::Told(look) = setting.place {
+            let told = look(self.host).map(|value| Spot {
+                target: setting.name.to_owned(),
+                current: Some(value),
+                proposal: None,
+                problem: None,
+                before: None,
+            });
+            return told.into_iter().collect();
+        }
+        let targets = table::spots(&setting.place, self.host, self.devices, self.tun);
+        let processors = table::count_processors(self.host);
+        let network = self.host.network();
+        let spot = |(target, queue)| {
+            let among = Among { processors, queue };
+            let (current, problem) = match self.host.read(&target) {
+                Reading::Value(value) => (Some(value), None),
+                Reading::Fixed(value) => (Some(value), Some("fixed by the driver".to_owned())),
+                Reading::Absent => return None,
+                Reading::Unreadable(why) => (None, Some(why)),
+            };
+            let proposal = match (&current, &problem) {
+                (Some(current), None) => setting.wish.proposal(current, among),
+                _ => None,
+            };
+            let target = target.to_string();
+            let before = state.find(&target, &network).map(|one| one.before.clone());
+            Some(Spot {
+                target,
+                current,
+                proposal,
+                problem,
+                before,
+            })
+        };
+        targets.into_iter().filter_map(spot).collect()
+    }
+}
+
+fn verdict(setting: &Setting, spots: &[Spot]) -> Verdict {
+    let has_proposal = spots.iter().any(|spot| spot.proposal.is_some());
+    match (&setting.place, setting.price) {
+        _ if spots.is_empty() => Verdict::Absent,
+        (Place::Told(_), _) => Verdict::Told,
+        (_, None) if has_proposal => Verdict::Proposed,
+        (_, Some(_)) if has_proposal => Verdict::OnRequest,
+        _ if spots.iter().all(|spot| spot.current.is_none()) => Verdict::Unreadable,
+        _ => Verdict::Good,
+    }
+}
+
+impl Report {
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = self.head();
+        let sections = [
+            (Verdict::Proposed, "Proposed (esplanade tune apply)"),
+            (
+                Verdict::OnRequest,
+                "Only by name, for each has its price (esplanade tune apply NAME)",
+            ),
+            (Verdict::Good, "As it should be"),
+            (Verdict::Told, "Told, never changed"),
+            (Verdict::Unreadable, "Not to be read"),
+        ];
+        for (verdict, title) in sections {
+            let mut rows = self.of(verdict).peekable();
+            if rows.peek().is_some() {
+                let _ = writeln!(out, "\n{title}");
+            }
+            for row in rows {
+                out += &row.text();
+            }
+        }
+        let absent: Vec<&str> = self.of(Verdict::Absent).map(|row| row.name).collect();
+        if !absent.is_empty() {
+            let _ = writeln!(
+                out,
+                "\nAbsent on this kernel or these devices\n  {}",
+                absent.join(", ")
+            );
+        }
+        out
+    }
+
+    fn head(&self) -> String {
+        let devices = match self.devices.is_empty() {
+            true => "none: no default route; name devices with --device".to_owned(),
+            false => self.devices.join(", "),
+        };
+        let gains = match (&self.gains_from, &self.gains_elsewhere) {
+            (None, _) => "none: `esplanade lab run tune` measures them here".to_owned(),
+            (Some(folder), None) => folder.clone(),
+            (Some(folder), Some(why)) => format!("{folder}, NOT OF THIS MACHINE: {why}"),
+        };
+        format!("Devices  {devices}\nGains    {gains}\n")
+    }
+
+    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Row> {
+        self.settings
+            .iter()
+            .filter(move |row| row.verdict == verdict)
+    }
+}
+
+impl Row {
+    fn text(&self) -> String {
+        let values = self.values();
+        // Advice without a figure needs no excuse for it.
+        let measured = match (self.verdict, &self.gain) {
+            (Verdict::Told, None) => "",
+            _ => &self.measured,
+        };
+        let line = format!("  {:<22} {values:<32} {measured}", self.name);
+        let mut out = line.trim_end().to_owned() + "\n";
+        let _ = writeln!(out, "      {}", self.reason);
+        if let (Verdict::OnRequest, Some(price)) = (self.verdict, self.price) {
+            let _ = writeln!(out, "      price: {price}");
+        }
+        for spot in &self.spots {
+            if let Some(before) = &spot.before {
+                let _ = writeln!(out, "      set by `tune apply`, before: {before}");
+            }
+            if let (Some(problem), Verdict::Unreadable) = (&spot.problem, self.verdict) {
+                let _ = writeln!(out, "      {}: {problem}", spot.target);
+            }
+        }
+        out
+    }
+
+    /// `now -> proposed`, each distinct pair once.
+    fn values(&self) -> String {
+        let mut all: Vec<String> = Vec::new();
+        for spot in &self.spots {
+            let current = spot.current.as_deref().unwrap_or("?");
+            let text = match &spot.proposal {
+                Some(proposal) => format!("{current} -> {proposal}"),
+                None => current.to_owned(),
+            };
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        all.join(" / ")
+    }
+}

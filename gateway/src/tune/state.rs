@@ -1,0 +1,118 @@
+//! What `tune apply` has changed, so that `tune revert` can put it back: one small file, written before any setting is.
+//!
+//! The first old value wins, however often a setting is changed. All values that were ever written are kept, so that a
+//! value of somebody else's is told from ours even if a run was killed between the file and the setting.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where it lies unless said otherwise.
+pub(super) const USUAL_PLACE: &str = "/var/lib/esplanade/tune.json";
+
+/// The file's content.
+#[derive(Serialize, Deserialize, Default, Debug, PartialEq)]
+pub(super) struct State {
+    /// The start of the machine that it belongs to: the next one begins with fresh settings.
+    pub boot: String,
+    pub changed: Vec<Changed>,
+}
+
+/// One target that was changed.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub(super) struct Changed {
+    /// The setting's name.
+    pub name: String,
+    pub target: String,
+    /// The network namespace that the target was seen from.
+    pub network: String,
+    pub before: String,
+    /// Everything that was written there, the latest last.
+    pub written: Vec<String>,
+}
+
+impl State {
+    /// Reads it; an empty one where there is none, or where the machine was started anew since.
+    pub fn load(path: &Path, boot: &str) -> io::Result<Self> {
+        let fresh = || Self {
+            boot: boot.to_owned(),
+            changed: Vec::new(),
+        };
+        let text = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(fresh()),
+            read => read?,
+        };
+        let state: Self = serde_json::from_slice(&text).map_err(|error| {
+            io::Error::other(format!(
+                "it is damaged ({error}); look at the old values in it, set them by hand, then remove it"
+            ))
+        })?;
+        Ok(if state.boot == boot { state } else { fresh() })
+    }
+
+    /// Writes it, whole or not at all; without anything in it, it goes.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        if self.changed.is_empty() {
+            return match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let draft = path.with_extension("new");
+        let _ = fs::remove_file(&draft);
+        let mut file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.sync_all()?;
+        fs::rename(&draft, path)?;
+        // The name lasts when the folder does.
+        folder(path).and_then(File::open)?.sync_all()
+    }
+
+    /// Notes that `value` is about to be written.
+    pub fn note(&mut self, name: &str, target: &str, network: &str, before: &str, value: &str) {
+        if let Some(known) = self.find(target, network) {
+            known.written.push(value.to_owned());
+            return;
+        }
+        self.changed.push(Changed {
+            name: name.to_owned(),
+            target: target.to_owned(),
+            network: network.to_owned(),
+            before: before.to_owned(),
+            written: vec![value.to_owned()],
+        });
+    }
+
+    /// What is known of a target.
+    pub fn find(&mut self, target: &str, network: &str) -> Option<&mut Changed> {
+        let mut all = self.changed.iter_mut();
+        all.find(|one| one.target == target && one.network == network)
+    }
+}
+
+fn folder(path: &Path) -> io::Result<PathBuf> {
+    let folder = path.parent().filter(|parent| *parent != Path::new(""));
+    Ok(folder.map_or_else(|| PathBuf::from("."), Path::to_owned))
+}
+
+/// Makes the folder if need be and keeps others out until the answer is dropped.
+pub(super) fn lock(path: &Path) -> io::Result<File> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder(path)?)?;
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path.with_extension("lock"))?;
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(lock)
+}

@@ -1,0 +1,408 @@
+//! The settings that studies and peers name: where each lives, what it should be, why, and what it costs.
+//!
+//! A name that the lab can vary is the word of its specs, so that what `esplanade lab run tune` measured finds its row here.
+
+use super::host::{Host, Target};
+use super::told;
+
+/// One row of the table.
+pub(super) struct Setting {
+    pub name: &'static str,
+    pub place: Place,
+    pub wish: Wish,
+    /// What it costs, where it costs something: then it is changed only by name.
+    pub price: Option<&'static str>,
+    /// Whether the lab has a factor of this name.
+    pub in_lab: bool,
+    pub reason: &'static str,
+}
+
+/// Where a setting lives: in one spot or in several.
+pub(super) enum Place {
+    /// Files below /proc/sys.
+    System(&'static [&'static str]),
+    /// A file of each device.
+    Device(&'static str),
+    /// A file of the gateway's own device.
+    Tun(&'static str),
+    /// A file of each `rx` or `tx` queue of each device.
+    Queue(&'static str, &'static str),
+    /// Features of each device, as `ethtool` calls them.
+    Features(&'static [&'static str]),
+    /// A file of each processor.
+    Processor(&'static str),
+    /// Nowhere to write: it is only told.
+    Told(fn(&dyn Host) -> Option<String>),
+}
+
+/// What a spot should hold.
+#[derive(Clone, Copy)]
+pub(super) enum Wish {
+    AtLeast(u64),
+    /// The last of several numbers; the others stay.
+    LastAtLeast(u64),
+    Exactly(&'static str),
+    /// A mask with every processor in it.
+    EveryProcessor,
+    /// A mask with this queue's share of the processors.
+    ItsShare,
+    /// Whatever it is.
+    Nothing,
+}
+
+/// Where a spot stands among its like.
+#[derive(Clone, Copy)]
+pub(super) struct Among {
+    pub processors: usize,
+    /// Number of the queue, and how many there are.
+    pub queue: (usize, usize),
+}
+
+impl Wish {
+    /// What should be written in place of `current`; `None` where that is good.
+    pub fn proposal(self, current: &str, among: Among) -> Option<String> {
+        let Among {
+            processors,
+            queue: (number, queues),
+        } = among;
+        let wanted = match self {
+            Self::AtLeast(least) => {
+                let held: u64 = current.parse().ok()?;
+                (held < least).then(|| least.to_string())?
+            }
+            Self::LastAtLeast(least) => raised_last(current, least)?,
+            Self::Exactly(word) => word.to_owned(),
+            Self::EveryProcessor => mask((0..processors).collect()),
+            // A single queue is everybody's anyway.
+            Self::ItsShare if queues < 2 => return None,
+            Self::ItsShare => mask((number..processors).step_by(queues).collect()),
+            Self::Nothing => return None,
+        };
+        (wanted != current).then_some(wanted)
+    }
+}
+
+fn raised_last(current: &str, least: u64) -> Option<String> {
+    let (rest, last) = current.rsplit_once(' ')?;
+    let held: u64 = last.parse().ok()?;
+    (held < least).then(|| format!("{rest} {least}"))
+}
+
+/// As the kernel prints sets of processors: words of 32 bits, the highest first, without leading zeros.
+fn mask(processors: Vec<usize>) -> String {
+    let words = processors.iter().max().map_or(0, |most| most / 32) + 1;
+    let word = |number: usize| {
+        let inside = processors.iter().filter(|cpu| *cpu / 32 == number);
+        inside.fold(0_u32, |bits, cpu| bits | 1 << (cpu % 32))
+    };
+    let mut text = format!("{:x}", word(words - 1));
+    for number in (0..words - 1).rev() {
+        text += &format!(",{:08x}", word(number));
+    }
+    text
+}
+
+/// Every spot of a place on this host, and which queue it is of how many; none where it has no such place.
+pub(super) fn spots(
+    place: &Place,
+    host: &dyn Host,
+    devices: &[String],
+    tun: &str,
+) -> Vec<(Target, (usize, usize))> {
+    let of_devices = |paths: &dyn Fn(&str) -> Vec<Target>| -> Vec<Target> {
+        devices.iter().flat_map(|device| paths(device)).collect()
+    };
+    let targets = match place {
+        Place::System(files) => files
+            .iter()
+            .map(|file| Target::file(format!("/proc/sys/{file}")))
+            .collect(),
+        Place::Device(file) => of_devices(&|device| vec![Target::of_device(device, file)]),
+        Place::Tun(file) => vec![Target::of_device(tun, file)],
+        Place::Queue(kind, file) => {
+            let queues = devices
+                .iter()
+                .map(|device| queues(host, device, kind, file));
+            return queues.flat_map(numbered).collect();
+        }
+        Place::Features(names) => of_devices(&|device| {
+            let feature = |name: &&str| Target::Feature {
+                device: device.to_owned(),
+                name: (*name).to_owned(),
+            };
+            names.iter().map(feature).collect()
+        }),
+        Place::Processor(file) => processors(host)
+            .map(|cpu| Target::file(format!("/sys/devices/system/cpu/{cpu}/{file}")))
+            .collect(),
+        Place::Told(_) => Vec::new(),
+    };
+    targets.into_iter().map(|target| (target, (0, 1))).collect()
+}
+
+fn numbered(targets: Vec<Target>) -> impl Iterator<Item = (Target, (usize, usize))> {
+    let count = targets.len();
+    let targets = targets.into_iter().enumerate();
+    targets.map(move |(number, target)| (target, (number, count)))
+}
+
+fn queues(host: &dyn Host, device: &str, kind: &str, file: &str) -> Vec<Target> {
+    let folder = format!("/sys/class/net/{device}/queues");
+    let prefix = format!("{kind}-");
+    let mut numbers: Vec<u32> = host
+        .list(&folder)
+        .iter()
+        .filter_map(|name| name.strip_prefix(&prefix)?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let path = |number: u32| Target::file(format!("{folder}/{prefix}{number}/{file}"));
+    numbers.into_iter().map(path).collect()
+}
+
+fn processors(host: &dyn Host) -> impl Iterator<Item = String> {
+    let is_one = |name: &String| {
+        let number = name.strip_prefix("cpu");
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let mut all = host.list("/sys/devices/system/cpu");
+    all.retain(is_one);
+    all.sort_by_key(|name| (name.len(), name.clone()));
+    all.into_iter()
+}
+
+/// How many processors the host has.
+pub(super) fn count_processors(host: &dyn Host) -> usize {
+    processors(host).count().max(1)
+}
+
+const fn row(name: &'static str, place: Place, wish: Wish, reason: &'static str) -> Setting {
+    Setting {
+        name,
+        place,
+        wish,
+        price: None,
+        in_lab: false,
+        reason,
+    }
+}
+
+impl Setting {
+    const fn at_the_price_of(self, price: &'static str) -> Self {
+        let price = Some(price);
+        Self { price, ..self }
+    }
+
+    const fn measured(self) -> Self {
+        Self {
+            in_lab: true,
+            ..self
+        }
+    }
+}
+
+/// The buffer that a gateway wants of a socket, as `dataplane` asks for it.
+const SOCKET_BUFFER: u64 = 4 << 20;
+
+/// All of them: buffers, the receive path, devices, TCP of this host, processors.
+pub(super) const SETTINGS: &[Setting] = &[
+    row(
+        "rmem_max",
+        Place::System(&["net/core/rmem_max"]),
+        Wish::AtLeast(SOCKET_BUFFER),
+        "a burst waits in the socket while the gateway is busy; without CAP_NET_ADMIN this is all it gets",
+    ),
+    row(
+        "wmem_max",
+        Place::System(&["net/core/wmem_max"]),
+        Wish::AtLeast(SOCKET_BUFFER),
+        "the same for what leaves",
+    ),
+    row(
+        "netdev_max_backlog",
+        Place::System(&["net/core/netdev_max_backlog"]),
+        Wish::AtLeast(10_000),
+        "virtual links and packets steered to another processor queue here; what does not fit is lost without a word",
+    ),
+    row(
+        "netdev_budget",
+        Place::System(&["net/core/netdev_budget"]),
+        Wish::AtLeast(600),
+        "packets that one softirq takes; a third column of /proc/net/softnet_stat that grows says that it ends too early",
+    ),
+    row(
+        "netdev_budget_usecs",
+        Place::System(&["net/core/netdev_budget_usecs"]),
+        Wish::AtLeast(8_000),
+        "the time that one softirq takes at most: the other limit of the same",
+    ),
+    row(
+        "ip_early_demux",
+        Place::System(&["net/ipv4/ip_early_demux"]),
+        Wish::Exactly("0"),
+        "looks for a local socket before routing; a gateway forwards, and its own socket is connected to nobody",
+    )
+    .at_the_price_of("connections that end on this host lose a shortcut")
+    .measured(),
+    row(
+        "offloads",
+        Place::Features(&[
+            "tx-checksumming",
+            "scatter-gather",
+            "tcp-segmentation-offload",
+            "generic-segmentation-offload",
+            "generic-receive-offload",
+        ]),
+        Wish::Exactly("on"),
+        "whole trains pass the stack, the tunnel and the cipher's queue at the cost of one packet",
+    )
+    .measured(),
+    row(
+        "rx_udp_gro_forwarding",
+        Place::Features(&["rx-udp-gro-forwarding"]),
+        Wish::Exactly("on"),
+        "UDP that is only forwarded is put together into trains too; name the devices of the protected networks with --device",
+    )
+    .measured(),
+    row(
+        "rx_gro_list",
+        Place::Features(&["rx-gro-list"]),
+        Wish::Exactly("off"),
+        "chains packets without joining them: good for plain forwarding, but a TUN device wants trains and gets single packets",
+    )
+    .measured(),
+    row(
+        "gro_flush_timeout_ns",
+        Place::Device("gro_flush_timeout"),
+        Wish::Exactly("50000"),
+        "receive coalescing may wait for more of a train",
+    )
+    .at_the_price_of("up to 50 µs more of round trip")
+    .measured(),
+    row(
+        "napi_defer_hard_irqs",
+        Place::Device("napi_defer_hard_irqs"),
+        Wish::Exactly("2"),
+        "a quiet device is looked at twice more before its interrupt is switched on again; only together with gro_flush_timeout_ns",
+    )
+    .at_the_price_of("a little more of the processor")
+    .measured(),
+    row(
+        "txqueuelen",
+        Place::Device("tx_queue_len"),
+        Wish::AtLeast(1_000),
+        "what a device's own queue holds, where it has one",
+    ),
+    row(
+        "tun_txqueuelen",
+        Place::Tun("tx_queue_len"),
+        Wish::AtLeast(1_000),
+        "what waits in the TUN device for the gateway; each place may hold a train of 64 KiB",
+    )
+    .at_the_price_of("packets that wait longer when the gateway is too slow"),
+    row(
+        "rps_cpus",
+        Place::Queue("rx", "rps_cpus"),
+        Wish::EveryProcessor,
+        "flows of one receive queue spread over the processors before the stack looks at them",
+    )
+    .at_the_price_of("packets cross processors; of no use to a single flow, or with a queue for each processor")
+    .measured(),
+    row(
+        "xps_cpus",
+        Place::Queue("tx", "xps_cpus"),
+        Wish::ItsShare,
+        "each processor sends through a queue of its own",
+    )
+    .at_the_price_of("what the driver chose is overruled"),
+    row(
+        "busy_poll",
+        Place::System(&["net/core/busy_poll"]),
+        Wish::AtLeast(50),
+        "poll() looks at the device for so many µs before it sleeps",
+    )
+    .at_the_price_of("processor time that nobody else gets; `esplanade run --wake busy` is the gateway's own way"),
+    row(
+        "busy_read",
+        Place::System(&["net/core/busy_read"]),
+        Wish::AtLeast(50),
+        "the same for recvmmsg()",
+    )
+    .at_the_price_of("processor time that nobody else gets"),
+    row(
+        "tcp.buffer_bytes",
+        Place::System(&["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]),
+        Wish::LastAtLeast(16 << 20),
+        "how far TCP's own tuning may go: rate × round trip must fit. For connections that end here; a forwarded one has its hosts'",
+    )
+    .measured(),
+    row(
+        "tcp.moderate_rcvbuf",
+        Place::System(&["net/ipv4/tcp_moderate_rcvbuf"]),
+        Wish::Exactly("1"),
+        "TCP tunes its receive buffer by itself",
+    ),
+    row(
+        "tcp.window_scaling",
+        Place::System(&["net/ipv4/tcp_window_scaling"]),
+        Wish::Exactly("1"),
+        "without it 64 KiB are on their way at most",
+    )
+    .measured(),
+    row(
+        "tcp.sack",
+        Place::System(&["net/ipv4/tcp_sack"]),
+        Wish::Exactly("1"),
+        "a lost packet costs one packet and not a window",
+    )
+    .measured(),
+    row(
+        "tcp.timestamps",
+        Place::System(&["net/ipv4/tcp_timestamps"]),
+        Wish::Exactly("1"),
+        "round trips are measured and old segments told apart, for twelve bytes of each packet",
+    )
+    .measured(),
+    row(
+        "governor",
+        Place::Processor("cpufreq/scaling_governor"),
+        Wish::Exactly("performance"),
+        "short bursts end before a slow clock has risen",
+    )
+    .at_the_price_of("power"),
+    row(
+        "mtu",
+        Place::Told(told::nothing),
+        Wish::Nothing,
+        "fewer, larger packets: 9000 where every device of the path between the gateways takes it; `ip link set DEV mtu 9000`",
+    )
+    .measured(),
+    row(
+        "smt",
+        Place::Told(told::smt),
+        Wish::Nothing,
+        "two threads of one core share its cipher units: give --cpus one of each pair",
+    ),
+    row(
+        "irqbalance",
+        Place::Told(told::irqbalance),
+        Wish::Nothing,
+        "moves interrupts about: keep it, or pin the device's queues to processors that --cpus leaves free",
+    ),
+    row(
+        "mitigations",
+        Place::Told(told::mitigations),
+        Wish::Nothing,
+        "each system call pays for them; they are there for a reason, and nothing here switches them off",
+    ),
+    row(
+        "conntrack",
+        Place::Told(told::conntrack),
+        Wish::Nothing,
+        "tracks outer packets in vain: `nft add rule ip raw prerouting udp dport 4500 notrack`, and `ip protocol esp notrack`",
+    ),
+];
+
+/// The setting of this name.
+pub(super) fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
