@@ -25,7 +25,8 @@
 //!
 //! **Checksums and trains.** A packet from a host in another namespace, or merged by the device (GRO), has its checksum
 //! unfinished and may be a train: the ring's virtio header tells, and the engine does the rest as it does for a TUN device.
-//! A train is larger than a frame of the ring: it waits whole in the socket's queue.
+//! A train is larger than a frame of the ring: it waits whole in the socket's queue. Outwards trains go by a packet socket
+//! with virtio headers, and the device has them cut; where that fails they are cut here, which is told once.
 //!
 //! **Not here**: this host's own traffic (it has no way into the tunnel, nor out of it), options of IPv4 headers (passed on
 //! as they are), redirects, and a way out by any other device than this one: what would leave elsewhere is dropped, since
@@ -35,6 +36,7 @@ mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
+mod trains;
 
 pub use sink::EthernetSink;
 pub use source::EthernetSource;
@@ -65,6 +67,20 @@ pub struct EthernetOptions {
     pub mark: u32,
     /// By which way packets leave, where it works: AF_XDP, or else a packet socket.
     pub way: NativeIo,
+    /// Whether trains may leave whole.
+    pub trains: bool,
+}
+
+const ALL: Takes = Takes {
+    tcp_v4: true,
+    tcp_v6: true,
+    udp: true,
+};
+
+impl EthernetOptions {
+    fn takes(&self) -> Takes {
+        if self.trains { ALL } else { Takes::default() }
+    }
 }
 
 /// The open device. Packets pile up in its ring until a source is made.
@@ -208,11 +224,12 @@ impl Ethernet {
 
     /// Which trains it hands over: all, for hosts beside it and its own merging make them.
     pub fn reads(&self) -> Takes {
-        Takes {
-            tcp_v4: true,
-            tcp_v6: true,
-            udp: true,
-        }
+        ALL
+    }
+
+    /// Which trains it takes.
+    pub fn takes(&self) -> Takes {
+        self.options.takes()
     }
 
     /// Its source, once: what the kernel has already had its way with is passed over. The snapshot of each read decides
@@ -242,6 +259,7 @@ impl Ethernet {
     pub fn side_sink(&self, next_hops: Box<dyn NextHops>) -> EthernetSink {
         let options = EthernetOptions {
             way: NativeIo::Packet,
+            trains: false,
             ..self.options.clone()
         };
         let shared = Arc::clone(&self.shared);

@@ -11,7 +11,6 @@ use dataplane::io::packet::{self, NativeIo};
 use dataplane::io::tun::{Abilities, Tun, TunOptions};
 use dataplane::io::tunnels::Tunnels;
 use dataplane::io::{PlaintextSink, PlaintextSource, Waker, Warn};
-use dataplane::train::Takes;
 use ipsec::database::Snapshot;
 use std::io;
 use std::sync::Arc;
@@ -99,7 +98,7 @@ impl Plaintext {
                 let abilities = Abilities {
                     checksum: true,
                     read: device.reads(),
-                    write: Takes::default(),
+                    write: device.takes(),
                 };
                 let mut lines = report::offloads(abilities);
                 lines.push(describe(device.name(), handle));
@@ -146,6 +145,7 @@ fn open_ethernet(
         mtu: link.mtu,
         mark: site.outside_mark(),
         way,
+        trains: !options.no_offloads,
     };
     let device = Ethernet::open(ethernet, warn)
         .map_err(|why| refuse(&format!("no packet ring can be had there: {why}")))?;

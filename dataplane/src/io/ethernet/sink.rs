@@ -1,5 +1,6 @@
 //! The writing end: opened packets straight to the neighbour, and out of this device alone.
 
+use super::trains::TrainExit;
 use super::{EthernetOptions, Shared, may_be_forwarded};
 use crate::frames::emptied;
 use crate::io::packet::exit::{CHANGED, Ends, Exit, Frame};
@@ -8,7 +9,8 @@ use crate::io::raw::{WholeSink, open_whole};
 use crate::io::{
     Delivery, Family, Parcel, Paths, PlaintextSink, ProtectedSink, Sent, SocketOptions, Warn,
 };
-use crate::train::Takes;
+use crate::train::cut::Cut;
+use crate::train::{Offload, Segmentation, Takes};
 use ipsec::fragment::Cutter;
 use ipsec::packet::Outline;
 use ipsec::pmtu;
@@ -42,6 +44,7 @@ pub struct EthernetSink {
     /// The destination of the packet before, and its way.
     last: Option<(IpAddr, Found)>,
     gate: Gate,
+    trains: TrainGate,
     raw: [Option<WholeSink>; 2],
     looked: Instant,
     /// Grows with every change: what was found at an earlier one is asked for again.
@@ -77,6 +80,13 @@ enum Gate {
     Shut(Instant),
 }
 
+/// The same for trains: what failed once is done without.
+enum TrainGate {
+    New,
+    Open(TrainExit),
+    Shut,
+}
+
 impl EthernetSink {
     pub(super) fn new(
         options: &EthernetOptions,
@@ -90,6 +100,7 @@ impl EthernetSink {
             ways: HashMap::new(),
             last: None,
             gate: Gate::New,
+            trains: TrainGate::New,
             raw: [None, None],
             looked: Instant::now(),
             epoch: 0,
@@ -184,6 +195,77 @@ impl EthernetSink {
                     .fetch_add(1, Ordering::Relaxed);
                 sent.failed += 1;
             }
+        }
+    }
+
+    /// Sends a train whole, or cut where that cannot be.
+    fn forward_train(&mut self, train: &Delivery<'_>, now: Instant, sent: &mut Sent) {
+        let Some(first) = train.pieces.first() else {
+            return;
+        };
+        let packets = train.packets();
+        let Ok(destination) = self.admit(first, now) else {
+            return sent.failed += packets;
+        };
+        if let Found::Neighbour { ends, mtu } = self.way_to(destination, now)
+            && segment_len(train).is_some_and(|len| len <= mtu)
+            && self.send_train(&ends, train, sent)
+        {
+            self.shared
+                .facts
+                .direct
+                .fetch_add(packets, Ordering::Relaxed);
+            return;
+        }
+        self.forward_pieces(train, now, sent);
+    }
+
+    fn send_train(&mut self, ends: &Ends, train: &Delivery<'_>, sent: &mut Sent) -> bool {
+        if let TrainGate::New = self.trains {
+            self.trains = match TrainExit::open(self.options.device) {
+                Ok(exit) => TrainGate::Open(exit),
+                Err(why) => self.do_without_trains(&why),
+            };
+        }
+        let TrainGate::Open(exit) = &mut self.trains else {
+            return false;
+        };
+        match exit.send(ends, train, sent) {
+            Ok(went) => went,
+            // Down, or gone: its packets meet the same, and are counted.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO)) => {
+                false
+            }
+            Err(error) => {
+                self.trains = self.do_without_trains(&error);
+                false
+            }
+        }
+    }
+
+    fn do_without_trains(&self, why: &io::Error) -> TrainGate {
+        (self.warn)(&format!(
+            "trains cannot leave {} whole ({why}): they are cut here, slower",
+            self.options.name
+        ));
+        TrainGate::Shut
+    }
+
+    /// Sends the packets of a train one by one. Rare, so it may allocate.
+    fn forward_pieces(&mut self, train: &Delivery<'_>, now: Instant, sent: &mut Sent) {
+        let whole = joined(train);
+        let cut =
+            Outline::read(&whole).and_then(|outline| Cut::plan(&whole, &outline, train.offload));
+        let Ok(cut) = cut else {
+            return sent.failed += train.packets();
+        };
+        for number in 0..cut.count() {
+            let mut packet = vec![0; cut.head_len()];
+            cut.write_head(&whole, number, &mut packet);
+            packet.extend_from_slice(&whole[cut.payload(number)]);
+            let mut frames = Vec::new();
+            self.forward(&packet, now, &mut frames, sent);
+            self.leave(&mut frames, now, sent);
         }
     }
 
@@ -384,7 +466,13 @@ fn found(hop: Option<NextHop>, options: &EthernetOptions) -> Found {
 
 /// The frame of a packet that goes one hop on.
 fn frame<'a>(ends: &Ends, packet: &'a [u8]) -> Option<Frame<'a>> {
-    let (changed, rest) = packet.split_first_chunk::<CHANGED>()?;
+    let (head, rest) = (head(ends, packet)?, packet.get(CHANGED..)?);
+    Some(Frame { head, rest })
+}
+
+/// Link header, and the beginning of the packet's own as the next hop is to see it.
+pub(super) fn head(ends: &Ends, packet: &[u8]) -> Option<[u8; ETHERNET + CHANGED]> {
+    let changed = packet.first_chunk::<CHANGED>()?;
     let mut head = [0; ETHERNET + CHANGED];
     head[..ends.len()].copy_from_slice(ends);
     let version = if changed[0] >> 4 == 4 {
@@ -394,7 +482,26 @@ fn frame<'a>(ends: &Ends, packet: &'a [u8]) -> Option<Frame<'a>> {
     };
     head[ends.len()..ETHERNET].copy_from_slice(&ethertype(version));
     head[ETHERNET..].copy_from_slice(changed);
-    pass_hop(&mut head[ETHERNET..]).then_some(Frame { head, rest })
+    pass_hop(&mut head[ETHERNET..]).then_some(head)
+}
+
+/// Bytes of a train's largest packet.
+fn segment_len(train: &Delivery<'_>) -> Option<usize> {
+    let start = usize::from(train.offload.checksum?.start);
+    let first = train.pieces.first()?;
+    match train.offload.segmentation {
+        Segmentation::None => Some(train.len()),
+        Segmentation::Udp { size } => Some(start + 8 + usize::from(size)),
+        Segmentation::Tcp { size } => {
+            let header_len = usize::from(first.get(start + 12)? >> 4) * 4;
+            Some(start + header_len + usize::from(size))
+        }
+    }
+}
+
+fn joined(delivery: &Delivery<'_>) -> Vec<u8> {
+    let bytes = delivery.pieces.iter().flat_map(|piece| piece.iter());
+    bytes.copied().collect()
 }
 
 /// Source, destination and hop limit: all that is looked at of an opened packet, whose headers have been read before.
@@ -422,14 +529,14 @@ impl PlaintextSink for EthernetSink {
         let mut frames = emptied(std::mem::take(&mut self.frames));
         for delivery in deliveries {
             match delivery.pieces {
+                _ if delivery.offload != Offload::default() => {
+                    self.leave(&mut frames, now, &mut sent);
+                    self.forward_train(delivery, now, &mut sent);
+                }
                 [packet] => self.forward(packet, now, &mut frames, &mut sent),
-                pieces => {
-                    // Rare: what lies in one piece stays in it.
-                    let whole: Vec<u8> = pieces
-                        .iter()
-                        .flat_map(|piece| piece.iter())
-                        .copied()
-                        .collect();
+                _ => {
+                    // Rare: what came in one piece stays in it.
+                    let whole = joined(delivery);
                     let mut alone = Vec::new();
                     self.leave(&mut frames, now, &mut sent);
                     self.forward(&whole, now, &mut alone, &mut sent);
@@ -443,6 +550,6 @@ impl PlaintextSink for EthernetSink {
     }
 
     fn takes_trains(&self) -> Takes {
-        Takes::default()
+        self.options.takes()
     }
 }

@@ -4,10 +4,11 @@ use crate::io::packet::NextHop;
 use crate::io::{
     Delivery, Intake, LARGEST, PlaintextSink, PlaintextSource, Wait, socket::set_option_to,
 };
-use crate::train::{Offload, Segmentation};
+use crate::train::{ChecksumSpot, Offload, Segmentation};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use ipsec::database::Database;
 use ipsec::setkey::{Forwarding, NoNames, compile};
+use ipsec::wire::checksum::Sum;
 use std::io::IoSlice;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -73,6 +74,7 @@ fn router(way: NativeIo) -> Router {
         mtu: 1500,
         mark: 0x1000_0000,
         way,
+        trains: true,
     };
     let mut device = Ethernet::open(options, &warnings().0).unwrap();
     let handle = device.handle();
@@ -319,6 +321,60 @@ fn opened_packets_reach_the_neighbour_by_a_packet_socket() {
 #[test]
 fn opened_packets_reach_the_neighbour_by_xdp() {
     isolated(|| opened_packets_reach_the_neighbour(NativeIo::Xdp));
+}
+
+/// A train of 3 full segments and a shorter one, as the inbound direction makes them.
+fn train() -> Vec<u8> {
+    let mut packet = opened(64, 3500);
+    let sum = Sum::new()
+        .pseudo_header([10, 2, 0, 2].into(), [192, 0, 2, 2].into(), 17, 3508)
+        .unfinished();
+    packet[26..28].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+fn deliver_train(sink: &mut EthernetSink, packet: &[u8]) -> crate::io::Sent {
+    let (head, payload) = packet.split_at(28);
+    let (one, others) = payload.split_at(1000);
+    let delivery = Delivery {
+        offload: Offload {
+            segmentation: Segmentation::Udp { size: 1000 },
+            checksum: Some(ChecksumSpot {
+                start: 20,
+                offset: 6,
+            }),
+        },
+        pieces: &[head, one, others].map(IoSlice::new),
+    };
+    sink.deliver(&[delivery]).unwrap()
+}
+
+#[test]
+fn a_train_reaches_the_neighbour_whole_or_cut() {
+    isolated(|| {
+        let router = router(NativeIo::Packet);
+        let socket = router
+            .host
+            .run(|| UdpSocket::bind("192.0.2.2:7000").unwrap());
+        socket
+            .set_read_timeout(Some(Duration::from_secs(2)))
+            .unwrap();
+        let mut whole = router.sink(Some(router.neighbour()));
+        // Nobody is known: each of its packets goes through the raw socket.
+        let mut cut = router.sink(None);
+        for (sink, calls) in [(&mut whole, 1), (&mut cut, 4)] {
+            let sent = deliver_train(sink, &train());
+            assert_eq!((sent.packets, sent.failed, sent.calls), (4, 0, calls));
+            for len in [1000, 1000, 1000, 500] {
+                let mut room = [0; 4000];
+                let (got, from) = socket.recv_from(&mut room).unwrap();
+                assert_eq!((got, from), (len, "10.2.0.2:9".parse().unwrap()));
+                assert!(room[..got].iter().all(|byte| *byte == 5));
+            }
+        }
+        assert_eq!(router.handle.facts().direct(), 4);
+        assert_eq!(router.handle.facts().by_raw_socket(), 4);
+    });
 }
 
 #[test]

@@ -138,6 +138,27 @@ pub(in crate::io) struct PacketExit {
     headers: Vec<Header>,
 }
 
+/// A packet socket that sends past the device's queueing, and receives nothing.
+pub(in crate::io) fn open_socket(device: u32) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    bind(socket.as_fd(), device, 0)?;
+    set_option_to(
+        socket.as_fd(),
+        libc::SOL_PACKET,
+        libc::PACKET_QDISC_BYPASS,
+        &1i32,
+    )?;
+    // A smaller buffer works too.
+    let _ = set_option_to(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_SNDBUFFORCE,
+        &BUFFER,
+    );
+    Ok(socket)
+}
+
 /// How long a full device is waited for before a packet is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -146,24 +167,8 @@ const BUFFER: i32 = 4 << 20;
 
 impl PacketExit {
     fn open(device: u32) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-        bind(socket.as_fd(), device, 0)?;
-        set_option_to(
-            socket.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_QDISC_BYPASS,
-            &1i32,
-        )?;
-        // A smaller buffer works too.
-        let _ = set_option_to(
-            socket.as_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUFFORCE,
-            &BUFFER,
-        );
         Ok(Self {
-            socket,
+            socket: open_socket(device)?,
             outbox: Outbox::new(),
             headers: Vec::new(),
         })
@@ -257,7 +262,7 @@ fn flush_all<'a>(
     Ok(())
 }
 
-fn has_room(socket: &OwnedFd) -> io::Result<bool> {
+pub(in crate::io) fn has_room(socket: &OwnedFd) -> io::Result<bool> {
     let mut watched = [PollFd::new(socket, PollFlags::OUT)];
     poll_patiently(&mut watched, PATIENCE)?;
     Ok(watched[0].revents().contains(PollFlags::OUT))

@@ -7,6 +7,10 @@ use crate::train::{ChecksumSpot, Offload, Segmentation};
 /// Bytes of the header.
 pub(in crate::io) const LEN: usize = 10;
 
+/// Where the length of all headers stands, and where the place at which the checksum begins.
+pub(in crate::io) const HEADER_LEN: usize = 2;
+pub(in crate::io) const CHECKSUM_START: usize = 6;
+
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
@@ -39,7 +43,7 @@ pub(in crate::io) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]
     let mut header = [0; LEN];
     let mut put = |at: usize, word: u16| header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
     if let Some(spot) = offload.checksum {
-        put(6, spot.start);
+        put(CHECKSUM_START, spot.start);
         put(8, spot.offset);
     }
     if offload.segmentation != Segmentation::None {
@@ -54,7 +58,7 @@ pub(in crate::io) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]
             Segmentation::Udp { size } => (UDP, 8, size),
             Segmentation::None => return None,
         };
-        put(2, start.checked_add(header_len)?);
+        put(HEADER_LEN, start.checked_add(header_len)?);
         put(4, size);
         header[1] = kind;
     }
