@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A TUN device costs a route look-up, all of netfilter and a system call for each packet that is no train. Here small
-//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see `super::xdp`): the
+//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see `io/xdp.rs`): the
 //! ring it is.
 //!
 //! **Who takes what.** The ring is a tap: the kernel sees each packet too. Both ask the same policies: the source takes what
@@ -32,11 +32,13 @@
 //! as they are), redirects, and a way out by any other device than this one: what would leave elsewhere is dropped, since
 //! that would be in clear.
 
+mod doors;
 mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
 mod trains;
+mod ways;
 
 pub use sink::EthernetSink;
 pub use source::EthernetSource;
