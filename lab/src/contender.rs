@@ -13,7 +13,6 @@ mod wireguard_go;
 mod wrapping;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -133,16 +132,19 @@ pub enum Protection {
     Secret,
 }
 
-/// Every user-space tunnel needs the TUN device.
-fn tun_device() -> Result<(), Absence> {
+/// Every user-space tunnel needs the TUN device, on both gateways.
+fn tun_device(bed: &Bed) -> Result<(), Absence> {
     const DEVICE: &str = "/dev/net/tun";
-    match File::options().read(true).write(true).open(DEVICE) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Absence::new(
-            format!("{DEVICE} cannot be opened ({error})"),
-            "modprobe tun; chmod 0666 /dev/net/tun (as root); in a container: --device /dev/net/tun",
-        )),
+    let open = Command::line("sh -c").arg(format!("exec 3<>{DEVICE}"));
+    for side in Side::BOTH {
+        if let Err(fault) = bed.gateway(side).must(&open, Duration::from_secs(3)) {
+            return Err(Absence::new(
+                format!("{DEVICE} cannot be opened ({fault})"),
+                "modprobe tun; chmod 0666 /dev/net/tun (as root); in a container: --device /dev/net/tun",
+            ));
+        }
     }
+    Ok(())
 }
 
 /// What a program answers when asked for its version, under the program's name.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::capture::Frame;
 use crate::fault::Fault;
 
@@ -42,6 +44,17 @@ pub trait Host {
 
     /// A UDP socket of this host.
     fn datagrams(&self, local: SocketAddr) -> Result<Box<dyn Datagrams>, Fault>;
+
+    /// Whether a program of this name is there.
+    fn has(&self, name: &str) -> Result<bool, Fault> {
+        Ok(program(name).is_some())
+    }
+
+    /// Promises to run a command when the bed goes, whatever ends it: what takes away that which outlives a killed program.
+    /// Said before the program starts. A host that goes with the bed has nothing to do for it.
+    fn afterwards(&self, _command: &Command) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// A program that runs on a host. Dropping it kills the program.
@@ -71,7 +84,7 @@ pub trait Datagrams {
 }
 
 /// A program with its arguments, and what it must see instead of the host's own files.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// Name or path.
     pub program: String,
@@ -136,7 +149,7 @@ impl fmt::Display for Command {
 }
 
 /// How a program ended and what it said.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Finished {
     /// Exit code; 128 + signal number when killed.
     pub code: i32,

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! top level ─┬─► [testbed] [load] [factors] [[contender]]          one part, if the file has no [[part]]
+//!            ├─► [testbed.hosts]                                   real machines, where it names any
 //!            ├─► [[part]] with the same tables, on top of those    several parts, measured in one interleaved run
 //!            ├─► [[bar]]                                           what must be reached
 //!            └─► [smoke] [quick] [standard] [faithful]             rounds, seconds and levels of a preset
@@ -13,6 +14,7 @@ mod build;
 mod complaint;
 mod expand;
 mod factor;
+mod hosts;
 mod imix;
 mod preset;
 mod tree;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::bars::Bar;
+use crate::testbed::Hosts;
 use tree::Tree;
 
 pub use build::Programs;
@@ -53,6 +56,8 @@ pub struct Spec {
     pub leaves_out: Option<String>,
     /// What must be reached.
     pub bars: Vec<Bar>,
+    /// The machines it runs on; `None`: namespaces of this one.
+    pub hosts: Option<Hosts>,
 }
 
 /// Something wrong at a place of the file.
@@ -138,6 +143,7 @@ fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
     })?;
     let preset = preset::read(file, preset)?;
     let (cells, skipped) = expand::cells(file, &preset)?;
+    let hosts = hosts::read(file, &cells)?;
     let rounds = file.number("rounds", 1..=10_000)?.unwrap_or(3);
     let seconds = file.number("duration", 1..=86_400)?.unwrap_or(5);
     let mut spec = Spec {
@@ -151,6 +157,7 @@ fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
         skipped,
         leaves_out: preset.leaves_out.clone(),
         bars: bar::read(file)?,
+        hosts,
     };
     spec.reference = reference(file, &spec)?;
     Ok(spec)

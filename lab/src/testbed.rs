@@ -19,8 +19,9 @@ pub mod isolate;
 mod links;
 mod namespaces;
 mod path;
-mod process;
-mod tap;
+pub(crate) mod process;
+pub(crate) mod ssh;
+pub(crate) mod tap;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
 pub use namespaces::Namespaces;
+pub use ssh::{Hosts, Link, Place, Ssh};
 
 /// The interface towards the end hosts, on every host that has one.
 pub const LAN: &str = "lan";
@@ -242,12 +244,18 @@ impl Addresses {
     /// Those of two hosts alone.
     pub fn of_a_pair() -> Addresses {
         let usual = Addresses::default();
+        Addresses::of_two(usual.left, usual.right)
+    }
+
+    /// Those of two hosts alone that have these.
+    pub fn of_two(left: Ipv4Addr, right: Ipv4Addr) -> Addresses {
         Addresses {
-            client: usual.left,
-            server: usual.right,
-            left_network: format!("{}/32", usual.left),
-            right_network: format!("{}/32", usual.right),
-            ..usual
+            client: left,
+            server: right,
+            left_network: format!("{left}/32"),
+            right_network: format!("{right}/32"),
+            left,
+            right,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! they found as one line of JSON: then whoever can start a program on a host can measure from there.
 
 mod ask_socket;
+pub(crate) mod attend;
 mod connections;
 mod frames;
 mod impair;
@@ -67,6 +68,8 @@ pub enum Tool {
     Receive(frames::Receive),
     /// Carry frames between two interfaces, with delay, loss, duplication and reordering
     Impair(impair::Impair),
+    /// Do what a lab elsewhere asks for, until it goes
+    Attend(attend::Attend),
     /// Renew the keys of two gateways, make-before-break, again and again
     Rekey(rekey::Rekey),
 }
@@ -93,6 +96,7 @@ impl Tool {
             Tool::Send(send) => said(&send.run()?),
             Tool::Receive(receive) => said(&receive.run()?),
             Tool::Impair(impair) => impair.run(),
+            Tool::Attend(attend) => attend.run(),
             Tool::Rekey(rekey) => rekey.run(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::recorded::{read, write_page};
@@ -10,9 +11,9 @@ use crate::experiment::{Case, Experiment, Summary};
 use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
 use crate::progress::Progress;
 use crate::record::{self, Journal, Outcome, Provenance, Record};
-use crate::spec::Spec;
+use crate::spec::{Programs, Spec};
 use crate::stop::{INTERRUPTED_EXIT, Stop};
-use crate::testbed::{Namespaces, Testbed};
+use crate::testbed::{Namespaces, Ssh, Testbed};
 use crate::{meter, report};
 
 /// Exit code when some trial failed although its contender was there, or nothing could be measured at all.
@@ -20,14 +21,23 @@ const SOME_FAILED: u8 = 3;
 /// Packets of the protected wire kept for a packet analyser.
 const ALBUM: usize = 2000;
 
+/// What reaches the machines of a testbed, and what they shall run.
+pub(super) struct Machines {
+    /// Configuration for ssh instead of the user's own.
+    pub ssh_config: Option<PathBuf>,
+    /// Brought along to hosts elsewhere.
+    pub programs: Programs,
+}
+
 pub(super) fn measure(
     spec: &Spec,
     cases: &[Case],
     out: &OutDir,
+    machines: Machines,
     repeat: String,
 ) -> Result<Summary, String> {
     let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let mut testbed = Namespaces::new(&out.path, stop);
+    let (mut testbed, provenance) = testbed(spec, machines, out, stop)?;
     let cannot = |what: &str| {
         let what = out.path.join(what).display().to_string();
         move |error: std::io::Error| format!("cannot write {what}: {error}")
@@ -45,7 +55,7 @@ pub(super) fn measure(
     let provenance = Provenance {
         command: repeat,
         testbed: testbed.describe(),
-        ..Provenance::of_this_machine()
+        ..provenance
     };
     if let Some(first) = earlier.first() {
         eprintln!("{} records are there already", earlier.len());
@@ -64,7 +74,7 @@ pub(super) fn measure(
         seed: spec.seed.unwrap_or_default(),
         cases,
         done: record::done(&earlier),
-        testbed: &mut testbed,
+        testbed: &mut *testbed,
         meters: &mut meter::usual(),
         album: album.as_mut(),
         provenance,
@@ -74,6 +84,35 @@ pub(super) fn measure(
     let mut summary = summary.map_err(|fault| fault.to_string())?;
     summary.records.splice(0..0, earlier);
     Ok(summary)
+}
+
+/// The testbed of a spec, and the machine that its figures come from.
+fn testbed(
+    spec: &Spec,
+    machines: Machines,
+    out: &OutDir,
+    stop: Stop,
+) -> Result<(Box<dyn Testbed>, Provenance), String> {
+    let Some(hosts) = spec.hosts.clone() else {
+        let testbed = Namespaces::new(&out.path, stop);
+        return Ok((Box::new(testbed), Provenance::of_this_machine()));
+    };
+    let Programs { lab, esplanade } = machines.programs;
+    let own = [("esplanade-lab", Some(lab)), ("esplanade", esplanade)];
+    let luggage = own
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, path?)));
+    eprintln!("connecting to the hosts of the testbed");
+    let testbed = Ssh::connect(
+        hosts,
+        machines.ssh_config,
+        luggage.collect(),
+        &out.path,
+        stop,
+    );
+    let testbed = testbed.map_err(|fault| fault.to_string())?;
+    let provenance = testbed.provenance();
+    Ok((Box::new(testbed), provenance))
 }
 
 /// What a resumed run has already.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 
-use super::measure::{conclude, measure};
+use super::measure::{Machines, conclude, measure};
 use crate::experiment::Case;
 use crate::host::program;
 use crate::outdir::{self, ORDER, Order};
@@ -62,6 +62,9 @@ pub(super) struct Run {
     /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
     #[arg(long, value_name = "FILE")]
     esplanade: Option<PathBuf>,
+    /// Configuration for ssh, where the spec names hosts [default: that of the user]
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
 }
 
 impl Run {
@@ -107,7 +110,10 @@ impl Run {
         }
         let typed = std::env::args().skip_while(|word| word != "run").skip(1);
         let order = Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default());
-        isolate::enter()?;
+        // Hosts elsewhere are reached as their user reaches them, so from where the user is.
+        if spec.hosts.is_none() {
+            isolate::enter()?;
+        }
         let out = match resumed {
             Some(dir) => outdir::reopen(dir)?,
             None => outdir::prepare(&out)?,
@@ -118,7 +124,12 @@ impl Run {
         if resumed.is_none() {
             order.keep(&out.path)?;
         }
-        let summary = measure(&spec, &cases, &out, self.repeat(&spec))?;
+        let repeat = self.repeat(&spec);
+        let machines = Machines {
+            ssh_config: self.ssh_config,
+            programs,
+        };
+        let summary = measure(&spec, &cases, &out, machines, repeat)?;
         let table = report::text(&summary.records, &out.path);
         conclude(&summary, &table, &out)
     }
@@ -209,9 +220,12 @@ impl Run {
         let preset = self
             .preset()
             .map_or_else(String::new, |preset| format!(" --{}", preset.name()));
+        let config = self.ssh_config.as_ref().map_or_else(String::new, |file| {
+            format!(" --ssh-config {}", file.display())
+        });
         let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
         format!(
-            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}",
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{config}",
             self.study, spec.rounds
         )
     }

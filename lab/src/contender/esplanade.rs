@@ -146,9 +146,9 @@ impl Contender for Esplanade {
         self.wrapping.protection()
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
         match &self.program {
-            Some(_) => tun_device(),
+            Some(_) => tun_device(bed),
             None => Err(Absence::new(
                 "the program `esplanade` was not found beside esplanade-lab or in PATH",
                 "build it: cargo build --release",
@@ -191,6 +191,8 @@ impl Esplanade {
         for argument in self.manner.arguments() {
             command = command.arg(argument);
         }
+        // A gateway that is killed leaves its rules behind, for they fail closed.
+        host.afterwards(&down(&program, &control))?;
         let process = host.start(&command)?;
         Ok(Running {
             daemon: Daemon { side, process },
@@ -229,6 +231,11 @@ fn on(program: &Path, word: &str) -> Command {
     let mut command = Command::line("");
     command.program = program.to_string_lossy().into_owned();
     command.arg(word)
+}
+
+/// What takes away the rules of a gateway.
+fn down(program: &Path, control: &Path) -> Command {
+    on(program, "down").arg("--control").arg(control)
 }
 
 struct Running {
@@ -279,9 +286,7 @@ impl Running {
 
     fn stop(&mut self, bed: &Bed) -> Result<(), Fault> {
         self.daemon.stop()?;
-        let down = on(&self.program, "down")
-            .arg("--control")
-            .arg(&self.control);
+        let down = down(&self.program, &self.control);
         bed.gateway(self.daemon.side)
             .must(&down, ANSWER + self.longer)
             .map(drop)

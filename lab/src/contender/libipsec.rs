@@ -61,7 +61,7 @@ impl Contender for KernelLibipsec {
         }
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
         let missing = [CHARON, PLUGIN]
             .into_iter()
             .find(|path| !Path::new(path).exists());
@@ -70,7 +70,7 @@ impl Contender for KernelLibipsec {
             None if program("swanctl").is_none() => {
                 Err(Absence::new("swanctl is not installed", REMEDY))
             }
-            None => tun_device(),
+            None => tun_device(bed),
         }
     }
 

@@ -81,9 +81,9 @@ impl Contender for UserSpaceWireguard {
         Protection::Secret
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
         match self.program {
-            Some(_) => tun_device(),
+            Some(_) => tun_device(bed),
             None => Err(Absence::new(
                 format!(
                     "{} is neither in PATH nor in ~/{}",

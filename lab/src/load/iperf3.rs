@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Carried, Direction, Ends, Load, Prepared};
 use crate::contender::Absence;
 use crate::fault::Fault;
-use crate::host::{Command, Host, Process, program};
+use crate::host::{Command, Host, Process};
 use crate::testbed::Bed;
 use answer::{Answer, read};
 
@@ -108,10 +108,11 @@ impl Load for Iperf3 {
         }
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
-        match program("iperf3") {
-            Some(_) => Ok(()),
-            None => Err(Absence::new(
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        let missing = |host: &&dyn Host| !host.has("iperf3").unwrap_or(false);
+        match [&*bed.client, &*bed.server].iter().any(missing) {
+            false => Ok(()),
+            true => Err(Absence::new(
                 "iperf3 is not installed",
                 "Get it by: apt-get install iperf3",
             )),

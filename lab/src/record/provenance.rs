@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
 
 /// Everything needed to judge or repeat a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -41,21 +44,52 @@ pub struct Provenance {
 impl Provenance {
     /// Reads this machine; testbed, command and versions are for the caller to add.
     pub fn of_this_machine() -> Provenance {
+        let seen = Seen {
+            text: &|path| fs::read_to_string(path).unwrap_or_default(),
+            names: &|path| {
+                let entries = fs::read_dir(path).into_iter().flatten().flatten();
+                let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
+                entries.filter_map(name).collect()
+            },
+        };
+        Provenance {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            ..Provenance::seen(&seen)
+        }
+    }
+
+    /// The same of another machine.
+    pub fn of(host: &dyn Host) -> Provenance {
+        Provenance::seen(&Seen {
+            text: &|path| host.read(Path::new(path)).unwrap_or_default(),
+            names: &|path| host.list(Path::new(path)).unwrap_or_default(),
+        })
+    }
+
+    fn seen(machine: &Seen<'_>) -> Provenance {
+        let read = |path: &str| (machine.text)(path);
         let cpuinfo = read("/proc/cpuinfo");
+        let processors = cpuinfo.lines().filter(|line| line.starts_with("processor"));
         Provenance {
             lab: env!("CARGO_PKG_VERSION").into(),
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown").into(),
             cpu_flags: cipher_flags(&cpuinfo),
             cpu_mhz: field(&cpuinfo, "cpu MHz").and_then(|clock| clock.parse().ok()),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpus: processors.count(),
             memory_bytes: memory(&read("/proc/meminfo")),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             system: os_name(&read("/etc/os-release")),
-            mitigations: mitigations(),
-            settings: settings(),
+            mitigations: mitigations(machine),
+            settings: settings(machine),
             ..Provenance::default()
         }
     }
+}
+
+/// The files and folders of a machine; what it does not have is empty.
+struct Seen<'a> {
+    text: &'a dyn Fn(&str) -> String,
+    names: &'a dyn Fn(&str) -> Vec<String>,
 }
 
 impl Provenance {
@@ -95,7 +129,7 @@ impl Provenance {
 }
 
 /// Read from where the kernel shows them; what a machine does not have is left out.
-fn settings() -> BTreeMap<String, String> {
+fn settings(machine: &Seen<'_>) -> BTreeMap<String, String> {
     const PLACES: [(&str, &str); 7] = [
         (
             "clock source",
@@ -117,15 +151,13 @@ fn settings() -> BTreeMap<String, String> {
             "/proc/sys/net/ipv4/tcp_congestion_control",
         ),
     ];
-    let found = PLACES.iter().map(|(name, path)| (*name, read(path)));
+    let found = PLACES
+        .iter()
+        .map(|(name, path)| (*name, (machine.text)(path)));
     found
         .filter(|(_, value)| !value.trim().is_empty())
         .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
         .collect()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -168,19 +200,16 @@ fn os_name(os_release: &str) -> String {
     line.unwrap_or("unknown").trim_matches('"').into()
 }
 
-fn mitigations() -> BTreeMap<String, String> {
-    let Ok(folder) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
-        return BTreeMap::new();
+fn mitigations(machine: &Seen<'_>) -> BTreeMap<String, String> {
+    const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
+    let answer = |name: &String| {
+        (machine.text)(&format!("{FOLDER}/{name}"))
+            .trim()
+            .to_owned()
     };
-    folder
-        .flatten()
-        .filter_map(|entry| {
-            let answer = fs::read_to_string(entry.path()).ok()?;
-            Some((
-                entry.file_name().into_string().ok()?,
-                answer.trim().to_owned(),
-            ))
-        })
-        .filter(|(_, answer)| answer != "Not affected")
+    let names = (machine.names)(FOLDER).into_iter();
+    let answers = names.map(|name| (name.clone(), answer(&name)));
+    answers
+        .filter(|(_, answer)| !answer.is_empty() && answer != "Not affected")
         .collect()
 }

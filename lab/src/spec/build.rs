@@ -276,6 +276,11 @@ impl Cell {
         factors
     }
 
+    /// Whether it stands on two hosts alone.
+    pub(super) fn is_of_a_pair(&self) -> bool {
+        is_pair(&self.settings)
+    }
+
     fn number(&self, name: &str) -> Option<f64> {
         number(&self.settings, name)
     }

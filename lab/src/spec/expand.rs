@@ -127,6 +127,10 @@ fn seconds(tree: Tree<'_>) -> Result<Option<Duration>, Wrong> {
 impl Part<'_> {
     fn read_settings(&mut self, tree: Tree<'_>) -> Result<(), Wrong> {
         for (name, at, value) in tree.table("testbed")?.iter().flat_map(Tree::leaves) {
+            // Machines are no factor: all cells share them, and `hosts` reads them.
+            if name.starts_with("hosts.") {
+                continue;
+            }
             let name = if name == "kind" { "testbed" } else { &name };
             let factor = factor::find(name, at)?;
             self.fixed.insert(factor.name, factor.value(value)?);

@@ -58,29 +58,36 @@ fn shaping(shape: &Shape, mtu: u32) -> String {
 
 /// Options of TCP in a namespace.
 pub(super) fn tcp(options: &Tcp, host: &Namespace) -> Result<(), Fault> {
-    let flag = |name: &str, value: Option<bool>| {
-        value.map(|value| (format!("tcp_{name}"), u8::from(value).to_string()))
-    };
-    let buffer = |name: &str| {
-        let most = options.buffer_bytes?;
-        Some((
-            format!("tcp_{name}"),
-            format!("4096 {} {most}", most.min(131_072)),
-        ))
-    };
-    let settings = [
-        flag("timestamps", options.timestamps),
-        flag("window_scaling", options.window_scaling),
-        flag("sack", options.sack),
-        buffer("rmem"),
-        buffer("wmem"),
-    ];
-    for (name, value) in settings.into_iter().flatten() {
+    for (name, value) in options.settings() {
         let path = PathBuf::from("/proc/sys/net/ipv4").join(&name);
         host.within(|| std::fs::write(&path, &value))
             .map_err(|error| refused(&format!("set {name} to {value}"), error))?;
     }
     Ok(())
+}
+
+impl Tcp {
+    /// What is written where, below `/proc/sys/net/ipv4`.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let flag = |name: &str, value: Option<bool>| {
+            value.map(|value| (format!("tcp_{name}"), u8::from(value).to_string()))
+        };
+        let buffer = |name: &str| {
+            let most = self.buffer_bytes?;
+            Some((
+                format!("tcp_{name}"),
+                format!("4096 {} {most}", most.min(131_072)),
+            ))
+        };
+        let settings = [
+            flag("timestamps", self.timestamps),
+            flag("window_scaling", self.window_scaling),
+            flag("sack", self.sack),
+            buffer("rmem"),
+            buffer("wmem"),
+        ];
+        settings.into_iter().flatten().collect()
+    }
 }
 
 /// How a gateway takes packets in.

@@ -262,12 +262,12 @@ impl Host for Namespace {
     }
 
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
-        process::start(command, self.network.as_fd(), self.stop, false)?.finish(limit)
+        process::start(command, Some(self.network.as_fd()), self.stop, false)?.finish(limit)
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
         let command = &links::bound(command, self.processors.as_deref());
-        let running = process::start(command, self.network.as_fd(), self.stop, true)?;
+        let running = process::start(command, Some(self.network.as_fd()), self.stop, true)?;
         Ok(Box::new(running))
     }
 

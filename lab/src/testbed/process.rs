@@ -1,5 +1,5 @@
-//! Programs that run inside a network namespace: started there, their words kept in memory files (nobody has to drain a
-//! pipe), waited for without polling, and killed when their owner goes.
+//! Programs that run inside a network namespace (or where this process is): started there, their words kept in memory files
+//! (nobody has to drain a pipe), waited for without polling, and killed when their owner goes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,10 +30,10 @@ pub struct Running {
     code: Option<i32>,
 }
 
-/// Starts `command` in the network namespace. With `together`, both outputs go to one file in their order.
+/// Starts `command` in the network namespace; `None`: in our own. With `together`, both outputs go to one file in their order.
 pub fn start(
     command: &Command,
-    namespace: BorrowedFd<'_>,
+    namespace: Option<BorrowedFd<'_>>,
     stop: Stop,
     together: bool,
 ) -> Result<Running, Fault> {
@@ -50,7 +50,7 @@ pub fn start(
 fn try_start(
     path: &Path,
     command: &Command,
-    namespace: BorrowedFd<'_>,
+    namespace: Option<BorrowedFd<'_>>,
     stop: Stop,
     together: bool,
 ) -> io::Result<Running> {
@@ -67,7 +67,8 @@ fn try_start(
         .stdout(stdout.try_clone()?)
         .stderr(stderr.try_clone()?)
         .process_group(0);
-    enter_before_exec(&mut child, namespace.as_raw_fd(), command.binds.clone());
+    let namespace = namespace.map(|namespace| namespace.as_raw_fd());
+    enter_before_exec(&mut child, namespace, command.binds.clone());
     let child = child.spawn()?;
     let pid = rustix::process::Pid::from_child(&child);
     Ok(Running {
@@ -81,7 +82,8 @@ fn try_start(
     })
 }
 
-fn memory(name: &str) -> io::Result<File> {
+/// A file that is nowhere.
+pub(super) fn memory(name: &str) -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create(
         name,
         MemfdFlags::CLOEXEC,
@@ -100,14 +102,16 @@ fn stdin(text: &str) -> io::Result<Stdio> {
 
 fn enter_before_exec(
     child: &mut std::process::Command,
-    namespace: RawFd,
+    namespace: Option<RawFd>,
     binds: Vec<(PathBuf, PathBuf)>,
 ) {
     let enter = move || {
         // SAFETY: plain system calls on a descriptor that is open in the parent until the child was started.
         unsafe {
             isolate::done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-            isolate::done(libc::setns(namespace, libc::CLONE_NEWNET))?;
+            if let Some(namespace) = namespace {
+                isolate::done(libc::setns(namespace, libc::CLONE_NEWNET))?;
+            }
             if !binds.is_empty() {
                 isolate::done(libc::unshare(libc::CLONE_NEWNS))?;
             }
@@ -128,11 +132,27 @@ impl Running {
             what: format!("`{}`", self.name),
             after: limit,
         })?;
+        let (stdout, stderr) = self.words();
         Ok(Finished {
             code,
-            stdout: words(&self.stdout),
-            stderr: words(&self.stderr),
+            stdout,
+            stderr,
         })
+    }
+
+    /// What it wrote so far, one output and the other.
+    pub(crate) fn words(&self) -> (String, String) {
+        (words(&self.stdout), words(&self.stderr))
+    }
+
+    /// Readable once it has ended.
+    pub(crate) fn end(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn ask_to_end(&self) {
+        self.signal(rustix::process::Signal::TERM);
     }
 
     /// Waits up to `limit` for the end. A request to stop ends the waiting.
@@ -196,7 +216,7 @@ impl Process for Running {
 
     /// Goes through to the end also when the user asked to stop: an orderly end is what was asked for.
     fn stop(&mut self, grace: Duration) -> Result<(), Fault> {
-        self.signal(rustix::process::Signal::TERM);
+        self.ask_to_end();
         let deadline = Instant::now() + grace;
         while self.ended().is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -212,9 +232,12 @@ impl Process for Running {
 }
 
 impl Running {
-    fn kill(&mut self) {
+    /// With all that it started, as long as they stay in its process group.
+    pub(crate) fn kill(&mut self) {
         if self.ended().is_none() {
-            self.signal(rustix::process::Signal::KILL);
+            // It was not waited for yet, so the group is still its own.
+            let group = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = self.child.wait();
         }
     }
@@ -227,7 +250,7 @@ impl Drop for Running {
 }
 
 /// What was written so far. The program shares the file's position, so it is read by offset.
-fn words(file: &File) -> String {
+pub(super) fn words(file: &File) -> String {
     let length = file.metadata().map_or(0, |metadata| metadata.len()) as usize;
     let mut bytes = vec![0; length];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);

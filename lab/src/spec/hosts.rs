@@ -1,0 +1,397 @@
+//! `[testbed.hosts]`: machines that are there already. What is made of virtual links, needs one clock or would meet the host's
+//! own associations is refused, at the place where it is asked for.
+
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+use super::tree::{self, Placed, Tree};
+use super::{Cell, Wrong};
+use crate::testbed::{Hosts, Link, Place};
+
+/// What a role's table may say, and who is who.
+const WORDS: [&str; 5] = ["ssh", "wan", "wan_address", "lan", "lan_address"];
+const ROLES: [&str; 4] = ["client", "left", "right", "server"];
+
+/// The addresses of a testbed in namespaces, by role and link: they serve where the spec gives none.
+const USUAL: [(&str, &str, &str); 6] = [
+    ("left", "wan", "192.0.2.1/24"),
+    ("right", "wan", "192.0.2.2/24"),
+    ("left", "lan", "10.1.0.1/24"),
+    ("right", "lan", "10.2.0.1/24"),
+    ("client", "lan", "10.1.0.2/24"),
+    ("server", "lan", "10.2.0.2/24"),
+];
+
+/// Reads the hosts, if the spec names any, and refuses what cannot be done on them.
+pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Wrong> {
+    for part in file.tables("part")? {
+        if let Some(hosts) = hosts_of(part)? {
+            return Err(Wrong {
+                at: hosts.at.0..hosts.at.1,
+                what: "a part has no hosts of its own".into(),
+                advice: "name them once, in the [testbed] of the whole spec".into(),
+            });
+        }
+    }
+    let Some(tree) = hosts_of(file)? else {
+        return Ok(None);
+    };
+    let hosts = hosts(tree)?;
+    suffice(&hosts, tree, cells)?;
+    for (name, at, value) in words(file)? {
+        refuse(&name, &at, value)?;
+    }
+    Ok(Some(hosts))
+}
+
+fn hosts_of(part: Tree<'_>) -> Result<Option<Tree<'_>>, Wrong> {
+    match part.table("testbed")? {
+        Some(testbed) => testbed.table("hosts"),
+        None => Ok(None),
+    }
+}
+
+fn hosts(tree: Tree<'_>) -> Result<Hosts, Wrong> {
+    tree.only(&ROLES)?;
+    let found = |role: &str| {
+        tree.table(role)?
+            .map(|table| place(role, table))
+            .transpose()
+    };
+    let gateway = |role: &str| {
+        found(role)?.ok_or_else(|| Wrong {
+            at: tree.at.0..tree.at.1,
+            what: format!("these hosts lack a `{role}`"),
+            advice: format!(
+                "add [testbed.hosts.{role}] with `ssh = \"ssh://root@NAME\"` and `wan = \"DEVICE\"`"
+            ),
+        })
+    };
+    Ok(Hosts {
+        left: gateway("left")?,
+        right: gateway("right")?,
+        client: found("client")?,
+        server: found("server")?,
+    })
+}
+
+fn place(role: &str, tree: Tree<'_>) -> Result<Place, Wrong> {
+    tree.only(&WORDS)?;
+    let Some(at) = tree.get("ssh") else {
+        return Err(Wrong {
+            at: tree.at.0..tree.at.1,
+            what: format!("nothing says where the {role} is"),
+            advice: "add `ssh = \"ssh://root@NAME\"`".into(),
+        });
+    };
+    Ok(Place {
+        at: url(at)?,
+        wan: link(role, "wan", tree)?,
+        lan: link(role, "lan", tree)?,
+    })
+}
+
+fn url(written: Placed<'_>) -> Result<String, Wrong> {
+    let word = tree::text(written)?;
+    let host = word.strip_prefix("ssh://").unwrap_or_default();
+    match host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
+        false => Ok(word.into()),
+        true => Err(Wrong {
+            at: written.span(),
+            what: format!("`{word}` is no host to reach by SSH"),
+            advice: "write it as \"ssh://root@NAME\" or \"ssh://root@NAME:PORT\"".into(),
+        }),
+    }
+}
+
+fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<Link>, Wrong> {
+    let key = format!("{name}_address");
+    let usual = USUAL
+        .iter()
+        .find(|(whose, which, _)| (*whose, *which) == (role, name));
+    let Some((.., usual)) = usual else {
+        let stray = tree.get(name).or(tree.get(&key));
+        return stray.map_or(Ok(None), |value| {
+            Err(Wrong {
+                at: value.span(),
+                what: format!("the {role} is an end host: it has no `{name}`"),
+                advice: "its device is its `lan`".into(),
+            })
+        });
+    };
+    let Some(device) = tree.get(name) else {
+        return Ok(None);
+    };
+    let (address, prefix) = match tree.get(&key) {
+        Some(written) => address(written)?,
+        None => parsed(usual).unwrap_or((Ipv4Addr::UNSPECIFIED, 0)),
+    };
+    Ok(Some(Link {
+        device: device_name(device)?,
+        address,
+        prefix,
+    }))
+}
+
+fn device_name(written: Placed<'_>) -> Result<String, Wrong> {
+    let word = tree::text(written)?;
+    let strange = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':');
+    match (1..=15).contains(&word.len()) && !word.starts_with(['-', '.']) && !word.contains(strange)
+    {
+        true => Ok(word.into()),
+        false => Err(Wrong {
+            at: written.span(),
+            what: format!("`{word}` is no name of a network device"),
+            advice: "`ip link` lists them".into(),
+        }),
+    }
+}
+
+fn address(written: Placed<'_>) -> Result<(Ipv4Addr, u8), Wrong> {
+    let word = tree::text(written)?;
+    parsed(word).ok_or_else(|| Wrong {
+        at: written.span(),
+        what: format!("`{word}` is no IPv4 address with the length of its network"),
+        advice: "write it as \"192.0.2.1/24\"".into(),
+    })
+}
+
+fn parsed(word: &str) -> Option<(Ipv4Addr, u8)> {
+    let (address, prefix) = word.split_once('/')?;
+    let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32)?;
+    Some((address.parse().ok()?, prefix))
+}
+
+/// Whether there are as many hosts, and devices, as the cells need.
+fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Wrong> {
+    let wrong = |what: String, advice: &str| Wrong {
+        at: tree.at.0..tree.at.1,
+        what,
+        advice: advice.into(),
+    };
+    let gateways = [("left", &hosts.left), ("right", &hosts.right)];
+    if let Some((role, _)) = gateways.iter().find(|(_, place)| place.wan.is_none()) {
+        return Err(wrong(
+            format!("nothing says which device of the {role} is on the wire"),
+            "add `wan = \"DEVICE\"`",
+        ));
+    }
+    let four = cells.iter().any(|cell| !cell.is_of_a_pair());
+    match (four, &hosts.client, &hosts.server) {
+        (true, Some(client), Some(server)) => {
+            let ends = [("client", client), ("server", server)];
+            let mut all = gateways.into_iter().chain(ends);
+            match all.find(|(_, place)| place.lan.is_none()) {
+                Some((role, _)) => Err(wrong(
+                    format!("nothing says by which device the {role} reaches its neighbour"),
+                    "add `lan = \"DEVICE\"`",
+                )),
+                None => Ok(()),
+            }
+        }
+        (true, ..) => Err(wrong(
+            "a client and a server behind the gateways are needed here".into(),
+            "name them, too, or write `kind = \"pair\"` in [testbed]: then left and right are also the ends",
+        )),
+        (false, None, None) => Ok(()),
+        (false, ..) => Err(wrong(
+            "a pair has no client and no server beside its two hosts".into(),
+            "leave them out, or write `kind = \"gateways\"` in [testbed]",
+        )),
+    }
+}
+
+/// Every word of the file that may name a factor, a load or a contender, with its place.
+fn words(file: Tree<'_>) -> Result<Vec<(String, Range<usize>, Placed<'_>)>, Wrong> {
+    let mut all = Vec::new();
+    for part in file.tables("part")?.into_iter().chain([file]) {
+        for (table, before) in [("testbed", ""), ("factors", ""), ("load", "load.")] {
+            let leaves = part
+                .table(table)?
+                .map(|tree| tree.leaves())
+                .unwrap_or_default();
+            all.extend(
+                leaves
+                    .into_iter()
+                    .map(|(name, at, value)| (format!("{before}{name}"), at, value)),
+            );
+        }
+        for (tables, before) in [("cells", ""), ("contender", "contender.")] {
+            let leaves = part
+                .tables(tables)?
+                .into_iter()
+                .flat_map(|tree| tree.leaves());
+            all.extend(leaves.map(|(name, at, value)| (format!("{before}{name}"), at, value)));
+        }
+    }
+    for preset in ["smoke", "quick", "standard", "faithful"] {
+        let factors = file
+            .table(preset)?
+            .map(|tree| tree.table("factors"))
+            .transpose()?;
+        all.extend(
+            factors
+                .flatten()
+                .map(|tree| tree.leaves())
+                .unwrap_or_default(),
+        );
+    }
+    Ok(all)
+}
+
+fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong> {
+    let plain = name
+        .trim_start_matches("contender.")
+        .trim_start_matches("load.");
+    let word = value.get_ref().as_str().unwrap_or_default();
+    let first = plain.split('.').next().unwrap_or_default();
+    let (what, advice) = match (name, first) {
+        (_, "link" | "impair" | "path") => (
+            format!(
+                "`{plain}` is done by virtual links and boxes: real machines have their own wire"
+            ),
+            "leave it out, or leave the hosts out: then the testbed is made of namespaces"
+                .to_owned(),
+        ),
+        (_, "rekey_ms") => (
+            "the keys of two gateways on two machines are not renewed by the lab".into(),
+            "leave `rekey_ms` out, or leave the hosts out".into(),
+        ),
+        (_, "ip_early_demux" | "rx_udp_gro_forwarding" | "rx_gro_list" | "rps_cpus") => (
+            format!("`{plain}` is set in namespaces only"),
+            "leave it out; `esplanade tune` sets it on a real machine".into(),
+        ),
+        ("load.kind", _) if matches!(word, "frames" | "steady") => (
+            format!("the load `{word}` measures by one clock, and two machines have two"),
+            "use iperf3, iperf3-udp, round-trip or loaded-round-trip".into(),
+        ),
+        ("contender.kind", _) if !matches!(word, "plain" | "esplanade") => (
+            format!(
+                "`{word}` is measured in namespaces only: on a real machine it would meet what is there already"
+            ),
+            "use plain and esplanade, or leave the hosts out".into(),
+        ),
+        _ => return Ok(()),
+    };
+    let at = match name {
+        "load.kind" | "contender.kind" => value.span(),
+        _ => at.clone(),
+    };
+    Err(Wrong { at, what, advice })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::spec::Spec;
+
+    const TWO: &str = "study = \"mine\"\n[testbed]\nkind = \"pair\"\n\
+        hosts.left = { ssh = \"ssh://root@alpha\", wan = \"eth1\" }\n\
+        hosts.right = { ssh = \"ssh://beta:2222\", wan = \"eth2\", wan_address = \"10.7.0.2/16\" }\n";
+    const PLAIN: &str = "[[contender]]\nkind = \"plain\"\n";
+
+    fn said(text: &str) -> String {
+        match Spec::read(text, "mine.toml") {
+            Ok(_) => panic!("this spec was accepted:\n{text}"),
+            Err(complaint) => complaint.to_string(),
+        }
+    }
+
+    #[test]
+    fn two_hosts_need_a_name_and_a_device_each() {
+        let spec = Spec::read(&format!("{TWO}{PLAIN}"), "mine.toml").unwrap();
+        let hosts = spec.hosts.unwrap();
+        let (left, right) = (hosts.left.wan.unwrap(), hosts.right.wan.unwrap());
+        assert_eq!(
+            (left.device.as_str(), left.address.to_string().as_str()),
+            ("eth1", "192.0.2.1")
+        );
+        assert_eq!(
+            (right.address.to_string().as_str(), right.prefix),
+            ("10.7.0.2", 16)
+        );
+        assert_eq!(hosts.right.at, "ssh://beta:2222");
+        assert_eq!((hosts.client, hosts.server), (None, None));
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_shown() {
+        let bad = said(&format!("{TWO}{PLAIN}").replace("ssh://beta:2222", "beta"));
+        assert!(
+            bad.starts_with("error: `beta` is no host to reach by SSH\n --> mine.toml:5:"),
+            "{bad}"
+        );
+        let option =
+            said(&format!("{TWO}{PLAIN}").replace("ssh://beta:2222", "ssh://-oProxyCommand=x"));
+        assert!(option.contains("is no host"), "{option}");
+        let address = said(&format!("{TWO}{PLAIN}").replace("10.7.0.2/16", "10.7.0.2"));
+        assert!(address.contains("\"192.0.2.1/24\""), "{address}");
+        let word = said(&format!("{TWO}{PLAIN}").replace("hosts.left", "hosts.lift"));
+        assert!(word.contains("did you mean `left`?"), "{word}");
+        let device = said(&format!("{TWO}{PLAIN}").replace("\"eth1\"", "\"../eth1\""));
+        assert!(device.contains("no name of a network device"), "{device}");
+    }
+
+    #[test]
+    fn as_many_hosts_as_the_testbed_needs_must_be_named() {
+        let four = said(&format!("{TWO}{PLAIN}").replace("\"pair\"", "\"gateways\""));
+        assert!(
+            four.contains("a client and a server behind the gateways are needed"),
+            "{four}"
+        );
+        let one = said(
+            "study = \"x\"\n[testbed.hosts.left]\nssh = \"ssh://a\"\n[[contender]]\nkind = \"plain\"\n",
+        );
+        assert!(one.contains("these hosts lack a `right`"), "{one}");
+        let wire = said(&format!("{TWO}{PLAIN}").replace(", wan = \"eth1\"", ""));
+        assert!(
+            wire.contains("which device of the left is on the wire"),
+            "{wire}"
+        );
+    }
+
+    #[test]
+    fn what_works_only_in_namespaces_is_shown_at_its_place() {
+        let link = said(&format!("{TWO}link.rate_mbit = 100\n{PLAIN}"));
+        assert!(
+            link.starts_with("error: `link.rate_mbit` is done by virtual links"),
+            "{link}"
+        );
+        assert!(link.contains("--> mine.toml:6:6\n"), "{link}");
+        for (more, word) in [
+            (
+                "[factors]\nrx_gro_list = [true, false]\n",
+                "`rx_gro_list` is set in namespaces only",
+            ),
+            (
+                "[smoke.factors]\nimpair.loss_percent = 1\n",
+                "`impair.loss_percent`",
+            ),
+            ("[factors]\npath.mtu = [1300, 1400]\n", "`path.mtu`"),
+            (
+                "[load]\nkind = \"steady\"\n",
+                "the load `steady` measures by one clock",
+            ),
+            (
+                "[[part]]\nname = \"p\"\nload = { kind = \"frames\" }\n",
+                "the load `frames`",
+            ),
+            (
+                "[[contender]]\nkind = \"kernel-xfrm\"\nsuite = \"null\"\n",
+                "`kernel-xfrm` is measured in namespaces only",
+            ),
+            (
+                "[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nrekey_ms = 1000\n",
+                "`rekey_ms` out",
+            ),
+            (
+                "[[part]]\nname = \"p\"\ntestbed.hosts.left.ssh = \"ssh://a\"\n",
+                "a part has no hosts of its own",
+            ),
+        ] {
+            let said = said(&format!("{TWO}{PLAIN}{more}"));
+            assert!(said.contains(word), "{said}");
+        }
+        let free = format!("study = \"x\"\n[testbed]\nlink.rate_mbit = 100\n{PLAIN}");
+        assert_eq!(Spec::read(&free, "free.toml").unwrap().hosts, None);
+    }
+}

@@ -1,0 +1,371 @@
+//! Real machines, reached by the system's OpenSSH. The lab brings its own program along and leaves an *attendant* of it on
+//! each host, which does what a [`Host`](crate::host::Host) must do (see `tool::attend`):
+//!
+//! ```text
+//!   lab ──┬── ssh ── left   ═ wan ═╗       pair: each host is its own gateway
+//!         └── ssh ── right  ═ wan ═╝       gateways: a client behind the left and a server behind the right one, by `lan`
+//! ```
+//!
+//! One connection for each host carries everything. It belongs to the user's ssh: names, keys, known hosts and jump hosts
+//! are what `~/.ssh/config` says. What is changed on a host (an address, an MTU, a setting) is put down in a list there
+//! *before* it is changed, and taken back when the trial is over, when the run ends, or when the connection is lost.
+
+mod bootstrap;
+mod connection;
+mod far;
+pub(crate) mod protocol;
+mod settings;
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::{Addresses, Bed, Ground, LAN, Testbed, Topology, WAN};
+use crate::fault::Fault;
+use crate::host::{Command, Host};
+use crate::record::Provenance;
+use crate::stop::Stop;
+use connection::Connection;
+use far::Far;
+
+/// Programs that are brought along, each under its own name: the lab's first.
+pub type Luggage = Vec<(&'static str, PathBuf)>;
+
+/// The machines of a testbed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts {
+    /// Where the load starts; `None`: on the left gateway.
+    pub client: Option<Place>,
+    /// The client's gateway.
+    pub left: Place,
+    /// The server's gateway.
+    pub right: Place,
+    /// Where the load ends; `None`: on the right gateway.
+    pub server: Option<Place>,
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// `ssh://user@host:port`, or a host of the user's ssh configuration in that form.
+    pub at: String,
+    /// Its end of the wire between the gateways, where it is one.
+    pub wan: Option<Link>,
+    /// Its end of the link between an end host and its gateway, where there is one.
+    pub lan: Option<Link>,
+}
+
+/// A device of a machine, and its address there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// As the machine calls it.
+    pub device: String,
+    /// Added for the run where the device does not have it.
+    pub address: Ipv4Addr,
+    /// Of the network on this link.
+    pub prefix: u8,
+}
+
+/// Raises beds of machines that are there already.
+pub struct Ssh {
+    hosts: Hosts,
+    config: Option<PathBuf>,
+    luggage: Luggage,
+    results: PathBuf,
+    stop: Stop,
+    /// In the order of [`Ssh::places`]; one that broke is made anew for the next bed.
+    connections: Vec<Rc<Connection>>,
+}
+
+/// A new address has to be told to the neighbour, and some cards take their time after a change of the MTU.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+impl Ssh {
+    /// Connects to all hosts. `config` is a configuration for ssh instead of the user's own, `results` where
+    /// [`Host::place`] keeps a copy.
+    pub fn connect(
+        hosts: Hosts,
+        config: Option<PathBuf>,
+        luggage: Luggage,
+        results: &Path,
+        stop: Stop,
+    ) -> Result<Ssh, Fault> {
+        let mut testbed = Ssh {
+            hosts,
+            config,
+            luggage,
+            results: results.to_owned(),
+            stop,
+            connections: Vec::new(),
+        };
+        let roles: Vec<_> = testbed.places();
+        for (role, place) in roles {
+            let connection = testbed.connection(role, &place, None)?;
+            testbed.connections.push(connection);
+        }
+        Connection::introduce(&testbed.connections);
+        Ok(testbed)
+    }
+
+    /// The machine of the left gateway, for the record.
+    pub fn provenance(&self) -> Provenance {
+        let left = self.far("left", 0, &self.hosts.left);
+        Provenance::of(&left)
+    }
+
+    fn places(&self) -> Vec<(&'static str, Place)> {
+        let hosts = &self.hosts;
+        let ends = [("client", &hosts.client), ("server", &hosts.server)];
+        let ends = ends
+            .into_iter()
+            .filter_map(|(role, place)| Some((role, place.clone()?)));
+        [("left", hosts.left.clone()), ("right", hosts.right.clone())]
+            .into_iter()
+            .chain(ends)
+            .collect()
+    }
+
+    fn connection(
+        &self,
+        role: &'static str,
+        place: &Place,
+        after: Option<&Connection>,
+    ) -> Result<Rc<Connection>, Fault> {
+        let config = self.config.as_deref();
+        let opened = Connection::open(role, &place.at, config, &self.luggage, self.stop, after);
+        opened.map(Rc::new)
+    }
+
+    /// Mends what broke, and takes away what the last bed left.
+    fn refresh(&mut self) -> Result<(), Fault> {
+        for (index, (role, place)) in self.places().into_iter().enumerate() {
+            if self.connections[index].broken() {
+                let lost = self.connections[index].clone();
+                self.connections[index] = self.connection(role, &place, Some(&lost))?;
+            }
+        }
+        Connection::introduce(&self.connections);
+        self.connections
+            .iter()
+            .try_for_each(|connection| connection.clear())
+    }
+
+    fn far(&self, role: &'static str, connection: usize, place: &Place) -> Far {
+        let named = [(WAN, &place.wan), (LAN, &place.lan)];
+        let devices = named
+            .into_iter()
+            .filter_map(|(name, link)| Some((name, link.as_ref()?.device.clone())));
+        Far {
+            name: role,
+            connection: self.connections[connection].clone(),
+            results: self.results.clone(),
+            devices: devices.collect(),
+            among: self.hosts.addresses(),
+            processors: None,
+        }
+    }
+
+    /// Who is who: client, left, right, server.
+    fn fars(&self) -> [Far; 4] {
+        let hosts = &self.hosts;
+        let end = |role, own: &Option<Place>, gateway: (usize, &Place)| match own {
+            Some(place) => {
+                let index = self.places().iter().position(|(name, _)| *name == role);
+                self.far(role, index.unwrap_or(gateway.0), place)
+            }
+            None => self.far(role, gateway.0, gateway.1),
+        };
+        [
+            end("client", &hosts.client, (0, &hosts.left)),
+            self.far("left", 0, &hosts.left),
+            self.far("right", 1, &hosts.right),
+            end("server", &hosts.server, (1, &hosts.right)),
+        ]
+    }
+}
+
+impl Testbed for Ssh {
+    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
+        possible(ground)?;
+        self.refresh()?;
+        let [client, mut left, mut right, server] = self.fars();
+        let map = self.hosts.map(ground.topology)?;
+        match ground.topology {
+            Topology::Pair => {
+                settings::link(&left, WAN, self.hosts.left.link(WAN)?, ground)?;
+                settings::link(&right, WAN, self.hosts.right.link(WAN)?, ground)?;
+            }
+            Topology::Gateways => {
+                self.behind_gateways(ground, [&client, &left, &right, &server], &map)?
+            }
+        }
+        settings::tcp(&ground.tcp, &client)?;
+        settings::tcp(&ground.tcp, &server)?;
+        left.processors.clone_from(&ground.processors);
+        right.processors.clone_from(&ground.processors);
+        reach(&client, map.server)?;
+        Ok(Bed {
+            client: Box::new(client),
+            left: Box::new(left),
+            right: Box::new(right),
+            server: Box::new(server),
+            addresses: map,
+            mtu: ground.mtu,
+            machinery: Vec::new(),
+            topology: ground.topology,
+            path: None,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let named = self.places().into_iter().enumerate();
+        let named: Vec<String> = named
+            .map(|(index, (role, place))| {
+                let machine = Provenance::of(&self.far(role, index, &place));
+                let Provenance {
+                    cpu, cpus, kernel, ..
+                } = machine;
+                format!(
+                    "{role} = {} ({cpu}, {cpus} processors, Linux {kernel})",
+                    place.at
+                )
+            })
+            .collect();
+        format!("real machines over SSH: {}", named.join(", "))
+    }
+}
+
+impl Ssh {
+    fn behind_gateways(
+        &self,
+        ground: &Ground,
+        hosts: [&Far; 4],
+        map: &Addresses,
+    ) -> Result<(), Fault> {
+        let [client, left, right, server] = hosts;
+        let places = &self.hosts;
+        for (gateway, place) in [(left, &places.left), (right, &places.right)] {
+            settings::link(gateway, WAN, place.link(WAN)?, ground)?;
+            settings::link(gateway, LAN, place.link(LAN)?, ground)?;
+            settings::forward(gateway)?;
+        }
+        for (end, place) in [(client, &places.client), (server, &places.server)] {
+            let place = place.as_ref().ok_or_else(nobody)?;
+            settings::link(end, LAN, place.link(LAN)?, ground)?;
+        }
+        let (near, far) = (places.left.link(LAN)?, places.right.link(LAN)?);
+        settings::route(client, &map.right_network, near.address)?;
+        settings::route(server, &map.left_network, far.address)?;
+        settings::route(left, &map.right_network, map.right)?;
+        settings::route(right, &map.left_network, map.left)
+    }
+}
+
+/// A spec that asks for these is refused before a run; whoever builds a ground by hand is told here.
+fn possible(ground: &Ground) -> Result<(), Fault> {
+    match (&ground.shape, &ground.impairment, &ground.path) {
+        (None, None, None) => Ok(()),
+        _ => Err(Fault::failed(
+            "a shaped, impaired or narrowing wire is made of virtual links: real machines have their own",
+        )),
+    }
+}
+
+fn nobody() -> Fault {
+    Fault::failed("four hosts are needed: client, left, right and server")
+}
+
+/// Waits until packets pass.
+fn reach(from: &Far, to: Ipv4Addr) -> Result<(), Fault> {
+    let ping = Command::line(&format!("ping -n -q -c 1 -W 1 {to}"));
+    let started = Instant::now();
+    loop {
+        let finished = from.run(&ping, Duration::from_secs(5))?;
+        if finished.code == 0 {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(Fault::failed(format!(
+                "no packet comes back to the {} from {to}. Look at cable, devices, addresses and firewalls",
+                from.name()
+            )));
+        }
+    }
+}
+
+impl Hosts {
+    /// Every address of the testbed: packets among them are its own.
+    fn addresses(&self) -> Vec<Ipv4Addr> {
+        let places = [
+            Some(&self.left),
+            Some(&self.right),
+            self.client.as_ref(),
+            self.server.as_ref(),
+        ];
+        let links = places
+            .into_iter()
+            .flatten()
+            .flat_map(|place| [&place.wan, &place.lan]);
+        links.flatten().map(|link| link.address).collect()
+    }
+
+    /// Who has which address.
+    fn map(&self, topology: Topology) -> Result<Addresses, Fault> {
+        let (left, right) = (self.left.link(WAN)?.address, self.right.link(WAN)?.address);
+        if topology == Topology::Pair {
+            return Ok(Addresses::of_two(left, right));
+        }
+        let lan = |place: &Option<Place>| place.as_ref().ok_or_else(nobody)?.link(LAN).cloned();
+        let (client, server) = (lan(&self.client)?, lan(&self.server)?);
+        Ok(Addresses {
+            client: client.address,
+            server: server.address,
+            left_network: client.network(),
+            right_network: server.network(),
+            left,
+            right,
+        })
+    }
+}
+
+impl Place {
+    fn link(&self, name: &str) -> Result<&Link, Fault> {
+        let link = if name == WAN { &self.wan } else { &self.lan };
+        link.as_ref()
+            .ok_or_else(|| Fault::failed(format!("{} has no device `{name}` in the spec", self.at)))
+    }
+}
+
+impl Link {
+    /// The network on it, as `10.1.0.0/24`.
+    fn network(&self) -> String {
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(self.prefix))
+            .unwrap_or(0);
+        format!(
+            "{}/{}",
+            Ipv4Addr::from(u32::from(self.address) & mask),
+            self.prefix
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_of_a_link_follows_from_its_address() {
+        let link = |prefix| Link {
+            device: "eth1".into(),
+            address: Ipv4Addr::new(10, 1, 2, 3),
+            prefix,
+        };
+        let networks = [0, 8, 23, 32].map(|prefix| link(prefix).network());
+        assert_eq!(
+            networks,
+            ["0.0.0.0/0", "10.0.0.0/8", "10.1.2.0/23", "10.1.2.3/32"]
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! How an attendant comes to a host: the shell there makes a private folder, takes in what it is sent, and starts it. It
+//! outlives the attendant, so that even one that is killed leaves nothing behind.
+
+use super::protocol::UNDO;
+use crate::tool::attend::quoted;
+
+/// What the shell says first, with the machine's kind, the folder, and the checksums of programs that are there already.
+pub(super) const HERE: &str = "esplanade-lab-here";
+/// In the environment of the attendant and of all that it starts, with the folder as its value.
+const MARK: &str = "ESPLANADE_LAB";
+
+/// What the host's shell is told. On one line, and without `!`: nobody knows which shell a login gets. `after` is the folder of
+/// an attendant that was lost: what it takes back must be back before anything new begins.
+///
+/// Every program of the attendant bears a mark in its environment. An attendant that was killed takes most of them along; a
+/// gateway that is still dying would answer in its last moment that all is well.
+pub(super) fn remote_command(names: &[&str], after: Option<&str>) -> String {
+    let found: String = names
+        .iter()
+        .map(|name| {
+            format!("p=$(command -v {name}) && sha256sum \"$p\" | sed \"s|^|found {name} |\"; ")
+        })
+        .collect();
+    let wait = after.map_or_else(String::new, |folder| {
+        format!("n=0; while [ -d {folder} ] && [ $n -lt 2500 ]; do sleep 0.1; n=$((n+1)); done; ")
+    });
+    let script = format!(
+        "{wait}umask 077; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH; \
+         d=$(mktemp -d \"${{TMPDIR:-/tmp}}/esplanade-lab.XXXXXX\") || exit 1; \
+         k() {{ grep -lzsxF \"{MARK}=$d\" /proc/[0-9]*/environ | cut -d/ -f3; }}; \
+         e() {{ n=0; while p=$(k) && [ -n \"$p\" ] && [ $n -lt 100 ]; do kill -9 $p; sleep 0.1; n=$((n+1)); done; \
+         if [ -s \"$d/{UNDO}\" ]; then sh \"$d/{UNDO}\" >/dev/null; fi; rm -rf \"$d\"; }}; \
+         trap e EXIT; trap : HUP INT TERM PIPE; \
+         {found}\
+         echo \"{HERE} $(uname -m) $d\"; \
+         while read -r word name more; do case $word in \
+         put) head -c \"$more\" >\"$d/$name\" && chmod 700 \"$d/$name\" && echo got;; \
+         link) ln -s \"$more\" \"$d/$name\" && echo got;; \
+         start) {MARK}=$d \"$d/esplanade-lab\" tool attend \"$d\"; exit;; \
+         esac; done"
+    );
+    let root =
+        "if [ \"$(id -u)\" = 0 ]; then exec sh -c \"$0\"; else exec sudo -n sh -c \"$0\"; fi";
+    format!("exec sh -c {} {}", quoted(root), quoted(&script))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_suits_any_login_shell() {
+        let command = remote_command(
+            &["esplanade-lab", "esplanade"],
+            Some("/tmp/esplanade-lab.x"),
+        );
+        assert!(!command.contains(['\n', '!']), "{command}");
+        assert!(command.starts_with("exec sh -c '"), "{command}");
+    }
+}

@@ -1,0 +1,287 @@
+//! A host that is elsewhere: every wish becomes a question to its attendant. Interfaces are asked for by their names in the
+//! testbed, and files in which the kernel names them are shown with those names, so that records of real machines and of
+//! namespaces read alike.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::connection::{Connection, PROMPT};
+use super::protocol::{Answer, Ask, Bytes};
+use crate::capture::Frame;
+use crate::fault::Fault;
+use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
+use crate::testbed::links;
+
+/// One of the four roles, played by a machine elsewhere.
+pub(super) struct Far {
+    pub(super) name: &'static str,
+    pub(super) connection: Rc<Connection>,
+    /// Where a copy of every placed file is kept.
+    pub(super) results: PathBuf,
+    /// Its devices by their names in the testbed.
+    pub(super) devices: Vec<(&'static str, String)>,
+    /// Addresses of the testbed.
+    pub(super) among: Vec<Ipv4Addr>,
+    pub(super) processors: Option<String>,
+}
+
+impl Far {
+    fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
+        self.connection.ask(ask, PROMPT, true)
+    }
+
+    /// The same command with the host's own paths of what was brought along.
+    fn there(&self, command: &Command) -> Command {
+        let mut there = command.clone();
+        for word in there.arguments.iter_mut().chain([&mut there.program]) {
+            *word = self.connection.there(word);
+        }
+        there
+    }
+
+    /// What the machine calls an interface of the testbed.
+    fn device<'a>(&'a self, interface: &'a str) -> &'a str {
+        let known = self.devices.iter().find(|(name, _)| *name == interface);
+        known.map_or(interface, |(_, device)| device)
+    }
+}
+
+/// Lines of `/proc/net/dev` under the names of the testbed.
+fn renamed(table: &str, devices: &[(&'static str, String)]) -> String {
+    let line = |line: &str| {
+        let known = devices.iter().find_map(|(name, device)| {
+            let rest = line.trim_start().strip_prefix(device.as_str())?;
+            rest.starts_with(':').then(|| format!("{name}{rest}\n"))
+        });
+        known.unwrap_or_else(|| format!("{line}\n"))
+    };
+    table.lines().map(line).collect()
+}
+
+/// The attendant gave an answer to another question: it is of another version, or broken.
+fn unexpected(answer: &Answer) -> Fault {
+    Fault::failed(format!(
+        "the attendant gave an answer that does not fit: {answer:?}"
+    ))
+}
+
+/// Takes the fitting answer out of all.
+macro_rules! fitting {
+    ($answer:expr, $pattern:pat => $value:expr) => {
+        match $answer? {
+            $pattern => Ok($value),
+            other => Err(unexpected(&other)),
+        }
+    };
+}
+
+impl Host for Far {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
+        let ask = Ask::Run {
+            command: self.there(command),
+            limit,
+        };
+        let answer = self.connection.ask(ask, limit + PROMPT, true);
+        fitting!(answer, Answer::Finished(finished) => finished)?.ok_or_else(|| Fault::TimedOut {
+            what: format!("`{command}`"),
+            after: limit,
+        })
+    }
+
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
+        let command = links::bound(&self.there(command), self.processors.as_deref());
+        let answer = self.ask(Ask::Start { command });
+        let (process, pid) = fitting!(answer, Answer::Started(process, pid) => (process, pid))?;
+        Ok(Box::new(Started {
+            connection: self.connection.clone(),
+            process,
+            pid,
+        }))
+    }
+
+    fn read(&self, path: &Path) -> Result<String, Fault> {
+        let answer = self.ask(Ask::Read { path: path.into() });
+        let text = fitting!(answer, Answer::Text(text) => text)?;
+        match path == Path::new("/proc/net/dev") {
+            true => Ok(renamed(&text, &self.devices)),
+            false => Ok(text),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>, Fault> {
+        let answer = self.ask(Ask::List { path: path.into() });
+        fitting!(answer, Answer::Names(names) => names)
+    }
+
+    fn place(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
+        let copy = self.results.join(name);
+        std::fs::create_dir_all(copy.parent().unwrap_or(&self.results))
+            .and_then(|()| std::fs::write(&copy, text))
+            .map_err(|error| Fault::failed(format!("cannot write {}: {error}", copy.display())))?;
+        let answer = self.ask(Ask::Place {
+            name: name.into(),
+            text: text.into(),
+        });
+        fitting!(answer, Answer::Text(path) => path.into())
+    }
+
+    fn scratch(&self) -> Result<PathBuf, Fault> {
+        fitting!(self.ask(Ask::Scratch), Answer::Text(path) => path.into())
+    }
+
+    fn tap(&self, interface: &str) -> Result<Box<dyn Tap>, Fault> {
+        let answer = self.ask(Ask::Listen {
+            interface: self.device(interface).into(),
+            among: self.among.clone(),
+        });
+        let thing = fitting!(answer, Answer::Thing(thing) => thing)?;
+        Ok(Box::new(Kept {
+            connection: self.connection.clone(),
+            thing,
+        }))
+    }
+
+    fn datagrams(&self, local: SocketAddr) -> Result<Box<dyn Datagrams>, Fault> {
+        let thing = fitting!(self.ask(Ask::Bind { local }), Answer::Thing(thing) => thing)?;
+        Ok(Box::new(Kept {
+            connection: self.connection.clone(),
+            thing,
+        }))
+    }
+
+    fn has(&self, name: &str) -> Result<bool, Fault> {
+        let answer = self.ask(Ask::Has {
+            program: name.into(),
+        });
+        fitting!(answer, Answer::Flag(there) => there)
+    }
+
+    fn afterwards(&self, command: &Command) -> Result<(), Fault> {
+        let command = self.there(command);
+        fitting!(self.ask(Ask::Afterwards { command }), Answer::Done => ())
+    }
+}
+
+/// A program that the attendant started.
+struct Started {
+    connection: Rc<Connection>,
+    process: u64,
+    pid: u32,
+}
+
+impl Started {
+    fn look(&self) -> Result<(Option<i32>, String), Fault> {
+        let ask = Ask::Look {
+            process: self.process,
+        };
+        let answer = self.connection.ask(ask, PROMPT, false);
+        fitting!(answer, Answer::State(code, said) => (code, said))
+    }
+}
+
+/// What ssh itself ends with when the connection is lost.
+const LOST: i32 = 255;
+
+impl Process for Started {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// With its host lost, a program has ended: the attendant sees to that.
+    fn ended(&mut self) -> Option<i32> {
+        self.look().map_or(Some(LOST), |(code, _)| code)
+    }
+
+    fn said(&mut self) -> String {
+        self.look()
+            .map_or_else(|fault| fault.to_string(), |(_, said)| said)
+    }
+
+    fn stop(&mut self, grace: Duration) -> Result<(), Fault> {
+        let ask = Ask::Stop {
+            process: self.process,
+            grace,
+        };
+        let answer = self.connection.ask(ask, grace + PROMPT, false);
+        match fitting!(answer, Answer::Flag(by_itself) => by_itself)? {
+            true => Ok(()),
+            false => Err(Fault::TimedOut {
+                what: format!("the end of process {}", self.pid),
+                after: grace,
+            }),
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        close(&self.connection, self.process);
+    }
+}
+
+/// An ear or a socket that the attendant keeps.
+struct Kept {
+    connection: Rc<Connection>,
+    thing: u64,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        close(&self.connection, self.thing);
+    }
+}
+
+/// On a lost connection there is nothing left to close.
+fn close(connection: &Connection, thing: u64) {
+    let _ = connection.ask(Ask::Close { thing }, PROMPT, false);
+}
+
+impl Tap for Kept {
+    fn frames(&mut self) -> Result<Vec<Frame>, Fault> {
+        let answer = self
+            .connection
+            .ask(Ask::Hear { ear: self.thing }, PROMPT, true);
+        fitting!(answer, Answer::Frames(frames) => frames.into_iter().map(Frame::from).collect())
+    }
+}
+
+impl Datagrams for Kept {
+    fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), Fault> {
+        let ask = Ask::Send {
+            socket: self.thing,
+            to,
+            payload: Bytes(payload.to_vec()),
+        };
+        fitting!(self.connection.ask(ask, PROMPT, true), Answer::Done => ())
+    }
+
+    fn receive(&self, within: Duration) -> Result<Option<Vec<u8>>, Fault> {
+        let ask = Ask::Receive {
+            socket: self.thing,
+            within,
+        };
+        let answer = self.connection.ask(ask, within + PROMPT, true);
+        fitting!(answer, Answer::Datagram(datagram) => datagram.map(|bytes| bytes.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_devices_of_the_testbed_bear_its_names() {
+        let table = " face |bytes\n   eth1: 10 1\n  eth10: 20 2\n    lo: 5 1\n";
+        let devices = [("wan", "eth1".to_owned())];
+        assert_eq!(
+            renamed(table, &devices),
+            " face |bytes\nwan: 10 1\n  eth10: 20 2\n    lo: 5 1\n"
+        );
+    }
+}

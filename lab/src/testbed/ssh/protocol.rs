@@ -1,0 +1,185 @@
+//! What the lab and its attendant on a host say to each other over one SSH connection: questions down, answers up, each one
+//! line of JSON. Questions have numbers, because an answer may take its time (a program that runs) while others are given,
+//! and because one that the lab no longer waits for must not be taken for the next. An empty line only says that the lab
+//! still lives.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::capture::Frame;
+use crate::host::{Command, Finished};
+
+/// What the attendant says first.
+pub(crate) const READY: &str = "ready";
+/// The name of an attendant's list of what has to be undone, a shell script.
+pub(crate) const UNDO: &str = "undo";
+
+/// A question with its number.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Question {
+    /// Its answer bears the same.
+    pub number: u64,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// An answer with the number of its question.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    /// That of the question.
+    pub number: u64,
+    /// The answer, or why there is none.
+    pub answer: Result<Answer, String>,
+}
+
+/// What the lab may want of a host. A *thing* is a process, an ear or a socket that the attendant keeps for it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// Run a program to its end, or kill it after so long: [`Answer::Finished`].
+    Run { command: Command, limit: Duration },
+    /// Start a program that stays: [`Answer::Started`].
+    Start { command: Command },
+    /// Whether it has ended and what it said: [`Answer::State`].
+    Look { process: u64 },
+    /// Ask it to end, and kill it after so long: [`Answer::Flag`], whether it went by itself.
+    Stop { process: u64, grace: Duration },
+    /// The text of a file: [`Answer::Text`].
+    Read { path: PathBuf },
+    /// The names in a folder: [`Answer::Names`].
+    List { path: PathBuf },
+    /// Write a file into the bed's folder: [`Answer::Text`], its path.
+    Place { name: String, text: String },
+    /// Make a folder in the bed's folder: [`Answer::Text`], its path.
+    Scratch,
+    /// Whether a program is there: [`Answer::Flag`].
+    Has { program: String },
+    /// Listen on an interface to packets among these addresses: [`Answer::Thing`].
+    Listen {
+        interface: String,
+        among: Vec<Ipv4Addr>,
+    },
+    /// What passed since the last time: [`Answer::Frames`].
+    Hear { ear: u64 },
+    /// A UDP socket: [`Answer::Thing`].
+    Bind { local: SocketAddr },
+    /// Send a datagram: [`Answer::Done`].
+    Send {
+        socket: u64,
+        to: SocketAddr,
+        payload: Bytes,
+    },
+    /// The next datagram, if it comes in time: [`Answer::Datagram`].
+    Receive { socket: u64, within: Duration },
+    /// Put a thing away; a process is killed: [`Answer::Done`].
+    Close { thing: u64 },
+    /// Run this when the bed goes, whatever ends it, the latest first: [`Answer::Done`].
+    Afterwards { command: Command },
+    /// Take everything away that a bed left: [`Answer::Done`].
+    Clear,
+}
+
+/// What the attendant answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    Flag(bool),
+    Text(String),
+    Names(Vec<String>),
+    Thing(u64),
+    /// A process, and its id in that host's `/proc`.
+    Started(u64, u32),
+    /// `None`: it was killed, for it took too long.
+    Finished(Option<Finished>),
+    /// The exit code of a process, once it has ended, and what it said so far.
+    State(Option<i32>, String),
+    Frames(Vec<Seen>),
+    Datagram(Option<Bytes>),
+}
+
+/// Bytes as hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&digits)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+        bytes
+            .map(Bytes)
+            .ok_or_else(|| serde::de::Error::custom("no hexadecimal digits"))
+    }
+}
+
+fn byte(pair: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
+
+/// A frame on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    at: Duration,
+    bytes: Bytes,
+    udp_segment: Option<u16>,
+    checksum: Option<(u16, u16)>,
+}
+
+impl From<Frame> for Seen {
+    fn from(frame: Frame) -> Seen {
+        Seen {
+            at: frame.at,
+            bytes: Bytes(frame.bytes),
+            udp_segment: frame.udp_segment,
+            checksum: frame.checksum,
+        }
+    }
+}
+
+impl From<Seen> for Frame {
+    fn from(seen: Seen) -> Frame {
+        Frame {
+            at: seen.at,
+            bytes: seen.bytes.0,
+            udp_segment: seen.udp_segment,
+            checksum: seen.checksum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_the_way() {
+        let frame = Frame {
+            at: Duration::new(5, 7),
+            bytes: vec![0, 1, 0xfe, 0xff],
+            udp_segment: Some(1400),
+            checksum: Some((34, 6)),
+        };
+        let sent = serde_json::to_string(&Seen::from(frame.clone())).unwrap();
+        assert!(sent.contains("\"0001feff\""), "{sent}");
+        let seen: Seen = serde_json::from_str(&sent).unwrap();
+        assert_eq!(Frame::from(seen), frame);
+    }
+
+    #[test]
+    fn digits_that_are_none_are_refused() {
+        for text in ["\"0\"", "\"0g\"", "\"+1\"", "\"éé\""] {
+            assert!(serde_json::from_str::<Bytes>(text).is_err(), "{text}");
+        }
+    }
+}

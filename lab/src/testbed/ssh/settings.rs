@@ -1,0 +1,185 @@
+//! What a ground asks of a machine that is not ours: every change is promised to be taken back before it is made, and what is
+//! as it should be already is neither changed nor taken back.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Link;
+use super::far::Far;
+use crate::fault::Fault;
+use crate::host::{Command, Host};
+use crate::testbed::{Ground, Tcp, WAN};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn told(host: &Far, command: &Command) -> Result<String, Fault> {
+    host.must(command, PATIENCE)
+}
+
+/// Does something, and `undo` when the bed goes.
+fn change(host: &Far, undo: &Command, command: &Command) -> Result<(), Fault> {
+    host.afterwards(undo)?;
+    told(host, command).map(drop)
+}
+
+/// A device as the ground wants it: up, with its address, its MTU, its offloads and its patience.
+pub(super) fn link(host: &Far, name: &str, link: &Link, ground: &Ground) -> Result<(), Fault> {
+    let device = &link.device;
+    let folder = PathBuf::from("/sys/class/net").join(device);
+    let here = is_up(host, device)
+        .map_err(|fault| fault.during(&format!("{}: the device `{device}`", host.name())))?;
+    // A device whose MTU changes may lose what it learnt of its neighbours, so that comes first.
+    let mtu = host.read(&folder.join("mtu"))?;
+    if mtu.trim() != ground.mtu.to_string() {
+        let [earlier, wanted] = [mtu.trim(), &ground.mtu.to_string()]
+            .map(|mtu| Command::line(&format!("ip link set {device} mtu {mtu}")));
+        change(host, &earlier, &wanted)?;
+    }
+    if !here {
+        let [down, up] =
+            ["down", "up"].map(|word| Command::line(&format!("ip link set {device} {word}")));
+        change(host, &down, &up)?;
+    }
+    address(host, link)?;
+    if name == WAN && !ground.wire_offloads {
+        offloads_off(host, device)?;
+    }
+    let waits = [
+        ("gro_flush_timeout", ground.gro_flush_timeout_ns),
+        (
+            "napi_defer_hard_irqs",
+            ground.napi_defer_hard_irqs.map(u64::from),
+        ),
+    ];
+    waits
+        .into_iter()
+        .filter_map(|(file, value)| Some((folder.join(file), value?)))
+        .try_for_each(|(path, value)| set(host, &path, &value.to_string()))
+}
+
+fn is_up(host: &Far, device: &str) -> Result<bool, Fault> {
+    #[derive(Deserialize)]
+    struct Device {
+        flags: Vec<String>,
+    }
+    let said = told(host, &Command::line("ip -json link show dev").arg(device))?;
+    let devices: Vec<Device> = serde_json::from_str(&said).unwrap_or_default();
+    Ok(devices
+        .iter()
+        .any(|device| device.flags.iter().any(|flag| flag == "UP")))
+}
+
+fn address(host: &Far, link: &Link) -> Result<(), Fault> {
+    let Link {
+        device,
+        address,
+        prefix,
+    } = link;
+    let said = told(
+        host,
+        &Command::line("ip -4 -oneline address show dev").arg(device),
+    )?;
+    if said
+        .split_whitespace()
+        .any(|word| word.split('/').next() == Some(&address.to_string()))
+    {
+        return Ok(());
+    }
+    let [away, there] = ["del", "add"].map(|word| {
+        Command::line(&format!(
+            "ip address {word} {address}/{prefix} dev {device}"
+        ))
+    });
+    change(host, &away, &there)
+}
+
+/// A way to a network. One that is there already is the user's own, and stays.
+pub(super) fn route(host: &Far, network: &str, next: Ipv4Addr) -> Result<(), Fault> {
+    let said = told(host, &Command::line("ip -4 route show exact").arg(network))?;
+    if said.split_whitespace().any(|word| word == next.to_string()) {
+        return Ok(());
+    }
+    let [away, there] =
+        ["del", "add"].map(|word| Command::line(&format!("ip route {word} {network} via {next}")));
+    change(host, &away, &there)
+}
+
+/// Makes a router of a machine.
+pub(super) fn forward(host: &Far) -> Result<(), Fault> {
+    set(host, Path::new("/proc/sys/net/ipv4/ip_forward"), "1")
+}
+
+/// Options of TCP.
+pub(super) fn tcp(options: &Tcp, host: &Far) -> Result<(), Fault> {
+    options
+        .settings()
+        .into_iter()
+        .try_for_each(|(name, value)| {
+            set(host, &Path::new("/proc/sys/net/ipv4").join(name), &value)
+        })
+}
+
+/// Writes a setting of the kernel.
+fn set(host: &Far, path: &Path, value: &str) -> Result<(), Fault> {
+    let earlier = host.read(path)?;
+    let earlier: Vec<&str> = earlier.split_whitespace().collect();
+    let earlier = earlier.join(" ");
+    if earlier == value {
+        return Ok(());
+    }
+    let write = |value: &str| {
+        Command::line("sh -c")
+            .arg("echo \"$1\" >\"$0\"")
+            .arg(path)
+            .arg(value)
+    };
+    change(host, &write(&earlier), &write(value))
+}
+
+/// Offloads by the names under which they are listed, and by those under which they are set.
+const OFFLOADS: [(&str, &str); 6] = [
+    ("tx-checksumming", "tx"),
+    ("rx-checksumming", "rx"),
+    ("scatter-gather", "sg"),
+    ("tcp-segmentation-offload", "tso"),
+    ("generic-segmentation-offload", "gso"),
+    ("generic-receive-offload", "gro"),
+];
+
+fn offloads_off(host: &Far, device: &str) -> Result<(), Fault> {
+    let listed = told(host, &Command::line("ethtool -k").arg(device))?;
+    let on = those_on(&listed);
+    if on.is_empty() {
+        return Ok(());
+    }
+    let words = |value: &str| {
+        let pairs: Vec<String> = on.iter().map(|name| format!("{name} {value}")).collect();
+        Command::line(&format!("ethtool -K {device} {}", pairs.join(" ")))
+    };
+    change(host, &words("on"), &words("off"))
+}
+
+/// What `ethtool -k` lists as on and as changeable.
+fn those_on(listed: &str) -> Vec<&'static str> {
+    let on = |line: &str| {
+        let (name, state) = line.trim().split_once(": ")?;
+        let known = OFFLOADS.iter().find(|(listed, _)| *listed == name)?;
+        (state == "on").then_some(known.1)
+    };
+    listed.lines().filter_map(on).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_offloads_that_are_on_and_not_fixed_are_touched() {
+        let listed = "Features for eth1:\nrx-checksumming: on [fixed]\ntx-checksumming: on\n\ttx-checksum-ipv4: on\n\
+                      scatter-gather: off\ntcp-segmentation-offload: on\n";
+        assert_eq!(those_on(listed), ["tx", "tso"]);
+    }
+}
