@@ -1,5 +1,5 @@
 //! Real machines, reached by the system's OpenSSH. The lab brings its own program along and leaves an *attendant* of it on
-//! each host, which does what a [`Host`](crate::host::Host) must do (see `tool::attend`):
+//! each host, which does what a [`Host`] must do (see `tool::attend`):
 //!
 //! ```text
 //!   lab ──┬── ssh ── left   ═ wan ═╗       pair: each host is its own gateway
