@@ -162,6 +162,8 @@ pub struct SaConfig {
     pub replay_window: u32,
     /// Extended sequence numbers (RFC 4303 2.2.1).
     pub esn: bool,
+    /// The last sequence number that an earlier incarnation used: the association goes on behind it. 0 for a new one.
+    pub sequence: u64,
     /// ESP inside UDP, or native.
     pub encapsulation: Option<UdpEncapsulation>,
     /// When it should be replaced and when it must die.
@@ -224,6 +226,7 @@ impl SaConfig {
             reqid: Reqid::default(),
             replay_window: 0,
             esn: false,
+            sequence: 0,
             encapsulation: None,
             lifetimes: Lifetimes::default(),
             df: DontFragment::default(),

@@ -50,11 +50,30 @@ def aged(what):
     return test
 
 
+def numbers_end():
+    """Ten numbers are left; both ends go on behind those that were used (RFC 4303 3.3.3)."""
+    with Sites("lt") as sites:
+        used = 2**32 - 1 - 10
+        left = sites.start("left", limited(f"-o sequence={used}"))
+        right = sites.start("right", setkey_text("right", inner=(4,)).replace("-r 1024", f"-r 1024 -o sequence={used}", 1))
+        events = Events(left)
+        expect(sites.ping(count=15) == 10, "not exactly ten pings came back")
+        events.wait("sa-exhausted", spi="0x00001001")
+        expect("has used its last sequence number" in left.words(), f"the log says nothing: {left.words()}")
+        gone(left)
+        expect(left.drops("sequence-over") + left.drops("acquire") >= 5, f"drops: {left.ask('drops', '--json')}")
+        expect(right.drops("replayed") + right.drops("too-old") == 0, f"drops: {right.ask('drops', '--json')}")
+
+
 def over(left, events):
     """Told as an event, in the log and by what is missing from `status` and `setkey -D`."""
     told = [events.wait(name, spi="0x00001001") for name in ("sa-dying", "sa-expired")]
     expect(told[0]["time"] <= told[1]["time"], f"the warning came after the end: {told}")
     expect("reached its hard limit" in left.words(), f"the log says nothing: {left.words()}")
+    gone(left)
+
+
+def gone(left):
     expect("0x00001001" not in {sa["spi"] for sa in left.status()["associations"]}, "status still has it")
     expect("0x00001001" not in left.setkey_text("dump;"), "setkey still shows it")
 
@@ -75,5 +94,6 @@ def a_new_one_takes_over():
 CASES = {
     **{f"the hard limit in {what} is exact, and the soft one was told before": exact(what) for what in HARD},
     **{f"an association ends by {what}, and was said to": aged(what) for what in AGED},
+    "the last sequence number is used, then nothing leaves": numbers_end,
     "a successor takes over without loss": a_new_one_takes_over,
 }

@@ -53,6 +53,7 @@ fn with_suite(
         reqid: Reqid(0),
         replay_window: 0,
         esn: false,
+        sequence: 0,
         encapsulation,
         lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,

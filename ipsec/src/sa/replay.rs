@@ -35,6 +35,14 @@ impl Window {
         }
     }
 
+    /// A window of `size` packets in which everything up to `last` counts as seen.
+    pub fn behind(last: u64, size: u32) -> Self {
+        let mut window = Self::new(0);
+        window.top = last;
+        window.resize(size);
+        window
+    }
+
     /// One word more than the window needs, so that the word being filled never holds numbers still inside.
     fn words_for(size: u32) -> usize {
         if size == 0 {

@@ -104,7 +104,7 @@ impl SaState {
     /// A new incarnation. `counter_start` is random, so that two incarnations of one key do not share counter IVs.
     pub fn new(config: &SaConfig, now: u64, counter_start: u64) -> Self {
         Self {
-            ledger: Mutex::new(Ledger::new(config.replay_window)),
+            ledger: Mutex::new(Ledger::new(config)),
             created: now,
             counter_start,
             drops: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -328,10 +328,10 @@ impl Held<'_> {
 }
 
 impl Ledger {
-    fn new(replay_window: u32) -> Self {
+    fn new(config: &SaConfig) -> Self {
         Self {
-            sent: 0,
-            window: Window::new(replay_window),
+            sent: config.sequence,
+            window: Window::behind(config.sequence, config.replay_window),
             bytes: 0,
             packets: 0,
             first_used: 0,

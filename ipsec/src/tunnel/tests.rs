@@ -34,6 +34,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         reqid: Reqid(0),
         replay_window: 0,
         esn: false,
+        sequence: 0,
         encapsulation: None,
         lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,

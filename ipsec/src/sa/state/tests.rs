@@ -167,6 +167,21 @@ fn sequence_numbers_end_before_they_repeat() {
 }
 
 #[test]
+fn an_association_goes_on_behind_the_number_it_was_told() {
+    let used = SaConfig {
+        sequence: 1000,
+        ..config(Limits::default(), Limits::default())
+    };
+    let state = SaState::new(&used, 0, 0);
+    assert_eq!(state.tally().sequence, 1000);
+    assert_eq!(state.reserve(&used, 1, 1, 1), Ok((SequenceNumber(1001), 1)));
+    assert_eq!(state.look(&used, 1000), Err(Dropped::Replayed));
+    assert_eq!(state.look(&used, 937), Err(Dropped::Replayed));
+    assert_eq!(state.look(&used, 936), Err(Dropped::TooOld));
+    assert_eq!(state.look(&used, 1001), Ok(SequenceNumber(1001)));
+}
+
+#[test]
 fn a_look_moves_nothing_and_zero_is_no_number() {
     let config = config(Limits::default(), Limits::default());
     let state = SaState::new(&config, 0, 0);

@@ -9,8 +9,9 @@ use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 21] = [
+pub const SA_OPTIONS: [(&str, &str); 22] = [
     ("esn", "`yes` or `no`"),
+    ("sequence", "the last sequence number that was used"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
     ("soft-use", "a number of seconds since the first packet"),
@@ -68,6 +69,7 @@ impl PolicyOptions {
 #[derive(Default)]
 pub(super) struct Options {
     pub esn: Option<At<bool>>,
+    pub sequence: Option<At<u64>>,
     pub soft_packets: Option<At<u64>>,
     pub hard_packets: Option<At<u64>>,
     pub soft_use: Option<At<u64>>,
@@ -110,6 +112,7 @@ impl Options {
     fn apply(&mut self, option: &At<NamedOption>) -> Lower<()> {
         match &*option.node.name {
             "esn" => set(&mut self.esn, option, switch),
+            "sequence" => set(&mut self.sequence, option, number),
             "soft-packets" => set(&mut self.soft_packets, option, number),
             "hard-packets" => set(&mut self.hard_packets, option, number),
             "soft-use" => set(&mut self.soft_use, option, number),

@@ -30,6 +30,9 @@ pub(in super::super) fn can_be_said(config: &SaConfig) -> Result<(), String> {
     if config.interface.is_some() {
         return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
     }
+    if config.sequence > 0 {
+        return Err("`-o sequence` needs Esplanade's own data plane; the kernel is told by `ip xfrm state … replay-seq N replay-oseq N`".to_owned());
+    }
     if config.dummy > 0 {
         return Err(
             "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets"

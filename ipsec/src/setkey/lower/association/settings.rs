@@ -18,6 +18,7 @@ pub(super) struct Settings {
     reqid: Reqid,
     replay_window: u32,
     esn: bool,
+    sequence: u64,
     encapsulation: Option<UdpEncapsulation>,
     lifetimes: Lifetimes,
     df: DontFragment,
@@ -41,6 +42,7 @@ impl Settings {
             reqid: self.reqid,
             replay_window: self.replay_window,
             esn: self.esn,
+            sequence: self.sequence,
             encapsulation: self.encapsulation,
             lifetimes: self.lifetimes,
             df: self.df,
@@ -86,6 +88,7 @@ impl Lowering<'_> {
             reqid: reqid(extensions.reqid)?,
             replay_window: self.replay_window(name, options)?,
             esn: options.esn.is_some_and(|esn| esn.node),
+            sequence: sequence(options)?,
             encapsulation,
             lifetimes,
             df: options.df.map(|df| df.node).unwrap_or_default(),
@@ -308,6 +311,22 @@ fn esn_needs_window(options: &Options) -> Lower<u32> {
             Err(problem.advise("add `-r 1024`"))
         }
         _ => Ok(0),
+    }
+}
+
+/// RFC 4303 3.3.3: a number never comes twice, so that the last one leaves nothing to send.
+fn sequence(options: &Options) -> Lower<u64> {
+    let extended = options.esn.is_some_and(|esn| esn.node);
+    let end = if extended { u64::MAX } else { u32::MAX.into() };
+    match options.sequence {
+        Some(At { node, span }) if node >= end => {
+            let problem = Problem::new(span, "no sequence number is left behind this one");
+            Err(problem.advise(match extended {
+                true => "use new keys",
+                false => "use new keys; where more is to be sent than 32 bits count, both ends can say `-o esn`",
+            }))
+        }
+        sequence => Ok(sequence.map_or(0, |last| last.node)),
     }
 }
 
