@@ -201,7 +201,10 @@ fn sequence_numbers_go_on_behind_the_last_one_while_any_is_left() {
         format!("add 192.0.2.1 192.0.2.2 esp 4097 -m tunnel -r 64 {options} -E null;")
     };
     assert_eq!(only_sa(&add("")).sequence, 0);
-    assert_eq!(only_sa(&add("-o sequence=4294967294")).sequence, 4_294_967_294);
+    assert_eq!(
+        only_sa(&add("-o sequence=4294967294")).sequence,
+        4_294_967_294
+    );
     let extended = only_sa(&add("-o esn -o sequence=4294967295"));
     assert_eq!(extended.sequence, 4_294_967_295);
 }
