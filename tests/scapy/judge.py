@@ -293,7 +293,7 @@ def judge_aggfrag(pair, arguments):
     plain = pair.packets("in", arguments.packets)
     payloads = aggfrag.padded(aggfrag.pack(plain, 500, dice), 500, dice)
     sealed = seal_payloads_with_scapy(pair, "in", payloads)
-    wrong += mismatches(plain, us.open(aggfrag.overtaken(sealed, dice), complete=False), "tunnel")
+    wrong += mismatches(plain, us.open(aggfrag.overtaken(sealed, dice), complete=True), "tunnel")
     forged = [tampered(pair, packet) for packet in sealed]
     passed = us.open(forged, complete=False)
     return 2 * len(plain), wrong + len(passed), (len(forged) - len(passed), len(forged))
