@@ -231,19 +231,30 @@ impl Row {
         out
     }
 
-    /// `now -> proposed`, each distinct pair once.
+    /// What would change, target by target if not all would; otherwise what is there, each distinct value once.
     fn values(&self) -> String {
-        let mut all: Vec<String> = Vec::new();
-        for spot in &self.spots {
-            let current = spot.current.as_deref().unwrap_or("?");
-            let text = match &spot.proposal {
-                Some(proposal) => format!("{current} -> {proposal}"),
-                None => current.to_owned(),
-            };
-            if !all.contains(&text) {
-                all.push(text);
-            }
+        let changing = self.spots.iter().filter(|spot| spot.proposal.is_some());
+        let some_stay = changing.clone().count() < self.spots.len();
+        let mut all: Vec<String> = changing.map(|spot| spot.change(some_stay)).collect();
+        if all.is_empty() {
+            let current = |spot: &Spot| spot.current.clone().unwrap_or_else(|| "?".to_owned());
+            all.extend(self.spots.iter().map(current));
         }
+        let mut told = std::collections::BTreeSet::new();
+        all.retain(|text| told.insert(text.clone()));
         all.join(" / ")
+    }
+}
+
+impl Spot {
+    /// `now -> proposed`, with the target's name where that is needed.
+    fn change(&self, by_name: bool) -> String {
+        let (_, name) = self.target.rsplit_once('/').unwrap_or(("", &self.target));
+        let current = self.current.as_deref().unwrap_or("?");
+        let proposal = self.proposal.as_deref().unwrap_or(current);
+        match by_name {
+            true => format!("{name}: {current} -> {proposal}"),
+            false => format!("{current} -> {proposal}"),
+        }
     }
 }
