@@ -1,5 +1,6 @@
 //! The command line of `esplanade-lab`, reached as `esplanade lab …`: what one can say, and which module does it.
 
+mod list;
 mod measure;
 mod recorded;
 mod run;
@@ -10,9 +11,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::spec::Spec;
+use crate::doctor;
 use crate::tool::Tool;
-use crate::{doctor, study};
 
 /// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
 #[derive(Parser)]
@@ -29,8 +29,12 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Act {
-    /// List the studies and their contenders
-    List,
+    /// List the studies and how long they take, or the contenders of one
+    #[command(after_help = "Example: esplanade lab list peers")]
+    List {
+        /// Its name
+        study: Option<String>,
+    },
     /// Run a study, or an experiment of your own
     #[command(
         after_help = "Example: esplanade lab run demo --rounds 5 --duration 10 --out results/monday"
@@ -82,7 +86,7 @@ enum Act {
 /// Runs the program on its command line.
 pub fn main() -> ExitCode {
     let done = match Line::parse().act {
-        Act::List => list(),
+        Act::List { study } => list::list(study.as_deref()),
         Act::Run(run) => run.go(),
         Act::Report { dir, html } => recorded::report(&dir, html),
         Act::Compare { a, b } => recorded::compare(&a, &b),
@@ -104,22 +108,6 @@ pub fn main() -> ExitCode {
         );
         ExitCode::FAILURE
     })
-}
-
-fn list() -> Result<ExitCode, String> {
-    for study in &study::STUDIES {
-        let spec = Spec::read(study.text, study.name).map_err(|error| error.to_string())?;
-        println!("{}: {}", spec.study, spec.title);
-        println!(
-            "    {} rounds of {} s",
-            spec.rounds,
-            spec.duration.as_secs()
-        );
-        for id in spec.contenders() {
-            println!("    {id}");
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints to standard output. Whoever reads may have had enough (`| head`): that is no error.

@@ -155,7 +155,7 @@ impl Run {
         }
         match spec.cells.is_empty() {
             true => Err(format!(
-                "no contender's id contains {}: see `esplanade lab list`",
+                "no contender's id contains {}: see `esplanade lab list STUDY`",
                 self.only.join(" or ")
             )),
             false => Ok(spec),
