@@ -16,6 +16,7 @@ mod path;
 pub mod raw;
 mod receiving;
 mod refusal;
+mod rooms;
 mod sending;
 pub mod several;
 mod socket;
@@ -28,6 +29,7 @@ mod xdp;
 
 pub use path::Paths;
 pub use refusal::Refusal;
+pub use rooms::leave_rooms_untouched;
 pub use socket::{Family, MtuJudge, Opener, SocketOptions};
 pub use waker::Waker;
 

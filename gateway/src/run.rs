@@ -120,6 +120,7 @@ pub type CpuList = Arc<[usize]>;
 /// Runs a gateway until a signal or `down` ends it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     privileges::keep_keys_out_of_core_dumps();
+    dataplane::io::leave_rooms_untouched();
     let site = site(options)?;
     let text = read(&options.setkey)?;
     // Mistakes in the file are told before anything is touched.
