@@ -1,8 +1,10 @@
 """Our gateway on a host, driven only by what its users have: the command line and JSON."""
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -37,6 +39,8 @@ class Gateway:
     def __init__(self, host, setkey, options=()):
         self.host = host
         self.folder = tempfile.mkdtemp(prefix="esplanade-test-")
+        # Not sooner: a test may still read the log of a gateway that it has let go.
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.control = f"{self.folder}/control.sock"
         self.setkey = f"{self.folder}/gateway.setkey"
         self.log = f"{self.folder}/log"
