@@ -4,7 +4,10 @@
 mod counters;
 mod drops;
 mod machine;
+mod machines;
 mod processes;
+mod protocols;
+mod softnet;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +19,8 @@ pub use counters::Interfaces;
 pub use drops::Drops;
 pub use machine::Machine;
 pub use processes::Processes;
+pub use protocols::Protocols;
+pub use softnet::Softnet;
 
 /// Names and numbers.
 pub type Readings = BTreeMap<String, f64>;
@@ -40,10 +45,12 @@ pub trait Meter {
     fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault>;
 }
 
-/// All meters of the thin lab: processes, drops, interfaces, the machine.
+/// The meters of every trial. They only look before and after the load, and cost it nothing.
 pub fn usual() -> Vec<Box<dyn Meter>> {
     vec![
         Box::new(Machine::default()),
+        Box::new(Softnet::default()),
+        Box::new(Protocols::default()),
         Box::new(Interfaces::default()),
         Box::new(Drops::default()),
         Box::new(Processes::default()),

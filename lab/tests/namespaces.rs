@@ -6,6 +6,8 @@
 
 #[path = "namespaces/filled.rs"]
 mod filled;
+#[path = "namespaces/meters.rs"]
+mod meters;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 16] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -60,6 +62,7 @@ const TESTS: [Test; 15] = [
         "connections_are_opened_one_after_another_and_none_is_lost",
         connections,
     ),
+    ("the_kernels_counters_say_what_was_sent", meters::counters),
 ];
 
 fn main() {

@@ -157,6 +157,10 @@ fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
         assert!(record.factors.contains_key("manner"));
         assert_eq!(readings["drops.replayed"], 2.0);
         assert_eq!(readings["left.if.wan.rx_packets"], 1.0);
+        assert_eq!(readings["softnet.processed_count"], 1.0);
+        assert_eq!(readings["softnet.dropped_count"], 0.0);
+        assert_eq!(readings["client.kernel.TcpExt.TCPTimeouts_count"], 1.0);
+        assert!(!readings.contains_key("client.kernel.TcpExt.Other_count"));
         let cost = readings.get("left.cpu.user_s");
         assert_eq!(cost.is_some(), record.contender == "secret");
     }

@@ -139,7 +139,12 @@ impl Host for FakeHost {
             "/proc/7/status" => "Name:\tfake\nVmHWM:\t 3000 kB\n".into(),
             "/proc/stat" => format!("cpu  {looks} 0 0 {looks} 0 0 0 0 0 0\n"),
             "/proc/net/dev" => format!("head\nhead\n wan: 1 {looks} 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"),
-            "/proc/net/snmp" => "Udp: RcvbufErrors SndbufErrors\nUdp: 0 0\n".into(),
+            "/proc/net/snmp" => {
+                "Udp: RcvbufErrors SndbufErrors\nUdp: 0 0\nTcp: RetransSegs\nTcp: 0\n".into()
+            }
+            "/proc/net/netstat" => format!("TcpExt: TCPTimeouts Other\nTcpExt: {looks} 5\n"),
+            "/proc/net/softnet_stat" => format!("{looks:08x} 00000000 00000000\n"),
+            "/proc/sys/kernel/random/boot_id" => "one machine\n".into(),
             other => return Err(Fault::failed(format!("there is no {other}"))),
         };
         Ok(text)
