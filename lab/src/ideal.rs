@@ -12,6 +12,8 @@ pub enum Layers<'a> {
     Ipsec(&'a Wrapping),
     /// WireGuard over IPv4, with the MTU its own interface has.
     Wireguard,
+    /// OpenVPN over UDP and IPv4 with an AEAD cipher, with the MTU that its interface is given.
+    OpenVpn,
 }
 
 /// Ethernet II: header, frame check sequence, preamble with start delimiter, and the gap before the next frame.
@@ -22,6 +24,8 @@ const HEADERS: u32 = 20 + 20;
 const TIMESTAMPS: u32 = 12;
 /// MTU of an interface of WireGuard where nothing else is said: as its tools set it, room for an outer IPv6 header.
 pub const WIREGUARD_MTU_LOSS: u32 = 80;
+/// What OpenVPN adds to a packet: IPv4, UDP, opcode with the peer's number, packet number, tag.
+pub const OPENVPN_LOSS: u32 = 20 + 8 + 4 + 4 + 16;
 
 impl Layers<'_> {
     /// Length on the wire from the outer IP header on.
@@ -32,6 +36,7 @@ impl Layers<'_> {
             // A header of 16 bytes, the packet padded to 16 but not beyond the interface's MTU, which a full packet
             // already has, and a tag of 16.
             Layers::Wireguard => 20 + 8 + 16 + packet + 16,
+            Layers::OpenVpn => packet + OPENVPN_LOSS,
         }
     }
 
@@ -146,5 +151,6 @@ mod tests {
             assert!(wrapping.wrapped(largest + 1) > 1500, "{}", suite.name);
         }
         assert_eq!(Layers::Wireguard.largest(1500), Some(1420));
+        assert_eq!(Layers::OpenVpn.largest(1500), Some(1448));
     }
 }

@@ -30,6 +30,8 @@ pub enum Direction {
     Forward,
     /// From the server to the client.
     Reverse,
+    /// Both ways at once, by a connection each.
+    Both,
 }
 
 /// Between whom a load flows.
@@ -47,7 +49,7 @@ impl Direction {
     fn ends(self, bed: &Bed) -> Ends<'_> {
         let (client, server) = (&*bed.client, &*bed.server);
         match self {
-            Direction::Forward => Ends {
+            Direction::Forward | Direction::Both => Ends {
                 from: client,
                 to: server,
                 address: bed.addresses.server,

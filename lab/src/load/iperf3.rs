@@ -96,6 +96,9 @@ impl Iperf3 {
         if self.streams > 1 {
             options += &format!(" --parallel {}", self.streams);
         }
+        if self.direction == Direction::Both {
+            options += " --bidir";
+        }
         options
     }
 }
@@ -292,6 +295,11 @@ mod tests {
             ..Iperf3::default()
         };
         assert_eq!(small.options(), " --length 64 --no-delay");
+        let both = Iperf3 {
+            direction: Direction::Both,
+            ..Iperf3::default()
+        };
+        assert_eq!(both.options(), " --bidir");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::factor::Settings;
 use super::{Cell, Spec, imix};
 use crate::contender::{
     BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
-    KernelXfrm, Manner, Mode, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO, Wrapping,
+    KernelXfrm, Manner, Mode, OpenVpn, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO,
+    Wrapping,
 };
 use crate::experiment::Case;
 use crate::fault::Fault;
@@ -16,7 +17,7 @@ use crate::ideal::{self, Layers};
 use crate::load::{
     Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
 };
-use crate::suite::{self, SUITES};
+use crate::suite::{self, SUITES, Suite};
 use crate::testbed::{Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
 
 /// Where our own programs are.
@@ -38,6 +39,7 @@ pub(super) enum Kind {
     WireguardGo,
     Boringtun,
     KernelWireguard,
+    OpenVpn { suite: &'static Suite },
 }
 
 /// Something that cannot exist, and because of which factor.
@@ -48,8 +50,9 @@ pub(super) struct Impossible {
 }
 
 impl Kind {
-    pub fn new(kind: &str, settings: &Settings) -> Result<Kind, Impossible> {
+    pub fn new(kind: &str, settings: &Settings, load: &str) -> Result<Kind, Impossible> {
         possible_ground(kind, settings)?;
+        possible_load(settings, load)?;
         Ok(match kind {
             "esplanade" => Kind::Esplanade {
                 wrapping: wrapping(kind, settings)?,
@@ -71,6 +74,9 @@ impl Kind {
             "wireguard-go" => Kind::WireguardGo,
             "boringtun" => Kind::Boringtun,
             "kernel-wireguard" => Kind::KernelWireguard,
+            "openvpn" => Kind::OpenVpn {
+                suite: openvpn(settings)?,
+            },
             _ => Kind::Plain,
         })
     }
@@ -86,6 +92,7 @@ impl Kind {
             Kind::WireguardGo => "wireguard-go".into(),
             Kind::Boringtun => "boringtun".into(),
             Kind::KernelWireguard => "kernel-wireguard".into(),
+            Kind::OpenVpn { suite } => OpenVpn::name(suite),
         };
         match flag(settings, "offloads") {
             Some(false) => name + "-no-offloads",
@@ -117,6 +124,10 @@ impl Kind {
             Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
             Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
             Kind::KernelWireguard => Box::new(KernelWireguard),
+            Kind::OpenVpn { suite } => Box::new(
+                OpenVpn::new(suite)
+                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
+            ),
         })
     }
 
@@ -127,6 +138,7 @@ impl Kind {
             | Kind::KernelLibipsec { wrapping }
             | Kind::KernelXfrm { wrapping, .. } => Layers::Ipsec(wrapping),
             Kind::WireguardGo | Kind::Boringtun | Kind::KernelWireguard => Layers::Wireguard,
+            Kind::OpenVpn { .. } => Layers::OpenVpn,
         }
     }
 }
@@ -225,6 +237,19 @@ fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
     Ok(())
 }
 
+/// What a load cannot be told.
+fn possible_load(settings: &Settings, load: &str) -> Result<(), Impossible> {
+    let both = settings.get("direction").is_some_and(|way| way == "both");
+    match both && !matches!(load, "iperf3" | "iperf3-udp") {
+        false => Ok(()),
+        true => Err(Impossible {
+            factor: "direction",
+            what: format!("the load `{load}` goes one way at a time"),
+            advice: "`direction = \"forward\"` or \"reverse\", or a load of iperf3".into(),
+        }),
+    }
+}
+
 fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
     if wrapping.suite.strongswan.is_some() {
         return Ok(wrapping);
@@ -235,6 +260,18 @@ fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
     Err(Impossible {
         factor: "suite",
         what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),
+        advice: format!("it can do {}", able.join(", ")),
+    })
+}
+
+/// OpenVPN has a suite of its own choice, which is AES-128-GCM here.
+fn openvpn(settings: &Settings) -> Result<&'static Suite, Impossible> {
+    let name = settings.get("suite").map_or("aes-128-gcm", String::as_str);
+    let able = OpenVpn::suites();
+    let suite = suite::find(name).filter(|suite| able.contains(&suite.name));
+    suite.ok_or_else(|| Impossible {
+        factor: "suite",
+        what: format!("OpenVPN cannot do `{name}` here"),
         advice: format!("it can do {}", able.join(", ")),
     })
 }
@@ -339,10 +376,7 @@ impl Cell {
         let number =
             |name: &str, usual: u32| self.number(name).map_or(usual, |number| number as u32);
         let request = number("request_bytes", 64);
-        let direction = match self.settings.get("direction").map(String::as_str) {
-            Some("reverse") => Direction::Reverse,
-            _ => Direction::Forward,
-        };
+        let direction = self.direction();
         let stream = Iperf3 {
             protocol: match self.load.as_str() {
                 "iperf3-udp" => Protocol::Udp {
@@ -379,6 +413,14 @@ impl Cell {
         }
     }
 
+    fn direction(&self) -> Direction {
+        match self.settings.get("direction").map(String::as_str) {
+            Some("reverse") => Direction::Reverse,
+            Some("both") => Direction::Both,
+            _ => Direction::Forward,
+        }
+    }
+
     fn label(&self, contender: &str) -> String {
         match flag(&self.settings, "offloads") {
             Some(false) => format!("{contender}, offloads off on the wire"),
@@ -391,8 +433,13 @@ impl Cell {
         let link = self.number("link.rate_mbit")? * 1e6;
         let mtu = self.number("mtu").map_or(1500, |mtu| mtu as u32);
         let timestamps = flag(&self.settings, "tcp.timestamps").unwrap_or(true);
+        let ways = match self.direction() {
+            Direction::Both => 2.0,
+            Direction::Forward | Direction::Reverse => 1.0,
+        };
         match self.load.as_str() {
-            "iperf3" => ideal::tcp(self.kind.layers(), mtu, timestamps, link),
+            // The link carries its rate each way.
+            "iperf3" => ideal::tcp(self.kind.layers(), mtu, timestamps, link).map(|one| one * ways),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Wrong;
-use super::build::Kind;
+use super::build::{Impossible, Kind};
 use super::complaint::did_you_mean;
 use super::factor::{self, CONTENDERS, LOADS, Settings};
 use super::preset::Changes;
@@ -36,6 +36,8 @@ struct Part<'t> {
     load: String,
     duration: Option<Duration>,
     fixed: Settings,
+    /// Where each of them stands.
+    places: BTreeMap<&'static str, Range<usize>>,
     factors: Vec<Varied>,
     cells: Vec<Settings>,
     contenders: Vec<Tree<'t>>,
@@ -96,6 +98,7 @@ fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> 
                 load: base.load.clone(),
                 duration: seconds(tree)?,
                 fixed: base.fixed.clone(),
+                places: base.places.clone(),
                 factors: base.factors.clone(),
                 cells: base.cells.clone(),
                 contenders: base.contenders.clone(),
@@ -106,6 +109,7 @@ fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> 
             load: "iperf3".into(),
             duration: None,
             fixed: Settings::new(),
+            places: BTreeMap::new(),
             factors: Vec::new(),
             cells: Vec::new(),
             contenders: Vec::new(),
@@ -132,16 +136,14 @@ impl Part<'_> {
                 continue;
             }
             let name = if name == "kind" { "testbed" } else { &name };
-            let factor = factor::find(name, at)?;
-            self.fixed.insert(factor.name, factor.value(value)?);
+            self.fix(factor::find(name, at)?, value)?;
         }
         for (name, at, value) in tree.table("load")?.iter().flat_map(Tree::leaves) {
             if name == "kind" {
                 self.load = known(value, &LOADS, "load")?;
                 continue;
             }
-            let factor = factor::find(&name, at)?;
-            self.fixed.insert(factor.name, factor.value(value)?);
+            self.fix(factor::find(&name, at)?, value)?;
         }
         for (name, at, value) in tree.table("factors")?.iter().flat_map(Tree::leaves) {
             let factor = factor::find(&name, at.clone())?;
@@ -152,6 +154,12 @@ impl Part<'_> {
         if !cells.is_empty() {
             self.cells = cells.into_iter().map(listed).collect::<Result<_, _>>()?;
         }
+        Ok(())
+    }
+
+    fn fix(&mut self, factor: &'static factor::Factor, value: Placed<'_>) -> Result<(), Wrong> {
+        self.fixed.insert(factor.name, factor.value(value)?);
+        self.places.insert(factor.name, value.span());
         Ok(())
     }
 }
@@ -211,10 +219,10 @@ impl Expansion<'_> {
     ) -> Result<(), Wrong> {
         let contender = Entry::read(tree)?;
         for settings in self.combinations(part, &contender) {
-            let kind = match Kind::new(&contender.kind, &settings) {
+            let kind = match Kind::new(&contender.kind, &settings, &part.load) {
                 Ok(kind) => kind,
                 Err(why) if contender.decides(part, why.factor) => {
-                    return Err(contender.wrong(why.factor, why.what, why.advice));
+                    return Err(contender.wrong(part, why));
                 }
                 Err(why) => {
                     self.skip(why.what);
@@ -371,12 +379,14 @@ impl Entry {
         ) && self.settings.iter().all(one)
     }
 
-    fn wrong(&self, factor: &'static str, what: String, advice: String) -> Wrong {
-        let at = self.places.get(factor).cloned();
+    /// At the place of the factor: in the table of the contender, else where the part sets it.
+    fn wrong(&self, part: &Part<'_>, why: Impossible) -> Wrong {
+        let own = self.places.get(why.factor);
+        let at = own.or_else(|| part.places.get(why.factor)).cloned();
         Wrong {
             at: at.unwrap_or_else(|| self.at.clone()),
-            what,
-            advice,
+            what: why.what,
+            advice: why.advice,
         }
     }
 

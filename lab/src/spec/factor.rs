@@ -49,7 +49,7 @@ pub(super) struct Factor {
 }
 
 /// The contenders a spec may name.
-pub(super) const CONTENDERS: [&str; 7] = [
+pub(super) const CONTENDERS: [&str; 8] = [
     "plain",
     "esplanade",
     "kernel-libipsec",
@@ -57,6 +57,7 @@ pub(super) const CONTENDERS: [&str; 7] = [
     "wireguard-go",
     "boringtun",
     "kernel-wireguard",
+    "openvpn",
 ];
 /// The loads a spec may name.
 pub(super) const LOADS: [&str; 7] = [
@@ -122,7 +123,7 @@ pub(super) const FACTORS: [Factor; 50] = [
     row("path.after_s",           reals(0.0, 86_400.0),         Whom::Testbed),
     row("path.answers",           Takes::Flag,                  Whom::Testbed),
     row("cpus",                   Takes::Processors,            Whom::Testbed),
-    row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec"])),
+    row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec", "openvpn"])),
     row("workers",                numbers(0.0, 1024.0),         Whom::Contenders(&["esplanade"])),
     row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&["esplanade"])),
     row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&["esplanade"])),
@@ -142,7 +143,7 @@ pub(super) const FACTORS: [Factor; 50] = [
     row("streams",                numbers(1.0, 128.0),          Whom::Loads(BOTH_STREAMS)),
     row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
     row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
-    row("direction",              Takes::Word(&["forward", "reverse"]), Whom::Loads(ONE_WAY)),
+    row("direction",              Takes::Word(&["forward", "reverse", "both"]), Whom::Loads(ONE_WAY)),
     row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(FRAMES)),
     row("imix",                   Takes::Mix,                   Whom::Loads(FRAMES)),
     row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&["steady"])),

@@ -195,3 +195,41 @@ fn direction_connections_and_the_number_of_associations_have_their_words() {
     let wrong = complaint(&asked("[load]\ndirection = \"revers\"\n"));
     assert!(wrong.contains("did you mean `reverse`?"), "{wrong}");
 }
+
+#[test]
+fn both_ways_at_once_is_for_iperf3_and_fills_a_link_twice() {
+    let asked = |what: &str| {
+        format!(
+            "{HEAD}testbed.link.rate_mbit = 100\n[load]\n{what}[[contender]]\nkind = \"plain\"\n"
+        )
+    };
+    let ideal = |what: &str| {
+        let spec = Spec::read(&asked(what), "mine.toml").unwrap();
+        spec.cells[0].ideal_bps().unwrap()
+    };
+    let both = ideal("direction = \"both\"\n");
+    assert_eq!(both, 2.0 * ideal("direction = \"reverse\"\n"));
+    let frames = complaint(&asked("kind = \"frames\"\ndirection = \"both\"\n"));
+    assert!(
+        frames
+            .starts_with("error: the load `frames` goes one way at a time\n --> mine.toml:5:13\n"),
+        "{frames}"
+    );
+}
+
+#[test]
+fn openvpn_has_the_suites_that_it_shares_with_ipsec() {
+    let asked = |suite: &str| format!("{HEAD}[[contender]]\nkind = \"openvpn\"\n{suite}");
+    let ids = |suite: &str| {
+        let spec = Spec::read(&asked(suite), "mine.toml").unwrap();
+        spec.contenders().join(" ")
+    };
+    assert_eq!(ids(""), "openvpn-aes-128-gcm");
+    let both = ids("suite = [\"aes-256-gcm\", \"chacha20-poly1305\", \"null\"]\n");
+    assert_eq!(both, "openvpn-aes-256-gcm openvpn-chacha20-poly1305");
+    let wrong = complaint(&asked("suite = \"3des-sha1\"\n"));
+    assert!(
+        wrong.starts_with("error: OpenVPN cannot do `3des-sha1` here\n --> mine.toml:4:9\n"),
+        "{wrong}"
+    );
+}

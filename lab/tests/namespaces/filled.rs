@@ -132,6 +132,24 @@ pub fn reverse(testbed: &mut Namespaces) {
     };
     let sent = carried(&bed, &stream, 1).bytes as f64;
     assert!(count("sent") > sent && count("received") < sent / 4.0);
+    let both = Iperf3 {
+        direction: Direction::Both,
+        ..stream
+    };
+    let before = [count("sent"), count("received")];
+    let figures = carried(&bed, &both, 1).figures;
+    for ((way, word), before) in [("reverse", "sent"), ("forward", "received")]
+        .into_iter()
+        .zip(before)
+    {
+        let bytes = figures[&format!("{way}.goodput_bps")] / 8.0;
+        let passed = count(word) - before;
+        // A share of what passed belongs to the last moments, which nobody counts, and to answers.
+        assert!(
+            bytes > 0.0 && passed > bytes && passed < 2.0 * bytes + 1e6,
+            "{way}: {passed} {figures:?}"
+        );
+    }
     let mix = Frames {
         program: lab(),
         frame_bytes: vec![64, 64, 64, 512, 1518],

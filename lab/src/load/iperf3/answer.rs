@@ -24,6 +24,7 @@ struct Start {
 #[derive(Deserialize)]
 struct Interval {
     sum: Sum,
+    sum_bidir_reverse: Option<Sum>,
 }
 
 #[derive(Deserialize, Default)]
@@ -32,6 +33,9 @@ struct End {
     sum_sent: Sum,
     sum_received: Sum,
     sum: Option<Sum>,
+    sum_sent_bidir_reverse: Option<Sum>,
+    sum_received_bidir_reverse: Option<Sum>,
+    sum_bidir_reverse: Option<Sum>,
 }
 
 #[derive(Deserialize, Default)]
@@ -59,40 +63,52 @@ pub(super) fn read(json: &str) -> Result<Answer, String> {
 }
 
 impl Answer {
-    /// What the receiver counted.
+    /// What the receivers counted: where data went both ways, the sum, and each way among the figures.
     pub fn carried(self) -> Carried {
         let figures = self.figures();
+        let (there, back) = (&self.end.sum_received, &self.end.sum_received_bidir_reverse);
+        let ways = || std::iter::once(there).chain(back);
+        let sent = std::iter::once(&self.end.sum_sent).chain(&self.end.sum_sent_bidir_reverse);
         Carried {
-            tool: self.start.version,
-            seconds: self.end.sum_received.seconds,
-            bytes: self.end.sum_received.bytes,
-            goodput_bps: self.end.sum_received.bits_per_second,
-            retransmits: self.end.sum_sent.retransmits,
-            intervals_bps: self
-                .intervals
-                .iter()
-                .map(|interval| interval.sum.bits_per_second)
-                .collect(),
+            tool: self.start.version.clone(),
+            seconds: there.seconds,
+            bytes: ways().map(|way| way.bytes).sum(),
+            goodput_bps: ways().map(|way| way.bits_per_second).sum(),
+            retransmits: sent.filter_map(|way| way.retransmits).reduce(|a, b| a + b),
+            intervals_bps: self.intervals.iter().map(Interval::goodput_bps).collect(),
             figures,
         }
     }
 
-    /// What UDP adds: `sum` holds its losses.
+    /// What UDP adds, whose `sum` holds its losses; and where data went both ways, each of them.
     fn figures(&self) -> BTreeMap<String, f64> {
         let mut figures = BTreeMap::new();
-        let Some(sum) = &self.end.sum else {
-            return figures;
-        };
-        if let (Some(lost), Some(packets)) = (sum.lost_packets, sum.packets.filter(|all| *all > 0))
-        {
+        if let Some(back) = &self.end.sum_received_bidir_reverse {
+            let there = self.end.sum_received.bits_per_second;
+            figures.insert("forward.goodput_bps".into(), there);
+            figures.insert("reverse.goodput_bps".into(), back.bits_per_second);
+        }
+        let sums = [&self.end.sum, &self.end.sum_bidir_reverse];
+        let sums = || sums.into_iter().flatten();
+        let count = |pick: fn(&Sum) -> Option<u64>| sums().filter_map(pick).reduce(|a, b| a + b);
+        let (lost, packets) = (count(|sum| sum.lost_packets), count(|sum| sum.packets));
+        if let (Some(lost), Some(packets)) = (lost, packets.filter(|all| *all > 0)) {
             figures.insert("loss_ratio".into(), lost as f64 / packets as f64);
             let arrived = packets.saturating_sub(lost) as f64;
-            figures.insert("rate_pps".into(), arrived / sum.seconds.max(1e-9));
+            let seconds = sums().map(|sum| sum.seconds).fold(1e-9, f64::max);
+            figures.insert("rate_pps".into(), arrived / seconds);
         }
-        if let Some(jitter) = sum.jitter_ms {
+        if let Some(jitter) = sums().filter_map(|sum| sum.jitter_ms).reduce(f64::max) {
             figures.insert("jitter_us".into(), jitter * 1e3);
         }
         figures
+    }
+}
+
+impl Interval {
+    fn goodput_bps(&self) -> f64 {
+        let back = self.sum_bidir_reverse.as_ref();
+        self.sum.bits_per_second + back.map_or(0.0, |back| back.bits_per_second)
     }
 }
 
@@ -138,5 +154,32 @@ mod tests {
         let figures = read(json).unwrap().carried().figures;
         assert_eq!((figures["loss_ratio"], figures["rate_pps"]), (0.05, 475.0));
         assert_eq!(figures["jitter_us"], 250.0);
+    }
+
+    #[test]
+    fn both_ways_are_told_as_their_sum_and_each() {
+        let json = r#"{"start": {"version": "iperf 3.12"},
+            "intervals": [{"sum": {"bits_per_second": 8e9}, "sum_bidir_reverse": {"bits_per_second": 7e9}}],
+            "end": {"sum_sent": {"bytes": 1000, "retransmits": 2}, "sum_received": {"seconds": 1.0, "bytes": 900, "bits_per_second": 7200},
+            "sum_sent_bidir_reverse": {"bytes": 600, "retransmits": 3},
+            "sum_received_bidir_reverse": {"seconds": 1.0, "bytes": 500, "bits_per_second": 4000}}}"#;
+        let carried = read(json).unwrap().carried();
+        assert_eq!((carried.bytes, carried.goodput_bps), (1400, 11_200.0));
+        assert_eq!(
+            (carried.retransmits, carried.intervals_bps),
+            (Some(5), vec![15e9])
+        );
+        let each = ["forward.goodput_bps", "reverse.goodput_bps"].map(|way| carried.figures[way]);
+        assert_eq!(each, [7200.0, 4000.0]);
+    }
+
+    #[test]
+    fn losses_of_both_ways_are_one_share() {
+        let json = r#"{"start": {"version": "iperf 3.12"}, "intervals": [], "end": {
+            "sum": {"seconds": 2.0, "packets": 1000, "lost_packets": 50, "jitter_ms": 0.25},
+            "sum_bidir_reverse": {"seconds": 2.0, "packets": 1000, "lost_packets": 150, "jitter_ms": 0.5}}}"#;
+        let figures = read(json).unwrap().carried().figures;
+        assert_eq!((figures["loss_ratio"], figures["rate_pps"]), (0.1, 900.0));
+        assert_eq!(figures["jitter_us"], 500.0);
     }
 }
