@@ -45,17 +45,28 @@ unsafe impl Send for Headers {}
 
 impl Headers {
     fn new() -> Self {
+        Self {
+            headers: Vec::with_capacity(MOST),
+            pieces: Vec::with_capacity(MOST),
+            addresses: Vec::with_capacity(MOST),
+            controls: Vec::with_capacity(MOST),
+        }
+    }
+
+    /// Sees that there are so many: memory is touched for as many as a call ever had, and never moved.
+    fn prepare(&mut self, count: usize) {
+        if count <= self.headers.len() {
+            return;
+        }
         let nowhere = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
         };
-        Self {
-            // SAFETY: an mmsghdr is plain data for which all zeroes is a value.
-            headers: vec![unsafe { std::mem::zeroed() }; MOST],
-            pieces: vec![[nowhere; 2]; MOST],
-            addresses: vec![Address::default(); MOST],
-            controls: vec![Control::default(); MOST],
-        }
+        // SAFETY: an mmsghdr is plain data for which all zeroes is a value.
+        self.headers.resize(count, unsafe { std::mem::zeroed() });
+        self.pieces.resize(count, [nowhere; 2]);
+        self.addresses.resize(count, Address::default());
+        self.controls.resize(count, Control::default());
     }
 
     /// Points header `i` at its address, pieces and control messages.
@@ -160,6 +171,7 @@ impl Receiver {
         slot: usize,
         slots: usize,
     ) -> io::Result<usize> {
+        self.headers.prepare(slots);
         for i in 0..slots {
             let own = &mut room[i * slot + self.headroom..];
             let own = libc::iovec {
@@ -318,6 +330,7 @@ impl Outbox {
         address: std::net::SocketAddr,
     ) -> &mut Control {
         let i = self.letters.len();
+        self.headers.prepare(i + 1);
         let address_len = self.headers.addresses[i].write(address.ip(), address.port());
         let (parcel, range, packets, segmented) = letter;
         self.letters.push(Letter {
@@ -335,7 +348,9 @@ impl Outbox {
     /// Adds a message for a socket that knows where to. There must be room.
     pub fn add_unaddressed(&mut self, letter: (usize, Range<usize>, u64, bool)) {
         let (parcel, range, packets, segmented) = letter;
-        self.headers.controls[self.letters.len()].clear();
+        let i = self.letters.len();
+        self.headers.prepare(i + 1);
+        self.headers.controls[i].clear();
         self.letters.push(Letter {
             parcel,
             range,
