@@ -12,7 +12,7 @@ use crate::{
     compare::same,
     kernels::{
         aws_lc::{Aead, AeadAlgorithm},
-        lanes::GcmKey,
+        lanes::{ChaChaKey, GcmKey},
         nonce::Nonce,
     },
 };
@@ -29,6 +29,8 @@ pub(crate) struct Sealing {
     library: Aead,
     /// Our own GCM, where the processor has the instructions.
     gcm: Option<Box<GcmKey>>,
+    /// Our own ChaCha20-Poly1305 for many packets at once, where the processor has the instructions.
+    chacha: Option<Box<ChaChaKey>>,
     salt: [u8; SALT],
 }
 
@@ -36,20 +38,33 @@ impl Sealing {
     /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length.
     pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
-        let gcm = match algorithm {
-            AeadAlgorithm::AesGcm => GcmKey::new(key).map(Box::new),
-            AeadAlgorithm::ChaCha20Poly1305 => None,
+        let (gcm, chacha) = match algorithm {
+            AeadAlgorithm::AesGcm => (GcmKey::new(key), None),
+            AeadAlgorithm::ChaCha20Poly1305 => (None, ChaChaKey::new(key)),
         };
         Some(Self {
             library: Aead::new(algorithm, key, icv_len)?,
-            gcm,
+            gcm: gcm.map(Box::new),
+            chacha: chacha.map(Box::new),
             salt: *salt,
         })
     }
 
     /// Leaves everything to the library.
-    pub(crate) fn forget_kernel(&mut self) {
+    pub(crate) fn forget_kernels(&mut self) {
         self.gcm = None;
+        self.chacha = None;
+    }
+
+    /// The key and nonce of one packet for kernels that take many, if there are any for this algorithm.
+    pub(crate) fn in_lanes(&self, iv: &Iv) -> Option<(&ChaChaKey, Nonce)> {
+        let key = self.chacha.as_deref()?;
+        Some((key, nonce(&self.salt, iv)))
+    }
+
+    /// Whether [`Sealing::in_lanes`] gives a key.
+    pub(crate) fn has_lanes(&self) -> bool {
+        self.chacha.is_some()
     }
 
     /// Encrypts `input` into `text`, which is as long, and writes its ICV.

@@ -9,6 +9,7 @@
 //! still in the cache.
 
 mod ccm;
+mod chacha;
 mod open;
 mod seal;
 mod sign;

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 /// The environment variable that names features to do without, with commas between: `aesni`, `vaes`, `clmul`, `vclmul`,
-/// `avx2`, `sha`, `avx512`, `bitslice`, or `all`.
+/// `avx2`, `sha`, `avx512`, `ifma`, `bitslice`, or `all`.
 const WITHOUT: &str = "MULTIBUFFER_WITHOUT";
 
 /// What the kernels may use.
@@ -27,6 +27,8 @@ pub(crate) struct Features {
     pub(crate) sha: bool,
     /// Vectors of 512 bits with three-input logic and rotation.
     pub(crate) avx512: bool,
+    /// Products of 52 bits in vectors of 512.
+    pub(crate) ifma: bool,
     /// DES by logic on bit planes, in vectors or in ordinary integers: any processor can.
     pub(crate) bitslice: bool,
 }
@@ -72,7 +74,7 @@ fn switched_off() -> String {
 }
 
 impl Features {
-    fn named(self) -> [(&'static str, bool); 8] {
+    fn named(self) -> [(&'static str, bool); 9] {
         [
             ("aesni", self.aesni),
             ("vaes", self.vaes),
@@ -81,6 +83,7 @@ impl Features {
             ("avx2", self.avx2),
             ("sha", self.sha),
             ("avx512", self.avx512),
+            ("ifma", self.ifma),
             ("bitslice", self.bitslice),
         ]
     }
@@ -99,6 +102,7 @@ impl Features {
             avx2: self.avx2 && keep("avx2"),
             sha: self.sha && keep("sha"),
             avx512: self.avx512 && keep("avx512"),
+            ifma: self.ifma && keep("ifma"),
             bitslice: self.bitslice && keep("bitslice"),
         }
     }
@@ -121,6 +125,7 @@ fn detected() -> Features {
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bw"),
+        ifma: is_x86_feature_detected!("avx512ifma"),
         bitslice: true,
     }
 }
@@ -128,13 +133,17 @@ fn detected() -> Features {
 /// The features whose kernels have passed their test on this processor.
 #[cfg(target_arch = "x86_64")]
 fn proven(mut features: Features) -> Features {
-    use crate::kernels::{self_test, wide::Level};
+    use crate::kernels::{chacha, self_test, wide::Level};
     // SAFETY: each test is for vectors that the processor has.
     unsafe {
         features.avx512 = features.avx512 && self_test::avx512_is_right();
         if Level::for_aes(features) == Some(Level::Four) {
             features.avx512 &= self_test::aes_is_right(Level::Four);
         }
+        features.avx512 = features.avx512 && self_test::chacha_is_right(chacha::Level::Full);
+        features.ifma = features.avx512
+            && features.ifma
+            && self_test::chacha_is_right(chacha::Level::FullWithProducts);
         features.vaes = features.aesni && features.vaes && self_test::aes_is_right(Level::Two);
         features.aesni = features.aesni && self_test::aes_is_right(Level::One);
         if Level::for_gcm(features) == Some(Level::Four) {
@@ -173,6 +182,7 @@ mod tests {
         avx2: true,
         sha: true,
         avx512: true,
+        ifma: true,
         bitslice: true,
     };
 
@@ -200,7 +210,9 @@ mod tests {
         for (at, (name, on)) in EVERYTHING.named().into_iter().enumerate() {
             assert!(on, "{name} is not told");
             let without = EVERYTHING.without(name).named();
-            let off: Vec<usize> = (0..8).filter(|&other| !without[other].1).collect();
+            let off: Vec<usize> = (0..without.len())
+                .filter(|&other| !without[other].1)
+                .collect();
             assert_eq!(off, [at], "{name} switches something else off");
         }
     }

@@ -15,6 +15,8 @@ mod aesni;
 #[cfg(target_arch = "x86_64")]
 mod cbc_lanes;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod chacha;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod gcm;
 #[cfg(target_arch = "x86_64")]
 mod hash_lanes;
@@ -22,6 +24,8 @@ mod hash_lanes;
 pub(crate) mod self_test;
 #[cfg(target_arch = "x86_64")]
 mod streams;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;
 

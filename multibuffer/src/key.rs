@@ -196,7 +196,7 @@ impl Transform {
     /// Leaves what a kernel of ours would do for a single packet to the libraries.
     fn forget_kernels(&mut self) {
         match self {
-            Self::Sealing(key) => key.forget_kernel(),
+            Self::Sealing(key) => key.forget_kernels(),
             Self::Gmac(key) => key.forget_kernel(),
             Self::Ccm(key) => key.forget_kernels(),
             Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),

@@ -18,7 +18,7 @@
 //!
 //! Which kernels run is decided once per process, by what the processor has. The environment variable
 //! `MULTIBUFFER_WITHOUT` takes some out of service: names with commas between, of `aesni`, `vaes`, `clmul`, `vclmul`,
-//! `avx2`, `sha`, `avx512` and `bitslice`, or `all`, which leaves everything to the libraries.
+//! `avx2`, `sha`, `avx512`, `ifma` and `bitslice`, or `all`, which leaves everything to the libraries.
 
 // What only lanes need is there on every processor, but only x86-64 has lanes so far.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]

@@ -1,6 +1,6 @@
 //! Opening, the mirror image of sealing: first the MACs of all, then the texts of those that are genuine.
 
-use super::{MAX_ICV, Members, STRIDE, are_blocks, ccm, fits, parts, verdict};
+use super::{MAX_ICV, Members, STRIDE, are_blocks, ccm, chacha, fits, parts, verdict};
 use crate::{
     Key, OpenJob, Verdict,
     cbc::{CipherKey, Text},
@@ -12,10 +12,11 @@ use crate::{
 /// Opens every member; all keys are like `key`.
 pub(super) fn members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
-        if let Transform::Ccm(key) = &key.transform {
-            return ccm::open_members(key, &mut members);
-        }
-        return members.iter_mut().for_each(open_aead);
+        return match &key.transform {
+            Transform::Ccm(key) => ccm::open_members(key, &mut members),
+            Transform::Sealing(key) if key.has_lanes() => chacha::open_members(&mut members),
+            _ => members.iter_mut().for_each(open_aead),
+        };
     };
     if key.is_by_library() {
         return members.iter_mut().for_each(open_by_library);

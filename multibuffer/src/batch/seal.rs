@@ -1,6 +1,6 @@
 //! Sealing: what a caller must keep to, and the way of its jobs through cipher and MAC.
 
-use super::{Members, STRIDE, WINDOW, are_blocks, ccm, fits, parts};
+use super::{Members, STRIDE, WINDOW, are_blocks, ccm, chacha, fits, parts};
 use crate::{Key, SealJob, aead::gather, cbc::Text, key::Transform, mac::MacJob};
 
 /// Panics over a job that cannot be sealed.
@@ -23,10 +23,11 @@ pub(super) fn check(job: &SealJob<'_>) {
 /// Seals every member; all keys are like `key`.
 pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
-        if let Transform::Ccm(key) = &key.transform {
-            return ccm::seal_members(key, &mut members);
-        }
-        return members.iter_mut().for_each(seal_aead);
+        return match &key.transform {
+            Transform::Ccm(key) => ccm::seal_members(key, &mut members),
+            Transform::Sealing(key) if key.has_lanes() => chacha::seal_members(&mut members),
+            _ => members.iter_mut().for_each(seal_aead),
+        };
     };
     if key.is_by_library() {
         return members.iter_mut().for_each(|job| {

@@ -15,7 +15,6 @@ mod ripemd;
 mod sha1;
 mod sha2;
 mod shani;
-mod transpose;
 mod vector;
 
 use std::array;
@@ -28,7 +27,7 @@ pub(crate) use sha2::{Sha256, Sha384, Sha512};
 use vector::{Element, Vector};
 
 /// Lanes of the widest vector.
-const MAX_LANES: usize = 16;
+pub(super) const MAX_LANES: usize = 16;
 
 /// A hash function that works on vectors as it does on words.
 pub(crate) trait Algorithm: 'static {

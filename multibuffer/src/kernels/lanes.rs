@@ -11,6 +11,7 @@ mod x86_64 {
     pub(crate) use crate::kernels::{
         aesni::RoundKeys as LaneKeys,
         cbc_lanes::{CbcJob, CbcMacJob},
+        chacha::{ChaChaKey, ChaChaPackets},
         gcm::GcmKey,
         hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
         streams::{cbc_decrypt, ctr, ctr_into, inverse},
@@ -62,6 +63,8 @@ mod x86_64 {
 /// Processors for which there are no such kernels: no key is ever made for them.
 #[cfg(not(target_arch = "x86_64"))]
 mod other {
+    use std::marker::PhantomData;
+
     use crate::kernels::nonce::Nonce;
 
     /// Cannot exist.
@@ -106,6 +109,53 @@ mod other {
         pub(crate) fn sign(&self, _nonce: Nonce, _message: [&[u8]; 3]) -> [u8; 16] {
             match *self {}
         }
+    }
+
+    /// Cannot exist.
+    pub(crate) enum ChaChaKey {}
+
+    impl ChaChaKey {
+        pub(crate) fn new(_key: &[u8]) -> Option<Self> {
+            None
+        }
+    }
+
+    /// Always empty.
+    pub(crate) struct ChaChaPackets<'a>(PhantomData<&'a ChaChaKey>);
+
+    impl<'a> ChaChaPackets<'a> {
+        pub(crate) const ROOM: usize = 16;
+
+        pub(crate) fn none() -> Self {
+            Self(PhantomData)
+        }
+
+        pub(crate) fn add(
+            &mut self,
+            key: &'a ChaChaKey,
+            _nonce_and_aad: (Nonce, &'a [u8]),
+            _input: [&'a [u8]; 3],
+            _output: &'a mut [u8],
+            _tag: &'a mut [u8; 16],
+        ) {
+            match *key {}
+        }
+
+        pub(crate) fn add_in_place(
+            &mut self,
+            key: &'a ChaChaKey,
+            _nonce_and_aad: (Nonce, &'a [u8]),
+            _text: &'a mut [u8],
+            _tag: &'a mut [u8; 16],
+        ) {
+            match *key {}
+        }
+
+        pub(crate) fn seal(&mut self) {}
+
+        pub(crate) fn sign(&mut self) {}
+
+        pub(crate) fn apply(&mut self) {}
     }
 
     pub(crate) fn ctr(keys: &LaneKeys, _nonce: Nonce, _number: u32, _text: &mut [u8]) {

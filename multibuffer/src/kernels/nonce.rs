@@ -24,4 +24,9 @@ impl Nonce {
     pub(crate) fn with(self, number: u32) -> u128 {
         u128::from(number) << 96 | self.0
     }
+
+    /// The same with the number in front, as ChaCha20 has it (RFC 8439 2.3).
+    pub(crate) fn behind(self, number: u32) -> u128 {
+        self.0 << 32 | u128::from(number)
+    }
 }

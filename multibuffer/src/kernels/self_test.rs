@@ -5,6 +5,7 @@ use super::{
     aesni,
     aws_lc::{self, Aead, AeadAlgorithm, AesKey, Hash},
     bitslice,
+    chacha::{self, ChaChaKey, ChaChaPackets},
     gcm::GcmKey,
     hash_lanes::{self, HmacJob, Lanes, Width},
     nonce::Nonce,
@@ -51,6 +52,40 @@ pub(crate) unsafe fn gcm_is_right(level: Level) -> bool {
         let opening = ours.open(nonce, &aad, &mut sealed);
         right && opening == tag && sealed == plain
     })
+}
+
+/// Compares ChaCha20-Poly1305 with the library.
+///
+/// # Safety
+/// The processor has the vectors of `level`.
+pub(crate) unsafe fn chacha_is_right(level: chacha::Level) -> bool {
+    let (key, nonce, aad) = ([0x3c; 32], Nonce::new([5; 4], [4; 8]), [8; 28]);
+    let library = Aead::new(AeadAlgorithm::ChaCha20Poly1305, &key, 16).expect("a legal key");
+    // SAFETY: as the caller promises.
+    let ours = unsafe { ChaChaKey::on(level, key) };
+    let (mut sealed, mut tags) = (LENGTHS.map(|len| vec![0; len]), [[0; 16]; LENGTHS.len()]);
+    let plain = LENGTHS.map(text);
+    let mut packets = ChaChaPackets::none();
+    for ((plain, sealed), tag) in plain.iter().zip(&mut sealed).zip(&mut tags) {
+        let (first, second) = plain.split_at(plain.len() / 3);
+        packets.add(
+            &ours,
+            (nonce, &aad[plain.len() % 29..]),
+            [first, second, &[]],
+            sealed,
+            tag,
+        );
+    }
+    packets.seal();
+    plain
+        .into_iter()
+        .zip(sealed)
+        .zip(tags)
+        .all(|((mut plain, sealed), sealing)| {
+            let (aad, mut tag) = (&aad[plain.len() % 29..], [0; 16]);
+            library.seal(&nonce.to_bytes(), aad, &mut plain, &mut tag);
+            plain == sealed && tag == sealing
+        })
 }
 
 /// Compares counter mode and CBC decryption with the library.

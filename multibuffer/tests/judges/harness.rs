@@ -24,6 +24,17 @@ impl Suite {
         .unwrap_or_else(|error| panic!("{}: {error}", self.name()))
     }
 
+    pub fn key_by_library(&self) -> Key {
+        Key::by_library(
+            self.cipher,
+            &self.cipher_key,
+            self.integrity,
+            &self.integrity_key,
+            self.icv_len,
+        )
+        .expect("a legal key")
+    }
+
     pub fn name(&self) -> String {
         let (cipher, bytes) = (self.cipher, self.cipher_key.len());
         format!(

@@ -18,6 +18,7 @@ fn the_suite_passes_on_every_level_of_kernels() {
         "avx2,avx512,vaes",
         "avx512",
         "avx512,vclmul",
+        "ifma",
         "clmul",
         "sha",
     ] {

@@ -1,6 +1,6 @@
 //! Every suite against the oracle, over lengths, alignments, splits, batch sizes and mixtures of keys.
 
-use multibuffer::{Integrity, Iv, Key};
+use multibuffer::{Cipher, Integrity, Iv, Key};
 
 use crate::harness::{self, Chance, Packet, Suite};
 use crate::oracle;
@@ -101,17 +101,46 @@ fn batches_that_mix_every_suite_agree_with_the_oracle() {
 fn keys_for_the_libraries_alone_agree_with_the_oracle() {
     let mut chance = Chance::new(8);
     for suite in harness::suites() {
-        let key = Key::by_library(
-            suite.cipher,
-            &suite.cipher_key,
-            suite.integrity,
-            &suite.integrity_key,
-            suite.icv_len,
-        )
-        .expect("a legal key");
+        let key = suite.key_by_library();
         let packets: Vec<_> = [0, 16, 64, 496, 1408]
             .map(|len| (&suite, &key, Packet::new(&suite, &key, len, &mut chance)))
             .into();
+        assert_agrees(&packets);
+    }
+}
+
+#[test]
+fn chacha20_poly1305_agrees_with_two_oracles_in_batches_of_every_size_under_mixed_keys() {
+    let mut chance = Chance::new(9);
+    let chacha = |suite: &Suite| suite.cipher == Cipher::ChaCha20Poly1305;
+    let suite = harness::suites().into_iter().find(chacha);
+    let suite = suite.expect("it is one of the suites");
+    let rekeyed: Vec<Suite> = (0..3).map(|_| suite.rekeyed(&mut chance)).collect();
+    let keys: Vec<Key> = rekeyed.iter().map(Suite::key).collect();
+    let libraries: Vec<Key> = rekeyed.iter().map(Suite::key_by_library).collect();
+    let mut lengths = (0..=300).cycle();
+    for size in (1..=40).cycle().take(80) {
+        let packet = |_| {
+            let (pick, jumbo) = (chance.below(keys.len()), chance.below(30) == 0);
+            let len = match jumbo {
+                true => chance.below(9001),
+                false => lengths.next().unwrap_or_default(),
+            };
+            let mut packet = Packet::new(&rekeyed[pick], &keys[pick], len, &mut chance);
+            let aad_len = chance.below(70);
+            packet.aad = chance.bytes(aad_len);
+            (pick, packet)
+        };
+        let picked: Vec<(usize, Packet)> = (0..size).map(packet).collect();
+        let sealed_by = |keys: &[Key]| {
+            let batch = picked.iter().map(|(pick, packet)| (&keys[*pick], packet));
+            harness::seal_all(&batch.collect::<Vec<_>>())
+        };
+        assert_eq!(sealed_by(&keys), sealed_by(&libraries), "{size} packets");
+        let packets: Vec<_> = picked
+            .iter()
+            .map(|(pick, packet)| (&rekeyed[*pick], &keys[*pick], packet.clone()))
+            .collect();
         assert_agrees(&packets);
     }
 }
@@ -121,8 +150,7 @@ fn signing_agrees_with_the_oracle_however_the_message_is_cut() {
     let mut chance = Chance::new(5);
     for (integrity, icv_len) in harness::integrities() {
         let bytes = chance.bytes(harness::integrity_key_len(integrity));
-        let key = Key::new(multibuffer::Cipher::Null, &[], integrity, &bytes, icv_len)
-            .expect("a legal key");
+        let key = Key::new(Cipher::Null, &[], integrity, &bytes, icv_len).expect("a legal key");
         for len in (0..=300).chain([1408, 4095, 9000]) {
             let message = chance.bytes(len);
             let mut cuts = [chance.below(len + 1), chance.below(len + 1)];
@@ -151,8 +179,7 @@ fn hmac_keys_longer_than_a_block_are_hashed_first() {
         }
         for key_len in [1, 63, 64, 65, 127, 128, 129, 1024] {
             let (bytes, message) = (chance.bytes(key_len), chance.bytes(100));
-            let key = Key::new(multibuffer::Cipher::Null, &[], integrity, &bytes, icv_len)
-                .expect("a legal key");
+            let key = Key::new(Cipher::Null, &[], integrity, &bytes, icv_len).expect("a legal key");
             let icv = harness::sign_one(&key, Iv::default(), [&message, &[], &[]]);
             assert_eq!(
                 icv,
@@ -168,14 +195,7 @@ fn cmac_takes_each_size_of_aes() {
     let mut chance = Chance::new(7);
     for key_len in [16, 24, 32] {
         let (bytes, message) = (chance.bytes(key_len), chance.bytes(77));
-        let key = Key::new(
-            multibuffer::Cipher::Null,
-            &[],
-            Integrity::AesCmac,
-            &bytes,
-            16,
-        )
-        .expect("a legal key");
+        let key = Key::new(Cipher::Null, &[], Integrity::AesCmac, &bytes, 16).expect("a legal key");
         let icv = harness::sign_one(&key, Iv::default(), [&message[..5], &message[5..], &[]]);
         assert_eq!(icv, oracle::mac(Integrity::AesCmac, &bytes, &message, 16));
     }

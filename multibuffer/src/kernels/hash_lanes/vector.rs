@@ -5,10 +5,8 @@ use std::{
     ops::{Add, BitXor},
 };
 
-use super::{
-    MAX_LANES,
-    transpose::{block_4_long, block_8, block_8_long, block_16},
-};
+use super::MAX_LANES;
+use crate::kernels::transpose::{block_4_long, block_8, block_8_long, block_16};
 
 /// A word of a hash function.
 pub(crate) trait Element: Copy + Default + 'static {

@@ -42,6 +42,12 @@ impl Source {
         }
     }
 
+    /// Bytes that are left.
+    #[inline(always)]
+    pub(in crate::kernels) fn left(&self) -> usize {
+        self.parts[0].1 + self.parts[1].1 + self.parts[2].1
+    }
+
     /// The next whole vector.
     ///
     /// # Safety

@@ -10,11 +10,11 @@ pub(in crate::kernels) struct One(pub(in crate::kernels) __m128i);
 
 /// Two blocks.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Two(__m256i);
+pub(in crate::kernels) struct Two(pub(in crate::kernels) __m256i);
 
 /// Four blocks.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Four(__m512i);
+pub(in crate::kernels) struct Four(pub(in crate::kernels) __m512i);
 
 macro_rules! operations {
     ($($name:ident($($argument:ident),*) = $intrinsic:ident;)*) => {$(

@@ -1,8 +1,8 @@
-//! How sixteen words of each message come into sixteen vectors: loads, byte reversals and a transposition.
+//! How the words of each lane come into vectors, a word of every lane in each, and back: transpositions in registers.
 
 use std::arch::x86_64::*;
 
-use super::MAX_LANES;
+use super::hash_lanes::MAX_LANES;
 
 /// Reverses the bytes of each word of `size` bytes in 32 bytes.
 const fn reversal(size: usize) -> [u8; 64] {
@@ -23,7 +23,7 @@ const REVERSED_64: [u8; 64] = reversal(8);
 /// # Safety
 /// The first 8 pointers and 64 bytes at `offset` behind them are readable; the caller enables AVX2.
 #[inline(always)]
-pub(super) unsafe fn block_8(
+pub(in crate::kernels) unsafe fn block_8(
     data: &[*const u8; MAX_LANES],
     offset: usize,
     big_endian: bool,
@@ -40,27 +40,7 @@ pub(super) unsafe fn block_8(
                         _mm256_shuffle_epi8(*row, _mm256_loadu_si256(REVERSED_32.as_ptr().cast()));
                 }
             }
-            // After two unpackings, quad k of column j is words j and j + 4 of lanes 4k to 4k + 3.
-            let mut quads = [rows; 2];
-            for k in 0..2 {
-                let (r0, r1, r2, r3) = (
-                    rows[4 * k],
-                    rows[4 * k + 1],
-                    rows[4 * k + 2],
-                    rows[4 * k + 3],
-                );
-                let (low, high) = (_mm256_unpacklo_epi32(r0, r1), _mm256_unpackhi_epi32(r0, r1));
-                let (low2, high2) = (_mm256_unpacklo_epi32(r2, r3), _mm256_unpackhi_epi32(r2, r3));
-                quads[k][0] = _mm256_unpacklo_epi64(low, low2);
-                quads[k][1] = _mm256_unpackhi_epi64(low, low2);
-                quads[k][2] = _mm256_unpacklo_epi64(high, high2);
-                quads[k][3] = _mm256_unpackhi_epi64(high, high2);
-            }
-            for j in 0..4 {
-                let (first, second) = (quads[0][j], quads[1][j]);
-                block[8 * half + j] = _mm256_permute2x128_si256::<0x20>(first, second);
-                block[8 * half + j + 4] = _mm256_permute2x128_si256::<0x31>(first, second);
-            }
+            block[8 * half..][..8].copy_from_slice(&transposed_8(rows));
         }
         block
     }
@@ -69,7 +49,7 @@ pub(super) unsafe fn block_8(
 /// # Safety
 /// The first 4 pointers and 128 bytes at `offset` behind them are readable; the caller enables AVX2.
 #[inline(always)]
-pub(super) unsafe fn block_4_long(
+pub(in crate::kernels) unsafe fn block_4_long(
     data: &[*const u8; MAX_LANES],
     offset: usize,
     big_endian: bool,
@@ -106,7 +86,7 @@ pub(super) unsafe fn block_4_long(
 /// # Safety
 /// The 16 pointers and 64 bytes at `offset` behind them are readable; the caller enables AVX-512 F and BW.
 #[inline(always)]
-pub(super) unsafe fn block_16(
+pub(in crate::kernels) unsafe fn block_16(
     data: &[*const u8; MAX_LANES],
     offset: usize,
     big_endian: bool,
@@ -120,37 +100,14 @@ pub(super) unsafe fn block_16(
                 *row = _mm512_shuffle_epi8(*row, _mm512_loadu_si512(REVERSED_32.as_ptr().cast()));
             }
         }
-        // After two unpackings, quad k of column j is words j, j + 4, j + 8 and j + 12 of lanes 4k to 4k + 3.
-        let mut quads = [[rows[0]; 4]; 4];
-        for k in 0..4 {
-            let (r0, r1, r2, r3) = (
-                rows[4 * k],
-                rows[4 * k + 1],
-                rows[4 * k + 2],
-                rows[4 * k + 3],
-            );
-            let (low, high) = (_mm512_unpacklo_epi32(r0, r1), _mm512_unpackhi_epi32(r0, r1));
-            let (low2, high2) = (_mm512_unpacklo_epi32(r2, r3), _mm512_unpackhi_epi32(r2, r3));
-            quads[k][0] = _mm512_unpacklo_epi64(low, low2);
-            quads[k][1] = _mm512_unpackhi_epi64(low, low2);
-            quads[k][2] = _mm512_unpacklo_epi64(high, high2);
-            quads[k][3] = _mm512_unpackhi_epi64(high, high2);
-        }
-        let mut block = rows;
-        for j in 0..4 {
-            let columns = exchange(quads[0][j], quads[1][j], quads[2][j], quads[3][j]);
-            for (m, column) in columns.into_iter().enumerate() {
-                block[4 * m + j] = column;
-            }
-        }
-        block
+        transposed_16(rows)
     }
 }
 
 /// # Safety
 /// The first 8 pointers and 128 bytes at `offset` behind them are readable; the caller enables AVX-512 F and BW.
 #[inline(always)]
-pub(super) unsafe fn block_8_long(
+pub(in crate::kernels) unsafe fn block_8_long(
     data: &[*const u8; MAX_LANES],
     offset: usize,
     big_endian: bool,
@@ -181,6 +138,79 @@ pub(super) unsafe fn block_8_long(
         }
         block
     }
+}
+
+/// Exchanges rows and columns of words.
+///
+/// # Safety
+/// The caller enables AVX2.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn transposed_8(rows: [__m256i; 8]) -> [__m256i; 8] {
+    let [r0, r1, r2, r3, r4, r5, r6, r7] = rows;
+    // SAFETY: as the caller promises.
+    unsafe {
+        // Word j of four rows: those of word j + 4 stand in the upper half.
+        let (first, second) = (quads_256([r0, r1, r2, r3]), quads_256([r4, r5, r6, r7]));
+        let mut columns = rows;
+        for j in 0..4 {
+            columns[j] = _mm256_permute2x128_si256::<0x20>(first[j], second[j]);
+            columns[j + 4] = _mm256_permute2x128_si256::<0x31>(first[j], second[j]);
+        }
+        columns
+    }
+}
+
+/// Exchanges rows and columns of words.
+///
+/// # Safety
+/// The caller enables AVX-512 F.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn transposed_16(rows: [__m512i; 16]) -> [__m512i; 16] {
+    let mut columns = rows;
+    // SAFETY: as the caller promises.
+    unsafe {
+        // Word j of four rows: those of words j + 4, j + 8 and j + 12 stand in the other quarters.
+        let mut quads = [[rows[0]; 4]; 4];
+        for (k, quad) in quads.iter_mut().enumerate() {
+            *quad = quads_512([
+                rows[4 * k],
+                rows[4 * k + 1],
+                rows[4 * k + 2],
+                rows[4 * k + 3],
+            ]);
+        }
+        for j in 0..4 {
+            let quarters = exchange(quads[0][j], quads[1][j], quads[2][j], quads[3][j]);
+            for (m, column) in quarters.into_iter().enumerate() {
+                columns[4 * m + j] = column;
+            }
+        }
+    }
+    columns
+}
+
+macro_rules! quads {
+    ($($name:ident $vector:ident $features:literal $low32:ident $high32:ident $low64:ident $high64:ident;)*) => {$(
+        /// Exchanges rows and columns of words within each 16 bytes.
+        ///
+        /// # Safety
+        #[doc = concat!("The caller enables ", $features, ".")]
+        #[inline(always)]
+        pub(in crate::kernels) unsafe fn $name(rows: [$vector; 4]) -> [$vector; 4] {
+            let [r0, r1, r2, r3] = rows;
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (low, high) = ($low32(r0, r1), $high32(r0, r1));
+                let (low2, high2) = ($low32(r2, r3), $high32(r2, r3));
+                [$low64(low, low2), $high64(low, low2), $low64(high, high2), $high64(high, high2)]
+            }
+        }
+    )*};
+}
+
+quads! {
+    quads_256 __m256i "AVX2" _mm256_unpacklo_epi32 _mm256_unpackhi_epi32 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64;
+    quads_512 __m512i "AVX-512 F" _mm512_unpacklo_epi32 _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64;
 }
 
 /// Exchanges rows and columns of a 4 × 4 matrix of quarters.

@@ -1,0 +1,223 @@
+//! ChaCha20-Poly1305 (RFC 8439) over many packets at once.
+//!
+//! A block of ChaCha20 depends on no other, so it does not matter whose blocks are computed side by side: a long packet
+//! fills the lanes by itself, and short ones fill them together. Poly1305 is a chain, of which every packet has its own:
+//! there a lane is a packet.
+//!
+//! ```text
+//!   ChaCha20   ┌ key of p │ p p p p p │ key of q │ q q q q q │ key of r │ r r ┐   8 or 16 blocks at once
+//!   Poly1305   lane 0  AAD │ p p p p p │ lengths │ next packet …                  4 or 8 packets at once
+//!              lane 1  AAD │ q q q q q │ lengths │ …
+//! ```
+
+mod poly1305;
+mod stream;
+mod words;
+
+use std::{marker::PhantomData, mem::MaybeUninit};
+
+use zeroize::Zeroizing;
+
+use super::{nonce::Nonce, wide::Source};
+use crate::detect::{Features, features};
+
+/// A key, which ChaCha20 takes as it is.
+pub(crate) struct ChaChaKey {
+    bytes: Zeroizing<[u8; 32]>,
+    /// INVARIANT: the processor has the vectors.
+    level: Level,
+}
+
+/// Which vectors there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    /// AVX2.
+    Half,
+    /// AVX-512 F, BW and VL, and AVX2 for Poly1305.
+    Full,
+    /// AVX-512 with products of 52 bits.
+    FullWithProducts,
+}
+
+impl Level {
+    /// The widest, if there is any.
+    pub(crate) fn best(features: Features) -> Option<Self> {
+        match features {
+            features if features.avx512 && features.ifma => Some(Self::FullWithProducts),
+            features if features.avx512 => Some(Self::Full),
+            features => features.avx2.then_some(Self::Half),
+        }
+    }
+}
+
+impl ChaChaKey {
+    /// Takes 32 bytes, if this processor has the instructions.
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        let level = Level::best(features())?;
+        // SAFETY: the processor has the features.
+        Some(unsafe { Self::on(level, key.try_into().ok()?) })
+    }
+
+    /// The key for the vectors of `level`.
+    ///
+    /// # Safety
+    /// The processor has them.
+    pub(super) unsafe fn on(level: Level, key: [u8; 32]) -> Self {
+        let bytes = Zeroizing::new(key);
+        Self { bytes, level }
+    }
+}
+
+/// One packet's text with what authenticates it.
+struct Packet<'a> {
+    key: &'a ChaChaKey,
+    nonce: Nonce,
+    aad: &'a [u8],
+    source: Source,
+    /// INVARIANT: good for reading and writing `len` bytes, and the source has as many.
+    target: *mut u8,
+    len: usize,
+    /// The first half of block 0: what Poly1305 multiplies with, and what it adds.
+    one_time: [u8; 32],
+    tag: &'a mut [u8; 16],
+    text: PhantomData<&'a mut [u8]>,
+}
+
+/// So many packets are computed together: their texts stay in the first-level cache between both passes, and fill the
+/// lanes of each.
+const ROOM: usize = 16;
+
+/// Packets that are computed together; their keys were all made for one level.
+pub(crate) struct ChaChaPackets<'a> {
+    /// INVARIANT: the first `count` are there.
+    packets: [MaybeUninit<Packet<'a>>; ROOM],
+    count: usize,
+}
+
+impl<'a> ChaChaPackets<'a> {
+    /// How many there can be.
+    pub(crate) const ROOM: usize = ROOM;
+
+    /// None yet.
+    pub(crate) fn none() -> Self {
+        Self {
+            packets: [const { MaybeUninit::uninit() }; ROOM],
+            count: 0,
+        }
+    }
+
+    /// Adds a packet whose text comes from `input` and goes to `output`, which is as long.
+    ///
+    /// # Panics
+    /// If there are [`ChaChaPackets::ROOM`] already, or lengths differ.
+    pub(crate) fn add(
+        &mut self,
+        key: &'a ChaChaKey,
+        (nonce, aad): (Nonce, &'a [u8]),
+        input: [&'a [u8]; 3],
+        output: &'a mut [u8],
+        tag: &'a mut [u8; 16],
+    ) {
+        let given: usize = input.iter().map(|part| part.len()).sum();
+        assert_eq!(given, output.len(), "as much goes in as comes out");
+        self.push(key, (nonce, aad), Source::new(input), output, tag);
+    }
+
+    /// Adds a packet whose text is changed in place.
+    ///
+    /// # Panics
+    /// If there are [`ChaChaPackets::ROOM`] already.
+    pub(crate) fn add_in_place(
+        &mut self,
+        key: &'a ChaChaKey,
+        (nonce, aad): (Nonce, &'a [u8]),
+        text: &'a mut [u8],
+        tag: &'a mut [u8; 16],
+    ) {
+        // SAFETY: the packet holds the text as long as the source is read.
+        let source = unsafe { Source::in_place(text.as_ptr(), text.len()) };
+        self.push(key, (nonce, aad), source, text, tag);
+    }
+
+    fn push(
+        &mut self,
+        key: &'a ChaChaKey,
+        (nonce, aad): (Nonce, &'a [u8]),
+        source: Source,
+        text: &'a mut [u8],
+        tag: &'a mut [u8; 16],
+    ) {
+        self.packets[self.count].write(Packet {
+            key,
+            nonce,
+            aad,
+            source,
+            len: text.len(),
+            target: text.as_mut_ptr(),
+            one_time: [0; 32],
+            tag,
+            text: PhantomData,
+        });
+        self.count += 1;
+    }
+
+    /// Encrypts every text and writes the tags.
+    pub(crate) fn seal(&mut self) {
+        self.run::<true, true>();
+        self.authenticate();
+    }
+
+    /// Writes the tag that each text, which is left as it is, ought to have.
+    pub(crate) fn sign(&mut self) {
+        self.run::<true, false>();
+        self.authenticate();
+    }
+
+    /// Encrypts or decrypts every text; tags are left alone.
+    pub(crate) fn apply(&mut self) {
+        self.run::<false, true>();
+    }
+
+    fn packets(&mut self) -> (Option<Level>, &mut [Packet<'a>]) {
+        // SAFETY: so many were written.
+        let packets = unsafe { self.packets[..self.count].assume_init_mut() };
+        (packets.first().map(|packet| packet.key.level), packets)
+    }
+
+    /// Computes the keys for Poly1305, the texts, or both.
+    fn run<const KEYS: bool, const TEXTS: bool>(&mut self) {
+        match self.packets() {
+            // SAFETY: the processor has the vectors of a key's level.
+            (Some(Level::Half), packets) => unsafe { stream::half::<KEYS, TEXTS>(packets) },
+            // SAFETY: as above.
+            (Some(_), packets) => unsafe { stream::full::<KEYS, TEXTS>(packets) },
+            (None, _) => {}
+        }
+    }
+
+    fn authenticate(&mut self) {
+        match self.packets() {
+            (Some(Level::FullWithProducts), packets) => {
+                poly1305::authenticate::<3, 44>(
+                    poly1305::ifma::LANES,
+                    packets,
+                    |flight, blocks| {
+                        // SAFETY: as above, and `authenticate` keeps the flight's invariant.
+                        unsafe { poly1305::ifma::run(flight, blocks) };
+                    },
+                );
+            }
+            (Some(_), packets) => {
+                poly1305::authenticate::<5, 26>(
+                    poly1305::half::LANES,
+                    packets,
+                    |flight, blocks| {
+                        // SAFETY: as above.
+                        unsafe { poly1305::half::run(flight, blocks) };
+                    },
+                );
+            }
+            (None, _) => {}
+        }
+    }
+}

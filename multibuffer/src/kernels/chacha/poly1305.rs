@@ -1,0 +1,211 @@
+//! Poly1305 (RFC 8439 2.5) of many packets at once: which packet stands in which lane.
+//!
+//! A message is associated data, text and lengths, each filled up to whole blocks. A lane reads whole blocks where they
+//! are, and what is filled up from its desk. All lanes go as far as the shortest stretch, then those at the end of theirs
+//! get the next.
+
+pub(super) mod half;
+pub(super) mod ifma;
+
+use std::ptr;
+
+use super::Packet;
+
+/// Lanes of the widest vector.
+const MAX_LANES: usize = 8;
+/// Bytes of a block.
+const BLOCK: usize = 16;
+
+/// What the lanes need for a stretch of blocks. Numbers are in limbs, the lowest first.
+///
+/// INVARIANT: each pointer that the kernel has a lane for is to at least as many readable blocks as the stretch is long.
+#[repr(C, align(64))]
+pub(super) struct Flight<const LIMBS: usize> {
+    /// What has been summed up; limbs may be longer than they ought to be.
+    sum: [[u64; MAX_LANES]; LIMBS],
+    /// What is multiplied with.
+    factor: [[u64; MAX_LANES]; LIMBS],
+    data: [*const u8; MAX_LANES],
+}
+
+/// A packet on its way.
+struct Lane {
+    /// Whose, if anybody's.
+    packet: Option<usize>,
+    /// The stretches that follow: where, and how many blocks.
+    stretches: [(*const u8, usize); 4],
+    /// The one that is being read.
+    at: usize,
+    desk: Desk,
+}
+
+/// The blocks that had to be filled up.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Desk {
+    aad: [u8; BLOCK],
+    /// The end of the text, if it is no whole block.
+    text: [u8; BLOCK],
+    lengths: [u8; BLOCK],
+}
+
+/// Writes the tag of every packet. `run` takes each of the `lanes` lanes of a flight so many blocks further, in limbs of
+/// `BITS` bits.
+pub(super) fn authenticate<const LIMBS: usize, const BITS: u32>(
+    lanes: usize,
+    packets: &mut [Packet<'_>],
+    run: impl Fn(&mut Flight<LIMBS>, usize),
+) {
+    let mut flight = Flight::<LIMBS> {
+        sum: [[0; MAX_LANES]; LIMBS],
+        factor: [[0; MAX_LANES]; LIMBS],
+        data: [ptr::null(); MAX_LANES],
+    };
+    let mut flown = [const { Lane::IDLE }; MAX_LANES];
+    let mut next = 0;
+    loop {
+        let mut shortest = usize::MAX;
+        let mut readable = ptr::null();
+        for (at, lane) in flown[..lanes].iter_mut().enumerate() {
+            if lane.is_through()
+                && let Some(number) = lane.packet.take()
+            {
+                let sum = flight.sum.map(|row| row[at]);
+                finish(sum, BITS, &mut packets[number]);
+            }
+            if lane.packet.is_none() && next < packets.len() {
+                flight.take_on(at, BITS, &packets[next]);
+                lane.take_on(next, &packets[next]);
+                next += 1;
+            }
+            if lane.packet.is_some() {
+                let (data, blocks) = lane.stretches[lane.at];
+                shortest = shortest.min(blocks);
+                (readable, flight.data[at]) = (data, data);
+            }
+        }
+        if readable.is_null() {
+            return;
+        }
+        for (data, lane) in flight.data.iter_mut().zip(&flown) {
+            // A lane without a packet reads what another reads; nobody looks at what comes of it.
+            if lane.packet.is_none() {
+                *data = readable;
+            }
+        }
+        run(&mut flight, shortest);
+        for lane in &mut flown[..lanes] {
+            lane.go_on(shortest);
+        }
+    }
+}
+
+impl<const LIMBS: usize> Flight<LIMBS> {
+    fn take_on(&mut self, at: usize, bits: u32, packet: &Packet<'_>) {
+        let factor = packet.one_time.first_chunk().expect("16 of 32 bytes");
+        // RFC 8439 2.5: these bits are cleared.
+        let factor = u128::from_le_bytes(*factor) & 0x0fff_fffc_0fff_fffc_0fff_fffc_0fff_ffff;
+        let limb = |number: usize| (factor >> (bits * number as u32)) as u64 & ((1 << bits) - 1);
+        for (number, (sum, row)) in self.sum.iter_mut().zip(&mut self.factor).enumerate() {
+            (sum[at], row[at]) = (0, limb(number));
+        }
+    }
+}
+
+impl Lane {
+    const IDLE: Self = Self {
+        packet: None,
+        stretches: [(ptr::null(), 0); 4],
+        at: 4,
+        desk: Desk {
+            aad: [0; BLOCK],
+            text: [0; BLOCK],
+            lengths: [0; BLOCK],
+        },
+    };
+
+    fn is_through(&self) -> bool {
+        self.at == self.stretches.len()
+    }
+
+    /// RFC 8439 2.8: associated data, text, and how long each is.
+    fn take_on(&mut self, number: usize, packet: &Packet<'_>) {
+        // SAFETY: the text is readable, and written again only when the tag is known.
+        let text = unsafe { std::slice::from_raw_parts(packet.target, packet.len) };
+        let ((aad, aad_rest), (text, text_rest)) =
+            (packet.aad.as_chunks::<BLOCK>(), text.as_chunks::<BLOCK>());
+        let lengths = u128::from(packet.len as u64) << 64 | u128::from(packet.aad.len() as u64);
+        self.desk = Desk {
+            aad: filled_up(aad_rest),
+            text: filled_up(text_rest),
+            lengths: lengths.to_le_bytes(),
+        };
+        let desk: *const u8 = ptr::from_ref(&self.desk).cast();
+        let end = if text_rest.is_empty() {
+            (desk.wrapping_add(2 * BLOCK), 1)
+        } else {
+            (desk.wrapping_add(BLOCK), 2)
+        };
+        self.stretches = [
+            (aad.as_ptr().cast(), aad.len()),
+            (desk, usize::from(!aad_rest.is_empty())),
+            (text.as_ptr().cast(), text.len()),
+            end,
+        ];
+        self.packet = Some(number);
+        self.at = 0;
+        self.go_on(0);
+    }
+
+    /// Goes past so many blocks of the stretch, and past stretches of none.
+    fn go_on(&mut self, blocks: usize) {
+        if self.is_through() {
+            return;
+        }
+        let (data, left) = &mut self.stretches[self.at];
+        *data = data.wrapping_add(BLOCK * blocks);
+        *left -= blocks;
+        while !self.is_through() && self.stretches[self.at].1 == 0 {
+            self.at += 1;
+        }
+    }
+}
+
+/// Less than a block, and zeros behind it. In words that may overlap, for a copy of any length costs a short packet much.
+fn filled_up(bytes: &[u8]) -> [u8; BLOCK] {
+    let len = bytes.len();
+    let filled = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        u128::from(first) | u128::from(last) << (8 * (len - 8))
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        u128::from(first) | u128::from(last) << (8 * (len - 4))
+    } else {
+        let byte = |filled, byte: &u8| filled << 8 | u128::from(*byte);
+        bytes.iter().rev().fold(0, byte)
+    };
+    filled.to_le_bytes()
+}
+
+/// RFC 8439 2.5.1: the sum modulo 2¹³⁰ - 5, plus the other half of the key.
+fn finish<const LIMBS: usize>(sum: [u64; LIMBS], bits: u32, packet: &mut Packet<'_>) {
+    // The sum is `low` and 2¹²⁸ times `high`.
+    let (mut low, mut high) = (0_u128, 0_u64);
+    for (number, limb) in sum.into_iter().enumerate() {
+        let (shift, limb) = (bits * number as u32, u128::from(limb));
+        let (sum, carry) = low.overflowing_add(limb << shift);
+        low = sum;
+        high += u64::from(carry) + limb.checked_shr(128 - shift).unwrap_or(0) as u64;
+    }
+    // 2¹³⁰ is 5. The second time is for the carry of the first.
+    for _ in 0..2 {
+        let (sum, carry) = low.overflowing_add(5 * u128::from(high >> 2));
+        (low, high) = (sum, (high & 3) + u64::from(carry));
+    }
+    let (less, carry) = low.overflowing_add(5);
+    let is_more = (high + u64::from(carry)) >> 2;
+    let mask = 0_u128.wrapping_sub(is_more.into());
+    let added = packet.one_time.last_chunk().expect("16 of 32 bytes");
+    let tag = (low & !mask | less & mask).wrapping_add(u128::from_le_bytes(*added));
+    *packet.tag = tag.to_le_bytes();
+}
