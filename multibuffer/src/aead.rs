@@ -26,45 +26,45 @@ const SALT: usize = 4;
 
 /// AES-GCM (RFC 4106) or ChaCha20-Poly1305 (RFC 7634).
 pub(crate) struct Sealing {
-    library: Aead,
-    /// Our own GCM, where the processor has the instructions.
-    gcm: Option<Box<GcmKey>>,
-    /// Our own ChaCha20-Poly1305 for many packets at once, where the processor has the instructions.
-    chacha: Option<Box<ChaChaKey>>,
+    engine: Engine,
     salt: [u8; SALT],
 }
 
 impl Sealing {
-    /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length.
-    pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize) -> Option<Self> {
+    /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length. By the library alone, or
+    /// by whoever is fastest.
+    pub(crate) fn new(
+        algorithm: AeadAlgorithm,
+        key: &[u8],
+        icv_len: usize,
+        by_library: bool,
+    ) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
-        let (gcm, chacha) = match algorithm {
-            AeadAlgorithm::AesGcm => (GcmKey::new(key), None),
-            AeadAlgorithm::ChaCha20Poly1305 => (None, ChaChaKey::new(key)),
-        };
         Some(Self {
-            library: Aead::new(algorithm, key, icv_len)?,
-            gcm: gcm.map(Box::new),
-            chacha: chacha.map(Box::new),
+            engine: Engine::new(algorithm, key, icv_len, by_library)?,
             salt: *salt,
         })
     }
 
-    /// Leaves everything to the library.
-    pub(crate) fn forget_kernels(&mut self) {
-        self.gcm = None;
-        self.chacha = None;
-    }
-
     /// The key and nonce of one packet for kernels that take many, if there are any for this algorithm.
     pub(crate) fn in_lanes(&self, iv: &Iv) -> Option<(&ChaChaKey, Nonce)> {
-        let key = self.chacha.as_deref()?;
-        Some((key, nonce(&self.salt, iv)))
+        match &self.engine {
+            Engine::InLanes(key, _) => Some((key, nonce(&self.salt, iv))),
+            Engine::Ours(_) | Engine::Either(..) | Engine::Library(_) => None,
+        }
     }
 
     /// Whether [`Sealing::in_lanes`] gives a key.
     pub(crate) fn has_lanes(&self) -> bool {
-        self.chacha.is_some()
+        matches!(self.engine, Engine::InLanes(..))
+    }
+
+    /// Asks for what a packet of `len` bytes will need of the key.
+    #[inline]
+    pub(crate) fn fetch(&self, len: usize) {
+        if let Engine::Ours(gcm) = &self.engine {
+            gcm.fetch(len);
+        }
     }
 
     /// Encrypts `input` into `text`, which is as long, and writes its ICV.
@@ -77,12 +77,15 @@ impl Sealing {
         icv: &mut [u8],
     ) {
         let nonce = nonce(&self.salt, iv);
-        if let Some(gcm) = self.kernel(text.len()) {
-            let tag = gcm.seal(nonce, aad, input, text);
-            icv.copy_from_slice(&tag[..icv.len()]);
-        } else {
-            gather(input, text);
-            self.library.seal(&nonce.to_bytes(), aad, text, icv);
+        match self.engine.for_len(text.len()) {
+            Ok(gcm) => {
+                let tag = gcm.seal(nonce, aad, input, text);
+                icv.copy_from_slice(&tag[..icv.len()]);
+            }
+            Err(library) => {
+                gather(input, text);
+                library.seal(&nonce.to_bytes(), aad, text, icv);
+            }
         }
     }
 
@@ -90,8 +93,9 @@ impl Sealing {
     #[must_use]
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         let nonce = nonce(&self.salt, iv);
-        let Some(gcm) = self.kernel(text.len()) else {
-            return self.library.open(&nonce.to_bytes(), aad, text, icv);
+        let gcm = match self.engine.for_len(text.len()) {
+            Ok(gcm) => gcm,
+            Err(library) => return library.open(&nonce.to_bytes(), aad, text, icv),
         };
         let tag = gcm.open(nonce, aad, text);
         let genuine = same(&tag[..icv.len()], icv);
@@ -100,43 +104,32 @@ impl Sealing {
         }
         genuine
     }
-
-    fn kernel(&self, len: usize) -> Option<&GcmKey> {
-        self.gcm.as_deref().filter(|gcm| gcm.pays_for(len))
-    }
 }
 
 /// AES-GMAC (RFC 4543): GCM of an empty plaintext.
 pub(crate) struct Gmac {
-    library: Aead,
-    /// As in [`Sealing`].
-    gcm: Option<Box<GcmKey>>,
+    engine: Engine,
     salt: [u8; SALT],
 }
 
 impl Gmac {
-    /// Expands a key that ends in the salt; `None` if AES takes none of this length.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+    /// Expands a key that ends in the salt; `None` if AES takes none of this length. By the library alone, or by whoever
+    /// is fastest.
+    pub(crate) fn new(key: &[u8], by_library: bool) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
-            library: Aead::new(AeadAlgorithm::AesGcm, key, FULL_ICV)?,
-            gcm: GcmKey::new(key).map(Box::new),
+            engine: Engine::new(AeadAlgorithm::AesGcm, key, FULL_ICV, by_library)?,
             salt: *salt,
         })
-    }
-
-    /// Leaves everything to the library.
-    pub(crate) fn forget_kernel(&mut self) {
-        self.gcm = None;
     }
 
     /// Writes the ICV over `parts` in order.
     pub(crate) fn sign(&self, iv: &Iv, parts: [&[u8]; 3], icv: &mut [u8]) {
         let nonce = nonce(&self.salt, iv);
-        match &self.gcm {
-            Some(gcm) => icv.copy_from_slice(&gcm.sign(nonce, parts)[..icv.len()]),
-            None => joined(parts, |message| {
-                self.library.seal(&nonce.to_bytes(), message, &mut [], icv);
+        match self.engine.for_signing() {
+            Ok(gcm) => icv.copy_from_slice(&gcm.sign(nonce, parts)[..icv.len()]),
+            Err(library) => joined(parts, |message| {
+                library.seal(&nonce.to_bytes(), message, &mut [], icv);
             }),
         }
     }
@@ -147,6 +140,59 @@ impl Gmac {
         let mut expected = [0; FULL_ICV];
         self.sign(iv, parts, &mut expected);
         same(&expected, icv)
+    }
+}
+
+/// Who computes. A gateway may hold tens of thousands of keys, none of which is in a cache when its packet comes: so
+/// only what is used is kept, and the keys of our own GCM lie in the key itself, where they can be asked for in time.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a pointer would be one more thing to wait for"
+)]
+enum Engine {
+    /// Our own GCM, for packets of every length.
+    Ours(GcmKey),
+    /// Our own for short packets and for signing, the library for long ones.
+    Either(Box<GcmKey>, Aead),
+    /// Our own ChaCha20-Poly1305 for many packets at once, the library for a single one.
+    InLanes(Box<ChaChaKey>, Aead),
+    Library(Aead),
+}
+
+impl Engine {
+    fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize, by_library: bool) -> Option<Self> {
+        let library = || Aead::new(algorithm, key, icv_len);
+        if by_library {
+            return library().map(Self::Library);
+        }
+        let (gcm, chacha) = match algorithm {
+            AeadAlgorithm::AesGcm => (GcmKey::new(key), None),
+            AeadAlgorithm::ChaCha20Poly1305 => (None, ChaChaKey::new(key)),
+        };
+        Some(match (gcm, chacha) {
+            (Some(gcm), _) if gcm.pays_for(usize::MAX) => Self::Ours(gcm),
+            (Some(gcm), _) => Self::Either(Box::new(gcm), library()?),
+            (None, Some(chacha)) => Self::InLanes(Box::new(chacha), library()?),
+            (None, None) => Self::Library(library()?),
+        })
+    }
+
+    fn for_len(&self, len: usize) -> Result<&GcmKey, &Aead> {
+        match self {
+            Self::Ours(gcm) => Ok(gcm),
+            Self::Either(gcm, _) if gcm.pays_for(len) => Ok(gcm),
+            Self::Either(_, library) | Self::InLanes(_, library) | Self::Library(library) => {
+                Err(library)
+            }
+        }
+    }
+
+    fn for_signing(&self) -> Result<&GcmKey, &Aead> {
+        match self {
+            Self::Ours(gcm) => Ok(gcm),
+            Self::Either(gcm, _) => Ok(gcm),
+            Self::InLanes(_, library) | Self::Library(library) => Err(library),
+        }
     }
 }
 

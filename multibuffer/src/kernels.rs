@@ -40,6 +40,29 @@ pub(crate) fn time_stamp() -> Option<u64> {
     None
 }
 
+/// See [`crate::prefetch`].
+#[inline(always)]
+pub(crate) fn prefetch<T: ?Sized>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = std::ptr::from_ref(what).cast::<i8>();
+        let end = start.wrapping_add(size_of_val(what));
+        let mut line = start.map_addr(|address| address & !(CACHE_LINE - 1));
+        while line < end {
+            // SAFETY: a hint: it neither faults nor changes anything a program can see, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            line = line.wrapping_add(CACHE_LINE);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}
+
+/// Bytes that come from memory together.
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE: usize = 64;
+
 /// A request to memcheck about the bytes of `about`; nothing where it does not watch.
 #[cfg(all(feature = "memcheck", target_arch = "x86_64"))]
 pub(crate) fn tell_memcheck<T: ?Sized>(request: u64, about: &T) {

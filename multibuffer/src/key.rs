@@ -8,6 +8,7 @@ use crate::{
     cbc::CipherKey,
     kernels::aws_lc::AeadAlgorithm,
     mac::MacKey,
+    prefetch,
 };
 
 /// The shortest ICV that is worth the name (RFC 4106, 4309: 8 bytes; HMACs in IPsec have 12 and more).
@@ -73,6 +74,17 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
+        let keys = (cipher_key, integrity_key);
+        Self::expand(cipher, integrity, keys, icv_len, false)
+    }
+
+    fn expand(
+        cipher: Cipher,
+        integrity: Integrity,
+        (cipher_key, integrity_key): (&[u8], &[u8]),
+        icv_len: usize,
+        by_library: bool,
+    ) -> Result<Self, KeyError> {
         if cipher.is_aead() && integrity != Integrity::None {
             return Err(KeyError::AeadWithIntegrity);
         }
@@ -81,14 +93,14 @@ impl Key {
         }
         let mac = MacKey::new(integrity, integrity_key)
             .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
-        let transform = Transform::new(cipher, cipher_key, mac, icv_len)
+        let transform = Transform::new(cipher, cipher_key, mac, icv_len, by_library)
             .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
         Ok(Self {
             cipher,
             cipher_key_len: cipher_key.len() as u8,
             integrity,
             icv_len: icv_len as u8,
-            by_library: false,
+            by_library,
             transform,
         })
     }
@@ -102,10 +114,22 @@ impl Key {
         integrity_key: &[u8],
         icv_len: usize,
     ) -> Result<Self, KeyError> {
-        let mut key = Self::new(cipher, cipher_key, integrity, integrity_key, icv_len)?;
-        key.by_library = true;
+        let keys = (cipher_key, integrity_key);
+        let mut key = Self::expand(cipher, integrity, keys, icv_len, true)?;
         key.transform.forget_kernels();
         Ok(key)
+    }
+
+    /// Asks for what of the key a packet of `len` bytes will need, so that it is near when its turn comes. Where many
+    /// keys are in use, none is in a cache.
+    #[inline]
+    pub(crate) fn fetch(&self, len: usize) {
+        match &self.transform {
+            Transform::Sealing(key) => key.fetch(len),
+            Transform::Ccm(_) | Transform::Gmac(_) | Transform::EncryptThenMac { .. } => {
+                prefetch(self);
+            }
+        }
     }
 
     /// Bytes of explicit IV in each packet.
@@ -170,17 +194,22 @@ impl Key {
 
 impl Transform {
     /// `None` if the cipher takes no key of this length.
-    fn new(cipher: Cipher, key: &[u8], mac: MacKey, icv_len: usize) -> Option<Self> {
+    fn new(
+        cipher: Cipher,
+        key: &[u8],
+        mac: MacKey,
+        icv_len: usize,
+        by_library: bool,
+    ) -> Option<Self> {
+        let sealing = |algorithm| {
+            let key = Sealing::new(algorithm, key, icv_len, by_library);
+            key.map(Self::Sealing)
+        };
         let cipher = match cipher {
-            Cipher::AesGcm { .. } => {
-                return Sealing::new(AeadAlgorithm::AesGcm, key, icv_len).map(Self::Sealing);
-            }
-            Cipher::ChaCha20Poly1305 => {
-                return Sealing::new(AeadAlgorithm::ChaCha20Poly1305, key, icv_len)
-                    .map(Self::Sealing);
-            }
+            Cipher::AesGcm { .. } => return sealing(AeadAlgorithm::AesGcm),
+            Cipher::ChaCha20Poly1305 => return sealing(AeadAlgorithm::ChaCha20Poly1305),
             Cipher::AesCcm { .. } => return Ccm::new(key, icv_len).map(Self::Ccm),
-            Cipher::AesGmac => return Gmac::new(key).map(Self::Gmac),
+            Cipher::AesGmac => return Gmac::new(key, by_library).map(Self::Gmac),
             Cipher::Null => CipherKey::null(key)?,
             Cipher::DesCbc => CipherKey::des(key)?,
             Cipher::TripleDesCbc => CipherKey::triple_des(key)?,
@@ -196,8 +225,8 @@ impl Transform {
     /// Leaves what a kernel of ours would do for a single packet to the libraries.
     fn forget_kernels(&mut self) {
         match self {
-            Self::Sealing(key) => key.forget_kernels(),
-            Self::Gmac(key) => key.forget_kernel(),
+            // Made without one.
+            Self::Sealing(_) | Self::Gmac(_) => {}
             Self::Ccm(key) => key.forget_kernels(),
             Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
         }

@@ -79,6 +79,13 @@ pub fn time_stamp() -> Option<u64> {
     kernels::time_stamp()
 }
 
+/// Asks for all bytes of `what` to be brought near, without waiting for them. Whoever knows what many packets will need
+/// asks for all of it before working on the first, so that the packets wait for memory together.
+#[inline]
+pub fn prefetch<T: ?Sized>(what: &T) {
+    kernels::prefetch(what);
+}
+
 /// Computes the ICV of every job and compares it, in constant time, with the one received; the outcome is each job's
 /// `verdict`. An ICV that has not the key's length is [`Verdict::BadIcv`].
 ///

@@ -15,7 +15,7 @@ pub(super) fn members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
         return match &key.transform {
             Transform::Ccm(key) => ccm::open_members(key, &mut members),
             Transform::Sealing(key) if key.has_lanes() => chacha::open_members(&mut members),
-            _ => members.iter_mut().for_each(open_aead),
+            _ => members.one_by_one(open_aead),
         };
     };
     if key.is_by_library() {

@@ -26,7 +26,7 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
         return match &key.transform {
             Transform::Ccm(key) => ccm::seal_members(key, &mut members),
             Transform::Sealing(key) if key.has_lanes() => chacha::seal_members(&mut members),
-            _ => members.iter_mut().for_each(seal_aead),
+            _ => members.one_by_one(seal_aead),
         };
     };
     if key.is_by_library() {

@@ -10,6 +10,7 @@ use crate::detect::features;
 pub(super) const MAX_ROUND_KEYS: usize = 15;
 
 /// The round keys of AES for encryption, in the order of the standard (FIPS 197 5.2).
+#[repr(align(16))]
 pub(crate) struct RoundKeys {
     blocks: [[u8; 16]; MAX_ROUND_KEYS],
     rounds: u8,

@@ -16,6 +16,7 @@ use std::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_setzero_si128};
 use super::{
     aesni::{RoundKeys, expand},
     nonce::Nonce,
+    prefetch,
     wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
 };
 use crate::detect::features;
@@ -23,6 +24,9 @@ use ghash::{Powers, Sum, reversed};
 
 /// Vectors that are enciphered together.
 const TOGETHER: usize = 4;
+
+/// Blocks that are hashed beside the text: the associated data and the lengths.
+const BESIDE_THE_TEXT: usize = 2;
 
 /// An expanded key.
 pub(crate) struct GcmKey {
@@ -72,6 +76,13 @@ impl GcmKey {
     /// Whether this kernel is faster than the library for so many bytes.
     pub(crate) fn pays_for(&self, len: usize) -> bool {
         self.level != Level::One || len <= LONGEST_WITHOUT_VAES
+    }
+
+    /// Asks for the round keys and for as many powers as a packet of `len` bytes needs.
+    #[inline]
+    pub(crate) fn fetch(&self, len: usize) {
+        prefetch(self.keys.as_blocks());
+        prefetch(self.powers.for_blocks(len.div_ceil(16) + BESIDE_THE_TEXT));
     }
 
     /// Encrypts `input` into `output`, which is as long, and returns the tag.

@@ -92,6 +92,10 @@ mod other {
             match *self {}
         }
 
+        pub(crate) fn fetch(&self, _len: usize) {
+            match *self {}
+        }
+
         pub(crate) fn seal(
             &self,
             _nonce: Nonce,

@@ -19,6 +19,7 @@ const HIGHEST: usize = 4 * TOGETHER + 2;
 const BEYOND: usize = 3;
 
 /// Powers of the hash key, the highest first.
+#[repr(align(16))]
 pub(super) struct Powers([[u8; 16]; HIGHEST + BEYOND]);
 
 impl Drop for Powers {
@@ -49,6 +50,12 @@ impl Powers {
         }
         bytes.zeroize();
         powers
+    }
+
+    /// All that is read for so many blocks.
+    #[inline]
+    pub(super) fn for_blocks(&self, blocks: usize) -> &[[u8; 16]] {
+        &self.0[HIGHEST.saturating_sub(blocks)..]
     }
 
     /// The powers from `power` downwards, which is at least 1, and what stands behind the first.
