@@ -149,7 +149,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
         match known.get(&sa.config.id) {
             Some(old) if Arc::ptr_eq(&old.state, &sa.state) => {
                 kept.insert(sa.config.id, ());
-                if !Arc::ptr_eq(&old.config, &sa.config) {
+                if !Arc::ptr_eq(old, sa) {
                     changes.push(What::SaUpdated(name));
                 }
             }

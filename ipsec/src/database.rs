@@ -9,14 +9,17 @@
 //! Everything a packet needs is looked up when a snapshot is made: which associations a policy leads to, and where
 //! to find a policy among many (`index`).
 
+mod ahead;
 mod draft;
 mod explain;
 mod index;
 mod interfaces;
+mod places;
 mod resolve;
 mod snapshot;
 mod spread;
 
+pub use ahead::TOGETHER;
 pub use explain::{Explanation, Finding, Outcome};
 pub use interfaces::Interface;
 pub use snapshot::{Decision, SaIndex, Snapshot};

@@ -96,6 +96,12 @@ pub fn sealed_len(config: &SaConfig, plaintext_len: usize) -> usize {
     HEADER_LEN + suite.iv_len() + plaintext_len + trailer + suite.icv_len()
 }
 
+/// Where the text of a packet begins, counted from its SPI.
+#[inline]
+pub fn text_at(config: &SaConfig) -> usize {
+    HEADER_LEN + config.suite.iv_len()
+}
+
 /// The largest plaintext whose sealed packet is at most `packet_len` bytes, or 0 if none is.
 pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
     let suite = &config.suite;
@@ -125,7 +131,7 @@ impl Received {
     #[inline]
     pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let suite = &sa.config.suite;
-        let text_at = HEADER_LEN + suite.iv_len();
+        let text_at = text_at(&sa.config);
         let text_len = packet
             .len()
             .checked_sub(text_at + suite.icv_len())
@@ -151,7 +157,7 @@ impl Received {
 
     /// The job that opens `packet` (the same bytes as in [`Received::look`]) in place.
     pub fn job<'a>(&'a self, sa: &'a Sa, packet: &'a mut [u8]) -> OpenJob<'a> {
-        let text_at = (HEADER_LEN + sa.config.suite.iv_len()).min(packet.len());
+        let text_at = text_at(&sa.config).min(packet.len());
         let (header, text) = packet.split_at_mut(text_at);
         let iv = match sa.config.has_implicit_iv() {
             true => implicit_iv(self.sequence),
@@ -171,7 +177,7 @@ impl Received {
     /// RFC 4303 2.4: the padding must be 1, 2, 3, …, as every sender without other instructions makes it.
     pub fn strip(&self, sa: &Sa, packet: &[u8]) -> Result<(Range<usize>, u8), Dropped> {
         let suite = &sa.config.suite;
-        let start = HEADER_LEN + suite.iv_len();
+        let start = text_at(&sa.config);
         let end = packet
             .len()
             .checked_sub(suite.icv_len())

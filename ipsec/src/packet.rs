@@ -98,6 +98,22 @@ impl Outline {
     }
 }
 
+/// The addresses that a packet shows, unchecked: enough to guess what it will need.
+#[inline]
+pub fn hosts(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    match packet.first()? >> 4 {
+        4 => {
+            let (halves, _) = packet.get(12..20)?.as_chunks::<4>();
+            Some((halves[0].into(), halves[1].into()))
+        }
+        6 => {
+            let (halves, _) = packet.get(8..40)?.as_chunks::<16>();
+            Some((halves[0].into(), halves[1].into()))
+        }
+        _ => None,
+    }
+}
+
 impl FragmentKind {
     fn of(offset: usize, more: bool) -> Self {
         match (offset, more) {

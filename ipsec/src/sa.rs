@@ -188,12 +188,13 @@ pub struct SaConfig {
     pub ah_align8: bool,
 }
 
-/// An association in use: configuration, expanded key and shared state.
+/// An association in use: configuration, expanded key and shared state. Where there are many, none is in a cache when its
+/// packet comes, so what a packet needs lies in two places and not in a chain of them.
 pub struct Sa {
     /// The configuration.
-    pub config: Arc<SaConfig>,
+    pub config: SaConfig,
     /// The expanded key; zeroed with the last snapshot that holds it.
-    pub key: Arc<Key>,
+    pub key: Key,
     /// What outlives snapshots.
     pub state: Arc<SaState>,
 }
@@ -202,13 +203,13 @@ impl Sa {
     /// A new association, added at `now`; `counter_start` is random (see [`SaState::new`]).
     pub fn new(config: SaConfig, now: u64, counter_start: u64) -> Self {
         let state = Arc::new(SaState::new(&config, now, counter_start));
-        Self::with_state(Arc::new(config), state)
+        Self::with_state(config, state)
     }
 
     /// The association of `config` that goes on from `state`.
-    pub fn with_state(config: Arc<SaConfig>, state: Arc<SaState>) -> Self {
+    pub fn with_state(config: SaConfig, state: Arc<SaState>) -> Self {
         Self {
-            key: Arc::new(config.suite.expand()),
+            key: config.suite.expand(),
             config,
             state,
         }

@@ -369,7 +369,7 @@ impl Cursor {
 
     /// The largest packet that the way back takes inside this layer.
     fn mtu_inside(&self, snapshot: &Snapshot) -> usize {
-        let config = &*snapshot.sa(self.sa).config;
+        let config = &snapshot.sa(self.sa).config;
         let outside = match config.mode {
             ipsec::sa::Mode::Tunnel => None,
             _ => Some(Outside::plain(config.id.destination.is_ipv6(), 0).len),

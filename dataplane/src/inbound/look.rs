@@ -2,10 +2,10 @@
 
 use super::InboundBatch;
 use super::batch::{Header, Incoming, Outcome};
-use crate::io::Arrival;
+use crate::io::{Arrival, Intake};
 use crate::path::PathMtus;
 use ipsec::Dropped;
-use ipsec::database::{SaIndex, Snapshot};
+use ipsec::database::{SaIndex, Snapshot, TOGETHER};
 use ipsec::pmtu;
 use ipsec::sa::{Held, Protocol, SaId, Spi};
 use ipsec::wire::ah::Ah;
@@ -44,6 +44,9 @@ impl<'a> Looker<'a> {
     /// Looks at every datagram of every item.
     pub fn look(&mut self, batch: &mut InboundBatch) {
         for item in 0..batch.intake.items.len() {
+            if item % TOGETHER == 0 {
+                self.fetch(&batch.intake, item);
+            }
             let (range, arrival) = batch.intake.items[item].clone();
             let stride = arrival.stride.max(1);
             for start in range.clone().step_by(stride) {
@@ -66,6 +69,16 @@ impl<'a> Looker<'a> {
                 }
             }
         }
+    }
+
+    /// Asks for all that the items from `item` on will need, so that they wait for memory together.
+    fn fetch(&self, intake: &Intake<Arrival>, item: usize) {
+        let items = intake.items[item..].iter();
+        let ids = items.filter_map(|(range, arrival)| {
+            let headers = usize::from(arrival.outer.written);
+            claimed(intake.bytes.get(range.start + headers..range.end)?, arrival).ok()
+        });
+        self.snapshot.fetch_arrivals(ids);
     }
 
     /// Whose packet it is, how large one may be on the way back, and what its header says.
@@ -93,22 +106,7 @@ impl<'a> Looker<'a> {
 
     /// RFC 4303 3.4.2, RFC 4302 3.4.2.
     fn find(&mut self, packet: &[u8], arrival: &Arrival) -> Result<(SaIndex, usize), Dropped> {
-        let protocol = match arrival.outer.protocol {
-            UDP => Protocol::Esp,
-            number if number == Protocol::Esp.number() => Protocol::Esp,
-            // RFC 4302 3.4.4: the ICV covers the headers before AH, so a source must bring them along.
-            number if number == Protocol::Ah.number() && arrival.outer.written > 0 => Protocol::Ah,
-            _ => return Err(Dropped::Unsupported),
-        };
-        let spi = match protocol {
-            Protocol::Esp => Esp::new_checked(packet)?.spi(),
-            Protocol::Ah => Ah::new_checked(packet)?.spi(),
-        };
-        let id = SaId {
-            destination: arrival.outer.destination,
-            protocol,
-            spi: Spi::new(spi).ok_or(Dropped::NoSa)?,
-        };
+        let id = claimed(packet, arrival)?;
         let peer = arrival.outer.source;
         match &self.last {
             Some(last) if last.id == id && last.peer == peer => Ok((last.sa, last.inner_mtu)),
@@ -130,4 +128,24 @@ impl<'a> Looker<'a> {
         });
         Ok((sa, inner_mtu))
     }
+}
+
+/// Which association a packet says that it came through.
+fn claimed(packet: &[u8], arrival: &Arrival) -> Result<SaId, Dropped> {
+    let protocol = match arrival.outer.protocol {
+        UDP => Protocol::Esp,
+        number if number == Protocol::Esp.number() => Protocol::Esp,
+        // RFC 4302 3.4.4: the ICV covers the headers before AH, so a source must bring them along.
+        number if number == Protocol::Ah.number() && arrival.outer.written > 0 => Protocol::Ah,
+        _ => return Err(Dropped::Unsupported),
+    };
+    let spi = match protocol {
+        Protocol::Esp => Esp::new_checked(packet)?.spi(),
+        Protocol::Ah => Ah::new_checked(packet)?.spi(),
+    };
+    Ok(SaId {
+        destination: arrival.outer.destination,
+        protocol,
+        spi: Spi::new(spi).ok_or(Dropped::NoSa)?,
+    })
 }

@@ -15,8 +15,9 @@ use crate::train::Takes;
 use crate::train::merge::Passenger;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp;
 use ipsec::nat;
-use ipsec::packet::{Familiar, Outline};
+use ipsec::packet::{self, Familiar, Outline};
 use ipsec::pmtu::TcpChecksum;
 use ipsec::sa::Sa;
 use multibuffer::{OpenJob, Verdict};
@@ -32,7 +33,9 @@ impl Transform for InboundBatch {
         };
         let mut jobs = emptied(std::mem::take(&mut self.jobs));
         for packets in self.packets.chunks_mut(AT_ONCE) {
+            snapshot.fetch_sas_of(packets.iter().map(|packet| packet.sa));
             jobs = open(snapshot, packets, &mut self.intake.bytes, jobs);
+            fetch_policies(snapshot, packets, &self.intake.bytes);
             let mut opener = Opener {
                 snapshot,
                 takes: self.takes,
@@ -59,6 +62,15 @@ impl Transform for InboundBatch {
         }
         self.jobs = jobs;
     }
+}
+
+/// Asks for the policies that packets out of tunnels will be asked for.
+fn fetch_policies(snapshot: &Snapshot, packets: &[Incoming], bytes: &[u8]) {
+    let hosts = packets.iter().filter_map(|packet| {
+        let text_at = esp::text_at(&snapshot.sa(packet.sa).config);
+        packet::hosts(bytes.get(packet.range.start + text_at..packet.range.end)?)
+    });
+    snapshot.fetch_policies_in(hosts);
 }
 
 /// Opens `packets` in place, in one call, and notes which are genuine. Borrows `memory` for the jobs.

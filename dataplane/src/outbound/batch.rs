@@ -163,6 +163,10 @@ impl Transform for OutboundBatch {
         let Some(snapshot) = &self.snapshot else {
             return;
         };
+        for trains in self.trains.chunks(AT_ONCE) {
+            let sas = trains.iter().map(|train| self.roads[train.road].index);
+            snapshot.fetch_sas_of(sas);
+        }
         self.stamps.clear();
         let mut tickets = self.tickets.iter();
         for train in &self.trains {

@@ -92,7 +92,7 @@ pub(super) fn lay(
         outside: None,
     };
     for (place, sa) in path.iter().enumerate() {
-        let config = &*snapshot.sa(*sa).config;
+        let config = &snapshot.sa(*sa).config;
         // The outermost alone may be in UDP: who opened a packet looks for ESP and AH behind it.
         if config.encapsulation.is_some() && place + 1 < path.len() {
             return Err(Dropped::Unsupported);
@@ -105,7 +105,7 @@ pub(super) fn lay(
     let layers = new
         .iter()
         .rev()
-        .map(|hop| (&*snapshot.sa(hop.sa).config, outside_of(&hop.wrap)));
+        .map(|hop| (&snapshot.sa(hop.sa).config, outside_of(&hop.wrap)));
     let inner_mtu = pmtu::bundle_mtu(layers, path_mtu(outer.destination));
     Ok(Bundle { outer, inner_mtu })
 }
@@ -190,7 +190,7 @@ fn seen_from_outside(outer: &Outer) -> Outline {
 /// knows how to send trains.
 fn departing(snapshot: &Snapshot, hops: &[Hop], current: &Outline) -> Result<Outer, Dropped> {
     let last = hops.last().ok_or(Dropped::NoPolicy)?;
-    let config = &*snapshot.sa(last.sa).config;
+    let config = &snapshot.sa(last.sa).config;
     let written = last.wrap.headers_len(config) as u16;
     let outside = match last.wrap {
         Wrap::Tunnel { outer, .. } if config.id.protocol == Protocol::Esp => return Ok(outer),

@@ -19,6 +19,7 @@ use self::road::{Last, Road};
 use super::OutboundBatch;
 use super::batch::Refused;
 use super::hops::Hop;
+use crate::io::Intake;
 use crate::iv::IvSource;
 use crate::notice::Notice;
 use crate::path::PathMtus;
@@ -26,9 +27,9 @@ use crate::syn;
 use crate::train::cut::Cut;
 use crate::train::{Offload, Segmentation};
 use ipsec::Dropped;
-use ipsec::database::{SaIndex, Snapshot};
+use ipsec::database::{SaIndex, Snapshot, TOGETHER};
 use ipsec::fragment::Reassembler;
-use ipsec::packet::{FragmentKind, Outline};
+use ipsec::packet::{self, FragmentKind, Outline};
 use ipsec::pmtu::{self, Fit, TcpChecksum};
 use ipsec::sa::{Held, Sa};
 use std::ops::Range;
@@ -75,6 +76,9 @@ impl<'a> Planner<'a> {
     /// Plans all items of `batch`.
     pub fn plan(&mut self, batch: &mut OutboundBatch) {
         for place in 0..batch.intake.items.len() {
+            if place % TOGETHER == 0 {
+                self.fetch(&batch.intake, place);
+            }
             let (range, offload) = batch.intake.items[place].clone();
             let before = batch.tally.arrived;
             if let Err(reason) = self.admit(batch, range, offload) {
@@ -84,6 +88,15 @@ impl<'a> Planner<'a> {
             }
         }
         self.finish_packs(batch);
+    }
+
+    /// Asks for all that the items from `place` on will need, so that they wait for memory together.
+    fn fetch(&self, intake: &Intake<Offload>, place: usize) {
+        if self.interface == 0 {
+            let items = intake.items[place..].iter();
+            let hosts = items.filter_map(|(range, _)| packet::hosts(&intake.bytes[range.clone()]));
+            self.snapshot.fetch_ways_out(hosts);
+        }
     }
 
     fn admit(

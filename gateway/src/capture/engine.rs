@@ -273,7 +273,7 @@ impl Engine {
             (Some(_), None) => false,
         };
         let ending = |config: &SaConfig| config.id.destination == outer.destination;
-        let mut configs = self.snapshot.sas().map(|sa| &*sa.config);
+        let mut configs = self.snapshot.sas().map(|sa| &sa.config);
         configs.any(|config| ending(config) && is_ours(config))
     }
 

@@ -163,7 +163,7 @@ impl Draft {
         }
         let place = self.find(&config.id, config.source)?;
         let state = Arc::clone(&self.sas[place].state);
-        let updated = Arc::new(Sa::with_state(Arc::clone(config), state));
+        let updated = Arc::new(Sa::with_state((**config).clone(), state));
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;
         Ok(Answer::Done)
@@ -308,7 +308,7 @@ impl SpdEntry {
 fn report(sa: &Sa) -> SaReport {
     let tally = sa.state.tally();
     SaReport {
-        config: Arc::clone(&sa.config),
+        config: Arc::new(sa.config.clone()),
         sequence: tally.sequence,
         created: tally.created,
         first_used: tally.first_used,

@@ -1,9 +1,12 @@
 //! Finding the first policy that matches among many: tuple-space search. Policies with the same pair of prefix lengths
 //! share a hash table, so a look-up costs one probe for each *shape* of policy, not one for each policy.
 
+use super::places::Places;
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Selector, Upper, network};
+use multibuffer::prefetch;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Selectors in order of precedence, ready to be searched.
 #[derive(Default)]
@@ -18,8 +21,23 @@ struct Shape {
     destination_len: u8,
     /// The best rank in here: once something better is found, this shape need not be asked.
     first_rank: u32,
-    ranks: HashMap<(u128, u128), Vec<(u32, Upper)>>,
+    /// Of the first candidate for each pair of networks.
+    places: Places,
+    candidates: Vec<Candidate>,
 }
+
+/// A selector. INVARIANT: fits into a cache line, so that finding it is waiting once.
+#[repr(align(64))]
+struct Candidate {
+    networks: Networks,
+    rank: u32,
+    /// The next one of the same pair of networks, by order of rank; 0 if there is none, as the first is nobody's next.
+    next: u32,
+    upper: Upper,
+}
+
+/// The network parts of source and destination.
+type Networks = (u128, u128);
 
 /// How a selector's upper layer fits a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,43 +51,27 @@ pub(super) enum Fit {
 impl Index {
     /// An index over selectors in order of precedence: the rank of each is its place.
     pub(super) fn new<'a>(selectors: impl Iterator<Item = &'a Selector>) -> Self {
-        let mut index = Self::default();
-        for (rank, selector) in selectors.enumerate() {
-            index.insert(rank as u32, selector);
+        let mut drafts: Vec<(Shape, Drafted)> = Vec::new();
+        for (selector, rank) in selectors.zip(0..) {
+            if selector.source.address.is_ipv6() != selector.destination.address.is_ipv6() {
+                continue;
+            }
+            let same = |(shape, _): &&mut (Shape, _)| shape.has(selector);
+            match drafts.iter_mut().find(same) {
+                Some((_, drafted)) => drafted.push(rank, selector),
+                None => {
+                    let mut drafted = Drafted::default();
+                    drafted.push(rank, selector);
+                    drafts.push((Shape::of(selector, rank), drafted));
+                }
+            }
         }
-        index.shapes.sort_by_key(|shape| shape.first_rank);
-        index
-    }
-
-    fn insert(&mut self, rank: u32, selector: &Selector) {
-        let Selector {
-            source,
-            destination,
-            upper,
-        } = selector;
-        let is_v6 = source.address.is_ipv6();
-        if is_v6 != destination.address.is_ipv6() {
-            return;
-        }
-        let key = (
-            network(source.address, source.len),
-            network(destination.address, destination.len),
-        );
-        let same = |shape: &&mut Shape| {
-            (shape.is_v6, shape.source_len, shape.destination_len)
-                == (is_v6, source.len, destination.len)
-        };
-        if let Some(shape) = self.shapes.iter_mut().find(same) {
-            shape.ranks.entry(key).or_default().push((rank, *upper));
-            return;
-        }
-        self.shapes.push(Shape {
-            is_v6,
-            source_len: source.len,
-            destination_len: destination.len,
-            first_rank: rank,
-            ranks: HashMap::from([(key, vec![(rank, *upper)])]),
-        });
+        let finished = drafts
+            .into_iter()
+            .map(|(shape, drafted)| drafted.finish(shape));
+        let mut shapes: Vec<_> = finished.collect();
+        shapes.sort_by_key(|shape| shape.first_rank);
+        Self { shapes }
     }
 
     /// The rank of the first selector that fits, or may fit.
@@ -88,23 +90,159 @@ impl Index {
         }
         best
     }
+
+    /// Asks for where packets between these hosts are looked up.
+    pub(super) fn fetch(&self, hosts: Hosts) {
+        for shape in self.probable(hosts) {
+            shape.places.fetch(words(shape.networks(hosts)));
+        }
+    }
+
+    /// Which selector most probably fits, for [`Index::rank`]; asks for it.
+    pub(super) fn guess(&self, hosts: Hosts) -> Option<Guess> {
+        self.probable(hosts).zip(0..).find_map(|(shape, number)| {
+            let place = shape.places.guess(words(shape.networks(hosts)))?;
+            prefetch(&shape.candidates[place as usize]);
+            Some(Guess {
+                shape: number,
+                place,
+            })
+        })
+    }
+
+    /// The rank of what was guessed for packets between these hosts.
+    pub(super) fn rank(&self, hosts: Hosts, guess: Guess) -> Option<u32> {
+        let shape = self.probable(hosts).nth(guess.shape)?;
+        Some(shape.candidates[guess.place as usize].rank)
+    }
+
+    fn probable(&self, (source, _): Hosts) -> impl Iterator<Item = &Shape> {
+        /// Where packets meet policies of more shapes than this, nothing is guessed about the others.
+        const MOST: usize = 4;
+        let is_v6 = source.is_ipv6();
+        let shapes = self.shapes.iter();
+        shapes.filter(move |shape| shape.is_v6 == is_v6).take(MOST)
+    }
+}
+
+/// Source and destination of a packet.
+pub(super) type Hosts = (IpAddr, IpAddr);
+
+/// A selector that most probably fits.
+#[derive(Clone, Copy)]
+pub(super) struct Guess {
+    shape: usize,
+    place: u32,
+}
+
+/// The selectors of one shape while they are collected: each pair of networks with ranks and upper layers in order.
+#[derive(Default)]
+struct Drafted {
+    numbers: HashMap<Networks, usize>,
+    pairs: Vec<(Networks, Vec<(u32, Upper)>)>,
+}
+
+impl Drafted {
+    fn push(&mut self, rank: u32, selector: &Selector) {
+        let Selector {
+            source,
+            destination,
+            upper,
+        } = selector;
+        let networks = (
+            network(source.address, source.len),
+            network(destination.address, destination.len),
+        );
+        let next = self.pairs.len();
+        let number = *self.numbers.entry(networks).or_insert(next);
+        if number == next {
+            self.pairs.push((networks, Vec::with_capacity(1)));
+        }
+        self.pairs[number].1.push((rank, *upper));
+    }
+
+    /// The first of each pair stand in front, where their places say; all others behind.
+    fn finish(self, shape: Shape) -> Shape {
+        let pairs = self.pairs;
+        let places = Places::of(pairs.iter().map(|(networks, _)| words(*networks)));
+        let candidate = |networks, (rank, upper): (u32, Upper)| Candidate {
+            networks,
+            rank,
+            next: 0,
+            upper,
+        };
+        let firsts = pairs
+            .iter()
+            .map(|(networks, of_pair)| candidate(*networks, of_pair[0]));
+        let mut candidates: Vec<_> = firsts.collect();
+        for (first, (networks, of_pair)) in pairs.iter().enumerate() {
+            let mut last = first;
+            for other in &of_pair[1..] {
+                candidates[last].next = candidates.len() as u32;
+                last = candidates.len();
+                candidates.push(candidate(*networks, *other));
+            }
+        }
+        candidates.shrink_to_fit();
+        Shape {
+            places,
+            candidates,
+            ..shape
+        }
+    }
 }
 
 impl Shape {
+    /// That of a selector, still empty.
+    fn of(selector: &Selector, first_rank: u32) -> Self {
+        Self {
+            is_v6: selector.source.address.is_ipv6(),
+            source_len: selector.source.len,
+            destination_len: selector.destination.len,
+            first_rank,
+            places: Places::default(),
+            candidates: Vec::new(),
+        }
+    }
+
+    fn has(&self, selector: &Selector) -> bool {
+        (self.is_v6, self.source_len, self.destination_len)
+            == (
+                selector.source.address.is_ipv6(),
+                selector.source.len,
+                selector.destination.len,
+            )
+    }
+
+    fn networks(&self, (source, destination): Hosts) -> Networks {
+        (
+            network(source, self.source_len),
+            network(destination, self.destination_len),
+        )
+    }
+
     fn find(&self, packet: &Outline) -> Option<(u32, Fit)> {
         if packet.source.is_ipv6() != self.is_v6 {
             return None;
         }
-        let key = (
-            network(packet.source, self.source_len),
-            network(packet.destination, self.destination_len),
-        );
-        let candidates = self.ranks.get(&key)?;
-        let fits = candidates
-            .iter()
-            .map(|(rank, upper)| (*rank, fit(upper, packet)));
-        fits.into_iter().find(|(_, fit)| *fit != Fit::No)
+        let networks = self.networks((packet.source, packet.destination));
+        let is_it = |place: u32| self.candidates[place as usize].networks == networks;
+        let mut place = self.places.find(words(networks), is_it)?;
+        loop {
+            let candidate = &self.candidates[place as usize];
+            match fit(&candidate.upper, packet) {
+                Fit::No if candidate.next == 0 => return None,
+                Fit::No => place = candidate.next,
+                fit => return Some((candidate.rank, fit)),
+            }
+        }
     }
+}
+
+fn words((source, destination): Networks) -> [u64; 4] {
+    let halves = |network: u128| [(network >> 64) as u64, network as u64];
+    let ([a, b], [c, d]) = (halves(source), halves(destination));
+    [a, b, c, d]
 }
 
 fn fit(upper: &Upper, packet: &Outline) -> Fit {

@@ -10,27 +10,69 @@ use std::sync::Arc;
 
 /// What outbound traffic of one policy meets.
 pub(super) enum Route {
-    /// Discard, bypass or entrust: nothing to resolve.
-    None,
+    Discard,
+    /// Bypass or entrust.
+    Bypass,
     /// The same for every packet; `None` if a demanded association is missing.
     Fixed(Option<Way>),
     /// Transport mode between whichever hosts the packet names.
-    ByHosts(HashMap<(IpAddr, IpAddr), Way>),
+    #[expect(
+        clippy::box_collection,
+        reason = "rare, and would make all others large"
+    )]
+    ByHosts(Box<HashMap<(IpAddr, IpAddr), Way>>),
+}
+
+/// What inbound traffic of one policy must have come through. Its path is checked against the templates.
+pub(super) enum Demand {
+    Discard,
+    /// Nothing at all: bypass or entrust.
+    Bypass,
+    /// What the templates say. If it came through this association alone, that is known to be right.
+    Protect {
+        known: Option<SaIndex>,
+    },
 }
 
 /// The associations of one policy between two ends.
 pub(super) enum Way {
     /// One after the other, innermost first.
-    Path(Box<[SaIndex]>),
+    Path(Path),
     /// One of these, by flow; there is one.
     OneOf(Box<[SaIndex]>),
+}
+
+/// Associations one after the other. A single one stands where the way itself is read.
+pub(super) enum Path {
+    One([SaIndex; 1]),
+    Several(Box<[SaIndex]>),
+}
+
+impl From<Vec<SaIndex>> for Path {
+    fn from(path: Vec<SaIndex>) -> Self {
+        match *path {
+            [only] => Self::One([only]),
+            _ => Self::Several(path.into()),
+        }
+    }
+}
+
+impl std::ops::Deref for Path {
+    type Target = [SaIndex];
+
+    fn deref(&self) -> &[SaIndex] {
+        match self {
+            Self::One(only) => only,
+            Self::Several(path) => path,
+        }
+    }
 }
 
 impl Route {
     /// The way of packets between two hosts.
     pub(super) fn between(&self, source: IpAddr, destination: IpAddr) -> Option<&Way> {
         match self {
-            Self::None => None,
+            Self::Discard | Self::Bypass => None,
             Self::Fixed(way) => way.as_ref(),
             Self::ByHosts(ways) => ways.get(&(source, destination)),
         }
@@ -39,7 +81,7 @@ impl Route {
     /// All paths that packets may take; of a policy between many hosts those of one pair, whoever they are.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[SaIndex]> {
         let way = match self {
-            Self::None => None,
+            Self::Discard | Self::Bypass => None,
             Self::Fixed(way) => way.as_ref(),
             Self::ByHosts(ways) => ways.values().next(),
         };
@@ -76,8 +118,10 @@ impl<'a> Resolver<'a> {
     }
 
     pub(super) fn route(&self, policy: &Policy) -> Route {
-        let Action::Protect(templates) = &policy.action else {
-            return Route::None;
+        let templates = match &policy.action {
+            Action::Discard => return Route::Discard,
+            Action::Bypass | Action::Entrust => return Route::Bypass,
+            Action::Protect(templates) => templates,
         };
         let starts_fixed = templates
             .first()
@@ -95,7 +139,28 @@ impl<'a> Resolver<'a> {
         let resolved = pairs
             .into_iter()
             .filter_map(|hosts| Some((hosts, self.way(policy, templates, hosts)?)));
-        Route::ByHosts(resolved.collect())
+        Route::ByHosts(Box::new(resolved.collect()))
+    }
+
+    pub(super) fn demand(&self, policy: &Policy) -> Demand {
+        match &policy.action {
+            Action::Discard => Demand::Discard,
+            Action::Bypass | Action::Entrust => Demand::Bypass,
+            Action::Protect(templates) => Demand::Protect {
+                known: self.known(templates),
+            },
+        }
+    }
+
+    /// The youngest association of those that satisfy a tunnel's one template by themselves.
+    fn known(&self, templates: &[Template]) -> Option<SaIndex> {
+        let [only] = templates else {
+            return None;
+        };
+        let (source, destination) = only.endpoints?;
+        let candidates = self.between.get(&(source, destination, only.protocol))?;
+        let satisfies = |index: &&SaIndex| satisfies(&self.sas[index.0 as usize], only);
+        candidates.iter().rev().find(satisfies).copied()
     }
 
     fn pairs_within(&self, policy: &Policy) -> Vec<(IpAddr, IpAddr)> {
@@ -123,11 +188,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The associations for a packet between two hosts, innermost first; `None` if a demanded one is missing.
-    fn resolve(
-        &self,
-        templates: &[Template],
-        mut hosts: (IpAddr, IpAddr),
-    ) -> Option<Box<[SaIndex]>> {
+    fn resolve(&self, templates: &[Template], mut hosts: (IpAddr, IpAddr)) -> Option<Path> {
         let mut path = Vec::with_capacity(templates.len());
         for template in templates {
             let ends = template.endpoints.unwrap_or(hosts);

@@ -3,23 +3,24 @@
 use super::SpdEntry;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
-use super::resolve::{Resolver, Route, Way, satisfies};
+use super::places::Places;
+use super::resolve::{Demand, Resolver, Route, Way, satisfies};
 use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
 use crate::policy::{Action, Direction, Level, Policy, Template};
 use crate::sa::{Sa, SaId};
-use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Both databases at one moment. Taken once per batch; nothing in it changes but the associations' own state.
 #[derive(Default)]
 pub struct Snapshot {
-    sas: Vec<Arc<Sa>>,
-    places: HashMap<SaId, SaIndex>,
-    out: Spd,
-    inbound: Spd,
-    forward: Spd,
+    pub(super) sas: Vec<Arc<Sa>>,
+    pub(super) places: Places,
+    pub(super) out: Spd<Route>,
+    pub(super) inbound: Spd<Demand>,
+    forward: Spd<Demand>,
     interfaces: Interfaces,
     spreader: Spreader,
 }
@@ -44,11 +45,10 @@ pub enum Decision<'a> {
     },
 }
 
-/// The policies of one direction in order of precedence.
-#[derive(Default)]
-struct Spd {
-    entries: Vec<(Arc<SpdEntry>, Route)>,
-    index: Index,
+/// The policies of one direction in order of precedence, each with what it comes to.
+pub(super) struct Spd<A> {
+    pub entries: Vec<(Arc<SpdEntry>, A)>,
+    pub index: Index,
 }
 
 impl Snapshot {
@@ -62,14 +62,10 @@ impl Snapshot {
         // Stable: among equals the one added first goes first.
         sorted.sort_by_key(|entry| std::cmp::Reverse(entry.policy.priority));
         let resolver = Resolver::new(&sas);
-        let spd = |direction| Spd::new(&sorted, direction, &resolver);
-        let (out, inbound, forward) =
-            (spd(Direction::Out), spd(Direction::In), spd(Direction::Fwd));
-        let places = sas
-            .iter()
-            .zip(0..)
-            .map(|(sa, place)| (sa.config.id, SaIndex(place)))
-            .collect();
+        let demands = |direction| Spd::new(&sorted, direction, |policy| resolver.demand(policy));
+        let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
+        let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
+        let places = Places::of(sas.iter().map(|sa| words(&sa.config.id)));
         Self {
             sas,
             places,
@@ -83,7 +79,8 @@ impl Snapshot {
 
     /// The association for an arriving packet.
     pub fn find(&self, id: &SaId) -> Option<SaIndex> {
-        self.places.get(id).copied()
+        let is_it = |place| self.sa(SaIndex(place)).config.id == *id;
+        self.places.find(words(id), is_it).map(SaIndex)
     }
 
     /// The association at a place found in this snapshot.
@@ -99,10 +96,11 @@ impl Snapshot {
 
     /// All policies of one direction in the order in which they are asked, with their numbers.
     pub fn policies(&self, direction: Direction) -> impl Iterator<Item = (u32, &Arc<Policy>)> {
-        self.spd(direction)
-            .entries
-            .iter()
-            .map(|(entry, _)| (entry.id, &entry.policy))
+        let out = (direction == Direction::Out).then(|| self.out.policies());
+        let inbound = self.demands(direction).map(Spd::policies);
+        out.into_iter()
+            .flatten()
+            .chain(inbound.into_iter().flatten())
     }
 
     /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a path's
@@ -157,19 +155,19 @@ impl Snapshot {
         }
         let (entry, route) = &self.out.entries[rank as usize];
         entry.mark_used();
-        match (&entry.policy.action, route) {
-            (Action::Discard, _) => Decision::Drop(Dropped::PolicyDiscard),
-            (Action::Bypass | Action::Entrust, _) => Decision::Bypass,
-            (Action::Protect(templates), _) => {
-                let way = route.between(packet.source, packet.destination);
-                let sas = way.map(|way| match way {
-                    Way::Path(path) => path,
-                    Way::OneOf(alternatives) => {
+        match route {
+            Route::Discard => Decision::Drop(Dropped::PolicyDiscard),
+            Route::Bypass => Decision::Bypass,
+            Route::Fixed(_) | Route::ByHosts(_) => {
+                match route.between(packet.source, packet.destination) {
+                    Some(Way::Path(path)) if path.is_empty() => Decision::Bypass,
+                    Some(Way::Path(path)) => Decision::Protect(path),
+                    Some(Way::OneOf(alternatives)) => {
                         let sa = |index| self.sa(index);
-                        self.spreader.choose(alternatives, packet, sa)
+                        Decision::Protect(self.spreader.choose(alternatives, packet, sa))
                     }
-                });
-                decide(sas, templates, entry.id)
+                    None => without_association(entry),
+                }
             }
         }
     }
@@ -191,19 +189,20 @@ impl Snapshot {
         }
     }
 
-    fn allows(&self, spd: &Spd, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
+    fn allows(&self, spd: &Spd<Demand>, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
         let (rank, fit) = spd.index.find(packet).ok_or(Dropped::NoPolicy)?;
         if fit == Fit::Unclear {
             return Err(Dropped::Fragment);
         }
-        let (entry, _) = &spd.entries[rank as usize];
+        let (entry, demand) = &spd.entries[rank as usize];
         entry.mark_used();
-        match &entry.policy.action {
-            Action::Discard => Err(Dropped::PolicyDiscard),
-            Action::Bypass | Action::Entrust if path.is_empty() => Ok(()),
-            Action::Bypass | Action::Entrust => Err(Dropped::PolicyMismatch),
-            Action::Protect(templates) if self.walked(templates, path) => Ok(()),
-            Action::Protect(_) => Err(Dropped::PolicyMismatch),
+        match demand {
+            Demand::Discard => Err(Dropped::PolicyDiscard),
+            Demand::Bypass if path.is_empty() => Ok(()),
+            Demand::Bypass => Err(Dropped::PolicyMismatch),
+            Demand::Protect { known: Some(sa) } if path == [*sa] => Ok(()),
+            Demand::Protect { .. } if self.walked(entry.templates(), path) => Ok(()),
+            Demand::Protect { .. } => Err(Dropped::PolicyMismatch),
         }
     }
 
@@ -225,51 +224,80 @@ impl Snapshot {
         direction: Direction,
         packet: &Outline,
     ) -> Option<(u32, Arc<Policy>)> {
-        let spd = self.spd(direction);
-        let (rank, _) = spd.index.find(packet)?;
-        let (entry, _) = &spd.entries[rank as usize];
-        Some((entry.id, Arc::clone(&entry.policy)))
+        match self.demands(direction) {
+            Some(spd) => spd.matching(packet),
+            None => self.out.matching(packet),
+        }
     }
 
-    fn spd(&self, direction: Direction) -> &Spd {
+    /// The policies of a direction in which packets are asked what they came through.
+    fn demands(&self, direction: Direction) -> Option<&Spd<Demand>> {
         match direction {
-            Direction::Out => &self.out,
-            Direction::In => &self.inbound,
-            Direction::Fwd => &self.forward,
+            Direction::Out => None,
+            Direction::In => Some(&self.inbound),
+            Direction::Fwd => Some(&self.forward),
         }
     }
 }
 
-/// What a policy that protects comes to, given the associations there are.
-fn decide<'a>(sas: Option<&'a [SaIndex]>, templates: &[Template], policy: u32) -> Decision<'a> {
-    match sas {
-        Some([]) => Decision::Bypass,
-        Some(sas) => Decision::Protect(sas),
-        None if templates
-            .iter()
-            .all(|template| template.level == Level::Use) =>
-        {
-            Decision::Bypass
-        }
-        None => Decision::Acquire { policy },
+/// What becomes of a packet that a policy wants protected where no association can do it.
+fn without_association(entry: &SpdEntry) -> Decision<'static> {
+    let is_optional = |template: &Template| template.level == Level::Use;
+    match entry.templates().iter().all(is_optional) {
+        true => Decision::Bypass,
+        false => Decision::Acquire { policy: entry.id },
     }
 }
 
-impl Spd {
-    fn new(sorted: &[Arc<SpdEntry>], direction: Direction, resolver: &Resolver<'_>) -> Self {
+/// What an association is found by.
+pub(super) fn words(id: &SaId) -> [u64; 3] {
+    let address = match id.destination {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let rest = u64::from(id.spi.get()) | u64::from(id.protocol.number()) << 32;
+    [(address >> 64) as u64, address as u64, rest]
+}
+
+impl SpdEntry {
+    fn templates(&self) -> &[Template] {
+        match &self.policy.action {
+            Action::Protect(templates) => templates,
+            Action::Discard | Action::Bypass | Action::Entrust => &[],
+        }
+    }
+}
+
+impl<A> Default for Spd<A> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            index: Index::default(),
+        }
+    }
+}
+
+impl<A> Spd<A> {
+    fn new(sorted: &[Arc<SpdEntry>], direction: Direction, resolve: impl Fn(&Policy) -> A) -> Self {
         let of_direction = sorted
             .iter()
             .filter(|entry| entry.policy.direction == direction);
-        let entries: Vec<_> = match direction {
-            Direction::Out => of_direction
-                .map(|entry| (Arc::clone(entry), resolver.route(&entry.policy)))
-                .collect(),
-            // Inbound, the packet's path is checked against the templates; nothing is resolved.
-            Direction::In | Direction::Fwd => of_direction
-                .map(|entry| (Arc::clone(entry), Route::None))
-                .collect(),
-        };
+        let resolved = of_direction.map(|entry| (Arc::clone(entry), resolve(&entry.policy)));
+        let mut entries: Vec<_> = resolved.collect();
+        entries.shrink_to_fit();
         let index = Index::new(entries.iter().map(|(entry, _)| &entry.policy.selector));
         Self { entries, index }
+    }
+
+    fn policies(&self) -> impl Iterator<Item = (u32, &Arc<Policy>)> {
+        let entries = self.entries.iter();
+        entries.map(|(entry, _)| (entry.id, &entry.policy))
+    }
+
+    /// The first policy that fits a packet, with its number.
+    fn matching(&self, packet: &Outline) -> Option<(u32, Arc<Policy>)> {
+        let (rank, _) = self.index.find(packet)?;
+        let (entry, _) = &self.entries[rank as usize];
+        Some((entry.id, Arc::clone(&entry.policy)))
     }
 }

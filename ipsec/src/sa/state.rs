@@ -12,14 +12,15 @@ use crate::sa::replay::Window;
 use crate::sa::{SaConfig, SequenceNumber};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The living half of an association.
 pub struct SaState {
     ledger: Mutex<Ledger>,
     created: u64,
     counter_start: u64,
-    drops: [AtomicU64; Dropped::ALL.len()],
+    /// By reason; absent until the first one, for most associations never drop anything.
+    drops: OnceLock<Box<[AtomicU64; Dropped::ALL.len()]>>,
     /// Parts of packets that AGGFRAG payloads brought; absent until the first one came.
     unpacking: Mutex<Option<Box<Receiver>>>,
     /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
@@ -107,7 +108,7 @@ impl SaState {
             ledger: Mutex::new(Ledger::new(config)),
             created: now,
             counter_start,
-            drops: std::array::from_fn(|_| AtomicU64::new(0)),
+            drops: OnceLock::new(),
             unpacking: Mutex::new(None),
             has_moved: AtomicBool::new(false),
             origin: Mutex::new(None),
@@ -192,13 +193,16 @@ impl SaState {
 
     /// Counts a drop charged to this association.
     pub fn count_drop(&self, reason: Dropped) {
-        self.drops[reason.index()].fetch_add(1, Ordering::Relaxed);
+        let drops = self.drops.get_or_init(Box::default);
+        drops[reason.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The drops charged to this association, those that are not 0.
     pub fn drops(&self) -> Vec<(Dropped, u64)> {
-        let count =
-            |reason: &Dropped| (*reason, self.drops[reason.index()].load(Ordering::Relaxed));
+        let Some(drops) = self.drops.get() else {
+            return Vec::new();
+        };
+        let count = |reason: &Dropped| (*reason, drops[reason.index()].load(Ordering::Relaxed));
         Dropped::ALL
             .iter()
             .map(count)

@@ -7,10 +7,10 @@ use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Template};
 use ipsec::sa::{Mode, SaConfig};
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 impl Host {
     /// What the kernel has to enforce for these databases.
@@ -56,7 +56,7 @@ impl Host {
         };
         let chain: Vec<_> = path
             .iter()
-            .map(|index| Arc::clone(&snapshot.sa(*index).config))
+            .map(|index| &snapshot.sa(*index).config)
             .collect();
         let last = chain.last()?;
         let ends = (last.source, last.id.destination);
@@ -97,17 +97,18 @@ impl Host {
 }
 
 /// From the outermost association inwards, each takes its headers and padding off what fits.
-fn inner_mtu(templates: &[Template], chain: &[Arc<SaConfig>], path: u32) -> u32 {
+fn inner_mtu(templates: &[Template], chain: &[impl Borrow<SaConfig>], path: u32) -> u32 {
     let layers = chain.iter().enumerate().rev().map(|(place, config)| {
         let is_transport = templates
             .get(place)
             .is_some_and(|template| template.mode == Mode::Transport);
+        let config = config.borrow();
         let ip_header = if config.id.destination.is_ipv6() {
             40
         } else {
             20
         };
-        (&**config, is_transport.then_some(ip_header))
+        (config, is_transport.then_some(ip_header))
     });
     pmtu::bundle_mtu(layers, path as usize) as u32
 }
@@ -117,6 +118,7 @@ mod tests {
     use super::*;
     use ipsec::command::Command;
     use ipsec::setkey::{Forwarding, NoNames, compile};
+    use std::sync::Arc;
 
     fn chain(text: &str) -> (Vec<Template>, Vec<Arc<SaConfig>>) {
         let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames)

@@ -1,0 +1,127 @@
+//! Places of things in a table, found by hash. A slot takes eight bytes, so that those of a hundred thousand things fit into a
+//! cache; the things themselves may not, and can be asked for in time ([`Places::guess`]).
+
+use multibuffer::prefetch;
+use std::hash::{BuildHasher, RandomState};
+
+/// Slots, of which at least half are empty. Nothing is ever taken out.
+#[derive(Default)]
+pub(super) struct Places {
+    slots: Box<[Slot]>,
+    /// By how much a hash is shifted to name a slot.
+    shift: u32,
+    seed: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Some of the hash: two that differ are of different things.
+    tag: u32,
+    place: u32,
+}
+
+/// No place.
+const EMPTY: Slot = Slot {
+    tag: 0,
+    place: u32::MAX,
+};
+
+impl Places {
+    /// The places of these keys, all of them different, in the order in which they come.
+    pub fn of<const N: usize>(keys: impl ExactSizeIterator<Item = [u64; N]>) -> Self {
+        let count = (2 * keys.len()).next_power_of_two().max(2);
+        let mut places = Self {
+            slots: vec![EMPTY; count].into(),
+            shift: 64 - count.trailing_zeros(),
+            // Nobody who chooses keys can choose them so that they meet.
+            seed: RandomState::new().hash_one(count),
+        };
+        for (key, place) in keys.zip(0..) {
+            places.insert(places.hash(key), place);
+        }
+        places
+    }
+
+    fn insert(&mut self, hash: u64, place: u32) {
+        let mut at = self.first(hash);
+        while self.slots[at].place != EMPTY.place {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        let tag = hash as u32;
+        self.slots[at] = Slot { tag, place };
+    }
+
+    /// The place of a key; `is_it` tells whether it is at a place.
+    #[inline]
+    pub fn find<const N: usize>(&self, key: [u64; N], is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let hash = self.hash(key);
+        let mut at = self.first(hash);
+        loop {
+            let Slot { tag, place } = self.slots[at];
+            if place == EMPTY.place {
+                return None;
+            }
+            if tag == hash as u32 && is_it(place) {
+                return Some(place);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    /// Where a key most probably is, without a look at the thing itself.
+    #[inline]
+    pub fn guess<const N: usize>(&self, key: [u64; N]) -> Option<u32> {
+        self.find(key, |_| true)
+    }
+
+    /// Asks for the slot of a key.
+    #[inline]
+    pub fn fetch<const N: usize>(&self, key: [u64; N]) {
+        if let Some(slot) = self.slots.get(self.first(self.hash(key))) {
+            prefetch(slot);
+        }
+    }
+
+    fn hash<const N: usize>(&self, key: [u64; N]) -> u64 {
+        key.into_iter().fold(self.seed, |hash, word| {
+            let product = u128::from(hash ^ word) * u128::from(SPREAD);
+            product as u64 ^ (product >> 64) as u64
+        })
+    }
+
+    fn first(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
+    }
+}
+
+/// An odd number with as many ones as zeros.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_place_and_no_other_key_has_one() {
+        for count in [0_u64, 1, 2, 3, 100, 10_000] {
+            let keys: Vec<_> = (0..count).map(|n| [n << 40, n]).collect();
+            let places = Places::of(keys.iter().copied());
+            let find = |key: [u64; 2]| places.find(key, |place| keys[place as usize] == key);
+            for (place, key) in (0..).zip(&keys) {
+                assert_eq!(find(*key), Some(place));
+            }
+            assert!((count..count + 1000).all(|n| find([n << 40, n]).is_none()));
+        }
+    }
+
+    #[test]
+    fn a_guess_is_nearly_always_right_and_a_table_of_nothing_has_none() {
+        let places = Places::of((0..10_000_u32).map(|n| [n.into()]));
+        let right = (0..10_000).filter(|n| places.guess([u64::from(*n)]) == Some(*n));
+        assert!(right.count() > 9_990);
+        assert_eq!(Places::default().guess([1]), None);
+    }
+}
