@@ -54,9 +54,12 @@ impl Sealing {
         }
     }
 
-    /// Whether [`Sealing::in_lanes`] gives a key.
-    pub(crate) fn has_lanes(&self) -> bool {
-        matches!(self.engine, Engine::InLanes(..))
+    /// The longest text that those kernels are for, if there are any.
+    pub(crate) fn longest_in_lanes(&self) -> Option<usize> {
+        match &self.engine {
+            Engine::InLanes(key, _) => Some(key.longest()),
+            Engine::Ours(_) | Engine::Either(..) | Engine::Library(_) => None,
+        }
     }
 
     /// Asks for what a packet of `len` bytes will need of the key.

@@ -22,24 +22,30 @@ const STRIDE: usize = ChaChaPackets::ROOM;
 /// From how many packets on lanes are faster than the library.
 const MANY: usize = 4;
 
-/// Seals every member.
-pub(super) fn seal_members(members: &mut Members<'_, SealJob<'_>>) {
-    for mut stride in members.strides(STRIDE) {
-        if stride.iter_mut().count() < MANY {
-            stride.iter_mut().for_each(seal_aead);
-        } else {
-            seal_stride(&mut stride);
-        }
-    }
+/// Seals every member; texts up to `longest` bytes are what lanes are for.
+pub(super) fn seal_members(longest: usize, members: &mut Members<'_, SealJob<'_>>) {
+    let is_short = |job: &SealJob<'_>| job.output.len() <= longest;
+    by_stride(members, is_short, seal_stride, seal_aead);
 }
 
-/// Opens every member.
-pub(super) fn open_members(members: &mut Members<'_, OpenJob<'_>>) {
+/// Opens every member; texts up to `longest` bytes are what lanes are for.
+pub(super) fn open_members(longest: usize, members: &mut Members<'_, OpenJob<'_>>) {
+    let is_short = |job: &OpenJob<'_>| job.text.len() <= longest;
+    by_stride(members, is_short, open_stride, open_aead);
+}
+
+/// Puts each stride into lanes, or takes it packet by packet where lanes do not pay.
+fn by_stride<J>(
+    members: &mut Members<'_, J>,
+    is_short: impl Fn(&J) -> bool,
+    in_lanes: impl Fn(&mut Members<'_, J>),
+    alone: impl Fn(&mut J),
+) {
     for mut stride in members.strides(STRIDE) {
-        if stride.iter_mut().count() < MANY {
-            stride.iter_mut().for_each(open_aead);
+        if stride.iter_mut().filter(|job| is_short(job)).count() < MANY {
+            stride.iter_mut().for_each(&alone);
         } else {
-            open_stride(&mut stride);
+            in_lanes(&mut stride);
         }
     }
 }

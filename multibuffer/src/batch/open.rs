@@ -14,7 +14,10 @@ pub(super) fn members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return match &key.transform {
             Transform::Ccm(key) => ccm::open_members(key, &mut members),
-            Transform::Sealing(key) if key.has_lanes() => chacha::open_members(&mut members),
+            Transform::Sealing(key) => match key.longest_in_lanes() {
+                Some(longest) => chacha::open_members(longest, &mut members),
+                None => members.one_by_one(open_aead),
+            },
             _ => members.one_by_one(open_aead),
         };
     };

@@ -25,7 +25,10 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return match &key.transform {
             Transform::Ccm(key) => ccm::seal_members(key, &mut members),
-            Transform::Sealing(key) if key.has_lanes() => chacha::seal_members(&mut members),
+            Transform::Sealing(key) => match key.longest_in_lanes() {
+                Some(longest) => chacha::seal_members(longest, &mut members),
+                None => members.one_by_one(seal_aead),
+            },
             _ => members.one_by_one(seal_aead),
         };
     };

@@ -20,7 +20,6 @@ use suites::{SUITES, Suite};
 
 /// Turns of each side. A turn is as many batches as fill about a millisecond.
 const PAIRS: usize = 11;
-const SIZES: [usize; 3] = [64, 494, 1408];
 /// Bytes of associated data: SPI and sequence number.
 const AAD: usize = 8;
 
@@ -43,7 +42,7 @@ fn rivals(suite: &Suite) -> Vec<Box<dyn Rival>> {
 }
 
 fn main() {
-    let mut batch = 64;
+    let (mut batch, mut sizes) = (64, vec![64, 494, 1408]);
     let mut filter = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -52,6 +51,10 @@ fn main() {
                 .next()
                 .and_then(|n| n.parse().ok())
                 .expect("--batch N");
+        } else if argument == "--size" {
+            let list = arguments.next().unwrap_or_default();
+            let size = |size: &str| size.parse().expect("--size N,N…");
+            sizes = list.split(',').map(size).collect();
         } else {
             filter.push(argument);
         }
@@ -65,7 +68,7 @@ fn main() {
     );
     for suite in SUITES {
         if filter.is_empty() || filter.iter().any(|word| suite.name.contains(word.as_str())) {
-            for size in SIZES {
+            for &size in &sizes {
                 row(suite, size, batch, true);
                 row(suite, size, batch, false);
             }

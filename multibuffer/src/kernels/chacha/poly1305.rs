@@ -39,15 +39,13 @@ struct Lane {
     desk: Desk,
 }
 
-/// The blocks that had to be filled up.
+/// Room for blocks that were put together: those that had to be filled up, or a whole short message, for each stretch costs
+/// the lanes a stop.
 #[repr(C, align(16))]
-#[derive(Clone, Copy)]
-struct Desk {
-    aad: [u8; BLOCK],
-    /// The end of the text, if it is no whole block.
-    text: [u8; BLOCK],
-    lengths: [u8; BLOCK],
-}
+struct Desk([u8; BLOCK * (SHORT / BLOCK + 3)]);
+
+/// A text so short that its message is put together.
+const SHORT: usize = 128;
 
 /// Writes the tag of every packet. `run` takes each of the `lanes` lanes of a flight so many blocks further, in limbs of
 /// `BITS` bits.
@@ -117,11 +115,7 @@ impl Lane {
         packet: None,
         stretches: [(ptr::null(), 0); 4],
         at: 4,
-        desk: Desk {
-            aad: [0; BLOCK],
-            text: [0; BLOCK],
-            lengths: [0; BLOCK],
-        },
+        desk: Desk([0; BLOCK * (SHORT / BLOCK + 3)]),
     };
 
     fn is_through(&self) -> bool {
@@ -132,26 +126,13 @@ impl Lane {
     fn take_on(&mut self, number: usize, packet: &Packet<'_>) {
         // SAFETY: the text is readable, and written again only when the tag is known.
         let text = unsafe { std::slice::from_raw_parts(packet.target, packet.len) };
-        let ((aad, aad_rest), (text, text_rest)) =
-            (packet.aad.as_chunks::<BLOCK>(), text.as_chunks::<BLOCK>());
         let lengths = u128::from(packet.len as u64) << 64 | u128::from(packet.aad.len() as u64);
-        self.desk = Desk {
-            aad: filled_up(aad_rest),
-            text: filled_up(text_rest),
-            lengths: lengths.to_le_bytes(),
-        };
-        let desk: *const u8 = ptr::from_ref(&self.desk).cast();
-        let end = if text_rest.is_empty() {
-            (desk.wrapping_add(2 * BLOCK), 1)
+        let lengths = lengths.to_le_bytes();
+        self.stretches = if text.len() <= SHORT && packet.aad.len() <= BLOCK {
+            self.desk.whole(packet.aad, text, lengths)
         } else {
-            (desk.wrapping_add(BLOCK), 2)
+            self.desk.ends(packet.aad, text, lengths)
         };
-        self.stretches = [
-            (aad.as_ptr().cast(), aad.len()),
-            (desk, usize::from(!aad_rest.is_empty())),
-            (text.as_ptr().cast(), text.len()),
-            end,
-        ];
         self.packet = Some(number);
         self.at = 0;
         self.go_on(0);
@@ -171,7 +152,52 @@ impl Lane {
     }
 }
 
-/// Less than a block, and zeros behind it. In words that may overlap, for a copy of any length costs a short packet much.
+impl Desk {
+    /// The whole of a message.
+    fn whole(&mut self, aad: &[u8], text: &[u8], lengths: [u8; BLOCK]) -> [(*const u8, usize); 4] {
+        let mut held = 0;
+        if !aad.is_empty() {
+            self.put(&mut held, filled_up(aad));
+        }
+        let (whole, rest) = text.as_chunks::<BLOCK>();
+        for block in whole {
+            self.put(&mut held, *block);
+        }
+        if !rest.is_empty() {
+            self.put(&mut held, filled_up(rest));
+        }
+        self.put(&mut held, lengths);
+        let none = (ptr::null(), 0);
+        [(self.0.as_ptr(), held / BLOCK), none, none, none]
+    }
+
+    /// What has to be filled up, while whole blocks stay where they are.
+    fn ends(&mut self, aad: &[u8], text: &[u8], lengths: [u8; BLOCK]) -> [(*const u8, usize); 4] {
+        let ((aad, aad_rest), (text, text_rest)) =
+            (aad.as_chunks::<BLOCK>(), text.as_chunks::<BLOCK>());
+        let mut held = 0;
+        self.put(&mut held, filled_up(aad_rest));
+        if !text_rest.is_empty() {
+            self.put(&mut held, filled_up(text_rest));
+        }
+        self.put(&mut held, lengths);
+        let desk = self.0.as_ptr();
+        [
+            (aad.as_ptr().cast(), aad.len()),
+            (desk, usize::from(!aad_rest.is_empty())),
+            (text.as_ptr().cast(), text.len()),
+            (desk.wrapping_add(BLOCK), held / BLOCK - 1),
+        ]
+    }
+
+    #[inline(always)]
+    fn put(&mut self, held: &mut usize, block: [u8; BLOCK]) {
+        self.0[*held..*held + BLOCK].copy_from_slice(&block);
+        *held += BLOCK;
+    }
+}
+
+/// At most a block, and zeros behind it. In words that may overlap, for a copy of any length costs a short packet much.
 fn filled_up(bytes: &[u8]) -> [u8; BLOCK] {
     let len = bytes.len();
     let filled = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {

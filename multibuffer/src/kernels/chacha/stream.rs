@@ -41,7 +41,10 @@ struct Keystream<const KEYS: bool, const TEXTS: bool> {
     /// How many there are, and how many of them were taken.
     filled: usize,
     taken: usize,
-    /// Whose block is computed next: packet and number.
+    /// What the blocks after these start from, lined up early: what was written in small pieces takes a while until it can
+    /// be read in large ones.
+    start: Start,
+    /// Whose block is lined up next: packet and number.
     packet: usize,
     number: u32,
 }
@@ -49,11 +52,14 @@ struct Keystream<const KEYS: bool, const TEXTS: bool> {
 /// What the lanes start from.
 ///
 /// INVARIANT: every key is readable.
+#[repr(C)]
 struct Start {
-    keys: [*const u8; MAX_LANES],
-    /// Number and nonce.
+    /// Number and nonce. Numbers that are branched on stand well behind, so that no load for vectors reaches them.
     last: [__m128i; MAX_LANES],
-    /// Whether all blocks that somebody wants have one key.
+    keys: [*const u8; MAX_LANES],
+    /// How many lanes have a block that somebody wants.
+    count: usize,
+    /// Whether all of those have one key.
     uniform: bool,
 }
 
@@ -61,7 +67,11 @@ struct Start {
 /// The processor has `W`.
 #[inline(always)]
 unsafe fn run<W: Words, const KEYS: bool, const TEXTS: bool>(packets: &mut [Packet<'_>]) {
-    let mut keystream = Keystream::<KEYS, TEXTS>::new();
+    let Some(first) = packets.first() else {
+        return;
+    };
+    let mut keystream = Keystream::<KEYS, TEXTS>::new(first.key.bytes.as_ptr());
+    keystream.line_up::<W>(packets);
     for at in 0..packets.len() {
         let mut wants_key = KEYS;
         let mut left = if TEXTS { packets[at].len } else { 0 };
@@ -120,11 +130,17 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
     const FIRST: u32 = if KEYS { 0 } else { 1 };
 
     #[inline(always)]
-    fn new() -> Self {
+    fn new(any_key: *const u8) -> Self {
         Self {
             bytes: [0; BLOCK * MAX_LANES],
             filled: 0,
             taken: 0,
+            start: Start {
+                last: [row(0); MAX_LANES],
+                keys: [any_key; MAX_LANES],
+                count: 0,
+                uniform: true,
+            },
             packet: 0,
             number: Self::FIRST,
         }
@@ -154,51 +170,44 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
     /// The processor has `W`.
     #[inline(always)]
     unsafe fn refill<W: Words>(&mut self, packets: &[Packet<'_>]) {
-        let start = self.line_up::<W>(packets);
         // SAFETY: the caller has the instructions, and there is room for a block of each lane.
-        unsafe { W::store_blocks(blocks::<W>(&start), self.bytes.as_mut_ptr()) };
-        self.taken = 0;
+        unsafe {
+            let initial = initial::<W>(&self.start);
+            (self.filled, self.taken) = (self.start.count, 0);
+            self.line_up::<W>(packets);
+            W::store_blocks(blocks(initial), self.bytes.as_mut_ptr());
+        }
     }
 
-    /// Gives the next blocks lanes. Those that are left over compute what nobody wants.
+    /// Gives the next blocks lanes. Those that are left over compute once more what nobody wants.
     #[inline(always)]
-    fn line_up<W: Words>(&mut self, packets: &[Packet<'_>]) -> Start {
-        let first = packets[self.packet].key.bytes.as_ptr();
-        // SAFETY: every x86-64 processor has these instructions.
-        let (zero, one) = unsafe { (_mm_setzero_si128(), _mm_set_epi32(0, 0, 0, 1)) };
-        let mut start = Start {
-            keys: [first; MAX_LANES],
-            last: [zero; MAX_LANES],
-            uniform: true,
-        };
-        self.filled = 0;
-        while self.filled < W::LANES && self.packet < packets.len() {
+    fn line_up<W: Words>(&mut self, packets: &[Packet<'_>]) {
+        // SAFETY: every x86-64 processor has this instruction.
+        let one = unsafe { _mm_set_epi32(0, 0, 0, 1) };
+        let start = &mut self.start;
+        (start.count, start.uniform) = (0, true);
+        while start.count < W::LANES && self.packet < packets.len() {
             let packet = &packets[self.packet];
-            let end = 1 + if TEXTS {
+            let texts = if TEXTS {
                 packet.len.div_ceil(BLOCK) as u32
             } else {
                 0
             };
-            let now = (W::LANES - self.filled).min((end - self.number) as usize);
+            let now = (W::LANES - start.count).min((texts + 1 - self.number) as usize);
             let key = packet.key.bytes.as_ptr();
-            start.uniform &= now == 0 || ptr::eq(key, first);
             let mut last = row(packet.nonce.behind(self.number));
-            let lanes = self.filled..self.filled + now;
-            for (key_of, last_of) in start.keys[lanes.clone()]
-                .iter_mut()
-                .zip(&mut start.last[lanes])
-            {
-                (*key_of, *last_of) = (key, last);
+            for lane in start.count..start.count + now {
+                (start.keys[lane], start.last[lane]) = (key, last);
                 // SAFETY: as above.
                 last = unsafe { _mm_add_epi32(last, one) };
             }
-            self.filled += now;
+            start.uniform &= now == 0 || ptr::eq(key, start.keys[0]);
+            start.count += now;
             self.number += now as u32;
-            if self.number == end {
+            if self.number == texts + 1 {
                 (self.packet, self.number) = (self.packet + 1, Self::FIRST);
             }
         }
-        start
     }
 }
 
@@ -209,13 +218,8 @@ fn row(words: u128) -> __m128i {
 }
 
 /// A block in each lane.
-///
-/// # Safety
-/// The processor has `W`.
 #[inline(always)]
-unsafe fn blocks<W: Words>(start: &Start) -> [W; 16] {
-    // SAFETY: as the caller promises.
-    let initial = unsafe { initial::<W>(start) };
+fn blocks<W: Words>(initial: [W; 16]) -> [W; 16] {
     let mut state = initial;
     for _ in 0..10 {
         double_round(&mut state);
