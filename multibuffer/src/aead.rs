@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use crate::{
     Iv,
     compare::same,
+    copy::copy,
     kernels::{
         aws_lc::{Aead, AeadAlgorithm},
         lanes::{ChaChaKey, GcmKey},
@@ -203,7 +204,7 @@ impl Engine {
 pub(crate) fn gather(parts: [&[u8]; 3], text: &mut [u8]) {
     let mut at = 0;
     for part in parts {
-        text[at..at + part.len()].copy_from_slice(part);
+        copy(part, &mut text[at..at + part.len()]);
         at += part.len();
     }
 }

@@ -28,6 +28,7 @@ mod algorithm;
 mod batch;
 mod cbc;
 mod compare;
+mod copy;
 mod detect;
 mod hmac;
 mod job;

@@ -26,8 +26,13 @@ pub(crate) use sha1::Sha1;
 pub(crate) use sha2::{Sha256, Sha384, Sha512};
 use vector::{Element, Vector};
 
+use crate::copy::copy;
+
 /// Lanes of the widest vector.
 pub(super) const MAX_LANES: usize = 16;
+
+/// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
+const BUFFER: usize = 640;
 
 /// A hash function that works on vectors as it does on words.
 pub(crate) trait Algorithm: 'static {
@@ -74,14 +79,12 @@ struct Lane<'a, A: Algorithm> {
     len: u64,
     icv: &'a mut [u8],
     phase: Phase,
-    /// The stretch that is being read, if it stands in the message.
-    direct: Option<&'a [u8]>,
-    /// The stretch that is being read, if it had to be put together.
-    buffer: [u8; 256],
-    /// Bytes of the stretch that have been read.
-    at: usize,
-    /// Blocks of the stretch that have not.
-    left: usize,
+    /// What is left of the stretch that is being read, in the message or in the buffer.
+    ///
+    /// INVARIANT: so many blocks are readable.
+    stretch: (*const u8, usize),
+    /// Where a stretch is put together that does not stand together.
+    buffer: [u8; BUFFER],
 }
 
 /// What the stretch of a lane is part of.
@@ -112,9 +115,9 @@ fn sign<'a, A: Algorithm>(
         for (at, lane) in flown[..lanes].iter_mut().enumerate() {
             prepare(lane, at, &mut flight.state, &mut jobs);
             if lane.busy {
-                shortest = shortest.min(lane.left);
-                readable = lane.stretch().as_ptr();
-                flight.data[at] = readable;
+                let (data, blocks) = lane.stretch;
+                shortest = shortest.min(blocks);
+                (readable, flight.data[at]) = (data, data);
             }
         }
         if readable.is_null() {
@@ -131,8 +134,9 @@ fn sign<'a, A: Algorithm>(
         }
         run(&mut flight, shortest);
         for lane in flown[..lanes].iter_mut().filter(|lane| lane.busy) {
-            lane.left -= shortest;
-            lane.at += shortest * block_len::<A>();
+            let (data, blocks) = &mut lane.stretch;
+            *data = data.wrapping_add(shortest * block_len::<A>());
+            *blocks -= shortest;
         }
     }
 }
@@ -148,7 +152,7 @@ fn prepare<'a, A: Algorithm>(
     state: &mut [[A::Element; MAX_LANES]; 8],
     jobs: &mut impl Iterator<Item = HmacJob<'a, A>>,
 ) {
-    if lane.busy && lane.left == 0 {
+    if lane.busy && lane.stretch.1 == 0 {
         match lane.phase {
             Phase::Message => lane.read_on(),
             Phase::Padding => lane.enter_outer(at, state),
@@ -188,10 +192,8 @@ impl<'a, A: Algorithm> Lane<'a, A> {
             len: 0,
             icv: &mut [],
             phase: Phase::Message,
-            direct: None,
-            buffer: [0; 256],
-            at: 0,
-            left: 0,
+            stretch: (std::ptr::null(), 0),
+            buffer: [0; BUFFER],
         }
     }
 
@@ -213,18 +215,10 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         self.busy = false;
     }
 
-    /// What is left of the current stretch.
-    fn stretch(&self) -> &[u8] {
-        let whole = self.direct.unwrap_or(&self.buffer);
-        &whole[self.at..self.at + self.left * block_len::<A>()]
-    }
-
     /// Finds the next stretch of the message. A short rest is put together with its padding at once, for each stretch
     /// costs the lane a stop.
     fn read_on(&mut self) {
         let block = block_len::<A>();
-        self.at = 0;
-        self.direct = None;
         let rest: usize = self.message.iter().map(|part| part.len()).sum();
         if rest + 1 + Self::LENGTH <= self.buffer.len() {
             self.compose(rest);
@@ -236,13 +230,13 @@ impl<'a, A: Algorithm> Lane<'a, A> {
             .find(|part| !part.is_empty())
             .expect("the rest is not short");
         if first.len() < block {
-            self.left = 1;
+            self.stretch = (self.buffer.as_ptr(), 1);
             return self.compose(block);
         }
-        let (now, later) = first.split_at(first.len() / block * block);
-        self.left = now.len() / block;
+        let blocks = first.len() / block;
+        let (now, later) = first.split_at(blocks * block);
         *first = later;
-        self.direct = Some(now);
+        self.stretch = (now.as_ptr(), blocks);
     }
 
     /// Fills the buffer with `wanted` bytes of the message, which has as many.
@@ -250,7 +244,7 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         let mut held = 0;
         for part in &mut self.message {
             let (now, later) = part.split_at(part.len().min(wanted - held));
-            self.buffer[held..held + now.len()].copy_from_slice(now);
+            copy(now, &mut self.buffer[held..held + now.len()]);
             held += now.len();
             *part = later;
         }
@@ -261,9 +255,10 @@ impl<'a, A: Algorithm> Lane<'a, A> {
 
     /// Pads the `held` bytes in the buffer and appends the length, to whole blocks.
     fn close(&mut self, held: usize) {
-        self.left = (held + 1 + Self::LENGTH).div_ceil(block_len::<A>());
+        let blocks = (held + 1 + Self::LENGTH).div_ceil(block_len::<A>());
+        self.stretch = (self.buffer.as_ptr(), blocks);
         self.phase = Phase::Padding;
-        let end = self.left * block_len::<A>();
+        let end = blocks * block_len::<A>();
         self.buffer[held] = 0x80;
         self.buffer[held + 1..end].fill(0);
         let bits = self.len * 8;
@@ -281,8 +276,6 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         set_state(at, state, self.outer);
         self.buffer[..64].copy_from_slice(&digest);
         self.len = (block_len::<A>() + A::DIGEST) as u64;
-        self.direct = None;
-        self.at = 0;
         self.close(A::DIGEST);
         self.phase = Phase::Outer;
     }

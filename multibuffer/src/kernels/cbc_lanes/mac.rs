@@ -6,7 +6,10 @@
 use std::{array, ptr};
 
 use super::{Flight, MAX_ROUND_KEYS, RoundKeys, load};
-use crate::kernels::scalar::xor;
+use crate::{copy::copy, kernels::scalar::xor};
+
+/// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
+const BUFFER: usize = 544;
 
 /// One message.
 pub(crate) struct CbcMacJob<'a> {
@@ -26,15 +29,14 @@ struct Lane<'a> {
     job: CbcMacJob<'a>,
     /// Whether the last block is on its way.
     closed: bool,
-    /// The stretch that is being read, if it stands in the message.
-    direct: Option<&'a [u8]>,
-    /// The stretch that is being read, if it had to be put together.
-    buffer: [u8; 128],
-    /// Bytes of the stretch that have been read.
-    at: usize,
-    /// Blocks of the stretch that have not.
-    left: usize,
+    /// What is left of the stretch that is being read, in the message or where it had to be put together.
+    ///
+    /// INVARIANT: so many blocks are readable.
+    stretch: (*const u8, usize),
 }
+
+/// Where a lane puts together what does not stand together.
+type Buffer = [u8; BUFFER];
 
 /// Signs all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further, writes
 /// nothing but the chaining values and leaves the `text` pointers alone.
@@ -53,22 +55,24 @@ pub(super) fn sign<'a, const N: usize>(
     };
     let mut loaded: [Option<&RoundKeys>; N] = [None; N];
     let mut flown: [Option<Lane<'a>>; N] = array::from_fn(|_| None);
+    let mut buffers = [[0; BUFFER]; N];
     loop {
         let mut shortest = usize::MAX;
         let mut readable = ptr::null_mut();
-        for (at, lane) in flown.iter_mut().enumerate() {
-            finish_stretch(lane, &flight.chain[at]);
+        for (at, (lane, buffer)) in flown.iter_mut().zip(&mut buffers).enumerate() {
+            finish_stretch(lane, buffer, &flight.chain[at]);
             if lane.is_none()
                 && let Some(job) = jobs.next()
             {
                 assert_eq!(job.keys.rounds(), rounds, "all keys have one length");
                 load(&mut flight, at, &mut loaded, job.keys);
                 flight.chain[at] = [0; 16];
-                lane.insert(Lane::new(job)).read_on();
+                lane.insert(Lane::new(job)).read_on(buffer);
             }
             if let Some(lane) = lane {
-                shortest = shortest.min(lane.left);
-                readable = lane.stretch().as_ptr().cast_mut();
+                let (data, blocks) = lane.stretch;
+                shortest = shortest.min(blocks);
+                readable = data.cast_mut();
                 flight.text[at] = readable;
             }
         }
@@ -86,22 +90,24 @@ pub(super) fn sign<'a, const N: usize>(
         }
         run(&mut flight, shortest);
         for lane in flown.iter_mut().flatten() {
-            lane.left -= shortest;
-            lane.at += 16 * shortest;
+            let (data, blocks) = &mut lane.stretch;
+            *data = data.wrapping_add(16 * shortest);
+            *blocks -= shortest;
         }
     }
 }
 
 /// Where a lane has read its stretch: gives it the next, or its MAC away and the lane free.
-fn finish_stretch(lane: &mut Option<Lane<'_>>, chain: &[u8; 16]) {
+fn finish_stretch(lane: &mut Option<Lane<'_>>, buffer: &mut Buffer, chain: &[u8; 16]) {
     match lane {
-        Some(flown) if flown.left == 0 && flown.closed => {
+        Some(flown) if flown.stretch.1 > 0 => {}
+        Some(flown) if flown.closed => {
             let icv = &mut *flown.job.icv;
             icv.copy_from_slice(&chain[..icv.len()]);
             *lane = None;
         }
-        Some(flown) if flown.left == 0 => flown.read_on(),
-        _ => {}
+        Some(flown) => flown.read_on(buffer),
+        None => {}
     }
 }
 
@@ -110,28 +116,17 @@ impl<'a> Lane<'a> {
         Self {
             job,
             closed: false,
-            direct: None,
-            buffer: [0; 128],
-            at: 0,
-            left: 0,
+            stretch: (ptr::null(), 0),
         }
-    }
-
-    /// What is left of the current stretch.
-    fn stretch(&self) -> &[u8] {
-        let whole = self.direct.unwrap_or(&self.buffer);
-        &whole[self.at..self.at + 16 * self.left]
     }
 
     /// Finds the next stretch of the message. A short rest is put together at once, for each stretch costs the lane a
     /// stop; its last block, complete or not, is masked.
-    fn read_on(&mut self) {
-        self.at = 0;
-        self.direct = None;
+    fn read_on(&mut self, buffer: &mut Buffer) {
         let rest: usize = self.job.message.iter().map(|part| part.len()).sum();
-        if rest <= self.buffer.len() {
-            self.compose(rest);
-            return self.close(rest);
+        if rest <= buffer.len() {
+            self.compose(buffer, rest);
+            return self.close(buffer, rest);
         }
         let first = self
             .job
@@ -141,21 +136,20 @@ impl<'a> Lane<'a> {
             .expect("the rest is not short");
         let blocks = first.len().min(rest - 1) / 16;
         if blocks == 0 {
-            self.left = 1;
-            return self.compose(16);
+            self.stretch = (buffer.as_ptr(), 1);
+            return self.compose(buffer, 16);
         }
         let (now, later) = first.split_at(16 * blocks);
-        self.left = blocks;
         *first = later;
-        self.direct = Some(now);
+        self.stretch = (now.as_ptr(), blocks);
     }
 
     /// Fills the buffer with `wanted` bytes of the message, which has as many.
-    fn compose(&mut self, wanted: usize) {
+    fn compose(&mut self, buffer: &mut Buffer, wanted: usize) {
         let mut held = 0;
         for part in &mut self.job.message {
             let (now, later) = part.split_at(part.len().min(wanted - held));
-            self.buffer[held..held + now.len()].copy_from_slice(now);
+            copy(now, &mut buffer[held..held + now.len()]);
             held += now.len();
             *part = later;
         }
@@ -163,16 +157,17 @@ impl<'a> Lane<'a> {
 
     /// Masks the last block of the `held` bytes in the buffer. RFC 3566 4 and RFC 4493 2.4: by which mask depends on
     /// whether it had to be padded.
-    fn close(&mut self, held: usize) {
+    fn close(&mut self, buffer: &mut Buffer, held: usize) {
         self.closed = true;
-        self.left = held.div_ceil(16).max(1);
-        let (start, end) = (16 * (self.left - 1), 16 * self.left);
+        let blocks = held.div_ceil(16).max(1);
+        self.stretch = (buffer.as_ptr(), blocks);
+        let (start, end) = (16 * (blocks - 1), 16 * blocks);
         if held == end {
-            xor(&mut self.buffer[start..end], self.job.complete);
+            xor(&mut buffer[start..end], self.job.complete);
         } else {
-            self.buffer[held] = 0x80;
-            self.buffer[held + 1..end].fill(0);
-            xor(&mut self.buffer[start..end], self.job.padded);
+            buffer[held] = 0x80;
+            buffer[held + 1..end].fill(0);
+            xor(&mut buffer[start..end], self.job.padded);
         }
     }
 }
