@@ -1,7 +1,7 @@
 //! ChaCha20-Poly1305 over many packets: keystreams of all, then the tags of all; opened, tags come first.
 
 use super::{
-    Members,
+    Job, Members,
     open::{open_aead, text_len},
     seal::seal_aead,
     verdict,
@@ -35,7 +35,7 @@ pub(super) fn open_members(longest: usize, members: &mut Members<'_, OpenJob<'_>
 }
 
 /// Puts each stride into lanes, or takes it packet by packet where lanes do not pay.
-fn by_stride<J>(
+fn by_stride<'a, J: Job<'a>>(
     members: &mut Members<'_, J>,
     is_short: impl Fn(&J) -> bool,
     in_lanes: impl Fn(&mut Members<'_, J>),
@@ -43,7 +43,7 @@ fn by_stride<J>(
 ) {
     for mut stride in members.strides(STRIDE) {
         if stride.iter_mut().filter(|job| is_short(job)).count() < MANY {
-            stride.iter_mut().for_each(&alone);
+            stride.one_by_one(&alone);
         } else {
             in_lanes(&mut stride);
         }

@@ -57,6 +57,8 @@ struct Start {
     /// Number and nonce. Numbers that are branched on stand well behind, so that no load for vectors reaches them.
     last: [__m128i; MAX_LANES],
     keys: [*const u8; MAX_LANES],
+    /// The key of the first lane.
+    key: *const u8,
     /// How many lanes have a block that somebody wants.
     count: usize,
     /// Whether all of those have one key.
@@ -138,6 +140,7 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
             start: Start {
                 last: [row(0); MAX_LANES],
                 keys: [any_key; MAX_LANES],
+                key: any_key,
                 count: 0,
                 uniform: true,
             },
@@ -201,7 +204,10 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
                 // SAFETY: as above.
                 last = unsafe { _mm_add_epi32(last, one) };
             }
-            start.uniform &= now == 0 || ptr::eq(key, start.keys[0]);
+            if start.count == 0 {
+                start.key = key;
+            }
+            start.uniform &= now == 0 || ptr::eq(key, start.key);
             start.count += now;
             self.number += now as u32;
             if self.number == texts + 1 {
@@ -244,7 +250,7 @@ unsafe fn initial<W: Words>(start: &Start) -> [W; 16] {
     unsafe {
         if start.uniform {
             for (at, word) in state[4..12].iter_mut().enumerate() {
-                *word = W::splat(start.keys[0].cast::<u32>().add(at).read_unaligned());
+                *word = W::splat(start.key.cast::<u32>().add(at).read_unaligned());
             }
         } else {
             state[4..8].copy_from_slice(&W::quarter(|lane| start.keys[lane]));

@@ -12,7 +12,8 @@ pub(super) const MAX_LANES: usize = 16;
 
 /// A vector with a word of each lane; sums wrap.
 ///
-/// Made and used only in functions that enable its instructions, into which everything here is inlined.
+/// Made and used only in functions that enable its instructions, into which everything here is inlined: no closure may be
+/// given to what takes one for each element of an array, or what it calls need not be.
 pub(super) trait Words: Copy {
     /// How many lanes.
     const LANES: usize;
@@ -70,10 +71,14 @@ impl Words for Two {
     unsafe fn quarter(place: impl Fn(usize) -> *const u8) -> [Self; 4] {
         // SAFETY: the caller promises the places.
         unsafe {
-            let row = |at: usize| _mm_loadu_si128(place(at).cast());
-            // Lanes m and m + 4 side by side, so that what follows leaves them in order.
-            let rows = [0, 1, 2, 3].map(|m| _mm256_set_m128i(row(m + 4), row(m)));
-            quads_256(rows).map(Self)
+            let mut rows = [_mm256_setzero_si256(); 4];
+            for (m, row) in rows.iter_mut().enumerate() {
+                // Lanes m and m + 4 side by side, so that what follows leaves them in order.
+                let low = _mm_loadu_si128(place(m).cast());
+                *row = _mm256_set_m128i(_mm_loadu_si128(place(m + 4).cast()), low);
+            }
+            let [a, b, c, d] = quads_256(rows);
+            [Self(a), Self(b), Self(c), Self(d)]
         }
     }
 
@@ -119,15 +124,16 @@ impl Words for Four {
     unsafe fn quarter(place: impl Fn(usize) -> *const u8) -> [Self; 4] {
         // SAFETY: the caller promises the places.
         unsafe {
-            let row = |at: usize| _mm_loadu_si128(place(at).cast());
-            // Lanes m, m + 4, m + 8 and m + 12 side by side, so that what follows leaves them in order.
-            let rows = [0, 1, 2, 3].map(|m| {
-                let rows = _mm512_castsi128_si512(row(m));
-                let rows = _mm512_inserti32x4::<1>(rows, row(m + 4));
-                let rows = _mm512_inserti32x4::<2>(rows, row(m + 8));
-                _mm512_inserti32x4::<3>(rows, row(m + 12))
-            });
-            quads_512(rows).map(Self)
+            let mut rows = [_mm512_setzero_si512(); 4];
+            for (m, row) in rows.iter_mut().enumerate() {
+                // Lanes m, m + 4, m + 8 and m + 12 side by side, so that what follows leaves them in order.
+                *row = _mm512_castsi128_si512(_mm_loadu_si128(place(m).cast()));
+                *row = _mm512_inserti32x4::<1>(*row, _mm_loadu_si128(place(m + 4).cast()));
+                *row = _mm512_inserti32x4::<2>(*row, _mm_loadu_si128(place(m + 8).cast()));
+                *row = _mm512_inserti32x4::<3>(*row, _mm_loadu_si128(place(m + 12).cast()));
+            }
+            let [a, b, c, d] = quads_512(rows);
+            [Self(a), Self(b), Self(c), Self(d)]
         }
     }
 
@@ -135,10 +141,11 @@ impl Words for Four {
     unsafe fn store_blocks(words: [Self; 16], to: *mut u8) {
         // SAFETY: the caller promises the room.
         unsafe {
-            for (lane, block) in transposed_16(words.map(|word| word.0))
-                .into_iter()
-                .enumerate()
-            {
+            let mut rows = [words[0].0; 16];
+            for (row, word) in rows.iter_mut().zip(words) {
+                *row = word.0;
+            }
+            for (lane, block) in transposed_16(rows).into_iter().enumerate() {
                 Self(block).store(to.add(64 * lane));
             }
         }

@@ -15,16 +15,19 @@ pub(in super::super) const LANES: usize = 4;
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 pub(in super::super) unsafe fn run(flight: &mut Flight<5>, blocks: usize) {
-    let load = |row: &[u64; 8]| {
-        // SAFETY: a row is longer than the vector.
-        unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
-    };
-    let (r, mut sum) = (
-        flight.factor.each_ref().map(load),
-        flight.sum.each_ref().map(load),
-    );
+    let (mut r, mut sum) = ([_mm256_setzero_si256(); 5], [_mm256_setzero_si256(); 5]);
+    for (at, (r, sum)) in r.iter_mut().zip(&mut sum).enumerate() {
+        // SAFETY: a row is as long as the longest vector.
+        unsafe {
+            *r = _mm256_loadu_si256(flight.factor[at].as_ptr().cast());
+            *sum = _mm256_loadu_si256(flight.sum[at].as_ptr().cast());
+        }
+    }
     // 2¹³⁰ is 5.
-    let s = r.map(|limb| times_5(limb));
+    let mut s = r;
+    for limb in &mut s {
+        *limb = times_5(*limb);
+    }
     let [d0, d1, d2, d3, ..] = flight.data.map(<*const u8>::cast_mut);
     let (even, odd) = ([d0, d2], [d1, d3]);
     for block in 0..blocks {

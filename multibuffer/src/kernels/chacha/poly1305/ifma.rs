@@ -16,14 +16,15 @@ pub(in super::super) const LANES: usize = 8;
 #[inline(never)]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512ifma")]
 pub(in super::super) unsafe fn run(flight: &mut Flight<3>, blocks: usize) {
-    let load = |row: &[u64; 8]| {
-        // SAFETY: a row is as long as the vector.
-        unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
-    };
-    let ([r0, r1, r2], mut sum) = (
-        flight.factor.each_ref().map(load),
-        flight.sum.each_ref().map(load),
-    );
+    let (mut factor, mut sum) = ([_mm512_setzero_si512(); 3], [_mm512_setzero_si512(); 3]);
+    for (at, (factor, sum)) in factor.iter_mut().zip(&mut sum).enumerate() {
+        // SAFETY: a row is as long as the longest vector.
+        unsafe {
+            *factor = _mm512_loadu_si512(flight.factor[at].as_ptr().cast());
+            *sum = _mm512_loadu_si512(flight.sum[at].as_ptr().cast());
+        }
+    }
+    let [r0, r1, r2] = factor;
     // 2¹³² is 20.
     let (s1, s2) = (
         times_5(_mm512_slli_epi64::<2>(r1)),
