@@ -13,7 +13,7 @@
 mod world;
 
 use dataplane::frames::BatchSize;
-use dataplane::gauge::{self, Counted, InboundRig, OutboundRig, Rig, Spans};
+use dataplane::gauge::{self, InboundRig, OutboundRig, Rig, Spans};
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::Prepare;
 use dataplane::train::Offload;
@@ -180,7 +180,6 @@ fn timed<P, C>(
 ) -> (Spans, f64, Vec<f64>)
 where
     P: Prepare,
-    P::Batch: Counted,
     C: Commit<P::Batch> + 'static,
 {
     let rate = |workers| rig().start(workers, &[]).unwrap().rate(time).unwrap();

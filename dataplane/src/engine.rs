@@ -5,6 +5,8 @@
 //!                                     ├─ lanes ┤
 //!   inbound thread    fill ─ prepare ─┘        └─ with none of them each thread does its own work inline
 //! ```
+//!
+//! How many workers a lane has is fixed, or chosen anew by its governor while it works.
 
 use crate::counters::{Counters, Tally};
 use crate::frames::BatchSize;
@@ -18,6 +20,7 @@ use crate::outbound::{Outbound, OutboundPump};
 use crate::path::PathMtus;
 use crate::pipeline::affinity;
 use crate::pipeline::event::Event;
+use crate::pipeline::governor::{self, Desk, Governor, LaneReport, Step, Workers};
 use crate::pipeline::lane::Commit;
 use crate::pipeline::pump::{Gearing, Prepare, Pump};
 use crate::pipeline::wake;
@@ -26,8 +29,8 @@ use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
 use ipsec::policy::Direction;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -52,16 +55,18 @@ pub struct Ends {
 /// How the data plane works.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads beside the two that read; with 0 everything is done inline on those two.
-    pub workers: usize,
+    /// Threads beside the two that read; with none everything is done inline on those two.
+    pub workers: Workers,
     /// Where all these threads may run; empty for wherever the system likes.
     pub cpus: Vec<usize>,
     /// How much is read at a time.
     pub batch: BatchSize,
     /// Batches in flight per direction.
     pub slots: usize,
-    /// What a thread with nothing to do does.
+    /// What a reading thread with nothing to do does.
     pub idle: Idle,
+    /// What a worker with nothing to do does.
+    pub workers_idle: Idle,
     /// Batches in a row after which a reading thread lets others have the processor; 0 for never.
     pub poll_budget: u32,
     /// The largest outer packet where no path is known better.
@@ -73,11 +78,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            workers: 0,
+            workers: Workers::Forced(0),
             cpus: Vec::new(),
             batch: BatchSize::default(),
             slots: 8,
             idle: Idle::default(),
+            workers_idle: Idle::default(),
             poll_budget: 64,
             path_mtu: 65_535,
             seed: None,
@@ -99,8 +105,9 @@ pub struct DataPlane {
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     readers: Vec<JoinHandle<()>>,
-    /// Stopped after the readers, which still drain their lanes.
-    team: Option<Team>,
+    /// Ends with the plane, after the readers, which still drain their lanes.
+    team: Arc<Team>,
+    desks: [Desk; 2],
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
@@ -127,21 +134,17 @@ impl DataPlane {
             (&outbound, &inbound),
         )?;
         let lanes: Vec<Arc<dyn Serve>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
+        let team = Team::new(&options.cpus, options.workers_idle, lanes, bell);
+        team.grow_to(options.workers.at_first())?;
         let mut plane = Self {
             stop: Arc::new(AtomicBool::new(false)),
             wakers,
             readers: Vec::with_capacity(2),
-            team: None,
+            team: Arc::new(team),
+            desks: [(); 2].map(|()| governor::desk(options.workers)),
             outbound,
             inbound,
         };
-        plane.team = Some(Team::start(
-            options.workers,
-            &options.cpus,
-            options.idle,
-            lanes,
-            bell,
-        )?);
         plane.read("outbound", Direction::Out, out_pump, options, &hook)?;
         plane.read("inbound", Direction::In, in_pump, options, &hook)?;
         Ok(plane)
@@ -164,7 +167,10 @@ impl DataPlane {
             stop: Arc::clone(&self.stop),
             idle: options.idle,
             poll_budget: options.poll_budget,
-            is_crowded: wake::processors(&options.cpus) <= 2 + options.workers,
+            processors: wake::processors(&options.cpus),
+            workers: options.workers,
+            team: Arc::clone(&self.team),
+            desk: Arc::clone(&self.desks[self.readers.len()]),
             cpus: options.cpus.clone(),
             direction,
             hook: Arc::clone(hook),
@@ -182,6 +188,12 @@ impl DataPlane {
         }
     }
 
+    /// How the outbound and the inbound lane work at the moment, and why.
+    pub fn lanes(&self) -> [LaneReport; 2] {
+        let read = |desk: &Desk| *desk.lock().unwrap_or_else(PoisonError::into_inner);
+        [read(&self.desks[0]), read(&self.desks[1])]
+    }
+
     /// Stops reading, lets everything in flight leave, and returns the final numbers.
     pub fn stop(mut self) -> Totals {
         self.halt();
@@ -195,7 +207,6 @@ impl DataPlane {
             // A thread that panicked has said so; there is nothing to add.
             let _ = reader.join();
         }
-        self.team = None;
     }
 }
 
@@ -214,7 +225,7 @@ fn pumps(
 ) -> io::Result<(OutboundPump, InboundPump)> {
     let gearing = Gearing {
         slots: options.slots,
-        workers: options.workers,
+        workers: options.workers.at_first(),
     };
     let outbound = Outbound {
         source: ends.plaintext_source,
@@ -247,8 +258,10 @@ struct Reader {
     stop: Arc<AtomicBool>,
     idle: Idle,
     poll_budget: u32,
-    /// Whether there is no processor for each thread.
-    is_crowded: bool,
+    processors: usize,
+    workers: Workers,
+    team: Arc<Team>,
+    desk: Desk,
     cpus: Vec<usize>,
     direction: Direction,
     hook: Hook,
@@ -265,6 +278,8 @@ impl Reader {
     }
 
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
+        let (team, desk) = (Arc::clone(&self.team), Arc::clone(&self.desk));
+        let mut governor = Governor::of_this_thread(self.workers, team, desk);
         let (mut busy_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
             let wait = match self.idle {
@@ -278,11 +293,25 @@ impl Reader {
             }
             in_a_row = if count > 0 { in_a_row + 1 } else { 0 };
             let has_had_enough = self.poll_budget > 0 && in_a_row >= self.poll_budget;
-            if has_had_enough || count == 0 && wait == Wait::Poll && self.is_crowded {
+            let looked_in_vain = count == 0 && wait == Wait::Poll;
+            if has_had_enough || looked_in_vain && self.is_crowded(pump) {
                 std::thread::yield_now();
                 in_a_row = 0;
             }
+            let step = match (count, wait) {
+                (1.., _) => Step::Worked,
+                (0, Wait::Poll) => Step::Looked,
+                (0, Wait::AtMost(_)) => Step::Slept,
+            };
+            if let Some(workers) = governor.after(step, pump.lane()) {
+                pump.engage(workers);
+            }
         }
         Ok(())
+    }
+
+    /// Whether there is no processor for each thread.
+    fn is_crowded<P: Prepare, C: Commit<P::Batch>>(&self, pump: &Pump<P, C>) -> bool {
+        self.processors <= 2 + pump.lane().workers()
     }
 }

@@ -10,11 +10,11 @@
 
 use crate::counters::Counters;
 use crate::frames::{BatchSize, Pool};
-use crate::inbound::{Inbound, InboundBatch, InboundCommit, InboundPrepare};
+use crate::inbound::{Inbound, InboundCommit, InboundPrepare};
 use crate::io::memory::{Repeat, Void};
 use crate::io::{Arrival, Intake, Parcel, Paths, PlaintextSource, ProtectedSink, Sent, Wait};
 use crate::iv::{IvSource, SEED_LEN};
-use crate::outbound::{Outbound, OutboundBatch, OutboundCommit, OutboundPrepare};
+use crate::outbound::{Outbound, OutboundCommit, OutboundPrepare};
 use crate::path::PathMtus;
 use crate::pipeline::lane::{Commit, Transform};
 use crate::pipeline::pump::{Gearing, Prepare, Pump};
@@ -149,24 +149,6 @@ impl ProtectedSink for Kept {
     }
 }
 
-/// A batch that says how many packets it brought.
-pub trait Counted {
-    /// Segments and coalesced datagrams counted singly; known once the batch is prepared.
-    fn arrived(&self) -> u64;
-}
-
-impl Counted for OutboundBatch {
-    fn arrived(&self) -> u64 {
-        self.tally().arrived
-    }
-}
-
-impl Counted for InboundBatch {
-    fn arrived(&self) -> u64 {
-        self.tally().arrived
-    }
-}
-
 /// Nanoseconds per packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spans {
@@ -195,7 +177,6 @@ impl Spans {
 impl<P, C> Rig<P, C>
 where
     P: Prepare,
-    P::Batch: Counted,
     C: Commit<P::Batch> + 'static,
 {
     fn new((prepare, commit, pool): (P, C, Arc<Pool<P::Batch>>), counters: Arc<Counters>) -> Self {
@@ -297,10 +278,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
 }
 
 /// One direction that is pumped through its lane.
-pub struct Running<P: Prepare, C>
-where
-    P::Batch: Counted,
-{
+pub struct Running<P: Prepare, C> {
     pump: Pump<Metered<P>, C>,
     passed: Arc<AtomicU64>,
     batches: usize,
@@ -312,7 +290,6 @@ where
 impl<P, C> Running<P, C>
 where
     P: Prepare,
-    P::Batch: Counted,
     C: Commit<P::Batch> + 'static,
 {
     /// Packets per second, reading included: the median of many short runs within `time`.
@@ -342,10 +319,7 @@ where
 /// Counts the packets that pass through the first step.
 struct Metered<P>(P, Arc<AtomicU64>);
 
-impl<P: Prepare> Prepare for Metered<P>
-where
-    P::Batch: Counted,
-{
+impl<P: Prepare> Prepare for Metered<P> {
     type Batch = P::Batch;
 
     fn fill(&mut self, batch: &mut P::Batch, wait: Wait) -> io::Result<usize> {

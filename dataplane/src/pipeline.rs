@@ -7,8 +7,12 @@
 //! ```
 
 pub mod affinity;
+pub mod choice;
 pub mod event;
+pub mod governor;
 pub mod lane;
+pub mod load;
+pub mod meter;
 pub mod pump;
 pub mod wake;
 pub mod worker;

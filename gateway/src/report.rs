@@ -2,9 +2,10 @@
 
 use crate::control::Explain;
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
-use crate::status::{Drops, PolicyStatus, SaDrops, SaStatus, Traffic};
+use crate::status::{Drops, LaneStatus, PolicyStatus, SaDrops, SaStatus, Traffic};
 use dataplane::counters::Tally;
 use dataplane::io::tun::Abilities;
+use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::Takes;
 use ipsec::Dropped;
 use ipsec::command::{Phase, PolicyReport, SaReport};
@@ -67,6 +68,28 @@ pub fn traffic(tally: &Tally, (packets_per_second, bits_per_second): (u64, u64))
         packets_per_second,
         bits_per_second,
     }
+}
+
+/// Both directions' manner of working for `status`.
+pub fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
+    let told = |(direction, report): (&str, LaneReport)| LaneStatus {
+        direction: direction.to_owned(),
+        mode: match report.workers {
+            0 => "inline".to_owned(),
+            _ => "workers".to_owned(),
+        },
+        workers: report.workers,
+        busy: report.busy,
+        serial_ns: report.costs.serial_ns,
+        transform_ns: report.costs.transform_ns,
+        call_ns: report.costs.call_ns,
+        why: report.why.to_string(),
+    };
+    ["outbound", "inbound"]
+        .into_iter()
+        .zip(reports)
+        .map(told)
+        .collect()
 }
 
 /// Everything for `drops`.

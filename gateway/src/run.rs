@@ -31,6 +31,7 @@ use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use dataplane::io::Warn;
 use dataplane::io::packet::NativeIo;
+use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
 use main_loop::Gateway;
@@ -56,9 +57,10 @@ pub struct Options {
     /// The control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Threads that encrypt and decrypt, beside the two that read; 0 does everything on those two
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub workers: usize,
+    /// Threads that encrypt and decrypt, beside the two that read; 0 does everything on those two; auto measures what
+    /// the ciphers cost, and has workers while those bring more
+    #[arg(long, value_name = "auto|N", default_value_t)]
+    pub workers: Workers,
     /// Packets or trains that are read at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
@@ -111,6 +113,7 @@ Examples:
   esplanade run --setkey tunnel.conf
   esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
   esplanade run --setkey tunnel.conf --forward eth1
+  esplanade run --setkey tunnel.conf --cpus 2-5 --workers 2
 
 SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
 

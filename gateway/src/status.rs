@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What is up and what it carries.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The gateway's version.
     pub version: String,
@@ -27,8 +27,14 @@ pub struct Status {
     pub table: u32,
     /// The mark on packets that must not enter the tunnel.
     pub mark: u32,
-    /// Threads that transform beside the two that read; 0 is inline.
+    /// Threads that transform at the moment beside the two that read; 0 is inline.
     pub workers: usize,
+    /// How many of them were asked for: `auto` or a number.
+    #[serde(default)]
+    pub workers_asked: String,
+    /// How each direction works, and why.
+    #[serde(default)]
+    pub lanes: Vec<LaneStatus>,
     /// Packets or trains that are read at a time.
     #[serde(default)]
     pub batch: u16,
@@ -91,6 +97,27 @@ pub struct Traffic {
     pub packets_per_second: u64,
     /// Bits in the last full second.
     pub bits_per_second: u64,
+}
+
+/// How one direction works.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// `outbound` or `inbound`.
+    pub direction: String,
+    /// `inline` or `workers`.
+    pub mode: String,
+    /// How many workers take part.
+    pub workers: usize,
+    /// The share of the last tenth of a second in which its reading thread had something to do: 0 to 1.
+    pub busy: f64,
+    /// Processor time of a packet for what must be done in order, in nanoseconds; 0 until it was measured.
+    pub serial_ns: f64,
+    /// Processor time of a packet for what any thread may do, in nanoseconds; 0 until it was measured.
+    pub transform_ns: f64,
+    /// What waking a worker costs the reading thread, in nanoseconds; 0 until it was done.
+    pub call_ns: f64,
+    /// Why it works so.
+    pub why: String,
 }
 
 /// What fits through the path to a peer.

@@ -40,6 +40,29 @@ def threads_stay_on_their_processors():
             expect(threads.get(name) == {cpu}, f"{name} may run on {threads.get(name)}: {threads}")
 
 
+def workers_come_when_asked_for_and_else_when_needed():
+    with Sites("st") as sites:
+        left = sites.start("left", options=("--workers", "2"))
+        right = sites.start("right")
+        expect(sites.ping() == 3, "no ping through the tunnel")
+        time.sleep(0.3)
+        forced, chosen = left.status(), right.status()
+        for lane in forced["lanes"]:
+            told = (lane["mode"], lane["workers"], lane["why"])
+            expect(told == ("workers", 2, "as asked for"), f"two workers were asked for: {lane}")
+        expect((forced["workers_asked"], forced["workers"]) == ("2", 2), f"{forced['workers_asked']}, {forced['workers']}")
+        expect(chosen["workers_asked"] == "auto", f"the default is {chosen['workers_asked']}")
+        expect([lane["direction"] for lane in chosen["lanes"]] == ["outbound", "inbound"], f"{chosen['lanes']}")
+        for lane in chosen["lanes"]:
+            expect(lane["mode"] == "inline" and "keeps up" in lane["why"], f"three pings keep a thread busy: {lane}")
+        for gateway, workers in ((left, {"worker-0", "worker-1"}), (right, set())):
+            names = set()
+            for task in os.listdir(f"/proc/{gateway.process.pid}/task"):
+                with open(f"/proc/{gateway.process.pid}/task/{task}/comm") as comm:
+                    names.add(comm.read().strip())
+            expect({name for name in names if name.startswith("worker")} == workers, f"threads are {names}")
+
+
 def readiness_is_told():
     """systemd's protocol: a datagram to $NOTIFY_SOCKET once traffic can flow, another one at the end."""
     with Sites("st") as sites, tempfile.TemporaryDirectory() as folder:
@@ -107,6 +130,7 @@ def trains_that_fail_are_done_without():
 CASES = {
     "with --fail-open everything passes in clear after a stop": fail_open_takes_the_rules_away,
     "with --cpus the threads stay on their processors": threads_stay_on_their_processors,
+    "workers come when they are asked for, and else when they are needed": workers_come_when_asked_for_and_else_when_needed,
     "a service manager is told when traffic can flow, and of the end": readiness_is_told,
     "setkey -c obeys each statement as it comes": statements_are_obeyed_as_they_come,
     "UDP trains that fail their trial are done without, aloud": trains_that_fail_are_done_without,

@@ -27,6 +27,10 @@ use multibuffer::{OpenJob, Verdict};
 pub(super) const AT_ONCE: usize = 64;
 
 impl Transform for InboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally.arrived
+    }
+
     fn transform(&mut self) {
         let Some(snapshot) = &self.snapshot else {
             return;

@@ -159,6 +159,10 @@ impl Ticket {
 }
 
 impl Transform for OutboundBatch {
+    fn arrived(&self) -> u64 {
+        self.tally.arrived
+    }
+
     fn transform(&mut self) {
         let Some(snapshot) = &self.snapshot else {
             return;

@@ -17,24 +17,30 @@
 //! try comes after the role was given back, and succeeds.
 
 use super::event::Event;
+use super::meter::{Hands, Meter};
 use super::worker::Serve;
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// The middle step of a batch: any thread, any order, several at a time.
 pub trait Transform: Send {
     /// Does the work that needs no order.
     fn transform(&mut self);
+
+    /// How many packets came with it, segments and coalesced datagrams counted singly; known once it is prepared.
+    fn arrived(&self) -> u64 {
+        1
+    }
 }
 
 /// The last step: one batch after the other, in the order in which they were published.
@@ -64,10 +70,13 @@ pub struct Lane<B, C> {
     role: CachePadded<AtomicBool>,
     /// Never contended: locked by who has the role alone.
     committer: Mutex<C>,
+    /// How many workers take part; with none they all pass by. Changed by the producer alone, between two batches.
+    workers: AtomicUsize,
     /// Calls a worker.
     bell: Arc<Event>,
     /// Tells a waiting producer that the head moved on.
     moved: Event,
+    meter: CachePadded<Meter>,
 }
 
 /// The one producer's handle.
@@ -87,8 +96,10 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
             committed: counter(),
             role: CachePadded::new(AtomicBool::new(false)),
             committer: Mutex::new(committer),
+            workers: AtomicUsize::new(0),
             bell,
             moved: Event::default(),
+            meter: CachePadded::default(),
         };
         Self {
             lane: Arc::new(lane),
@@ -108,19 +119,32 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         *lane.slot(place) = Slot::Ready(batch);
         lane.published.store(place + 1, Ordering::Release);
         // One batch is soon done by its producer, which asks for more input first: waking a thread for it costs more.
-        if lane.on_offer() > 1 {
-            lane.bell.announce();
+        if lane.on_offer() > 1 && lane.workers() > 0 {
+            lane.meter.call(|| lane.bell.announce());
+        }
+    }
+
+    /// Lets so many workers take part from the next batch on; with none, does what is on offer and keeps the rest.
+    ///
+    /// INVARIANT: a batch on offer is done by whoever claims it and leaves in its turn, whatever this says: order does not
+    /// depend on it. A worker that has not heard of a change takes one batch more, or comes when it is called again.
+    pub fn engage(&mut self, workers: usize) {
+        self.lane.workers.store(workers, Ordering::SeqCst);
+        if workers == 0 {
+            self.work();
         }
     }
 
     /// Works as long as anything is on offer.
     pub fn work(&mut self) {
-        while self.lane.serve() {}
+        while self.lane.work_once(Hands::Own) {}
     }
 
-    /// Works while workers have so much on offer that another pair of hands is better than more input.
-    pub fn work_above(&mut self, offers: u64) {
-        while self.on_offer() > offers && self.lane.serve() {}
+    /// Works while there is so much on offer that another pair of hands is better than more input: more than a batch for
+    /// each worker.
+    pub fn help(&mut self) {
+        let offers = self.lane.workers() as u64;
+        while self.on_offer() > offers && self.lane.work_once(Hands::Own) {}
     }
 
     /// Returns when everything published has been committed.
@@ -141,22 +165,42 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
 
 impl<B: Transform, C: Commit<B>> Serve for Lane<B, C> {
     fn serve(&self) -> bool {
-        let Some(place) = self.claim() else {
-            return false;
-        };
-        self.transform(place);
-        self.commit();
-        true
+        self.workers() > 0 && self.work_once(Hands::Worker)
     }
 
+    fn has_work(&self) -> bool {
+        self.workers() > 0 && self.on_offer() > 0
+    }
+}
+
+impl<B: Transform, C: Commit<B>> Lane<B, C> {
+    /// How many workers take part.
+    pub fn workers(&self) -> usize {
+        self.workers.load(Ordering::SeqCst)
+    }
+
+    /// What its work has cost so far.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Batches that nobody has begun to transform.
     fn on_offer(&self) -> u64 {
         // `claimed` first: it never passes a `published` read later.
         let claimed = self.claimed.load(Ordering::Acquire);
         self.published.load(Ordering::Acquire) - claimed
     }
-}
 
-impl<B: Transform, C: Commit<B>> Lane<B, C> {
+    /// Transforms the oldest batch on offer, if there is one, and commits what can be.
+    fn work_once(&self, hands: Hands) -> bool {
+        let Some(place) = self.claim() else {
+            return false;
+        };
+        self.transform(place, hands);
+        self.commit(hands);
+        true
+    }
+
     fn in_flight(&self) -> u64 {
         let committed = self.committed.load(Ordering::Acquire);
         self.published.load(Ordering::Acquire) - committed
@@ -165,7 +209,7 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
     /// The producer's back-pressure: works, and once everything is claimed by others waits for them.
     fn help_until_below(&self, limit: u64) {
         while self.in_flight() >= limit {
-            if !self.serve() {
+            if !self.work_once(Hands::Own) {
                 self.moved.wait_until(|| self.in_flight() < limit);
             }
         }
@@ -197,25 +241,26 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
     }
 
     /// Transforms the claimed batch at `place` outside every lock.
-    fn transform(&self, place: u64) {
+    fn transform(&self, place: u64, hands: Hands) {
         let slot = std::mem::replace(&mut *self.slot(place), Slot::Claimed);
         // INVARIANT: what was published and claimed once is Ready; its claimer alone turns it.
         let Slot::Ready(mut batch) = slot else {
             unreachable!("a claimed slot was not ready")
         };
         let alarm = Alarm;
-        batch.transform();
+        let packets = batch.arrived();
+        self.meter.transform(hands, packets, || batch.transform());
         std::mem::forget(alarm);
         *self.slot(place) = Slot::Done(batch);
     }
 
     /// Empties the ring from its head as far as it is done, unless another thread is at it.
-    fn commit(&self) {
+    fn commit(&self, hands: Hands) {
         // INVARIANT: who finds the role taken leaves its batch to whoever has it. That thread's look at the head comes
         // after it gave the role back: had it come before the batch was done, the slot's lock would make that
         // giving-back visible here, and the role would be free.
         while self.take_role() {
-            self.commit_all_done();
+            self.commit_all_done(hands);
             self.role.store(false, Ordering::Release);
             if !self.head_is_done() {
                 return;
@@ -230,9 +275,9 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
         taken.is_ok()
     }
 
-    fn commit_all_done(&self) {
+    fn commit_all_done(&self, hands: Hands) {
         let mut committer = self.committer.lock().expect("no committer panicked");
-        while let Some(batch) = self.take_head() {
+        while let Some(batch) = self.take_head(hands) {
             committer.commit(batch);
             let committed = self.committed.load(Ordering::Relaxed) + 1;
             self.committed.store(committed, Ordering::Release);
@@ -241,10 +286,10 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
     }
 
     /// The batch at the head if it is done; one that nobody has claimed is transformed first. Under the role only.
-    fn take_head(&self) -> Option<Box<B>> {
+    fn take_head(&self, hands: Hands) -> Option<Box<B>> {
         let head = self.committed.load(Ordering::Relaxed);
         if self.claim_at(head) {
-            self.transform(head);
+            self.transform(head, hands);
         }
         let mut slot = self.slot(head);
         match std::mem::replace(&mut *slot, Slot::Free) {

@@ -24,7 +24,7 @@ pub trait Prepare: Send {
 pub struct Gearing {
     /// Batches that may be in flight: what a burst may wait in.
     pub slots: usize,
-    /// Workers that serve the lane; with none the pump does all the work itself.
+    /// Workers that serve the lane at first; with none the pump does all the work itself.
     pub workers: usize,
 }
 
@@ -33,7 +33,6 @@ pub struct Pump<P: Prepare, C> {
     prepare: P,
     producer: Producer<P::Batch, C>,
     pool: Arc<Pool<P::Batch>>,
-    workers: u64,
 }
 
 impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
@@ -45,12 +44,19 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         gearing: &Gearing,
         bell: Arc<Event>,
     ) -> Self {
+        let mut producer = Producer::new(gearing.slots, committer, bell);
+        producer.engage(gearing.workers);
         Self {
             prepare,
-            producer: Producer::new(gearing.slots, committer, bell),
+            producer,
             pool,
-            workers: gearing.workers as u64,
         }
+    }
+
+    /// From the next batch on so many workers take part; with none this thread does everything itself. Whoever had a batch
+    /// finishes it, and all leave in the order in which they came.
+    pub fn engage(&mut self, workers: usize) {
+        self.producer.engage(workers);
     }
 
     /// The lane, for the workers.
@@ -77,7 +83,7 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         }
         self.prepare.prepare(&mut batch);
         self.producer.publish(batch);
-        self.producer.work_above(self.workers);
+        self.producer.help();
         count
     }
 

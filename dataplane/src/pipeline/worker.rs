@@ -3,8 +3,8 @@
 use super::affinity;
 use super::event::Event;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ pub trait Serve: Send + Sync {
     /// Does one piece of work, if there is one.
     fn serve(&self) -> bool;
 
-    /// How many pieces of work are there.
-    fn on_offer(&self) -> u64;
+    /// Whether there is one.
+    fn has_work(&self) -> bool;
 }
 
 /// What a thread does when it has nothing to do.
@@ -36,10 +36,10 @@ impl Default for Idle {
     }
 }
 
-/// The running workers.
+/// The workers: as many threads as were ever asked for. Those that are not needed sleep.
 pub struct Team {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -47,11 +47,25 @@ struct Shared {
     bell: Arc<Event>,
     stop: AtomicBool,
     idle: Idle,
+    cpus: Vec<usize>,
 }
 
 impl Team {
-    /// Starts `count` workers for all `lanes`. Each may run on any of `cpus`, or where the system likes if that is
-    /// empty.
+    /// Nobody yet, for all `lanes`. Each worker may run on any of `cpus`, or where the system likes if that is empty.
+    pub fn new(cpus: &[usize], idle: Idle, lanes: Vec<Arc<dyn Serve>>, bell: Arc<Event>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                lanes,
+                bell,
+                stop: AtomicBool::new(false),
+                idle,
+                cpus: cpus.to_vec(),
+            }),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// A team of `count` workers.
     pub fn start(
         count: usize,
         cpus: &[usize],
@@ -59,23 +73,20 @@ impl Team {
         lanes: Vec<Arc<dyn Serve>>,
         bell: Arc<Event>,
     ) -> io::Result<Self> {
-        let mut team = Self {
-            shared: Arc::new(Shared {
-                lanes,
-                bell,
-                stop: AtomicBool::new(false),
-                idle,
-            }),
-            threads: Vec::with_capacity(count),
-        };
-        for number in 0..count {
-            let shared = Arc::clone(&team.shared);
-            let cpus = cpus.to_vec();
-            let thread = Builder::new().name(format!("worker-{number}"));
-            let handle = thread.spawn(move || shared.run(number, &cpus))?;
-            team.threads.push(handle);
-        }
+        let team = Self::new(cpus, idle, lanes, bell);
+        team.grow_to(count)?;
         Ok(team)
+    }
+
+    /// Starts the workers that are missing of `count`.
+    pub fn grow_to(&self, count: usize) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in threads.len()..count {
+            let shared = Arc::clone(&self.shared);
+            let thread = Builder::new().name(format!("worker-{number}"));
+            threads.push(thread.spawn(move || shared.run(number))?);
+        }
+        Ok(())
     }
 }
 
@@ -84,7 +95,11 @@ impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.bell.announce_to_all();
-        for thread in self.threads.drain(..) {
+        let threads = self
+            .threads
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // A worker that panicked has said so; there is nothing to add.
             let _ = thread.join();
         }
@@ -92,8 +107,8 @@ impl Drop for Team {
 }
 
 impl Shared {
-    fn run(&self, number: usize, cpus: &[usize]) {
-        affinity::pin_or_warn(cpus);
+    fn run(&self, number: usize) {
+        affinity::pin_or_warn(&self.cpus);
         let mut first = number;
         while !self.stopped() {
             first = first.wrapping_add(1);
@@ -137,7 +152,7 @@ impl Shared {
     }
 
     fn should_run(&self) -> bool {
-        self.stopped() || self.lanes.iter().any(|lane| lane.on_offer() > 0)
+        self.stopped() || self.lanes.iter().any(|lane| lane.has_work())
     }
 
     fn stopped(&self) -> bool {

@@ -10,6 +10,7 @@ use dataplane::io::{Arrival, Paths, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::Outbound;
 use dataplane::path::PathMtus;
+use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::worker::Idle;
 use dataplane::train::Offload;
 use dataplane::{DataPlane, Ends, Options};
@@ -169,7 +170,7 @@ fn both_with_workers_come_to_rest(suite: &str) -> bool {
     own.sort_unstable();
     own.dedup();
     let options = Options {
-        workers: 2,
+        workers: Workers::Forced(2),
         idle: Idle::Sleep,
         seed: Some([1; SEED_LEN]),
         ..Options::default()

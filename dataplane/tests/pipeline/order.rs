@@ -2,8 +2,11 @@
 
 use crate::world::*;
 use arc_swap::ArcSwap;
-use dataplane::io::Paths;
-use dataplane::pipeline::worker::Idle;
+use dataplane::io::{Paths, Wait};
+use dataplane::pipeline::governor::Workers;
+use dataplane::pipeline::lane::Commit;
+use dataplane::pipeline::pump::{Prepare, Pump};
+use dataplane::pipeline::worker::{Idle, Team};
 use dataplane::train::{Offload, Takes};
 use dataplane::{DataPlane, Ends, Options};
 use ipsec::database::Snapshot;
@@ -32,7 +35,7 @@ fn run(databases: Arc<ArcSwap<Snapshot>>, workers: usize, idle: Idle) -> Running
         wakers: Vec::new(),
     };
     let options = Options {
-        workers,
+        workers: Workers::Forced(workers),
         idle,
         seed: Some([3; 36]),
         ..Options::default()
@@ -102,6 +105,53 @@ fn inline_and_threaded_give_equal_bytes_from_the_same_seed() {
                     "{workers} workers, {idle:?}"
                 );
             }
+        }
+    }
+}
+
+/// Works until nothing more comes; now and then, by chance, another number of workers takes part.
+fn pump_with_changes<P: Prepare, C: Commit<P::Batch>>(pump: &mut Pump<P, C>, chance: &mut Chance) {
+    while pump.step(Wait::Poll).unwrap() > 0 {
+        if chance.below(3) == 0 {
+            pump.engage(chance.below(4) as usize);
+        }
+    }
+    pump.drain();
+}
+
+#[test]
+fn workers_that_come_and_go_at_random_under_load_change_no_byte_and_no_order() {
+    for (seed, suite) in [(1, gcm()), (2, cbc_sha1()), (3, gcm())] {
+        let carry = |workers: usize| {
+            let mut world = World::tunnel(&suite, "esp-udp");
+            let team = Team::new(
+                &[],
+                Idle::Sleep,
+                vec![world.left.lane().clone(), world.right.lane().clone()],
+                Arc::clone(&world.bell),
+            );
+            team.grow_to(workers).unwrap();
+            let mut chance = Chance(seed);
+            // In small portions, so that batches are many and short.
+            for (number, (item, offload)) in mixed_traffic().into_iter().enumerate() {
+                world.left_in.put(item, offload);
+                if number % 40 == 39 {
+                    pump_with_changes(&mut world.left, &mut chance);
+                }
+            }
+            let sealed = world.wire.take_all();
+            for (parcel, arrival) in sealed.iter().cloned() {
+                world.wire.put(parcel, arrival);
+            }
+            pump_with_changes(&mut world.right, &mut chance);
+            let (left, right) = world.balance();
+            assert_eq!((left.dropped(), right.dropped()), (0, 0));
+            (singly(sealed), world.delivered())
+        };
+        let inline = carry(0);
+        assert!(inline.0.len() > 1000);
+        for _ in 0..3 {
+            assert!(carry(3) == inline, "seed {seed}");
         }
     }
 }

@@ -17,6 +17,7 @@ use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::notice::Hook;
 use dataplane::outbound::{Outbound, OutboundPump};
 use dataplane::path::PathMtus;
+use dataplane::pipeline::event::Event;
 use dataplane::pipeline::pump::Gearing;
 use dataplane::train::cut::Cut;
 use dataplane::train::{Offload, Segmentation, Takes};
@@ -321,6 +322,8 @@ pub struct World {
     pub right_counters: Arc<Counters>,
     pub left_databases: Arc<ArcSwap<Snapshot>>,
     pub right_databases: Arc<ArcSwap<Snapshot>>,
+    /// Calls workers of both, if a test has any.
+    pub bell: Arc<Event>,
 }
 
 pub const INLINE: Gearing = Gearing {
@@ -368,9 +371,11 @@ impl World {
             counters: Arc::clone(&right_counters),
         };
         let size = BatchSize::default();
+        let bell = Arc::default();
         Self {
-            left: outbound.pump(size, &INLINE, Arc::default()),
-            right: inbound.pump(size, &INLINE, Arc::default()),
+            left: outbound.pump(size, &INLINE, Arc::clone(&bell)),
+            right: inbound.pump(size, &INLINE, Arc::clone(&bell)),
+            bell,
             left_in,
             wire,
             right_out,

@@ -19,6 +19,7 @@ use dataplane::dummy;
 use dataplane::frames::BatchSize;
 use dataplane::io::{Paths, Waker, Warn};
 use dataplane::iv::IvSource;
+use dataplane::pipeline::governor::LaneReport;
 use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
@@ -115,6 +116,11 @@ impl Host {
             "batches of {} · poll budget {poll_budget} · {idle}",
             batch.items
         )
+    }
+
+    /// How the outbound and the inbound lane work, and why.
+    pub fn lanes(&self) -> Option<[LaneReport; 2]> {
+        self.engine.as_ref().map(DataPlane::lanes)
     }
 
     /// The TUN device; empty without one.
@@ -311,15 +317,18 @@ fn engine_options(options: &Options) -> dataplane::Options {
         .collect();
     let default = BatchSize::default();
     let items = usize::from(options.batch);
-    // The two that read, and the workers.
-    let threads = 2 + options.workers;
+    // The two that read, and the workers. One that comes only where a processor is idle takes it from nobody who reads.
+    let readers = 2 + options.workers.at_first();
+    let threads = readers.max(3);
+    let processors = wake::processors(&cpus);
     dataplane::Options {
         workers: options.workers,
         batch: BatchSize {
             items,
             bytes: default.bytes.max(items * BYTES_PER_ITEM),
         },
-        idle: options.wake.idle(threads, wake::processors(&cpus)),
+        idle: options.wake.idle(readers, processors),
+        workers_idle: options.wake.idle(threads, processors),
         poll_budget: options.poll_budget,
         cpus,
         seed: options.seed.map(seed),

@@ -13,7 +13,7 @@ use super::report::{Compared, EngineRow};
 use super::statistics::median;
 use super::turn::Worker;
 use dataplane::frames::BatchSize;
-use dataplane::gauge::{self, Counted, InboundRig, OutboundRig, Rig, Running, Spans};
+use dataplane::gauge::{self, InboundRig, OutboundRig, Rig, Running, Spans};
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::Prepare;
 use ipsec::policy;
@@ -95,7 +95,6 @@ impl Case {
     ) -> Result<EngineRow, String>
     where
         P: Prepare,
-        P::Batch: Counted,
         C: Commit<P::Batch> + 'static,
     {
         let (inline, footprint) = make(self.sas)?;
@@ -168,10 +167,7 @@ impl Case {
 }
 
 /// What takes turns.
-struct Contest<'l, 'k, P: Prepare, C>
-where
-    P::Batch: Counted,
-{
+struct Contest<'l, 'k, P: Prepare, C> {
     inline: Rig<P, C>,
     bare: Worker<'l, 'k>,
     alone: Option<Rig<P, C>>,
@@ -199,7 +195,6 @@ impl Figures {
 impl<P, C> Contest<'_, '_, P, C>
 where
     P: Prepare,
-    P::Batch: Counted,
     C: Commit<P::Batch> + 'static,
 {
     fn run(&mut self, time: Duration) -> std::io::Result<Figures> {

@@ -67,6 +67,7 @@ impl Manner {
     fn note(&self) -> String {
         let flags = self.flags.iter();
         let flags = flags.map(|(name, value)| match *name {
+            "workers" if value == "auto" => ", workers where they bring more".to_owned(),
             "workers" => format!(", {value} workers"),
             name => format!(", {} {value}", name.replace('_', " ")),
         });

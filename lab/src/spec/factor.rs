@@ -14,6 +14,8 @@ use crate::suite::SUITES;
 pub(super) enum Takes {
     /// A number in this range; `true` where fractions are allowed.
     Number(f64, f64, bool),
+    /// A whole number up to this one, or one of these words.
+    CountOr(f64, &'static [&'static str]),
     /// true or false.
     Flag,
     /// One of these words.
@@ -124,7 +126,7 @@ pub(super) const FACTORS: [Factor; 50] = [
     row("path.answers",           Takes::Flag,                  Whom::Testbed),
     row("cpus",                   Takes::Processors,            Whom::Testbed),
     row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec", "openvpn"])),
-    row("workers",                numbers(0.0, 1024.0),         Whom::Contenders(&["esplanade"])),
+    row("workers",                Takes::CountOr(1024.0, &["auto"]), Whom::Contenders(&["esplanade"])),
     row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&["esplanade"])),
     row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&["esplanade"])),
     row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&["esplanade"])),
@@ -182,6 +184,10 @@ impl Factor {
     pub fn value(&self, written: Placed<'_>) -> Result<String, Wrong> {
         match self.takes {
             Takes::Number(low, high, fractions) => self.number(written, low, high, fractions),
+            Takes::CountOr(most, words) => match written.get_ref().is_str() {
+                true => self.word(written, words),
+                false => self.number(written, 0.0, most, false),
+            },
             Takes::Flag => match written.get_ref().as_bool() {
                 Some(flag) => Ok(flag.to_string()),
                 None => Err(tree::mistyped(written, "true or false is expected here")),

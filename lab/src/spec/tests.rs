@@ -233,3 +233,21 @@ fn openvpn_has_the_suites_that_it_shares_with_ipsec() {
         "{wrong}"
     );
 }
+
+#[test]
+fn a_number_of_workers_is_counted_or_left_to_the_gateway() {
+    let asked = |what: &str| {
+        format!(
+            "{HEAD}[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nworkers = [0, {what}]\n"
+        )
+    };
+    let read = Spec::read(&asked("\"auto\""), "mine.toml").unwrap();
+    assert_eq!(
+        read.contenders(),
+        ["esplanade-null-workers-0", "esplanade-null-workers-auto"]
+    );
+    let wrong = complaint(&asked("\"aut\""));
+    assert!(wrong.contains("did you mean `auto`?"), "{wrong}");
+    let wrong = complaint(&asked("1025"));
+    assert!(wrong.contains("a number from 0 to 1024"), "{wrong}");
+}

@@ -32,7 +32,8 @@ type Ends = (Producer<Numbered, Strict>, Arc<AtomicU64>, Arc<Event>);
 fn lane(slots: usize) -> Ends {
     let done = Arc::new(AtomicU64::new(0));
     let bell = Arc::new(Event::default());
-    let producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&bell));
+    let mut producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&bell));
+    producer.engage(1);
     (producer, done, bell)
 }
 
@@ -118,7 +119,7 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
             thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
                     if !lane.serve() {
-                        let wanted = || stop.load(Ordering::SeqCst) || lane.on_offer() > 0;
+                        let wanted = || stop.load(Ordering::SeqCst) || lane.has_work();
                         bell.wait_until(wanted);
                     }
                 }
@@ -131,5 +132,24 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
         bell.announce_to_all();
         worker.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn workers_that_come_and_go_between_batches_leave_nothing_behind() {
+    explore(2, || {
+        let (mut producer, done, _) = lane(2);
+        let worker = passing_worker(producer.lane());
+        producer.publish(numbered(0));
+        producer.engage(0);
+        producer.publish(numbered(1));
+        producer.help();
+        // Inline: what nobody else had claimed before is done.
+        assert_eq!(producer.on_offer(), 0);
+        producer.engage(1);
+        producer.publish(numbered(2));
+        producer.drain();
+        assert_eq!(done.load(Ordering::Relaxed), 3);
+        worker.join().unwrap();
     });
 }

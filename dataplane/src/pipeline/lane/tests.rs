@@ -28,7 +28,8 @@ impl Commit<Job> for Seen {
     }
 }
 
-fn team(producer: &Producer<Job, Seen>, workers: usize, bell: &Arc<Event>, idle: Idle) -> Team {
+fn team(producer: &mut Producer<Job, Seen>, workers: usize, bell: &Arc<Event>, idle: Idle) -> Team {
+    producer.engage(workers);
     let lane: Arc<dyn Serve> = producer.lane().clone();
     Team::start(workers, &[], idle, vec![lane], Arc::clone(bell)).unwrap()
 }
@@ -38,7 +39,7 @@ fn order_of(count: u64, slots: usize, workers: usize, idle: Idle) -> Vec<u64> {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(slots, seen.clone(), Arc::clone(&bell));
-    let team = team(&producer, workers, &bell, idle);
+    let team = team(&mut producer, workers, &bell, idle);
     let mut random = 0x2545_f491_4f6c_dd1du64;
     for number in 0..count {
         random ^= random << 13;
@@ -69,6 +70,43 @@ fn batches_leave_in_the_order_in_which_they_entered_whatever_each_takes() {
 }
 
 #[test]
+fn workers_that_come_and_go_at_random_change_no_order() {
+    let bell = Arc::new(Event::default());
+    let seen = Seen::default();
+    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
+    let team = team(&mut producer, 3, &bell, Idle::Sleep);
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    for number in 0..5000 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        if random >> 60 == 0 {
+            producer.engage((random >> 32) as usize % 4);
+        }
+        let spins = (random >> 40) as u32 % 1000;
+        producer.publish(Box::new(Job { number, spins }));
+        producer.help();
+    }
+    producer.drain();
+    drop(team);
+    assert!(seen.0.lock().unwrap().iter().copied().eq(0..5000));
+}
+
+#[test]
+fn workers_that_are_not_engaged_take_nothing() {
+    let bell = Arc::new(Event::default());
+    let mut producer = Producer::new(8, Seen::default(), Arc::clone(&bell));
+    let team = team(&mut producer, 2, &bell, Idle::Busy);
+    producer.engage(0);
+    for number in 0..8 {
+        producer.publish(Box::new(Job { number, spins: 10 }));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(team);
+    assert_eq!(producer.on_offer(), 8);
+}
+
+#[test]
 fn without_workers_the_producer_does_it_all() {
     assert!(order_of(500, 4, 0, Idle::Sleep).into_iter().eq(0..500));
 }
@@ -78,7 +116,7 @@ fn a_backlog_is_worked_off_by_workers_alone() {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
-    let team = team(&producer, 2, &bell, Idle::Sleep);
+    let team = team(&mut producer, 2, &bell, Idle::Sleep);
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 100 }));
     }
@@ -93,8 +131,8 @@ fn a_backlog_is_worked_off_by_workers_alone() {
 #[test]
 fn workers_that_never_had_anything_to_do_still_stop() {
     let bell = Arc::new(Event::default());
-    let producer = Producer::new(2, Seen::default(), Arc::clone(&bell));
+    let mut producer = Producer::new(2, Seen::default(), Arc::clone(&bell));
     for idle in [Idle::Sleep, Idle::default(), Idle::Busy] {
-        drop(team(&producer, 2, &bell, idle));
+        drop(team(&mut producer, 2, &bell, idle));
     }
 }

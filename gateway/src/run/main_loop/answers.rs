@@ -20,6 +20,7 @@ impl Gateway {
         let dropped = self.drops_of(&sas);
         let totals = self.plane.kernel().totals();
         let host = self.plane.kernel();
+        let lanes = host.lanes().map(report::lanes).unwrap_or_default();
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -29,7 +30,9 @@ impl Gateway {
             control: self.control.display().to_string(),
             table: self.record.table,
             mark: self.record.mark,
-            workers: self.options.workers,
+            workers: lanes.iter().map(|lane| lane.workers).max().unwrap_or(0),
+            workers_asked: self.options.workers.to_string(),
+            lanes,
             batch: self.options.batch,
             poll_budget: self.options.poll_budget,
             wake: self.options.wake.to_string(),

@@ -131,9 +131,7 @@ fn gain(cell: &Measured, cells: &[&Measured]) -> Option<Gain> {
     let workers = workers(cell).filter(|workers| *workers > 0)?;
     let suite = suite(cell)?;
     let without = cells.iter().find(|other| {
-        workers_of(other) == 0
-            && self::suite(other) == Some(suite)
-            && cell.shares_but(other, "workers")
+        is_inline(other) && self::suite(other) == Some(suite) && cell.shares_but(other, "workers")
     })?;
     Some(Gain {
         suite: suite.into(),
@@ -146,7 +144,7 @@ fn gain(cell: &Measured, cells: &[&Measured]) -> Option<Gain> {
 fn serial(cells: &[&Measured]) -> Option<f64> {
     let null = cells
         .iter()
-        .find(|cell| suite(cell) == Some("null") && workers_of(cell) == 0)?;
+        .find(|cell| suite(cell) == Some("null") && is_inline(cell))?;
     cost(null)
 }
 
@@ -158,8 +156,13 @@ fn workers(cell: &Measured) -> Option<usize> {
     factor(cell.trials.first()?, "workers")?.parse().ok()
 }
 
-fn workers_of(cell: &Measured) -> usize {
-    workers(cell).unwrap_or(0)
+/// A gateway that chooses for itself has no workers beside the NULL cipher, which leaves them nothing to do.
+fn is_inline(cell: &Measured) -> bool {
+    let asked = cell
+        .trials
+        .first()
+        .and_then(|trial| factor(trial, "workers"));
+    matches!(asked, None | Some("0"))
 }
 
 /// Nanoseconds of the sealing gateway's processor time for each byte of user data.

@@ -1,0 +1,430 @@
+//! Inline or with workers: what a lane does next, from what was measured of it. Pure: no clock, no thread.
+//!
+//! ```text
+//!            ┌── the thread keeps up, or nothing could be gained ──┐
+//!            ▼                                                     │
+//!         inline ──► trying workers ──► workers ──► trying inline ─┘
+//!            ▲              │              ▲              │
+//!            └── no gain ───┘              └─ they gain ──┘
+//! ```
+//!
+//! Measured costs say whether a trial is worth its trouble; the trial itself decides. Whatever its outcome, the next one
+//! comes after a pause that grows, so that a load which never changes is soon left alone.
+
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// What was measured of a lane in one interval, in seconds and numbers.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Interval {
+    /// How long it was.
+    pub seconds: f64,
+    /// Packets that were transformed.
+    pub packets: f64,
+    /// For how long the reading thread ran.
+    pub ran: f64,
+    /// For how long it ran or waited for a processor: all the time in which it did not wait for packets.
+    pub busy: f64,
+    /// For how long all threads together transformed, interruptions included.
+    pub transform: f64,
+    /// The reading thread's part of that.
+    pub own_transform: f64,
+    /// How long calling workers took the reading thread.
+    pub calling: f64,
+    /// How many calls those were.
+    pub calls: f64,
+    /// Processors that nobody used, of those that may be used here; absent where nobody knows.
+    pub spare: Option<f64>,
+}
+
+impl Interval {
+    fn share_busy(&self) -> f64 {
+        (self.busy / self.seconds).clamp(0.0, 1.0)
+    }
+
+    fn rate(&self) -> f64 {
+        self.packets / self.seconds
+    }
+}
+
+/// What a packet costs, in nanoseconds of processor time: means over the last intervals.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Costs {
+    /// What one thread must do in order: reading, numbers, headers, sending.
+    pub serial_ns: f64,
+    /// What any thread may do.
+    pub transform_ns: f64,
+    /// Calling a worker, once for several batches; 0 before it was ever done.
+    pub call_ns: f64,
+}
+
+/// Packets in an interval from which on it teaches anything.
+const TELLING: f64 = 32.0;
+
+impl Costs {
+    /// Takes an interval in. Interruptions, which lengthen a transform by the clock, are taken out in proportion.
+    pub(super) fn learn(&mut self, seen: &Interval) {
+        self.learn_calls(seen);
+        if seen.packets < TELLING || seen.busy <= 0.0 {
+            return;
+        }
+        let at_work = (seen.ran / seen.busy).clamp(0.0, 1.0);
+        let per_packet = |seconds: f64| seconds.max(0.0) * 1e9 / seen.packets;
+        let serial = per_packet(seen.ran - seen.own_transform * at_work - seen.calling * at_work);
+        smooth(&mut self.serial_ns, serial);
+        smooth(&mut self.transform_ns, per_packet(seen.transform * at_work));
+    }
+
+    fn learn_calls(&mut self, seen: &Interval) {
+        if seen.calls >= 1.0 {
+            smooth(&mut self.call_ns, seen.calling * 1e9 / seen.calls);
+        }
+    }
+
+    /// Both parts together.
+    pub fn all_ns(&self) -> f64 {
+        self.serial_ns + self.transform_ns
+    }
+
+    /// How many times as fast `workers` beside the reading thread could be at most, on so many spare processors.
+    fn promise(&self, workers: usize, spare: f64) -> f64 {
+        let processors = 1.0 + spare.clamp(0.0, workers as f64);
+        processors.min(self.all_ns() / self.serial_ns.max(1.0))
+    }
+
+    /// As many workers as the reading thread can keep busy.
+    fn useful_workers(&self) -> usize {
+        (self.transform_ns / self.serial_ns.max(1.0))
+            .ceil()
+            .max(1.0) as usize
+    }
+}
+
+/// A mean in which the past counts for three quarters; the first value is the mean.
+fn smooth(mean: &mut f64, value: f64) {
+    *mean = match *mean {
+        0.0 => value,
+        old => old + (value - old) / 4.0,
+    };
+}
+
+/// Why a lane works as it does.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Why {
+    /// It was told to.
+    Forced,
+    /// There is no processor for a worker.
+    Alone,
+    /// The system refused to start a worker.
+    NoThreads,
+    /// The reading thread is busy for this share of the time.
+    KeepsUp(f64),
+    /// It does not keep up, since a moment ago.
+    Behind,
+    /// So many processors are idle.
+    NoneIdle(f64),
+    /// Workers could be so many times as fast at most.
+    WouldNotPay(f64),
+    /// Workers are being measured.
+    Trying,
+    /// They are so many times as fast.
+    Pays(f64),
+    /// One thread is being measured again.
+    TryingInline,
+    /// They were only so many times as fast; they are tried again after so many seconds.
+    DidNotPay(f64, f64),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forced => f.write_str("as asked for"),
+            Self::Alone => {
+                f.write_str("one thread does not keep up, but there is no second processor")
+            }
+            Self::NoThreads => f.write_str("the system refused to start a thread"),
+            Self::KeepsUp(share) => {
+                write!(
+                    f,
+                    "one thread keeps up, busy {:.0} % of the time",
+                    share * 100.0
+                )
+            }
+            Self::Behind => f.write_str("one thread has just stopped keeping up"),
+            Self::NoneIdle(spare) => write!(
+                f,
+                "one thread does not keep up, but only {:.0} % of a processor is idle",
+                spare * 100.0
+            ),
+            Self::WouldNotPay(most) => write!(
+                f,
+                "one thread does not keep up, but workers could bring {most:.2} x at most"
+            ),
+            Self::Trying => f.write_str("trying what workers bring"),
+            Self::Pays(gain) => write!(f, "workers bring {gain:.2} x"),
+            Self::TryingInline => f.write_str("trying what one thread does alone"),
+            Self::DidNotPay(gain, seconds) => write!(
+                f,
+                "workers brought {gain:.2} x; they are tried again in {seconds:.0} s"
+            ),
+        }
+    }
+}
+
+/// How a lane shall work.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Choice {
+    /// Workers beside the reading thread; with none it does everything itself.
+    pub workers: usize,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Chooses for one lane, interval by interval.
+#[derive(Debug)]
+pub struct Chooser {
+    most: usize,
+    state: State,
+    costs: Costs,
+    /// Seconds from the end of a trial to the next one.
+    pause: f64,
+    /// Seconds of it that are left.
+    left: f64,
+    /// What the last trial found workers to bring.
+    gain: Option<f64>,
+    /// Costs at that trial: others make for another answer.
+    tried: Costs,
+}
+
+#[derive(Debug)]
+enum State {
+    Inline {
+        /// Intervals in a row in which the thread did not keep up.
+        behind: u32,
+        rate: f64,
+    },
+    Workers {
+        count: usize,
+        /// Intervals in a row in which one thread would have kept up.
+        light: u32,
+        rate: f64,
+    },
+    Trial(Trial),
+}
+
+#[derive(Debug)]
+struct Trial {
+    /// What is tried.
+    workers: usize,
+    /// What was before, and how fast.
+    before: usize,
+    rate_before: f64,
+    /// Intervals so far. The first does not count: threads wake up, queues fill.
+    intervals: u32,
+    packets: f64,
+    seconds: f64,
+}
+
+/// Busy for this share of the time a thread does not keep up.
+const BEHIND: f64 = 0.9;
+/// Needed for this share of the time, one thread keeps up again.
+const LIGHT: f64 = 0.6;
+/// Intervals before either is believed.
+const PATIENCE: u32 = 2;
+/// Intervals that count in a trial.
+const TRIAL: u32 = 3;
+/// What must be promised before a trial, and what must come of it. MEASURED: rates of equal intervals of one TCP stream
+/// differ by 3 % (2-core VM), and two threads of one lane share caches and locks that one thread has for itself.
+const PROMISE: f64 = 1.1;
+const GAIN: f64 = 1.05;
+/// Less than this of a processor is none.
+const IDLE: f64 = 0.1;
+const SHORTEST_PAUSE: f64 = 1.0;
+const LONGEST_PAUSE: f64 = 60.0;
+/// Costs that differ by this factor are others.
+const OTHERWISE: f64 = 1.5;
+
+impl Chooser {
+    /// Begins inline; there may be `most` workers.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: State::Inline {
+                behind: 0,
+                rate: 0.0,
+            },
+            costs: Costs::default(),
+            pause: SHORTEST_PAUSE,
+            left: 0.0,
+            gain: None,
+            tried: Costs::default(),
+        }
+    }
+
+    /// What was measured so far.
+    pub fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Whether the next choice may depend on what other processors do.
+    pub fn asks_for_spare(&self) -> bool {
+        matches!(self.state, State::Inline { .. }) && self.most > 0 && self.left <= 0.5
+    }
+
+    /// What to do until the next interval ends.
+    pub fn next(&mut self, seen: &Interval) -> Choice {
+        match self.state {
+            State::Inline { .. } => self.costs.learn(seen),
+            // What workers do in order is not seen on the reading thread.
+            State::Workers { .. } | State::Trial(_) => self.costs.learn_calls(seen),
+        }
+        self.left = (self.left - seen.seconds).max(0.0);
+        match &mut self.state {
+            State::Inline { .. } => self.inline(seen),
+            State::Workers { .. } => self.with_workers(seen),
+            State::Trial(_) => self.trial(seen),
+        }
+    }
+
+    fn inline(&mut self, seen: &Interval) -> Choice {
+        let State::Inline { behind, rate } = &mut self.state else {
+            unreachable!("called inline")
+        };
+        smooth(rate, seen.rate());
+        let (was_behind, rate) = (*behind, *rate);
+        *behind = was_behind + 1;
+        if seen.share_busy() < BEHIND || seen.packets < TELLING {
+            *behind = 0;
+            return stay(Why::KeepsUp(seen.share_busy()));
+        }
+        if self.most == 0 {
+            return stay(Why::Alone);
+        }
+        if was_behind + 1 < PATIENCE {
+            return stay(Why::Behind);
+        }
+        if self.left > 0.0 && !self.costs_differ() {
+            let gain = self.gain.unwrap_or(1.0);
+            return stay(Why::DidNotPay(gain, self.left));
+        }
+        let spare = seen.spare.unwrap_or(1.0);
+        if spare < IDLE {
+            return stay(Why::NoneIdle(spare));
+        }
+        let workers = self.costs.useful_workers().min(self.most);
+        let promise = self.costs.promise(workers, spare);
+        if promise < PROMISE {
+            return stay(Why::WouldNotPay(promise));
+        }
+        self.try_out(workers, 0, rate)
+    }
+
+    fn with_workers(&mut self, seen: &Interval) -> Choice {
+        let State::Workers { count, light, rate } = &mut self.state else {
+            unreachable!("called with workers")
+        };
+        smooth(rate, seen.rate());
+        let needed = seen.rate() * self.costs.all_ns() / 1e9;
+        *light = if needed < LIGHT { *light + 1 } else { 0 };
+        let (count, rate) = (*count, *rate);
+        if *light > PATIENCE {
+            self.state = State::Inline {
+                behind: 0,
+                rate: 0.0,
+            };
+            // It was right to have them; they may come back at once.
+            self.left = 0.0;
+            return stay(Why::KeepsUp(seen.share_busy()));
+        }
+        if self.left > 0.0 {
+            let why = Why::Pays(self.gain.unwrap_or(1.0));
+            return Choice {
+                workers: count,
+                why,
+            };
+        }
+        self.try_out(0, count, rate)
+    }
+
+    fn try_out(&mut self, workers: usize, before: usize, rate_before: f64) -> Choice {
+        if self.costs_differ() {
+            self.pause = SHORTEST_PAUSE;
+        }
+        self.tried = self.costs;
+        self.state = State::Trial(Trial {
+            workers,
+            before,
+            rate_before,
+            intervals: 0,
+            packets: 0.0,
+            seconds: 0.0,
+        });
+        let why = match workers {
+            0 => Why::TryingInline,
+            _ => Why::Trying,
+        };
+        Choice { workers, why }
+    }
+
+    fn trial(&mut self, seen: &Interval) -> Choice {
+        let State::Trial(trial) = &mut self.state else {
+            unreachable!("called in a trial")
+        };
+        trial.intervals += 1;
+        if trial.intervals > 1 {
+            trial.packets += seen.packets;
+            trial.seconds += seen.seconds;
+        }
+        if trial.intervals <= TRIAL {
+            let workers = trial.workers;
+            let why = match workers {
+                0 => Why::TryingInline,
+                _ => Why::Trying,
+            };
+            return Choice { workers, why };
+        }
+        let rate = trial.packets / trial.seconds;
+        let (workers, with, without) = match trial.workers {
+            0 => (trial.before, trial.rate_before, rate),
+            count => (count, rate, trial.rate_before),
+        };
+        self.conclude(workers, with, without)
+    }
+
+    /// What is faster stays; the next trial comes after twice the pause.
+    fn conclude(&mut self, workers: usize, with: f64, without: f64) -> Choice {
+        let gain = with / without.max(1.0);
+        self.gain = Some(gain);
+        self.left = self.pause;
+        self.pause = (self.pause * 2.0).min(LONGEST_PAUSE);
+        if gain < GAIN {
+            self.state = State::Inline {
+                behind: PATIENCE,
+                rate: without,
+            };
+            return stay(Why::DidNotPay(gain, self.left));
+        }
+        self.state = State::Workers {
+            count: workers,
+            light: 0,
+            rate: with,
+        };
+        Choice {
+            workers,
+            why: Why::Pays(gain),
+        }
+    }
+
+    /// Whether the ciphers weigh otherwise than at the last trial.
+    fn costs_differ(&self) -> bool {
+        let weight = |costs: &Costs| costs.transform_ns / costs.serial_ns.max(1.0);
+        let (now, then) = (weight(&self.costs), weight(&self.tried));
+        now > then * OTHERWISE || now * OTHERWISE < then
+    }
+}
+
+fn stay(why: Why) -> Choice {
+    Choice { workers: 0, why }
+}

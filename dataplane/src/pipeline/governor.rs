@@ -1,0 +1,283 @@
+//! Who measures a lane while it works, asks what to do next, and sees to it.
+//!
+//! ```text
+//!   reading thread:   step, step, step, … ──► interval over? ──► Meter, ThreadTime, idle processors
+//!                                                                        │
+//!   between two batches:   Pump::engage ◄── Team::grow_to ◄── Chooser ◄──┘
+//! ```
+//!
+//! It lives on the lane's reading thread and looks at the clock once for several batches. While nothing comes it is not
+//! there: a thread that sleeps in its source wakes for nobody.
+
+use super::affinity;
+use super::choice::{Choice, Chooser, Costs, Interval, Why};
+use super::lane::{Commit, Lane, Transform};
+use super::load::{Spent, ThreadTime, idle_time};
+use super::meter::Reading;
+use super::worker::Team;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many workers there shall be beside the reading threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Workers {
+    /// None, or as many as bring something, by what is measured.
+    #[default]
+    Auto,
+    /// So many.
+    Forced(usize),
+}
+
+impl Workers {
+    /// How many there are at the start.
+    pub fn at_first(self) -> usize {
+        match self {
+            Self::Auto => 0,
+            Self::Forced(count) => count,
+        }
+    }
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            number => number
+                .parse()
+                .ok()
+                .filter(|count| *count <= MOST)
+                .map(Self::Forced)
+                .ok_or_else(|| format!("auto or a number up to {MOST} is expected")),
+        }
+    }
+}
+
+/// More threads than this help nobody.
+const MOST: usize = 1024;
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Forced(count) => count.fmt(f),
+        }
+    }
+}
+
+/// How a lane works at the moment, and why.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LaneReport {
+    /// Workers beside the reading thread; 0 is inline.
+    pub workers: usize,
+    /// The share of the last interval in which the reading thread had something to do.
+    pub busy: f64,
+    /// What a packet costs; zeros before enough of them came.
+    pub costs: Costs,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Where a [`Governor`] leaves its reports.
+pub type Desk = Arc<Mutex<LaneReport>>;
+
+/// A desk with the report of a lane that has not begun.
+pub fn desk(workers: Workers) -> Desk {
+    Arc::new(Mutex::new(LaneReport {
+        workers: workers.at_first(),
+        busy: 0.0,
+        costs: Costs::default(),
+        why: match workers {
+            Workers::Auto => Why::KeepsUp(0.0),
+            Workers::Forced(_) => Why::Forced,
+        },
+    }))
+}
+
+/// Governs one lane.
+pub struct Governor {
+    policy: Policy,
+    team: Arc<Team>,
+    desk: Desk,
+    cpus: Vec<usize>,
+    time: ThreadTime,
+    last: Mark,
+    /// Idle time of all processors, if it was asked for when the last interval ended.
+    idle: Option<Duration>,
+    steps: u32,
+    /// Time lost in looking again and again at an empty source, and since when.
+    spun: Duration,
+    spinning_since: Option<Instant>,
+}
+
+enum Policy {
+    Forced(Costs),
+    Auto(Box<Chooser>),
+}
+
+/// What all clocks showed when an interval ended.
+struct Mark {
+    at: Instant,
+    spent: Spent,
+    meter: Reading,
+}
+
+/// What became of a step of the pump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A batch came.
+    Worked,
+    /// Nothing came within the time that the thread was ready to sleep.
+    Slept,
+    /// Nothing was there, and the thread did not want to sleep.
+    Looked,
+}
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Batches between two looks at the clock.
+const A_FEW: u32 = 8;
+
+impl Governor {
+    /// Governs the lane that the calling thread reads for.
+    pub fn of_this_thread(workers: Workers, team: Arc<Team>, desk: Desk) -> Self {
+        let cpus = affinity::allowed().unwrap_or_default();
+        let time = ThreadTime::of_this_thread();
+        let last = Mark {
+            at: Instant::now(),
+            spent: time.read(),
+            meter: Reading::default(),
+        };
+        Self {
+            policy: match workers {
+                Workers::Auto => Policy::Auto(Box::new(Chooser::new(cpus.len().saturating_sub(1)))),
+                Workers::Forced(_) => Policy::Forced(Costs::default()),
+            },
+            team,
+            desk,
+            cpus,
+            time,
+            last,
+            idle: None,
+            steps: 0,
+            spun: Duration::ZERO,
+            spinning_since: None,
+        }
+    }
+
+    /// Looks at the clock now and then; when an interval is over, says how many workers `lane` shall have from now on.
+    pub fn after<B: Transform, C: Commit<B>>(
+        &mut self,
+        step: Step,
+        lane: &Lane<B, C>,
+    ) -> Option<usize> {
+        let now = self.look(step)?;
+        if now - self.last.at < INTERVAL {
+            return None;
+        }
+        let seen = self.interval(now, lane.meter().read());
+        let workers = lane.workers();
+        let (choice, costs) = match &mut self.policy {
+            Policy::Forced(costs) => {
+                costs.learn(&seen);
+                let why = Why::Forced;
+                (Choice { workers, why }, *costs)
+            }
+            Policy::Auto(chooser) => (chooser.next(&seen), chooser.costs()),
+        };
+        let choice = self.staffed(choice);
+        let report = LaneReport {
+            workers: choice.workers,
+            busy: (seen.busy / seen.seconds).clamp(0.0, 1.0),
+            costs,
+            why: choice.why,
+        };
+        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        (choice.workers != workers).then_some(choice.workers)
+    }
+
+    fn look(&mut self, step: Step) -> Option<Instant> {
+        self.steps = self.steps.wrapping_add(1);
+        if step == Step::Worked && !self.steps.is_multiple_of(A_FEW) {
+            self.spinning_since = None;
+            return None;
+        }
+        let now = Instant::now();
+        let since = self.spinning_since.take();
+        if step == Step::Looked {
+            self.spun += since.map_or(Duration::ZERO, |since| now - since);
+            self.spinning_since = Some(now);
+        }
+        Some(now)
+    }
+
+    fn interval(&mut self, now: Instant, meter: Reading) -> Interval {
+        let spent = self.time.read();
+        let since = meter.since(&self.last.meter);
+        let seconds = (now - self.last.at).as_secs_f64();
+        let spun = std::mem::take(&mut self.spun);
+        let ran = (spent.ran - self.last.spent.ran).saturating_sub(spun);
+        let waited = spent.waited.saturating_sub(self.last.spent.waited);
+        let busy = (ran + waited).as_secs_f64();
+        let seen = Interval {
+            seconds,
+            packets: since.packets as f64,
+            ran: ran.as_secs_f64(),
+            busy,
+            transform: since.transform.as_secs_f64(),
+            own_transform: since.own_transform.as_secs_f64(),
+            calling: since.calling.as_secs_f64(),
+            calls: since.calls as f64,
+            spare: self.spare(seconds, busy),
+        };
+        self.last = Mark {
+            at: now,
+            spent,
+            meter,
+        };
+        seen
+    }
+
+    /// Processors that were idle in this interval. Only asked for where it may matter: reading it costs the kernel a
+    /// walk over all processors.
+    fn spare(&mut self, seconds: f64, busy: f64) -> Option<f64> {
+        let asked = matches!(&self.policy, Policy::Auto(chooser) if chooser.asks_for_spare());
+        let now = (asked && busy > seconds / 2.0)
+            .then(|| idle_time(&self.cpus))
+            .flatten();
+        let before = std::mem::replace(&mut self.idle, now)?;
+        Some(now?.saturating_sub(before).as_secs_f64() / seconds)
+    }
+
+    /// Workers are started when they are first wanted; a system that has no threads to give leaves the lane inline.
+    fn staffed(&mut self, choice: Choice) -> Choice {
+        match self.team.grow_to(choice.workers) {
+            Ok(()) => choice,
+            Err(_) => {
+                self.policy = Policy::Auto(Box::new(Chooser::new(0)));
+                Choice {
+                    workers: 0,
+                    why: Why::NoThreads,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        for word in ["auto", "0", "7"] {
+            assert_eq!(word.parse::<Workers>().unwrap().to_string(), word);
+        }
+        for wrong in ["", "-1", "many", "1025", "1.5"] {
+            assert!(wrong.parse::<Workers>().is_err(), "{wrong}");
+        }
+    }
+}

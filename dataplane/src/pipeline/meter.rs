@@ -1,0 +1,113 @@
+//! What a lane's work costs, counted while it is done: two looks at the clock for a batch.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counts of one lane since the start; any thread adds to them.
+#[derive(Debug, Default)]
+pub struct Meter {
+    packets: AtomicU64,
+    transform_ns: AtomicU64,
+    own_transform_ns: AtomicU64,
+    calls: AtomicU64,
+    calling_ns: AtomicU64,
+}
+
+/// What a [`Meter`] showed at some moment, or between two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reading {
+    /// Packets that were transformed.
+    pub packets: u64,
+    /// Time that all threads spent on it, by the clock.
+    pub transform: Duration,
+    /// The reading thread's part of it.
+    pub own_transform: Duration,
+    /// How often workers were called.
+    pub calls: u64,
+    /// The reading thread's time for that.
+    pub calling: Duration,
+}
+
+/// Who transforms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hands {
+    /// The lane's reading thread.
+    Own,
+    /// A worker.
+    Worker,
+}
+
+impl Meter {
+    /// Does `work` on so many packets under the clock.
+    pub fn transform(&self, hands: Hands, packets: u64, work: impl FnOnce()) {
+        let start = Instant::now();
+        work();
+        let time = nanoseconds(start.elapsed());
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.transform_ns.fetch_add(time, Ordering::Relaxed);
+        if hands == Hands::Own {
+            self.own_transform_ns.fetch_add(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Does `call`, which wakes a worker, under the clock.
+    pub fn call(&self, call: impl FnOnce()) {
+        let start = Instant::now();
+        call();
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.calling_ns
+            .fetch_add(nanoseconds(start.elapsed()), Ordering::Relaxed);
+    }
+
+    /// All counts so far. They are read one by one: a batch that ends meanwhile may be in some of them only.
+    pub fn read(&self) -> Reading {
+        let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let time = |count: &AtomicU64| Duration::from_nanos(number(count));
+        Reading {
+            packets: number(&self.packets),
+            transform: time(&self.transform_ns),
+            own_transform: time(&self.own_transform_ns),
+            calls: number(&self.calls),
+            calling: time(&self.calling_ns),
+        }
+    }
+}
+
+impl Reading {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(earlier.packets),
+            transform: self.transform.saturating_sub(earlier.transform),
+            own_transform: self.own_transform.saturating_sub(earlier.own_transform),
+            calls: self.calls.saturating_sub(earlier.calls),
+            calling: self.calling.saturating_sub(earlier.calling),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted_once_and_the_reading_threads_part_of_it_apart() {
+        let meter = Meter::default();
+        let pause = || std::thread::sleep(Duration::from_millis(2));
+        meter.transform(Hands::Own, 3, pause);
+        let between = meter.read();
+        meter.transform(Hands::Worker, 4, pause);
+        meter.call(pause);
+        let all = meter.read();
+        assert_eq!((all.packets, all.calls), (7, 1));
+        assert_eq!(all.own_transform, between.transform);
+        let since = all.since(&between);
+        assert_eq!((since.packets, since.own_transform), (4, Duration::ZERO));
+        assert!(since.transform >= Duration::from_millis(2));
+        assert!(since.calling >= Duration::from_millis(2));
+    }
+}
