@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Jobs that are looked at together.
-const WINDOW: usize = 256;
+pub(crate) const WINDOW: usize = 256;
 
 /// Jobs that go through cipher and MAC together: so many full packets stay in the second-level cache.
 ///

@@ -1,7 +1,7 @@
 //! Packets that go through several associations, or whose headers are written here: AH, bundles, options.
 //!
 //! All layers of a packet are numbered and laid out in order, before any is transformed. Then each *stage* is one call of
-//! the ciphers for up to [`AT_ONCE`] packets: ESP goes from one buffer into the other, and the AH around it is put in
+//! the ciphers for many packets: ESP goes from one buffer into the other, and the AH around it is put in
 //! front of it where it lies.
 //!
 //! ```text
@@ -21,9 +21,6 @@ use ipsec::wire::udp::UdpFields;
 use ipsec::{Dropped, ah, esp};
 use multibuffer::{Iv, SealJob, SignJob};
 use std::ops::Range;
-
-/// Packets that go through all their stages together, so that they stay in the cache from stage to stage.
-const AT_ONCE: usize = 64;
 
 /// The most bytes of an IP packet.
 const MOST: usize = 65_535;
@@ -210,8 +207,9 @@ impl Layers {
         }
         first(&mut self.heads, self.heads_len);
         first(&mut self.covered, self.covered_len);
-        for start in (0..self.packets.len()).step_by(AT_ONCE) {
-            let chunk = start..(start + AT_ONCE).min(self.packets.len());
+        let at_once = self.at_once(snapshot);
+        for start in (0..self.packets.len()).step_by(at_once) {
+            let chunk = start..(start + at_once).min(self.packets.len());
             let stages = self.packets[chunk.clone()]
                 .iter()
                 .map(|packet| self.layers[packet.layers.end - 1].stage + 1);
@@ -223,6 +221,16 @@ impl Layers {
                 }
             }
         }
+    }
+
+    /// Packets that go through all their stages together, so that they stay in the cache from stage to stage: as many as
+    /// their ciphers want.
+    fn at_once(&self, snapshot: &Snapshot) -> usize {
+        let wanted = self
+            .layers
+            .iter()
+            .map(|layer| snapshot.sa(layer.sa).key.jobs_at_once());
+        wanted.max().unwrap_or(1)
     }
 
     /// What opens a stage: ESP, or at the very start the packet itself, when AH comes first.
