@@ -33,6 +33,7 @@ pub use rooms::leave_rooms_untouched;
 pub use socket::{Family, MtuJudge, Opener, SocketOptions};
 pub use waker::Waker;
 
+use crate::frames::BatchSize;
 use crate::train::{Offload, Segmentation, Takes};
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
@@ -61,6 +62,15 @@ impl<Note> Intake<Note> {
         Self {
             bytes: vec![0; bytes],
             items: Vec::with_capacity(items),
+        }
+    }
+
+    /// Makes room for at least so much.
+    pub fn grow(&mut self, size: BatchSize) {
+        let more = size.items.saturating_sub(self.items.len());
+        self.items.reserve_exact(more);
+        if self.bytes.len() < size.bytes {
+            self.bytes.resize(size.bytes, 0);
         }
     }
 

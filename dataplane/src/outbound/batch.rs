@@ -4,7 +4,7 @@ use super::layers::{Layers, inside};
 use super::plan::{RoadNumber, Roads};
 use crate::counters::Tally;
 use crate::frames::{BatchSize, emptied, first};
-use crate::io::Intake;
+use crate::io::{Intake, LARGEST};
 use crate::pipeline::lane::Transform;
 use crate::train::Offload;
 use crate::train::cut::Cut;
@@ -20,6 +20,13 @@ use std::sync::Arc;
 /// of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call is so slow
 /// that caches do not matter.
 const AT_ONCE: usize = 64;
+
+/// What a batch grows to when more waits than it holds and its cipher takes as long for a few packets as for hundreds:
+/// about so many hundreds of full size, in trains or singly. A little more would cost another pass for a few.
+const FOR_HUNDREDS: BatchSize = BatchSize {
+    items: 256,
+    bytes: 360 * 1024,
+};
 
 /// A batch of outbound packets. Its memory is used again and again.
 pub struct OutboundBatch {
@@ -127,13 +134,18 @@ impl OutboundBatch {
         &buffer[parcel.range.clone()]
     }
 
-    /// Jobs per call: as many as the ciphers of this batch want.
-    fn at_once(&self, snapshot: &Snapshot) -> usize {
+    /// Whether more of it at once would take no longer, and there may have been more.
+    fn is_too_small(&self, snapshot: &Snapshot) -> bool {
+        let is_full =
+            self.intake.places() == 0 || self.intake.bytes.len() - self.intake.used() < LARGEST;
         let of_train = |train: &Train| {
             let sa = snapshot.sa(self.roads[train.road].index);
             sa.key.jobs_at_once()
         };
-        self.trains.iter().map(of_train).max().unwrap_or(AT_ONCE)
+        let wants_more = |at_once| at_once > AT_ONCE;
+        is_full
+            && (self.trains.iter().map(of_train).any(wants_more)
+                || wants_more(self.layers.at_once(snapshot)))
     }
 
     /// What was counted so far.
@@ -143,8 +155,11 @@ impl OutboundBatch {
 
     /// Ready for the next read; lets go of the snapshot.
     pub(super) fn clear(&mut self) {
+        let snapshot = self.snapshot.take();
+        if snapshot.is_some_and(|snapshot| self.is_too_small(&snapshot)) {
+            self.intake.grow(FOR_HUNDREDS);
+        }
         self.intake.clear();
-        self.snapshot = None;
         self.fragments.clear();
         self.roads.clear();
         self.trains.clear();
@@ -181,7 +196,7 @@ impl Transform for OutboundBatch {
             let sas = trains.iter().map(|train| self.roads[train.road].index);
             snapshot.fetch_sas_of(sas);
         }
-        let at_once = self.at_once(snapshot);
+        let mut at_once = AT_ONCE;
         self.stamps.clear();
         let mut tickets = self.tickets.iter();
         for train in &self.trains {
@@ -202,6 +217,7 @@ impl Transform for OutboundBatch {
                 true => &self.fragments[train.item.clone()],
                 false => &self.intake.bytes[train.item.clone()],
             };
+            at_once = at_once.max(sa.key.jobs_at_once());
             for (number, stamp) in (0..train.granted).zip(&mut stamps) {
                 let (head, out);
                 (head, heads) = heads.split_at_mut(train.cut.head_len());
@@ -210,7 +226,7 @@ impl Transform for OutboundBatch {
                 let payload = &item[train.cut.payload(number)];
                 let (head, payload) = inside(road.outside, head, payload);
                 jobs.push(stamp.job(sa, head, payload, out));
-                if jobs.len() == at_once {
+                if jobs.len() >= at_once {
                     multibuffer::seal(&mut jobs);
                     jobs.clear();
                 }

@@ -225,7 +225,7 @@ impl Layers {
 
     /// Packets that go through all their stages together, so that they stay in the cache from stage to stage: as many as
     /// their ciphers want.
-    fn at_once(&self, snapshot: &Snapshot) -> usize {
+    pub fn at_once(&self, snapshot: &Snapshot) -> usize {
         let wanted = self
             .layers
             .iter()

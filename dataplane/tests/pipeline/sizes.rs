@@ -110,3 +110,32 @@ fn an_opening_segment_announces_no_more_than_fits_the_tunnel() {
             .unwrap()
     );
 }
+
+#[test]
+fn a_batch_follows_the_backlog_where_the_cipher_takes_no_longer_for_more() {
+    let count = 1000;
+    let batches = |suite: &str| {
+        let mut world = World::tunnel(suite, "esp-udp");
+        for number in 0..count {
+            world
+                .left_in
+                .put(datagram(number, 1300), Offload::default());
+        }
+        world.send();
+        // A parcel of hundreds of packets is more than one read of the other side takes.
+        for (packet, arrival) in singly(world.wire.take_all()) {
+            world.wire.put(packet, arrival);
+        }
+        world.receive();
+        assert!(world.delivered_numbers().into_iter().eq(0..count));
+        world.balance().0.batches
+    };
+    let triple_des = format!(
+        "-E 3des-cbc {} -A hmac-sha1 {}",
+        bytes("f6", 24),
+        bytes("c3", 20)
+    );
+    assert_eq!(batches(&gcm()), 16);
+    let few = batches(&triple_des);
+    assert!(few < 8, "{few} batches");
+}
