@@ -1,5 +1,6 @@
 //! The command line of `esplanade-lab`, reached as `esplanade lab …`: what one can say, and which module does it.
 
+mod guest;
 mod list;
 mod measure;
 mod recorded;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::host::program;
 use crate::record::Provenance;
-use crate::testbed::isolate;
+use crate::testbed::{guest, isolate};
 
 /// How a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub fn examine() -> Vec<Finding> {
     findings.extend(TOOLS.iter().map(tool));
     findings.extend([processors(), clock(), buffers(), steal()]);
     findings.extend(kernel::findings());
+    findings.push(guest());
     findings.push(noise::floor());
     findings
 }
@@ -126,6 +127,23 @@ fn tool((name, purpose, package, weight): &(&str, &str, &str, Weight)) -> Findin
         None => finding(
             *weight,
             format!("{name} is missing ({name} {purpose}): apt-get install {package}"),
+        ),
+    }
+}
+
+/// Where the kernel's own contenders can be tried whatever kernel runs.
+fn guest() -> Finding {
+    match guest::absence() {
+        None => finding(
+            Weight::Good,
+            "a guest can be booted: `esplanade lab run STUDY --guest` has a kernel with IPsec and WireGuard of its own, emulated",
+        ),
+        Some(absence) => finding(
+            Weight::Poor,
+            format!(
+                "no guest can be booted, in which the kernel's own IPsec and WireGuard could be tried: {}. Get it by: {}",
+                absence.why, absence.remedy
+            ),
         ),
     }
 }

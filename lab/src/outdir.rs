@@ -25,7 +25,7 @@ pub struct OutDir {
     pub path: PathBuf,
     /// The new name of an earlier result that was in the way.
     pub moved: Option<PathBuf>,
-    /// Whether a run that was cut short goes on here: what is there stays.
+    /// Whether a run goes on here that was cut short after its first record: what is there stays.
     pub resumed: bool,
 }
 
@@ -34,10 +34,12 @@ pub fn reopen(path: &Path) -> Result<OutDir, String> {
     let path = path
         .canonicalize()
         .map_err(|error| cannot("find", path, &error))?;
+    // One that was cut short before its first record begins anew.
+    let resumed = path.join(RECORDS).exists();
     Ok(OutDir {
         path,
         moved: None,
-        resumed: true,
+        resumed,
     })
 }
 

@@ -94,6 +94,15 @@ pub fn done(records: &[Record]) -> BTreeSet<(usize, usize)> {
     ended.map(|record| (record.round, record.order)).collect()
 }
 
+/// Why records do not go together.
+pub const MIXED: &str = "these records are of a real machine and of an emulated one: their figures are never compared. Run them in folders of their own";
+
+/// Whether some records are emulated and some are not.
+pub fn mixed(records: &[Record]) -> bool {
+    let emulated = records.iter().filter(|record| record.provenance.emulated);
+    ![0, records.len()].contains(&emulated.count())
+}
+
 /// What came of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]

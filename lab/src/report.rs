@@ -62,17 +62,22 @@ pub struct Sightings {
 /// The table and the canary line as text, and what became of the bars of the study in this folder.
 pub fn text(records: &[Record], folder: &Path) -> String {
     let table = table::text(records);
-    match &bars(folder)[..] {
+    match &bars(folder, records)[..] {
         [] => table,
         bars => format!("{table}\n{}", crate::bars::text(bars, records)),
     }
 }
 
 /// The bars of the study that was ordered in a folder. They are no part of a record, because they are no measurement.
-fn bars(folder: &Path) -> Vec<Bar> {
-    let ordered = Order::read(folder).ok();
+fn bars(folder: &Path, records: &[Record]) -> Vec<Bar> {
+    let ordered = Order::read(folder).ok().filter(|_| !emulated(records));
     let spec = ordered.and_then(|order| Spec::read(&order.spec, "the order").ok());
     spec.map_or_else(Vec::new, |spec| spec.bars)
+}
+
+/// What is emulated is held against nothing that real machines did or shall do.
+fn emulated(records: &[Record]) -> bool {
+    records.iter().any(|record| record.provenance.emulated)
 }
 
 /// The page of a run: its records, and from its folder the files that the contenders were started with.
@@ -80,8 +85,8 @@ pub fn html(records: &[Record], torn: Option<String>, folder: &Path) -> Option<S
     let findings = findings::Findings::of(records)?;
     let beside = page::Beside {
         configurations: configurations(&folder.join(CONFIGURATIONS)),
-        then: then::Then::of(&findings.any.study),
-        bars: bars(folder),
+        then: then::Then::of(&findings.any.study).filter(|_| !emulated(records)),
+        bars: bars(folder, records),
         torn,
     };
     Some(page::page(&findings, &beside))

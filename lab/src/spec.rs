@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! top level ─┬─► [testbed] [load] [factors] [[contender]]          one part, if the file has no [[part]]
-//!            ├─► [testbed.hosts]                                   real machines, where it names any
+//!            ├─► [testbed.hosts]                                   real machines, where it names any; `kind = "guest"`: in QEMU
 //!            ├─► [[part]] with the same tables, on top of those    several parts, measured in one interleaved run
 //!            ├─► [[bar]]                                           what must be reached
 //!            └─► [smoke] [quick] [standard] [faithful]             rounds, seconds and levels of a preset
@@ -58,6 +58,8 @@ pub struct Spec {
     pub bars: Vec<Bar>,
     /// The machines it runs on; `None`: namespaces of this one.
     pub hosts: Option<Hosts>,
+    /// Whether it runs inside a guest.
+    pub guest: bool,
 }
 
 /// Something wrong at a place of the file.
@@ -157,6 +159,7 @@ fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
         skipped,
         leaves_out: preset.leaves_out.clone(),
         bars: bar::read(file)?,
+        guest: hosts::is_guest(file)?,
         hosts,
     };
     spec.reference = reference(file, &spec)?;

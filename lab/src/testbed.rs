@@ -15,6 +15,7 @@
 //!
 //! Every trial gets a fresh one, so that nothing a contender leaves behind can touch the next.
 
+pub mod guest;
 pub mod isolate;
 mod links;
 mod namespaces;

@@ -15,7 +15,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "interop")]
+sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "interop"), os.path.join(TESTS, "..", "lab", "guest")]
 
 import plane  # noqa: E402
 from crafting import Crafter, Reader, is_answer, question  # noqa: E402

@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 
-import image
+from initramfs import install, libraries, write_cpio
 from network.gateway import program
 
 PROGRAMS = ["setkey", "esplanade"]
@@ -15,13 +15,13 @@ def with_programs(initramfs, folder):
     with tempfile.TemporaryDirectory(prefix="esplanade-overlay-") as root:
         for name in PROGRAMS:
             place = f"{root}/usr/bin/{name}"
-            image.install(program(name), place)
+            install(program(name), place)
             subprocess.run(["strip", place], check=True)
-            for library in image.libraries(program(name)):
-                image.install(os.path.realpath(library), root + library)
+            for library in libraries(program(name)):
+                install(os.path.realpath(library), root + library)
         path = os.path.join(folder, "initramfs")
         with open(path, "wb") as out:
             with open(initramfs, "rb") as file:
                 out.write(file.read())
-            image.write_cpio(root, out)
+            write_cpio(root, out)
     return path

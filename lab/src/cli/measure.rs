@@ -13,6 +13,7 @@ use crate::progress::Progress;
 use crate::record::{self, Journal, Outcome, Provenance, Record};
 use crate::spec::{Programs, Spec};
 use crate::stop::{INTERRUPTED_EXIT, Stop};
+use crate::testbed::guest::EMULATED;
 use crate::testbed::{Namespaces, Ssh, Testbed};
 use crate::{meter, report};
 
@@ -27,6 +28,8 @@ pub(super) struct Machines {
     pub ssh_config: Option<PathBuf>,
     /// Brought along to hosts elsewhere.
     pub programs: Programs,
+    /// Whether this is the lab inside a guest.
+    pub emulated: bool,
 }
 
 pub(super) fn measure(
@@ -37,6 +40,7 @@ pub(super) fn measure(
     repeat: String,
 ) -> Result<Summary, String> {
     let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let emulated = machines.emulated;
     let (mut testbed, provenance) = testbed(spec, machines, out, stop)?;
     let cannot = |what: &str| {
         let what = out.path.join(what).display().to_string();
@@ -54,10 +58,17 @@ pub(super) fn measure(
     }
     let provenance = Provenance {
         command: repeat,
-        testbed: testbed.describe(),
+        testbed: match emulated {
+            true => format!("{}, {EMULATED}", testbed.describe()),
+            false => testbed.describe(),
+        },
+        emulated,
         ..provenance
     };
     if let Some(first) = earlier.first() {
+        if first.provenance.emulated != emulated {
+            return Err(record::MIXED.into());
+        }
         eprintln!("{} records are there already", earlier.len());
         for change in first.provenance.changes(&Provenance {
             versions: first.provenance.versions.clone(),
@@ -165,7 +176,7 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
     })
 }
 
-fn readme(repeat: &str) -> String {
+pub(super) fn readme(repeat: &str) -> String {
     format!(
         "{TABLE}        the table
 {PAGE}      the page: charts, tables, what limited each run, where the numbers come from

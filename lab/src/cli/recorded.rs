@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::say;
 use crate::outdir::{PAGE, RECORDS};
-use crate::record::{self, Record};
+use crate::record::{self, MIXED, Record};
 use crate::report;
 use crate::report::findings::Findings;
 
@@ -44,6 +44,9 @@ pub(super) fn read(dir: &Path) -> Result<(Vec<Record>, Option<String>), String> 
     if let Some(note) = &torn {
         eprintln!("note: {note}");
     }
+    if record::mixed(&records) {
+        return Err(format!("{}: {MIXED}", dir.display()));
+    }
     Ok((records, torn))
 }
 
@@ -55,6 +58,9 @@ pub(super) fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
             dir.display()
         )
     };
+    if record::mixed(&before.iter().chain(&after).cloned().collect::<Vec<_>>()) {
+        return Err(MIXED.into());
+    }
     let before = Findings::of(&before).ok_or_else(|| nothing(a))?;
     let after = Findings::of(&after).ok_or_else(|| nothing(b))?;
     say(&report::compare::text(&before, &after))

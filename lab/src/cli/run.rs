@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 
+use super::guest;
 use super::measure::{Machines, conclude, measure};
 use crate::experiment::Case;
 use crate::host::program;
@@ -14,6 +15,7 @@ use crate::outdir::{self, ORDER, Order};
 use crate::plan::Plan;
 use crate::progress::length;
 use crate::spec::{Preset, Programs, Spec};
+use crate::stop::INTERRUPTED_EXIT;
 use crate::testbed::isolate;
 use crate::{report, study};
 
@@ -65,6 +67,12 @@ pub(super) struct Run {
     /// Configuration for ssh, where the spec names hosts [default: that of the user]
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
+    /// Inside a guest in QEMU, whose kernel has IPsec and WireGuard of its own; its results are marked as emulated
+    #[arg(long, conflicts_with = "ssh_config")]
+    guest: bool,
+    /// This is the lab in there
+    #[arg(long, hide = true)]
+    inside_guest: bool,
 }
 
 impl Run {
@@ -98,6 +106,9 @@ impl Run {
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("{}-out", spec.study)));
         let programs = self.programs()?;
+        if self.inside_guest {
+            return self.inside(&spec, programs, resumed);
+        }
         for skipped in &spec.skipped {
             eprintln!("left out: {skipped}");
         }
@@ -110,8 +121,8 @@ impl Run {
         }
         let typed = std::env::args().skip_while(|word| word != "run").skip(1);
         let order = Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default());
-        // Hosts elsewhere are reached as their user reaches them, so from where the user is.
-        if spec.hosts.is_none() {
+        // Hosts elsewhere are reached as their user reaches them, so from where the user is; and a guest makes its own.
+        if spec.hosts.is_none() && !spec.guest {
             isolate::enter()?;
         }
         let out = match resumed {
@@ -125,13 +136,42 @@ impl Run {
             order.keep(&out.path)?;
         }
         let repeat = self.repeat(&spec);
-        let machines = Machines {
-            ssh_config: self.ssh_config,
-            programs,
+        let summary = match spec.guest {
+            true => guest::measure(&order, &out, &programs, &repeat)?,
+            false => {
+                let machines = Machines {
+                    ssh_config: self.ssh_config,
+                    programs,
+                    emulated: false,
+                };
+                measure(&spec, &cases, &out, machines, repeat)?
+            }
         };
-        let summary = measure(&spec, &cases, &out, machines, repeat)?;
         let table = report::text(&summary.records, &out.path);
         conclude(&summary, &table, &out)
+    }
+
+    /// The run itself, where this is the lab inside a guest: the one outside reads the records and tells.
+    fn inside(
+        &self,
+        spec: &Spec,
+        programs: Programs,
+        folder: Option<&PathBuf>,
+    ) -> Result<ExitCode, String> {
+        let folder = folder.ok_or("an order is needed inside a guest")?;
+        let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
+        isolate::enter()?;
+        let machines = Machines {
+            ssh_config: None,
+            programs,
+            emulated: true,
+        };
+        let out = outdir::reopen(folder)?;
+        let summary = measure(spec, &cases, &out, machines, self.repeat(spec))?;
+        Ok(match summary.interrupted {
+            true => ExitCode::from(INTERRUPTED_EXIT as u8),
+            false => ExitCode::SUCCESS,
+        })
     }
 
     fn text(&self) -> Result<String, String> {
@@ -144,6 +184,13 @@ impl Run {
     fn spec(&self, text: &str) -> Result<Spec, String> {
         let mut spec =
             Spec::read_as(text, &self.study, self.preset()).map_err(|error| error.to_string())?;
+        spec.guest |= self.guest;
+        if spec.guest && spec.hosts.is_some() {
+            return Err(
+                "a guest is on this machine, and this spec names others: leave one of them out"
+                    .into(),
+            );
+        }
         spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
         spec.duration = self
             .duration
@@ -197,7 +244,7 @@ impl Run {
 
     /// Looked for before the lab moves into its namespaces: a path may lead through what is hidden there.
     fn esplanade(&self) -> Result<Option<PathBuf>, String> {
-        if let Some(path) = &self.esplanade {
+        if let Some(path) = self.esplanade.as_ref().filter(|_| !self.inside_guest) {
             let found = path.canonicalize();
             return found
                 .map(Some)
@@ -223,9 +270,10 @@ impl Run {
         let config = self.ssh_config.as_ref().map_or_else(String::new, |file| {
             format!(" --ssh-config {}", file.display())
         });
+        let guest = if self.guest { " --guest" } else { "" };
         let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
         format!(
-            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{config}",
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{config}{guest}",
             self.study, spec.rounds
         )
     }

@@ -33,7 +33,7 @@ fn module((name, option, subject): &(&str, &str, &str)) -> Finding {
         false => finding(
             Weight::Poor,
             format!(
-                "{subject} is not here and cannot be measured natively: boot a kernel with {option} (Debian's linux-image-amd64 has it)"
+                "{subject} is not here and cannot be measured natively: boot a kernel with {option} (Debian's linux-image-amd64 has it), or look at it in a guest: `esplanade lab run STUDY --guest`"
             ),
         ),
     }

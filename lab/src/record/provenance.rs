@@ -37,6 +37,9 @@ pub struct Provenance {
     pub settings: BTreeMap<String, String>,
     /// What the testbed is.
     pub testbed: String,
+    /// Whether its processors are emulated: then figures are compared with none that were measured natively.
+    #[serde(default)]
+    pub emulated: bool,
     /// Versions of the programs that took part.
     pub versions: BTreeMap<String, String>,
 }

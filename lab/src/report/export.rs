@@ -56,7 +56,7 @@ fn flat(records: &[Record]) -> Flat {
 }
 
 /// The columns every export begins with.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 13] = [
     "study",
     "trial",
     "round",
@@ -69,6 +69,7 @@ const FIRST: [&str; 12] = [
     "duration_s",
     "started_unix",
     "took_s",
+    "emulated",
 ];
 
 fn row(record: &Record) -> BTreeMap<String, Value> {
@@ -91,6 +92,7 @@ fn row(record: &Record) -> BTreeMap<String, Value> {
         json!(record.duration_s),
         json!(record.started_unix),
         json!(record.took_s),
+        json!(record.provenance.emulated),
     ];
     let mut row: BTreeMap<String, Value> = FIRST
         .iter()
@@ -182,5 +184,6 @@ mod tests {
         let read: Value = serde_json::from_str(&json(&records)).unwrap();
         assert_eq!(read[0]["figure.goodput_bps"], 1e9);
         assert_eq!(read[0]["contender"], "plain");
+        assert_eq!(read[0]["emulated"], false);
     }
 }

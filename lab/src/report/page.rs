@@ -57,6 +57,10 @@ pub fn page(findings: &Findings, beside: &Beside) -> String {
     dressed(findings, &sections)
 }
 
+/// What a reader of emulated figures must know.
+pub(super) const ONLY_RIGHT_OR_WRONG: &str = "measured in a guest with emulated processors. What works and what does not is found \
+     here; how fast it is on a real machine is not, and these figures are compared with none that were measured there, with no bar and with no paper.";
+
 /// A part of the page with its heading.
 pub struct Section {
     /// The anchor.
@@ -101,13 +105,19 @@ fn dressed(findings: &Findings, sections: &[Section]) -> String {
             )
         })
         .collect();
+    let emulated = match findings.any.provenance.emulated {
+        true => {
+            format!("<p class=\"emulated\"><strong>Emulated:</strong> {ONLY_RIGHT_OR_WRONG}</p>\n")
+        }
+        false => String::new(),
+    };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#headline\">To the result</a>\n\
-         <header><h1>{title}</h1>\n<p class=\"where\">{}</p>\n</header>\n\
+         <header><h1>{title}</h1>\n<p class=\"where\">{}</p>\n{emulated}</header>\n\
          <nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
          <footer><p>Written by <code>esplanade lab report</code> {} from the records of the run alone.</p></footer>\n</body>\n</html>\n",
         escaped(&origin::place_and_time(findings)),

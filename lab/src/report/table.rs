@@ -37,8 +37,12 @@ pub fn text(records: &[Record]) -> String {
 
 fn head(record: &Record) -> String {
     let place = &record.provenance;
+    let emulated = match place.emulated {
+        true => format!("emulated: {}\n", page::ONLY_RIGHT_OR_WRONG),
+        false => String::new(),
+    };
     format!(
-        "{}\n{} rounds of {} s of {} for each contender, seed {}\n{}, {} processors, Linux {}, {}\n\n",
+        "{}\n{} rounds of {} s of {} for each contender, seed {}\n{}, {} processors, Linux {}, {}\n{emulated}\n",
         record.title,
         record.rounds,
         record.duration_s,
@@ -252,6 +256,17 @@ mod tests {
     fn rates_choose_their_unit() {
         assert_eq!(goodput(9.876e9, &[9.876e9]), "9.88 Gbit/s");
         assert_eq!(goodput(47.04e6, &[47.0e6, 47.08e6]), "47.0 ± 0.5 Mbit/s");
+    }
+
+    #[test]
+    fn emulated_figures_are_called_that_and_mix_with_no_others() {
+        let native = fixture::cell("plain", 0, &[], &[1e9]);
+        assert!(!text(&native).contains("emulated"));
+        let mut emulated = fixture::cell("plain", 0, &[], &[1e9]);
+        emulated[0].provenance.emulated = true;
+        assert!(text(&emulated).contains("\nemulated: measured in a guest"));
+        assert!(!crate::record::mixed(&native) && !crate::record::mixed(&emulated));
+        assert!(crate::record::mixed(&[native, emulated].concat()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::Wrong;
 use super::build::{Impossible, Kind};
 use super::complaint::did_you_mean;
 use super::factor::{self, CONTENDERS, LOADS, Settings};
+use super::hosts;
 use super::preset::Changes;
 use super::tree::{self, Placed, Tree};
 
@@ -136,6 +137,10 @@ impl Part<'_> {
                 continue;
             }
             let name = if name == "kind" { "testbed" } else { &name };
+            if name == "testbed" && value.get_ref().as_str() == Some(hosts::GUEST) {
+                self.may_be_in_a_guest(value)?;
+                continue;
+            }
             self.fix(factor::find(name, at)?, value)?;
         }
         for (name, at, value) in tree.table("load")?.iter().flat_map(Tree::leaves) {
@@ -155,6 +160,20 @@ impl Part<'_> {
             self.cells = cells.into_iter().map(listed).collect::<Result<_, _>>()?;
         }
         Ok(())
+    }
+
+    /// A guest, too, is shared by all cells.
+    fn may_be_in_a_guest(&self, value: Placed<'_>) -> Result<(), Wrong> {
+        match self.name {
+            None => Ok(()),
+            Some(_) => Err(Wrong {
+                at: value.span(),
+                what:
+                    "a part has no guest of its own: what is emulated is compared with nothing else"
+                        .into(),
+                advice: "write `kind = \"guest\"` once, in the [testbed] of the whole spec".into(),
+            }),
+        }
     }
 
     fn fix(&mut self, factor: &'static factor::Factor, value: Placed<'_>) -> Result<(), Wrong> {

@@ -22,6 +22,24 @@ const USUAL: [(&str, &str, &str); 6] = [
     ("server", "lan", "10.2.0.2/24"),
 ];
 
+/// The kind of testbed that is not namespaces of this machine, but of a guest on it.
+pub(super) const GUEST: &str = "guest";
+
+/// Whether the spec asks for a guest, which no spec with hosts does.
+pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Wrong> {
+    let testbed = file.table("testbed")?;
+    let kind = testbed.and_then(|testbed| testbed.get("kind"));
+    let guest = kind.filter(|kind| kind.get_ref().as_str() == Some(GUEST));
+    match (guest, hosts_of(file)?) {
+        (Some(kind), Some(_)) => Err(Wrong {
+            at: kind.span(),
+            what: "a guest is on this machine, and this spec names others".into(),
+            advice: "leave one of them out".into(),
+        }),
+        (guest, _) => Ok(guest.is_some()),
+    }
+}
+
 /// Reads the hosts, if the spec names any, and refuses what cannot be done on them.
 pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Wrong> {
     for part in file.tables("part")? {

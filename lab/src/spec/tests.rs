@@ -218,6 +218,25 @@ fn both_ways_at_once_is_for_iperf3_and_fills_a_link_twice() {
 }
 
 #[test]
+fn a_guest_is_for_a_whole_spec_and_changes_no_cell() {
+    let asked = |testbed: &str| format!("{HEAD}{testbed}[[contender]]\nkind = \"plain\"\n");
+    let read = |testbed: &str| Spec::read(&asked(testbed), "mine.toml").unwrap();
+    let (inside, outside) = (read("[testbed]\nkind = \"guest\"\n"), read(""));
+    assert_eq!((inside.guest, outside.guest), (true, false));
+    assert_eq!(inside.cells, outside.cells);
+    let part = complaint(&asked("[[part]]\nname = \"p\"\ntestbed.kind = \"guest\"\n"));
+    assert!(
+        part.starts_with("error: a part has no guest of its own"),
+        "{part}"
+    );
+    assert!(part.contains(" --> mine.toml:4:16\n"), "{part}");
+    let hosts = "[testbed]\nkind = \"guest\"\nhosts.left = { ssh = \"ssh://a\", wan = \"eth1\" }\n\
+                 hosts.right = { ssh = \"ssh://b\", wan = \"eth1\" }\n";
+    let said = complaint(&asked(hosts));
+    assert!(said.starts_with("error: "), "{said}");
+}
+
+#[test]
 fn openvpn_has_the_suites_that_it_shares_with_ipsec() {
     let asked = |suite: &str| format!("{HEAD}[[contender]]\nkind = \"openvpn\"\n{suite}");
     let ids = |suite: &str| {

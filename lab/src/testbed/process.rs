@@ -125,6 +125,14 @@ fn enter_before_exec(
     unsafe { child.pre_exec(enter) };
 }
 
+/// Ends a program with this process, whatever ends that.
+pub(super) fn die_with_parent(child: &mut std::process::Command) {
+    // SAFETY: one system call, with plain numbers.
+    let ask = || isolate::done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) });
+    // SAFETY: between fork and exec the closure makes one system call and nothing else.
+    unsafe { child.pre_exec(ask) };
+}
+
 impl Running {
     /// Waits for the end; a program that takes longer is killed.
     pub fn finish(mut self, limit: Duration) -> Result<Finished, Fault> {

@@ -11,7 +11,7 @@
 //! *before* it is changed, and taken back when the trial is over, when the run ends, or when the connection is lost.
 
 mod bootstrap;
-mod connection;
+pub(super) mod connection;
 mod far;
 pub(crate) mod protocol;
 mod settings;

@@ -1,4 +1,4 @@
-//! The lab's attendant on a host that is reached by SSH: it runs programs, reads files, listens on interfaces, and answers
+//! The lab's attendant on a host that is reached by SSH, or in the guest: it runs programs, reads files, listens on interfaces, and answers
 //! for all of it on its standard output (see `testbed::ssh`).
 //!
 //! ```text
@@ -13,8 +13,9 @@
 
 mod ear;
 mod things;
+mod undo;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ use crate::testbed::process::{self, Running};
 use crate::testbed::ssh::protocol::{Answer, Ask, Bytes, Question, READY, Reply, Seen, UNDO};
 use ear::Ear;
 use things::{Thing, Things};
+use undo::undoing;
+
+pub(crate) use undo::quoted;
 
 /// Do what a lab elsewhere asks for, until it goes.
 #[derive(Debug, clap::Args)]
@@ -196,6 +200,11 @@ impl Attendant {
                 std::fs::read_to_string(&path)
                     .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
             ),
+            Ask::Fetch { path, from } => {
+                Answer::Bytes(Bytes(bytes(&path, from).map_err(|error| {
+                    format!("cannot read {}: {error}", path.display())
+                })?))
+            }
             Ask::List { path } => Answer::Names(
                 names(&path).map_err(|error| format!("cannot list {}: {error}", path.display()))?,
             ),
@@ -360,23 +369,17 @@ impl Attendant {
 /// For all that has to be undone.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The latest first; one that hangs does not keep the others from their turn. One that fails is tried again: a gateway that is
-/// being killed may still take a question, and give no answer.
-fn undoing(commands: &[Command]) -> String {
-    let line = |command: &Command| {
-        let words = std::iter::once(&command.program).chain(&command.arguments);
-        let words: Vec<String> = words.map(|word| quoted(word)).collect();
-        format!(
-            "for n in 1 2 3 4 5; do timeout 60 {} && break; sleep 1; done\n",
-            words.join(" ")
-        )
-    };
-    commands.iter().rev().map(line).collect()
-}
-
-/// A word as a shell takes it literally.
-pub(crate) fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
+fn bytes(path: &std::path::Path, from: u64) -> io::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    match std::fs::File::open(path) {
+        Ok(mut file) => {
+            file.seek(io::SeekFrom::Start(from))?;
+            file.read_to_end(&mut found)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(found)
 }
 
 fn names(path: &std::path::Path) -> io::Result<Vec<String>> {
@@ -391,17 +394,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_last_is_undone_first_and_literally() {
-        let commands = [
-            Command::line("ip link set wan down"),
-            Command::line("echo").arg("it's $HOME"),
-        ];
-        let undone = undoing(&commands);
-        let lines: Vec<&str> = undone.lines().collect();
-        assert!(lines[0].contains(" 'echo' 'it'\\''s $HOME' "), "{undone}");
-        assert!(
-            lines[1].contains(" 'ip' 'link' 'set' 'wan' 'down' "),
-            "{undone}"
-        );
+    fn a_file_is_fetched_from_a_place_on_and_one_that_is_not_there_is_empty() {
+        let place = std::env::temp_dir().join(format!("lab-fetched-{}", std::process::id()));
+        assert_eq!(bytes(&place, 0).unwrap(), b"");
+        std::fs::write(&place, b"one\ntwo\n").unwrap();
+        assert_eq!(bytes(&place, 4).unwrap(), b"two\n");
+        assert_eq!(bytes(&place, 99).unwrap(), b"");
+        std::fs::remove_file(&place).unwrap();
     }
 }

@@ -1,10 +1,12 @@
-//! One connection to one host, from `ssh` to its end. It breaks once and for all: whoever wants to go on opens another.
+//! One connection to one attendant, over the input and output of a program that leads there: `ssh`, or a machine in QEMU. It
+//! breaks once and for all: whoever wants to go on opens another.
+
+mod login;
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::rc::{Rc, Weak};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -13,15 +15,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Luggage;
-use super::bootstrap::{HERE, remote_command};
 use super::protocol::{Answer, Ask, Question, READY, Reply};
 use crate::fault::Fault;
 use crate::stop::Stop;
 use crate::testbed::process;
 
 /// A host, and the attendant on it.
-pub(super) struct Connection {
+pub(in crate::testbed) struct Connection {
     /// `left (ssh://root@alpha)`.
     name: String,
     child: RefCell<Child>,
@@ -44,12 +44,8 @@ pub(super) struct Connection {
 /// Shared with what gives the sign of life. `None`: closed.
 type Input = Arc<Mutex<Option<ChildStdin>>>;
 
-/// To log in, jump hosts included, and for the attendant of a lost connection to notice and to take everything back.
-const LOGIN: Duration = Duration::from_secs(300);
-/// To take in a program: a slow line is waited for.
-const COPY: Duration = Duration::from_secs(600);
 /// For an answer that needs no time, over a bad line. ssh notices a dead one after 30 s.
-pub(super) const PROMPT: Duration = Duration::from_secs(60);
+pub(in crate::testbed) const PROMPT: Duration = Duration::from_secs(60);
 /// Between two signs of life; the attendant waits for several.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// A signal that arrives just before a sleep is noticed after this long at the latest.
@@ -57,75 +53,23 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// For the attendant to take everything away. It gives up a little earlier.
 const FAREWELL: Duration = Duration::from_secs(200);
 
-/// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else is
-/// left to that configuration, the question of known hosts above all.
-const OPTIONS: [&str; 8] = [
-    "BatchMode=yes",
-    "ConnectTimeout=10",
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=6",
-    "ControlMaster=no",
-    "ControlPath=none",
-    "ClearAllForwardings=yes",
-    "PermitLocalCommand=no",
-];
-
 impl Connection {
-    /// Logs in, brings along what is not there, and starts the attendant. `after` is a connection that was lost: what its
-    /// attendant takes back is waited for.
-    pub(super) fn open(
-        role: &str,
-        at: &str,
-        config: Option<&Path>,
-        luggage: &Luggage,
+    /// Starts a program whose input and output lead to an attendant. In a group of its own: Ctrl-C is for the lab, which then
+    /// says goodbye in order.
+    pub(in crate::testbed) fn over(
+        mut program: std::process::Command,
+        name: String,
         stop: Stop,
-        after: Option<&Connection>,
-    ) -> Result<Connection, Fault> {
-        let mut connection = Connection::start(role, at, config, luggage, stop, after)?;
-        let arrived = connection.arrive(luggage);
-        arrived.map_err(|fault| connection.explained(fault, at))?;
-        connection._alive = Some(sign_of_life(connection.input.clone()));
-        Ok(connection)
-    }
-
-    fn start(
-        role: &str,
-        at: &str,
-        config: Option<&Path>,
-        luggage: &Luggage,
-        stop: Stop,
-        after: Option<&Connection>,
-    ) -> Result<Connection, Fault> {
-        let name = format!("{role} ({at})");
-        let cannot = |error: io::Error| {
-            Fault::failed(format!(
-                "cannot start ssh: {error}. Get it by: apt-get install openssh-client"
-            ))
-        };
-        let complaints = process::memory("complaints").map_err(cannot)?;
-        let lost = after.map(|lost| lost.folder.as_str());
-        let lost = lost.filter(|folder| !folder.is_empty());
-        let names: Vec<&str> = luggage.iter().map(|(name, _)| *name).collect();
-        let mut ssh = std::process::Command::new("ssh");
-        if let Some(config) = config {
-            ssh.arg("-F").arg(config);
-        }
-        for option in OPTIONS {
-            ssh.arg("-o").arg(option);
-        }
-        // In a group of its own: Ctrl-C is for the lab, which then says goodbye in order.
-        let child = ssh
-            .arg("-T")
-            .arg(at)
-            .arg(remote_command(&names, lost))
+    ) -> io::Result<Connection> {
+        let complaints = process::memory("complaints")?;
+        let mut child = program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(complaints.try_clone().map_err(cannot)?)
+            .stderr(complaints.try_clone()?)
             .process_group(0)
-            .spawn();
-        let mut child = child.map_err(cannot)?;
+            .spawn()?;
         let output = child.stdout.take();
-        let output = output.ok_or_else(|| cannot(io::Error::other("it has no output")))?;
+        let output = output.ok_or_else(|| io::Error::other("it has no output"))?;
         Ok(Connection {
             name,
             input: Arc::new(Mutex::new(child.stdin.take())),
@@ -145,54 +89,11 @@ impl Connection {
         })
     }
 
-    /// The conversation with the shell, up to the first word of the attendant.
-    fn arrive(&mut self, luggage: &Luggage) -> Result<(), Fault> {
-        let mut found = Vec::new();
-        let here = loop {
-            let line = self.line(LOGIN, true)?;
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match words[..] {
-                ["found", name, sum, path] => {
-                    found.push((name.to_owned(), sum.to_owned(), path.to_owned()));
-                }
-                // A login script may have said something before.
-                [HERE, machine, folder] => break (machine.to_owned(), folder.to_owned()),
-                _ => continue,
-            }
-        };
-        let machine;
-        (machine, self.folder) = here;
-        if machine != std::env::consts::ARCH {
-            return Err(Fault::failed(format!(
-                "this machine is a {}, {} is a {machine}: run the lab from a machine of that kind",
-                std::env::consts::ARCH,
-                self.name
-            )));
-        }
-        for (name, path) in luggage {
-            let sum = checksum(path)?;
-            let there = found
-                .iter()
-                .find(|(other, theirs, _)| other == name && *theirs == sum);
-            match there {
-                Some((_, _, there)) => self.write(format!("link {name} {there}\n").as_bytes())?,
-                None => self.put(name, path)?,
-            }
-            self.expect("got", COPY)?;
-            let ours = path.to_string_lossy().into_owned();
-            let there = format!("{}/{name}", self.folder);
-            self.luggage.push((ours, there));
-        }
-        self.write(b"start\n")?;
-        self.expect(READY, PROMPT)
-    }
-
-    fn put(&self, name: &str, path: &Path) -> Result<(), Fault> {
-        let cannot =
-            |error: io::Error| Fault::failed(format!("cannot read {}: {error}", path.display()));
-        let program = std::fs::read(path).map_err(cannot)?;
-        self.write(format!("put {name} {}\n", program.len()).as_bytes())?;
-        self.write(&program)
+    /// Waits for the attendant's first word, and gives signs of life from then on.
+    pub(in crate::testbed) fn attended(&mut self, limit: Duration) -> Result<(), Fault> {
+        self.expect(READY, limit)?;
+        self._alive = Some(sign_of_life(self.input.clone()));
+        Ok(())
     }
 
     fn expect(&self, word: &str, limit: Duration) -> Result<(), Fault> {
@@ -239,7 +140,12 @@ impl Connection {
     }
 
     /// Asks, and waits for the answer; with `heed` not beyond the user's wish to stop, nor the loss of another host.
-    pub(super) fn ask(&self, ask: Ask, limit: Duration, heed: bool) -> Result<Answer, Fault> {
+    pub(in crate::testbed) fn ask(
+        &self,
+        ask: Ask,
+        limit: Duration,
+        heed: bool,
+    ) -> Result<Answer, Fault> {
         let number = self.asked.get() + 1;
         self.asked.set(number);
         let question = serde_json::to_string(&Question { number, ask });
@@ -309,17 +215,6 @@ impl Connection {
         let why = last.map_or(why, str::trim);
         Fault::failed(format!("{}: the connection is lost: {why}", self.name))
     }
-
-    /// A fault before the attendant was ready, with what the user may try.
-    fn explained(&self, fault: Fault, at: &str) -> Fault {
-        match fault {
-            Fault::Failed(why) if self.broken() => {
-                let config = "this must work without a password: ssh";
-                Fault::failed(format!("{why}; {config} {at} true"))
-            }
-            other => other,
-        }
-    }
 }
 
 impl Drop for Connection {
@@ -359,19 +254,6 @@ fn sign_of_life(input: Input) -> Sender<()> {
         }
     });
     sender
-}
-
-/// As `sha256sum` gives it, which is what the host is asked for, too.
-fn checksum(path: &Path) -> Result<String, Fault> {
-    let said = std::process::Command::new("sha256sum")
-        .arg("--")
-        .arg(path)
-        .output();
-    let said = said.map_err(|error| Fault::failed(format!("cannot start sha256sum: {error}")))?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let sum = said.split_whitespace().next();
-    sum.map(str::to_owned)
-        .ok_or_else(|| Fault::failed(format!("sha256sum cannot read {}", path.display())))
 }
 
 /// What came of waiting.

@@ -49,6 +49,8 @@ pub(crate) enum Ask {
     Stop { process: u64, grace: Duration },
     /// The text of a file: [`Answer::Text`].
     Read { path: PathBuf },
+    /// What stands in a file from a place on, nothing where there is none: [`Answer::Bytes`].
+    Fetch { path: PathBuf, from: u64 },
     /// The names in a folder: [`Answer::Names`].
     List { path: PathBuf },
     /// Write a file into the bed's folder: [`Answer::Text`], its path.
@@ -89,6 +91,7 @@ pub(crate) enum Answer {
     Done,
     Flag(bool),
     Text(String),
+    Bytes(Bytes),
     Names(Vec<String>),
     Thing(u64),
     /// A process, and its id in that host's `/proc`.

@@ -1,0 +1,178 @@
+//! A run inside the guest: the same order is given to the lab there, its words are passed on, and every record comes home as
+//! soon as its trial ends.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::measure::readme;
+use super::recorded::read;
+use crate::experiment::Summary;
+use crate::fault::Fault;
+use crate::host::Command;
+use crate::outdir::{ORDER, Order, OutDir, README, RECORDS};
+use crate::spec::Programs;
+use crate::stop::{INTERRUPTED_EXIT, Stop};
+use crate::testbed::guest::{ESPLANADE, Guest, LAB};
+
+/// What the order inside the guest says beside what was ordered.
+pub(super) const INSIDE: &str = "--inside-guest";
+/// The folder of the run in there.
+const FOLDER: &str = "out";
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(250);
+/// For a run to end in order when the user wants to stop.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Carries an order out in there, with what an earlier run left here.
+pub(super) fn measure(
+    order: &Order,
+    out: &OutDir,
+    programs: &Programs,
+    repeat: &str,
+) -> Result<Summary, String> {
+    let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let cannot = |error: io::Error| format!("cannot write to {}: {error}", out.path.display());
+    if !out.resumed {
+        fs::write(out.path.join(README), readme(repeat)).map_err(cannot)?;
+    }
+    eprintln!("booting the guest (its kernel is fetched once, and kept)");
+    let lab = Some((programs.lab.clone(), LAB));
+    let esplanade = programs.esplanade.clone().map(|path| (path, ESPLANADE));
+    let luggage: Vec<(PathBuf, &str)> = lab.into_iter().chain(esplanade).collect();
+    let code = match Guest::boot(&luggage, stop) {
+        Ok(guest) => carried_out(&guest, order, &out.path, stop).map_err(|why| why.to_string())?,
+        Err(Fault::Interrupted) => INTERRUPTED_EXIT,
+        Err(fault) => return Err(fault.to_string()),
+    };
+    let interrupted = code == INTERRUPTED_EXIT;
+    let records = match out.path.join(RECORDS).exists() {
+        true => read(&out.path)?.0,
+        false if interrupted => Vec::new(),
+        false => return Err("the lab inside the guest measured nothing".into()),
+    };
+    Ok(Summary {
+        records,
+        interrupted,
+        not_kept: None,
+    })
+}
+
+fn carried_out(guest: &Guest, order: &Order, here: &Path, stop: Stop) -> Result<i32, Fault> {
+    let mut inside = order.clone();
+    inside.arguments.push(INSIDE.to_owned());
+    let text = serde_json::to_string(&inside)
+        .map_err(|error| Fault::failed(format!("cannot write the order: {error}")))?;
+    let place = guest.place(&format!("{FOLDER}/{ORDER}"), text)?;
+    let there = place.parent().unwrap_or(&place).to_owned();
+    let mut home = Home::open(guest, &there, here)?;
+    let run = Command::line("").program(LAB.as_ref());
+    let run = run.arg("run").arg("--resume").arg(&there);
+    // The lab looks for some programs in the user's home, and finds them under the same path there.
+    let run = match std::env::var_os("HOME") {
+        Some(home) => with("HOME", &home.to_string_lossy(), run),
+        None => run,
+    };
+    let process = guest.start(run)?;
+    let mut heard = 0;
+    let code = loop {
+        let (code, said) = guest.look(process)?;
+        eprint!("{}", said.get(heard..).unwrap_or_default());
+        if heard != said.len() || code.is_some() {
+            heard = said.len();
+            home.records()?;
+        }
+        match code {
+            Some(code) => break code,
+            None if stop.asked() => guest.stop(process, GRACE)?,
+            None => std::thread::sleep(PAUSE),
+        }
+    };
+    home.all_else()?;
+    Ok(code)
+}
+
+/// The same command with one variable more in its environment.
+fn with(name: &str, value: &str, command: Command) -> Command {
+    let mut with = Command::line("env").arg(format!("{name}={value}"));
+    with.arguments.push(command.program);
+    with.arguments.extend(command.arguments);
+    with
+}
+
+/// Brings home what was written in there.
+struct Home<'g> {
+    guest: &'g Guest,
+    there: PathBuf,
+    here: PathBuf,
+    /// Of the records that are here.
+    length: u64,
+}
+
+impl<'g> Home<'g> {
+    /// What an earlier run left goes there first: what is recorded is not run again.
+    fn open(guest: &'g Guest, there: &Path, here: &Path) -> Result<Home<'g>, Fault> {
+        let earlier = fs::read_to_string(here.join(RECORDS)).unwrap_or_default();
+        // A line that was cut short is nobody's; the journal in there begins after the last whole one.
+        let whole = earlier.rfind('\n').map_or(0, |end| end + 1);
+        if whole > 0 {
+            guest.place(&format!("{FOLDER}/{RECORDS}"), earlier[..whole].to_owned())?;
+        }
+        Ok(Home {
+            guest,
+            there: there.to_owned(),
+            here: here.to_owned(),
+            length: whole as u64,
+        })
+    }
+
+    /// New records, as far as they are whole.
+    fn records(&mut self) -> Result<(), Fault> {
+        let new = self.guest.fetch(self.there.join(RECORDS), self.length)?;
+        let whole = new.iter().rposition(|byte| *byte == b'\n');
+        let new = &new[..whole.map_or(0, |end| end + 1)];
+        if new.is_empty() {
+            return Ok(());
+        }
+        let place = self.here.join(RECORDS);
+        let mut options = OpenOptions::new();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&place);
+        let written = file.and_then(|mut file| {
+            file.set_len(self.length)?;
+            io::Seek::seek(&mut file, io::SeekFrom::Start(self.length))?;
+            file.write_all(new)?;
+            file.sync_data()
+        });
+        written.map_err(|error| cannot_write(&place, &error))?;
+        self.length += new.len() as u64;
+        Ok(())
+    }
+
+    /// Configurations, captures and whatever else there is; what is here already stays.
+    fn all_else(&self) -> Result<(), Fault> {
+        for path in self.guest.files(&self.there.to_string_lossy())? {
+            let Ok(name) = path.strip_prefix(&self.there) else {
+                continue;
+            };
+            let place = self.here.join(name);
+            if place.exists() {
+                continue;
+            }
+            let bytes = self.guest.fetch(path.clone(), 0)?;
+            let folder = place.parent().unwrap_or(&self.here);
+            fs::create_dir_all(folder)
+                .and_then(|()| fs::write(&place, bytes))
+                .map_err(|error| cannot_write(&place, &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(place: &Path, error: &io::Error) -> Fault {
+    Fault::failed(format!("cannot write {}: {error}", place.display()))
+}

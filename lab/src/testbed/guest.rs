@@ -1,0 +1,144 @@
+//! A machine in QEMU, whose kernel has what the one that runs here may lack: ESP, AH, pcrypt, WireGuard. The whole lab runs
+//! inside it, in namespaces as anywhere else, so that nothing is measured across the emulated processor's border:
+//!
+//! ```text
+//!   lab ── standard input and output ── qemu ── virtio port ── attendant ── lab ── client, left, right, server
+//! ```
+//!
+//! The attendant is the one that hosts reached by SSH have. When the lab goes, the port hangs up and the guest switches
+//! itself off; a lab that is killed takes QEMU along. On the disk is only the kernel, which is fetched once and kept.
+//!
+//! Processors are emulated, also where /dev/kvm is: a stock kernel hangs under some of those that machines in a cloud offer.
+//! What is measured there is right or wrong, and no figure of any real machine.
+
+mod image;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::process;
+use super::ssh::connection::{Connection, PROMPT};
+use super::ssh::protocol::{Answer, Ask, Bytes};
+use crate::contender::Absence;
+use crate::fault::Fault;
+use crate::host::Command;
+use crate::stop::Stop;
+use image::Image;
+
+pub use image::absence;
+
+/// How the testbed of such a run is described in its records.
+pub const EMULATED: &str = "inside a guest of QEMU with emulated processors";
+/// Where the lab is in the guest.
+pub const LAB: &str = "/usr/local/bin/esplanade-lab";
+/// Where `esplanade` is in the guest.
+pub const ESPLANADE: &str = "/usr/local/bin/esplanade";
+
+/// From the emulated power button to the attendant: 4 s on a quiet machine.
+const BOOT: Duration = Duration::from_secs(300);
+/// More than the largest set of contenders takes.
+const MEMORY: &str = "1024M";
+
+/// A guest that is up.
+pub struct Guest {
+    connection: Connection,
+}
+
+impl Guest {
+    /// Boots it, with these programs in it: where each is here, and there.
+    pub fn boot(programs: &[(PathBuf, &str)], stop: Stop) -> Result<Guest, Fault> {
+        if let Some(Absence { why, remedy }) = absence() {
+            return Err(Fault::failed(format!("{why}. Get it by: {remedy}")));
+        }
+        let image = Image::make(programs)?;
+        let mut qemu = std::process::Command::new("qemu-system-x86_64");
+        qemu.args(arguments(&image));
+        process::die_with_parent(&mut qemu);
+        let name = "the guest in QEMU".to_owned();
+        let mut connection = Connection::over(qemu, name, stop)
+            .map_err(|error| Fault::failed(format!("cannot start QEMU: {error}")))?;
+        connection.attended(BOOT).map_err(|fault| match fault {
+            Fault::Interrupted => fault,
+            _ => Fault::failed(format!("{fault}; the console said: {}", image.last_words())),
+        })?;
+        Ok(Guest { connection })
+    }
+
+    /// Writes a file into a folder that goes with the guest; where it is there.
+    pub fn place(&self, name: &str, text: String) -> Result<PathBuf, Fault> {
+        let name = name.into();
+        match self.ask(Ask::Place { name, text })? {
+            Answer::Text(path) => Ok(path.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts a program; its number.
+    pub fn start(&self, command: Command) -> Result<u64, Fault> {
+        match self.ask(Ask::Start { command })? {
+            Answer::Started(process, _) => Ok(process),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Its exit code, once it has ended, and all that it said.
+    pub fn look(&self, process: u64) -> Result<(Option<i32>, String), Fault> {
+        match self.ask(Ask::Look { process })? {
+            Answer::State(code, said) => Ok((code, said)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks it to end in order, and waits.
+    pub fn stop(&self, process: u64, grace: Duration) -> Result<(), Fault> {
+        let ask = Ask::Stop { process, grace };
+        self.connection.ask(ask, grace + PROMPT, false).map(drop)
+    }
+
+    /// What stands in a file from a place on; nothing where there is no such file.
+    pub fn fetch(&self, path: PathBuf, from: u64) -> Result<Vec<u8>, Fault> {
+        match self.ask(Ask::Fetch { path, from })? {
+            Answer::Bytes(Bytes(bytes)) => Ok(bytes),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Every file below a folder.
+    pub fn files(&self, folder: &str) -> Result<Vec<PathBuf>, Fault> {
+        let command = Command::line("find").arg(folder).arg("-type").arg("f");
+        let limit = PROMPT;
+        match self.ask(Ask::Run { command, limit })? {
+            Answer::Finished(Some(found)) => Ok(found.stdout.lines().map(PathBuf::from).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Also goes through where the user wants to stop: what was measured must come home.
+    fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
+        self.connection.ask(ask, 2 * PROMPT, false)
+    }
+}
+
+fn unexpected(answer: &Answer) -> Fault {
+    Fault::failed(format!(
+        "the guest gave an answer that does not fit: {answer:?}"
+    ))
+}
+
+/// As many processors as there are, two at most: more emulated ones than real ones only wait for each other.
+fn arguments(image: &Image) -> Vec<String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let words = format!(
+        "-accel tcg,thread=multi -cpu max -smp {} -m {MEMORY} -nodefaults -no-reboot -display none \
+         -kernel {} -initrd {} -serial file:{} -device virtio-rng-pci -device virtio-serial-pci \
+         -chardev stdio,id=lab,signal=off -device virtserialport,chardev=lab,name=lab",
+        processors.min(2),
+        image.kernel(),
+        image.files(),
+        image.console(),
+    );
+    let words = words.split_whitespace().map(str::to_owned);
+    words
+        .chain(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"].map(str::to_owned))
+        .collect()
+}

@@ -1,0 +1,145 @@
+//! From `ssh` to the attendant's first word: logging in, bringing along what is not there, and starting it.
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::super::Luggage;
+use super::super::bootstrap::{HERE, remote_command};
+use super::{Connection, PROMPT};
+use crate::fault::Fault;
+use crate::stop::Stop;
+
+/// To log in, jump hosts included, and for the attendant of a lost connection to notice and to take everything back.
+const LOGIN: Duration = Duration::from_secs(300);
+/// To take in a program: a slow line is waited for.
+const COPY: Duration = Duration::from_secs(600);
+
+/// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else is
+/// left to that configuration, the question of known hosts above all.
+const OPTIONS: [&str; 8] = [
+    "BatchMode=yes",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=6",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+];
+
+impl Connection {
+    /// Logs in, brings along what is not there, and starts the attendant. `after` is a connection that was lost: what its
+    /// attendant takes back is waited for.
+    pub(in crate::testbed::ssh) fn open(
+        role: &str,
+        at: &str,
+        config: Option<&Path>,
+        luggage: &Luggage,
+        stop: Stop,
+        after: Option<&Connection>,
+    ) -> Result<Connection, Fault> {
+        let mut connection = Connection::ssh(role, at, config, luggage, stop, after)?;
+        let arrived = connection.arrive(luggage);
+        arrived.map_err(|fault| connection.explained(fault, at))?;
+        Ok(connection)
+    }
+
+    fn ssh(
+        role: &str,
+        at: &str,
+        config: Option<&Path>,
+        luggage: &Luggage,
+        stop: Stop,
+        after: Option<&Connection>,
+    ) -> Result<Connection, Fault> {
+        let lost = after.map(|lost| lost.folder.as_str());
+        let lost = lost.filter(|folder| !folder.is_empty());
+        let names: Vec<&str> = luggage.iter().map(|(name, _)| *name).collect();
+        let mut ssh = Command::new("ssh");
+        if let Some(config) = config {
+            ssh.arg("-F").arg(config);
+        }
+        for option in OPTIONS {
+            ssh.arg("-o").arg(option);
+        }
+        ssh.arg("-T").arg(at).arg(remote_command(&names, lost));
+        Connection::over(ssh, format!("{role} ({at})"), stop).map_err(|error| {
+            Fault::failed(format!(
+                "cannot start ssh: {error}. Get it by: apt-get install openssh-client"
+            ))
+        })
+    }
+
+    /// The conversation with the shell, up to the first word of the attendant.
+    fn arrive(&mut self, luggage: &Luggage) -> Result<(), Fault> {
+        let mut found = Vec::new();
+        let here = loop {
+            let line = self.line(LOGIN, true)?;
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["found", name, sum, path] => {
+                    found.push((name.to_owned(), sum.to_owned(), path.to_owned()));
+                }
+                // A login script may have said something before.
+                [HERE, machine, folder] => break (machine.to_owned(), folder.to_owned()),
+                _ => continue,
+            }
+        };
+        let machine;
+        (machine, self.folder) = here;
+        if machine != std::env::consts::ARCH {
+            return Err(Fault::failed(format!(
+                "this machine is a {}, {} is a {machine}: run the lab from a machine of that kind",
+                std::env::consts::ARCH,
+                self.name
+            )));
+        }
+        for (name, path) in luggage {
+            let sum = checksum(path)?;
+            let there = found
+                .iter()
+                .find(|(other, theirs, _)| other == name && *theirs == sum);
+            match there {
+                Some((_, _, there)) => self.write(format!("link {name} {there}\n").as_bytes())?,
+                None => self.put(name, path)?,
+            }
+            self.expect("got", COPY)?;
+            let ours = path.to_string_lossy().into_owned();
+            let there = format!("{}/{name}", self.folder);
+            self.luggage.push((ours, there));
+        }
+        self.write(b"start\n")?;
+        self.attended(PROMPT)
+    }
+
+    fn put(&self, name: &str, path: &Path) -> Result<(), Fault> {
+        let cannot =
+            |error: io::Error| Fault::failed(format!("cannot read {}: {error}", path.display()));
+        let program = std::fs::read(path).map_err(cannot)?;
+        self.write(format!("put {name} {}\n", program.len()).as_bytes())?;
+        self.write(&program)
+    }
+
+    /// A fault before the attendant was ready, with what the user may try.
+    fn explained(&self, fault: Fault, at: &str) -> Fault {
+        match fault {
+            Fault::Failed(why) if self.broken() => {
+                let config = "this must work without a password: ssh";
+                Fault::failed(format!("{why}; {config} {at} true"))
+            }
+            other => other,
+        }
+    }
+}
+
+/// As `sha256sum` gives it, which is what the host is asked for, too.
+fn checksum(path: &Path) -> Result<String, Fault> {
+    let said = Command::new("sha256sum").arg("--").arg(path).output();
+    let said = said.map_err(|error| Fault::failed(format!("cannot start sha256sum: {error}")))?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let sum = said.split_whitespace().next();
+    sum.map(str::to_owned)
+        .ok_or_else(|| Fault::failed(format!("sha256sum cannot read {}", path.display())))
+}
