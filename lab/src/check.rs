@@ -5,7 +5,7 @@
 
 mod row;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Protection;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
-use crate::testbed::{Bed, WAN};
+use crate::testbed::{Bed, Family, WAN};
 
 pub use row::Row;
 
@@ -47,7 +47,7 @@ pub struct Canary {
     pub wire: usize,
 }
 
-/// Sizes tried, in bytes of ICMP payload: one that fits anywhere and one that, wrapped, fills the wire.
+/// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
 const SIZES: [u32; 2] = [56, 1372];
 
 /// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
@@ -64,9 +64,11 @@ pub fn look(bed: &Bed, token: &str) -> Result<Evidence, Fault> {
     Ok(evidence)
 }
 
-fn reached(from: &dyn Host, to: Ipv4Addr) -> Result<Vec<u32>, Fault> {
+fn reached(from: &dyn Host, to: IpAddr) -> Result<Vec<u32>, Fault> {
     let mut sizes = Vec::new();
-    for size in SIZES {
+    // The same length of packet in both families.
+    let more = Family::of(to).header() - Family::V4.header();
+    for size in SIZES.map(|size| size - more) {
         if answers(from, to, size)? {
             sizes.push(size);
         }
@@ -75,7 +77,7 @@ fn reached(from: &dyn Host, to: Ipv4Addr) -> Result<Vec<u32>, Fault> {
 }
 
 /// The first packets of a path may be lost to address resolution or path MTU discovery: three are tried.
-fn answers(from: &dyn Host, to: Ipv4Addr, size: u32) -> Result<bool, Fault> {
+fn answers(from: &dyn Host, to: IpAddr, size: u32) -> Result<bool, Fault> {
     let ping = Command::line(&format!("ping -n -q -c 1 -W 1 -s {size} {to}"));
     for _ in 0..3 {
         let finished = from.run(&ping, Duration::from_secs(3))?;
@@ -117,9 +119,9 @@ impl Flight<'_> {
     fn fly(
         &mut self,
         from: &dyn Host,
-        source: Ipv4Addr,
+        source: IpAddr,
         to: &dyn Host,
-        target: Ipv4Addr,
+        target: IpAddr,
     ) -> Result<(), Fault> {
         let text = format!("ESPLANADE CANARY {} {}", from.name(), self.token);
         let there = SocketAddr::from((target, PORT));

@@ -2,6 +2,7 @@
 //! contender reaches is judged against this and not against the number printed on the link.
 
 use crate::contender::Wrapping;
+use crate::testbed::{Families, Family};
 
 /// What stands between a packet and the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,58 +11,66 @@ pub enum Layers<'a> {
     Plain,
     /// IPsec in tunnel mode.
     Ipsec(&'a Wrapping),
-    /// WireGuard over IPv4, with the MTU its own interface has.
+    /// WireGuard, with the MTU its own interface has.
     Wireguard,
-    /// OpenVPN over UDP and IPv4 with an AEAD cipher, with the MTU that its interface is given.
+    /// OpenVPN over UDP with an AEAD cipher, with the MTU that its interface is given.
     OpenVpn,
 }
 
 /// Ethernet II: header, frame check sequence, preamble with start delimiter, and the gap before the next frame.
 pub const FRAMING: u32 = 14 + 4 + 8 + 12;
-/// IPv4 and TCP without options.
-const HEADERS: u32 = 20 + 20;
+/// TCP without options.
+const TCP: u32 = 20;
 /// RFC 7323 3.2: ten bytes, padded to a multiple of four.
 const TIMESTAMPS: u32 = 12;
 /// MTU of an interface of WireGuard where nothing else is said: as its tools set it, room for an outer IPv6 header.
 pub const WIREGUARD_MTU_LOSS: u32 = 80;
-/// What OpenVPN adds to a packet: IPv4, UDP, opcode with the peer's number, packet number, tag.
-pub const OPENVPN_LOSS: u32 = 20 + 8 + 4 + 4 + 16;
+/// What OpenVPN adds to a packet beside an IP header: UDP, opcode with the peer's number, packet number, tag.
+pub const OPENVPN_LOSS: u32 = 8 + 4 + 4 + 16;
 
 impl Layers<'_> {
     /// Length on the wire from the outer IP header on.
-    pub fn wrapped(&self, packet: u32) -> u32 {
+    pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         match self {
             Layers::Plain => packet,
-            Layers::Ipsec(wrapping) => wrapping.wrapped(packet),
+            Layers::Ipsec(wrapping) => wrapping.wrapped(packet, outer),
             // A header of 16 bytes, the packet padded to 16 but not beyond the interface's MTU, which a full packet
             // already has, and a tag of 16.
-            Layers::Wireguard => 20 + 8 + 16 + packet + 16,
-            Layers::OpenVpn => packet + OPENVPN_LOSS,
+            Layers::Wireguard => outer.header() + 8 + 16 + packet + 16,
+            Layers::OpenVpn => outer.header() + OPENVPN_LOSS + packet,
         }
     }
 
     /// The largest packet that fits a wire of this MTU when wrapped.
-    pub fn largest(&self, mtu: u32) -> Option<u32> {
+    pub fn largest(&self, mtu: u32, outer: Family) -> Option<u32> {
         match self {
             Layers::Wireguard => mtu.checked_sub(WIREGUARD_MTU_LOSS),
-            _ => (1..=mtu).rev().find(|&packet| self.wrapped(packet) <= mtu),
+            _ => (1..=mtu)
+                .rev()
+                .find(|&packet| self.wrapped(packet, outer) <= mtu),
         }
     }
 }
 
 /// Goodput of one TCP stream of full segments over a link of this rate, in bits per second.
-pub fn tcp(layers: Layers<'_>, mtu: u32, timestamps: bool, link_bps: f64) -> Option<f64> {
-    let packet = layers.largest(mtu)?;
+pub fn tcp(
+    layers: Layers<'_>,
+    families: Families,
+    mtu: u32,
+    timestamps: bool,
+    link_bps: f64,
+) -> Option<f64> {
+    let packet = layers.largest(mtu, families.outer)?;
     let options = if timestamps { TIMESTAMPS } else { 0 };
-    let payload = packet.checked_sub(HEADERS + options)?;
-    let frame = layers.wrapped(packet) + FRAMING;
+    let payload = packet.checked_sub(families.inner.header() + TCP + options)?;
+    let frame = layers.wrapped(packet, families.outer) + FRAMING;
     Some(link_bps * f64::from(payload) / f64::from(frame))
 }
 
 /// What a link carries of packets of one length, in bits per second of those packets (study 4 calls it the maximum
 /// theoretical throughput).
-pub fn packets(layers: Layers<'_>, packet: u32, link_bps: f64) -> f64 {
-    link_bps * f64::from(packet) / f64::from(layers.wrapped(packet) + FRAMING)
+pub fn packets(layers: Layers<'_>, outer: Family, packet: u32, link_bps: f64) -> f64 {
+    link_bps * f64::from(packet) / f64::from(layers.wrapped(packet, outer) + FRAMING)
 }
 
 #[cfg(test)]
@@ -95,11 +104,11 @@ mod tests {
             (1006, 913),
             (1262, 929),
         ] {
-            let mbit = packets(Layers::Ipsec(&aes), size, 1e9) / 1e6;
+            let mbit = packets(Layers::Ipsec(&aes), Family::V4, size, 1e9) / 1e6;
             // It rounds some of its figures down and others to the nearest.
             assert!((mbit - f64::from(printed)).abs() < 1.0, "{size}: {mbit}");
         }
-        let padded = packets(Layers::Ipsec(&aes), 1402, 1e9) / 1e6;
+        let padded = packets(Layers::Ipsec(&aes), Family::V4, 1402, 1e9) / 1e6;
         assert_eq!(padded.round() as u32, 933);
     }
 
@@ -117,10 +126,22 @@ mod tests {
             ("null", Encapsulation::Native, 1466, 1496),
             // 20 + AH of 12 + 12
             ("ah-sha1", Encapsulation::Native, 1456, 1500),
+            // 20 + AH of 12 + 16, which IPv6 pads to 32
+            ("ah-sha256", Encapsulation::Native, 1452, 1500),
         ];
         for (suite, encapsulation, packet, expected) in cases {
             let wrapping = wrapping(suite, encapsulation);
-            assert_eq!(wrapping.wrapped(packet), expected, "{suite} {packet}");
+            assert_eq!(
+                wrapping.wrapped(packet, Family::V4),
+                expected,
+                "{suite} {packet}"
+            );
+            let longer = if suite == "ah-sha256" { 24 } else { 20 };
+            assert_eq!(
+                wrapping.wrapped(packet, Family::V6),
+                expected + longer,
+                "{suite}"
+            );
         }
     }
 
@@ -131,26 +152,40 @@ mod tests {
             bundle: true,
             ..both.clone()
         };
-        assert_eq!(bundle.wrapped(1000), both.wrapped(1000) - 12 + 24);
+        let length = |wrapping: &Wrapping| wrapping.wrapped(1000, Family::V4);
+        assert_eq!(length(&bundle), length(&both) - 12 + 24);
     }
 
     #[test]
     fn plain_tcp_on_a_gigabit_is_the_textbook_figure() {
-        let with = tcp(Layers::Plain, 1500, true, 1e9).unwrap();
+        let four = Families::default();
+        let with = tcp(Layers::Plain, four, 1500, true, 1e9).unwrap();
         assert_eq!((with / 1e4).round() / 100.0, 941.48);
-        let without = tcp(Layers::Plain, 1500, false, 1e9).unwrap();
+        let without = tcp(Layers::Plain, four, 1500, false, 1e9).unwrap();
         assert_eq!((without / 1e4).round() / 100.0, 949.28);
+        // 1500 - 40 - 20 - 12 of 1538.
+        let six = Families::read("6in6").unwrap();
+        let six = tcp(Layers::Plain, six, 1500, true, 1e9).unwrap();
+        assert_eq!((six / 1e4).round() / 100.0, 928.48);
     }
 
     #[test]
     fn a_full_packet_fills_the_wire_but_for_padding() {
         for suite in &suite::SUITES {
             let wrapping = wrapping(suite.name, Encapsulation::Native);
-            let largest = Layers::Ipsec(&wrapping).largest(1500).unwrap();
-            assert!(wrapping.wrapped(largest) <= 1500);
-            assert!(wrapping.wrapped(largest + 1) > 1500, "{}", suite.name);
+            for outer in [Family::V4, Family::V6] {
+                let largest = Layers::Ipsec(&wrapping).largest(1500, outer).unwrap();
+                assert!(wrapping.wrapped(largest, outer) <= 1500);
+                assert!(
+                    wrapping.wrapped(largest + 1, outer) > 1500,
+                    "{}",
+                    suite.name
+                );
+            }
         }
-        assert_eq!(Layers::Wireguard.largest(1500), Some(1420));
-        assert_eq!(Layers::OpenVpn.largest(1500), Some(1448));
+        assert_eq!(Layers::Wireguard.largest(1500, Family::V6), Some(1420));
+        assert_eq!(Layers::Wireguard.wrapped(1420, Family::V6), 1500);
+        assert_eq!(Layers::OpenVpn.largest(1500, Family::V4), Some(1448));
+        assert_eq!(Layers::OpenVpn.largest(1500, Family::V6), Some(1428));
     }
 }

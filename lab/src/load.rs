@@ -7,7 +7,7 @@ mod round_trip;
 mod search;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ struct Ends<'bed> {
     /// Who receives, or answers.
     to: &'bed dyn Host,
     /// Where that one listens.
-    address: Ipv4Addr,
+    address: IpAddr,
 }
 
 impl Direction {

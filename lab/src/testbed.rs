@@ -13,8 +13,11 @@
 //!        192.0.2.1          192.0.2.2
 //! ```
 //!
+//! In IPv6 the networks are fd00:1::/64 and fd00:2::/64, and the wire is 2001:db8::/64, with the same last numbers.
+//!
 //! Every trial gets a fresh one, so that nothing a contender leaves behind can touch the next.
 
+mod families;
 pub mod guest;
 pub mod isolate;
 mod links;
@@ -24,13 +27,14 @@ pub(crate) mod process;
 pub(crate) mod ssh;
 pub(crate) mod tap;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::contender::Side;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
+pub use families::{Families, Family};
 pub use namespaces::Namespaces;
 pub use ssh::{Hosts, Link, Place, Ssh};
 
@@ -54,6 +58,8 @@ pub enum Topology {
 pub struct Ground {
     /// Four hosts or two.
     pub topology: Topology,
+    /// What is carried by what.
+    pub families: Families,
     /// MTU of every link.
     pub mtu: u32,
     /// Segmentation and checksum offloads on the wire between the gateways.
@@ -80,6 +86,7 @@ impl Default for Ground {
     fn default() -> Ground {
         Ground {
             topology: Topology::Gateways,
+            families: Families::default(),
             mtu: 1500,
             wire_offloads: true,
             shape: None,
@@ -228,48 +235,15 @@ impl Bed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
     /// The client's own.
-    pub client: Ipv4Addr,
+    pub client: IpAddr,
     /// The server's own.
-    pub server: Ipv4Addr,
+    pub server: IpAddr,
     /// The network behind the left gateway, as `10.1.0.0/24`.
     pub left_network: String,
     /// The network behind the right gateway.
     pub right_network: String,
     /// The left gateway's on the wire.
-    pub left: Ipv4Addr,
+    pub left: IpAddr,
     /// The right gateway's on the wire.
-    pub right: Ipv4Addr,
-}
-
-impl Addresses {
-    /// Those of two hosts alone.
-    pub fn of_a_pair() -> Addresses {
-        let usual = Addresses::default();
-        Addresses::of_two(usual.left, usual.right)
-    }
-
-    /// Those of two hosts alone that have these.
-    pub fn of_two(left: Ipv4Addr, right: Ipv4Addr) -> Addresses {
-        Addresses {
-            client: left,
-            server: right,
-            left_network: format!("{left}/32"),
-            right_network: format!("{right}/32"),
-            left,
-            right,
-        }
-    }
-}
-
-impl Default for Addresses {
-    fn default() -> Addresses {
-        Addresses {
-            client: Ipv4Addr::new(10, 1, 0, 2),
-            server: Ipv4Addr::new(10, 2, 0, 2),
-            left_network: "10.1.0.0/24".into(),
-            right_network: "10.2.0.0/24".into(),
-            left: Ipv4Addr::new(192, 0, 2, 1),
-            right: Ipv4Addr::new(192, 0, 2, 2),
-        }
-    }
+    pub right: IpAddr,
 }

@@ -57,6 +57,7 @@ impl KernelXfrm {
             for layer in direction.layers(&self.wrapping) {
                 let algorithms = self.algorithms(&layer);
                 let extra = match self.wrapping.encapsulation {
+                    Encapsulation::Udp if from.is_ipv6() => " encap espinudp 4500 4500 ::",
                     Encapsulation::Udp => " encap espinudp 4500 4500 0.0.0.0",
                     Encapsulation::Native => "",
                 };

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::ideal::OPENVPN_LOSS;
 use crate::suite::Suite;
-use crate::testbed::{Addresses, Bed};
+use crate::testbed::{Addresses, Bed, Family};
 
 /// OpenVPN with one suite.
 pub struct OpenVpn {
@@ -142,10 +142,15 @@ impl OpenVpn {
                 "10.255.255.2 10.255.255.1",
             ),
         };
-        let (cipher, tunnel) = (self.cipher, mtu - OPENVPN_LOSS);
+        let outer = Family::of(near);
+        let protocol = match outer {
+            Family::V4 => "udp4",
+            Family::V6 => "udp6",
+        };
+        let (cipher, tunnel) = (self.cipher, mtu - outer.header() - OPENVPN_LOSS);
         format!(
             "# The {} gateway. Start it with: openvpn --config THIS_FILE\n\
-             dev {INTERFACE}\ndev-type tun\ndisable-dco\nproto udp4\nlocal {near}\nremote {far}\nport 1194\n\
+             dev {INTERFACE}\ndev-type tun\ndisable-dco\nproto {protocol}\nlocal {near}\nremote {far}\nport 1194\n\
              {role}\nifconfig {inside}\ntun-mtu {tunnel}\nmssfix 0\n\
              sndbuf 4194304\nrcvbuf 4194304\n\
              data-ciphers {cipher}\ndata-ciphers-fallback {cipher}\nauth-nocache\nverb 3\n\

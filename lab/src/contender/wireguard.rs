@@ -3,7 +3,7 @@
 //! WireGuard is lines of `name=value`.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -175,7 +175,7 @@ fn configuration(side: Side, map: &Addresses) -> String {
     let (own, other, endpoint, network) = ends(side, map);
     format!(
         "set=1\nprivate_key={own}\nlisten_port={PORT}\nreplace_peers=true\npublic_key={other}\n\
-         endpoint={endpoint}:{PORT}\nreplace_allowed_ips=true\nallowed_ip={network}\n\n"
+         endpoint={endpoint}\nreplace_allowed_ips=true\nallowed_ip={network}\n\n"
     )
 }
 
@@ -183,17 +183,18 @@ fn configuration(side: Side, map: &Addresses) -> String {
 pub(super) fn tool_configuration(side: Side, map: &Addresses) -> String {
     let (own, other, endpoint, network) = ends(side, map);
     format!(
-        "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n[Peer]\nPublicKey = {}\nEndpoint = {endpoint}:{PORT}\n\
+        "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n[Peer]\nPublicKey = {}\nEndpoint = {endpoint}\n\
          AllowedIPs = {network}\n",
         base64(own),
         base64(other)
     )
 }
 
-fn ends(side: Side, map: &Addresses) -> (&'static str, &'static str, Ipv4Addr, &str) {
+fn ends(side: Side, map: &Addresses) -> (&'static str, &'static str, SocketAddr, &str) {
+    let at = |address| SocketAddr::new(address, PORT);
     match side {
-        Side::Left => (KEYS[0].0, KEYS[1].1, map.right, &map.right_network),
-        Side::Right => (KEYS[1].0, KEYS[0].1, map.left, &map.left_network),
+        Side::Left => (KEYS[0].0, KEYS[1].1, at(map.right), &map.right_network),
+        Side::Right => (KEYS[1].0, KEYS[0].1, at(map.left), &map.left_network),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Protection;
 use crate::suite::Suite;
+use crate::testbed::Family;
 
 /// What is asked of an IPsec tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +47,6 @@ pub enum Encapsulation {
 /// The anti-replay window of IKE and of our own samples.
 pub const USUAL_WINDOW: u32 = 1024;
 
-const IPV4: u32 = 20;
 const UDP: u32 = 8;
 
 impl Wrapping {
@@ -125,26 +125,35 @@ impl Wrapping {
         self.bundle || self.suite.is_ah()
     }
 
-    /// The length on the wire, from the outer IPv4 header on, of a packet of this length, padding and all. Transport mode
+    /// The length on the wire, from the outer IP header on, of a packet of this length, padding and all. Transport mode
     /// keeps the packet's own header outside.
-    pub fn wrapped(&self, packet: u32) -> u32 {
+    pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         let udp = match self.encapsulation {
             Encapsulation::Udp => UDP,
             Encapsulation::Native => 0,
         };
         let ah = match self.uses_ah() {
-            true => 12 + self.suite.hash_icv(),
+            true => self.ah(outer),
             false => 0,
         };
         let inside = match self.mode {
             Mode::Tunnel => packet,
-            Mode::Transport => packet.saturating_sub(IPV4),
+            Mode::Transport => packet.saturating_sub(outer.header()),
         };
         let esp = match self.suite.is_ah() {
             true => inside,
             false => self.esp(inside),
         };
-        IPV4 + udp + ah + esp
+        outer.header() + udp + ah + esp
+    }
+
+    /// RFC 4302 2.6: a multiple of four bytes in IPv4, of eight in IPv6.
+    fn ah(&self, outer: Family) -> u32 {
+        let unit = match outer {
+            Family::V4 => 4,
+            Family::V6 => 8,
+        };
+        (12 + self.suite.hash_icv()).next_multiple_of(unit)
     }
 
     /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length and

@@ -12,7 +12,7 @@ use super::{Carried, Direction, Ends, Load, Prepared};
 use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
-use crate::testbed::Bed;
+use crate::testbed::{Bed, Family};
 use crate::tool::{Received, Sent};
 
 /// Stamped frames, searched for the highest rate.
@@ -48,8 +48,8 @@ impl Search {
 }
 
 const PORT: u16 = 5303;
-/// Ethernet header and check sequence, IPv4 and UDP headers.
-const AROUND: u32 = 18 + 20 + 8;
+/// Ethernet header and check sequence, and the header of UDP; that of IP comes in between.
+const AROUND: u32 = 18 + 8;
 /// For starting, and for the receiver to notice the end.
 const GRACE: Duration = Duration::from_secs(8);
 /// The length of a trial that only narrows the range.
@@ -118,7 +118,8 @@ impl Range<'_> {
         let mut receiver = self.ends.to.start(&receive)?;
         self.wait_until_bound()?;
         let bytes = self.load.frame_bytes.iter();
-        let bytes = bytes.map(|bytes| bytes.saturating_sub(AROUND).to_string());
+        let around = AROUND + Family::of(self.ends.address).header();
+        let bytes = bytes.map(|bytes| bytes.saturating_sub(around).to_string());
         let bytes = bytes.collect::<Vec<_>>().join(",");
         let send = Command::tool(program, "send")
             .arg(&at)
@@ -144,7 +145,11 @@ impl Range<'_> {
     fn wait_until_bound(&self) -> Result<(), Fault> {
         let port = format!(":{PORT:04X} ");
         let started = Instant::now();
-        while !self.ends.to.read("/proc/net/udp".as_ref())?.contains(&port) {
+        let table = match self.ends.address.is_ipv6() {
+            true => "/proc/net/udp6",
+            false => "/proc/net/udp",
+        };
+        while !self.ends.to.read(table.as_ref())?.contains(&port) {
             if started.elapsed() > GRACE {
                 return Err(Fault::failed("the receiving tool does not listen"));
             }

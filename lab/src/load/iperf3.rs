@@ -69,7 +69,7 @@ impl Iperf3 {
             ends.address
         ));
         let mut server = ends.to.start(&listen)?;
-        wait_until_listening(ends.to, &mut *server)?;
+        wait_until_listening(ends.to, &mut *server, ends.address.is_ipv6())?;
         Ok(Listening {
             bed,
             ends,
@@ -128,9 +128,14 @@ impl Load for Iperf3 {
 }
 
 /// Asking by a connection would count as a test to iperf3, so the kernel's table is asked.
-fn wait_until_listening(host: &dyn Host, server: &mut dyn Process) -> Result<(), Fault> {
+fn wait_until_listening(host: &dyn Host, server: &mut dyn Process, six: bool) -> Result<(), Fault> {
     let started = Instant::now();
-    while !listens(&host.read(Path::new("/proc/net/tcp"))?) {
+    let table = if six {
+        "/proc/net/tcp6"
+    } else {
+        "/proc/net/tcp"
+    };
+    while !listens(&host.read(Path::new(table))?) {
         if let Some(code) = server.ended() {
             let said = server.said();
             return Err(Fault::failed(format!(

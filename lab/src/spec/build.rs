@@ -18,7 +18,7 @@ use crate::load::{
     Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
 };
 use crate::suite::{self, SUITES, Suite};
-use crate::testbed::{Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
+use crate::testbed::{Families, Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
 
 /// Where our own programs are.
 #[derive(Debug, Clone, Default)]
@@ -218,6 +218,7 @@ fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
             advice: "`kind = \"gateways\"` in [testbed]".into(),
         });
     }
+    possible_families(kind, settings)?;
     let asked = |word: &str| settings.keys().any(|name| name.starts_with(word));
     if asked("path.") && asked("impair.") {
         return Err(Impossible {
@@ -235,6 +236,46 @@ fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
         });
     }
     Ok(())
+}
+
+fn families(settings: &Settings) -> Families {
+    let written = settings.get("families");
+    written
+        .and_then(|word| Families::read(word))
+        .unwrap_or_default()
+}
+
+/// Who cannot carry one family in another, or IPv6 at all.
+fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+    let asked = families(settings);
+    let impossible = |what: String, advice: &str| {
+        Err(Impossible {
+            factor: "families",
+            what,
+            advice: advice.into(),
+        })
+    };
+    let narrows = settings.keys().any(|name| name.starts_with("path."));
+    match asked == Families::default() {
+        true => Ok(()),
+        false if kind == "kernel-libipsec" => impossible(
+            "the lab sets strongSwan's kernel-libipsec up for IPv4 alone".into(),
+            "`families = \"4in4\"`",
+        ),
+        false if narrows => impossible(
+            "the router of a path that narrows knows IPv4 alone".into(),
+            "`families = \"4in4\"`",
+        ),
+        false if !asked.are_one() && kind == "plain" => impossible(
+            "plain IP is of one family, on the wire as inside".into(),
+            "`families = \"4in4\"` or \"6in6\"",
+        ),
+        false if !asked.are_one() && is_pair(settings) => impossible(
+            "two hosts alone have one family, on the wire as inside".into(),
+            "`families = \"4in4\"` or \"6in6\", or `kind = \"gateways\"` in [testbed]",
+        ),
+        false => Ok(()),
+    }
 }
 
 /// What a load cannot be told.
@@ -328,6 +369,7 @@ impl Cell {
                 true => Topology::Pair,
                 false => Topology::Gateways,
             },
+            families: families(&self.settings),
             mtu: self.number("mtu").map_or(1500, |mtu| mtu as u32),
             wire_offloads: flag(&self.settings, "offloads").unwrap_or(true),
             shape: self.number("link.rate_mbit").map(|rate| Shape {
@@ -439,7 +481,11 @@ impl Cell {
         };
         match self.load.as_str() {
             // The link carries its rate each way.
-            "iperf3" => ideal::tcp(self.kind.layers(), mtu, timestamps, link).map(|one| one * ways),
+            "iperf3" => {
+                let families = families(&self.settings);
+                ideal::tcp(self.kind.layers(), families, mtu, timestamps, link)
+                    .map(|one| one * ways)
+            }
             _ => None,
         }
     }

@@ -275,6 +275,10 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong>
             "the keys of two gateways on two machines are not renewed by the lab".into(),
             "leave `rekey_ms` out, or leave the hosts out".into(),
         ),
+        (_, "families") => (
+            "real machines are measured over IPv4 only".into(),
+            "leave `families` out, or leave the hosts out".into(),
+        ),
         (_, "ip_early_demux" | "rx_udp_gro_forwarding" | "rx_gro_list" | "rps_cpus") => (
             format!("`{plain}` is set in namespaces only"),
             "leave it out; `esplanade tune` sets it on a real machine".into(),

@@ -3,14 +3,16 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::isolate::{RUN, done};
 use super::tap::PacketSocket;
-use super::{Addresses, Bed, Change, Ground, LAN, Testbed, Topology, WAN, links, path, process};
+use super::{
+    Addresses, Bed, Change, Family, Ground, LAN, Testbed, Topology, WAN, links, path, process,
+};
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
@@ -92,29 +94,42 @@ impl Namespaces {
         left: &Namespace,
         right: &Namespace,
     ) -> Result<(Namespace, Namespace), Fault> {
-        let map = Addresses::default();
+        let families = ground.families;
+        let map = Addresses::of(Topology::Gateways, families);
         let (client, server) = (self.host("client")?, self.host("server")?);
         self.link(ground.mtu, (&client, LAN), (left, LAN))?;
         self.link(ground.mtu, (right, LAN), (&server, LAN))?;
-        client.configure(&[(LAN, "10.1.0.2")], Some(("default", "10.1.0.1")))?;
-        server.configure(&[(LAN, "10.2.0.2")], Some(("default", "10.2.0.1")))?;
-        left.configure(
-            &[(LAN, "10.1.0.1"), (WAN, "192.0.2.1")],
-            Some((&map.right_network, "192.0.2.2")),
-        )?;
-        right.configure(
-            &[(LAN, "10.2.0.1"), (WAN, "192.0.2.2")],
-            Some((&map.left_network, "192.0.2.1")),
-        )?;
-        left.forward()?;
-        right.forward()?;
+        let [near, far] = families.inner.lans();
+        for (end, [gateway, own]) in [(&client, near), (&server, far)] {
+            end.configure(&[(LAN, own)], Some(("default", gateway)))?;
+        }
+        // A gateway routes what is inside by a neighbour of that family, also where the tunnel has another one.
+        let (wire, next) = (families.outer.wire(), families.inner.wire());
+        let sides = [
+            (left, near, &map.right_network),
+            (right, far, &map.left_network),
+        ];
+        for (place, (gateway, [lan, _], network)) in sides.into_iter().enumerate() {
+            let mut interfaces = vec![(LAN, lan), (WAN, wire[place])];
+            if !families.are_one() {
+                interfaces.push((WAN, next[place]));
+            }
+            gateway.configure(&interfaces, Some((network, next[1 - place])))?;
+            gateway.forward()?;
+        }
         Ok((client, server))
     }
 
     /// Two hosts, each of which is its own gateway.
-    fn alone(&self, left: &Namespace, right: &Namespace) -> Result<(Namespace, Namespace), Fault> {
-        left.configure(&[(WAN, "192.0.2.1")], None)?;
-        right.configure(&[(WAN, "192.0.2.2")], None)?;
+    fn alone(
+        &self,
+        ground: &Ground,
+        left: &Namespace,
+        right: &Namespace,
+    ) -> Result<(Namespace, Namespace), Fault> {
+        let [near, far] = ground.families.outer.wire();
+        left.configure(&[(WAN, near)], None)?;
+        right.configure(&[(WAN, far)], None)?;
         Ok((left.also_called("client")?, right.also_called("server")?))
     }
 }
@@ -133,7 +148,7 @@ impl Testbed for Namespaces {
         let wire = self.wire(ground, &left, &right)?;
         let (client, server) = match ground.topology {
             Topology::Gateways => self.behind_gateways(ground, &left, &right)?,
-            Topology::Pair => self.alone(&left, &right)?,
+            Topology::Pair => self.alone(ground, &left, &right)?,
         };
         for end in [&client, &server] {
             links::tcp(&ground.tcp, end)?;
@@ -158,10 +173,7 @@ impl Testbed for Namespaces {
             left: Box::new(left),
             right: Box::new(right),
             server: Box::new(server),
-            addresses: match ground.topology {
-                Topology::Gateways => Addresses::default(),
-                Topology::Pair => Addresses::of_a_pair(),
-            },
+            addresses: Addresses::of(ground.topology, ground.families),
             mtu: ground.mtu,
             machinery: wire.machinery,
             topology: ground.topology,
@@ -200,24 +212,36 @@ impl Namespace {
 
     fn configure(
         &self,
-        interfaces: &[(&str, &str)],
-        route: Option<(&str, &str)>,
+        interfaces: &[(&str, IpAddr)],
+        route: Option<(&str, IpAddr)>,
     ) -> Result<(), Fault> {
         let mut batch = String::from("link set lo up\n");
         for (interface, address) in interfaces {
-            batch +=
-                &format!("address add {address}/24 dev {interface}\nlink set {interface} up\n");
+            let prefix = Family::of(*address).prefix();
+            // Nobody else can have the address, and to look for him takes a second in IPv6.
+            let trusted = if address.is_ipv6() { " nodad" } else { "" };
+            batch += &format!(
+                "link set {interface} up\naddress add {address}/{prefix} dev {interface}{trusted}\n"
+            );
         }
         if let Some((target, next)) = route {
-            batch += &format!("route add {target} via {next}\n");
+            batch += &format!("-{} route add {target} via {next}\n", digit(next));
         }
         let command = Command::line("ip -batch -").input(batch);
         self.must(&command, PATIENCE).map(drop)
     }
 
     fn forward(&self) -> Result<(), Fault> {
-        self.within(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
-            .map_err(|error| refused("switch forwarding on", error))
+        let six = "/proc/sys/net/ipv6/conf/all/forwarding";
+        self.within(|| {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+            // A kernel without IPv6 forwards none.
+            match Path::new(six).exists() {
+                true => fs::write(six, "1"),
+                false => Ok(()),
+            }
+        })
+        .map_err(|error| refused("switch forwarding on", error))
     }
 
     /// Does something in this namespace, on a thread of its own that goes there.
@@ -238,6 +262,10 @@ impl Namespace {
     fn cannot(&self, what: &str, error: io::Error) -> Fault {
         refused(&format!("{what} on the {}", self.name), error)
     }
+}
+
+fn digit(address: IpAddr) -> char {
+    if address.is_ipv6() { '6' } else { '4' }
 }
 
 pub(super) fn refused(what: &str, error: io::Error) -> Fault {

@@ -16,12 +16,12 @@ mod far;
 pub(crate) mod protocol;
 mod settings;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::{Addresses, Bed, Ground, LAN, Testbed, Topology, WAN};
+use super::{Addresses, Bed, Families, Ground, LAN, Testbed, Topology, WAN};
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::record::Provenance;
@@ -257,13 +257,17 @@ impl Ssh {
         let (near, far) = (places.left.link(LAN)?, places.right.link(LAN)?);
         settings::route(client, &map.right_network, near.address)?;
         settings::route(server, &map.left_network, far.address)?;
-        settings::route(left, &map.right_network, map.right)?;
-        settings::route(right, &map.left_network, map.left)
+        let wire = |place: &Place| place.link(WAN).map(|link| link.address);
+        settings::route(left, &map.right_network, wire(&places.right)?)?;
+        settings::route(right, &map.left_network, wire(&places.left)?)
     }
 }
 
 /// A spec that asks for these is refused before a run; whoever builds a ground by hand is told here.
 fn possible(ground: &Ground) -> Result<(), Fault> {
+    if ground.families != Families::default() {
+        return Err(Fault::failed("real machines are measured over IPv4 only"));
+    }
     match (&ground.shape, &ground.impairment, &ground.path) {
         (None, None, None) => Ok(()),
         _ => Err(Fault::failed(
@@ -277,7 +281,7 @@ fn nobody() -> Fault {
 }
 
 /// Waits until packets pass.
-fn reach(from: &Far, to: Ipv4Addr) -> Result<(), Fault> {
+fn reach(from: &Far, to: IpAddr) -> Result<(), Fault> {
     let ping = Command::line(&format!("ping -n -q -c 1 -W 1 {to}"));
     let started = Instant::now();
     loop {
@@ -314,17 +318,17 @@ impl Hosts {
     fn map(&self, topology: Topology) -> Result<Addresses, Fault> {
         let (left, right) = (self.left.link(WAN)?.address, self.right.link(WAN)?.address);
         if topology == Topology::Pair {
-            return Ok(Addresses::of_two(left, right));
+            return Ok(Addresses::of_two(left.into(), right.into()));
         }
         let lan = |place: &Option<Place>| place.as_ref().ok_or_else(nobody)?.link(LAN).cloned();
         let (client, server) = (lan(&self.client)?, lan(&self.server)?);
         Ok(Addresses {
-            client: client.address,
-            server: server.address,
+            client: client.address.into(),
+            server: server.address.into(),
             left_network: client.network(),
             right_network: server.network(),
-            left,
-            right,
+            left: left.into(),
+            right: right.into(),
         })
     }
 }

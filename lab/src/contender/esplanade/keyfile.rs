@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::capture::EspKey;
 use crate::contender::{Encapsulation, Mode, Side, Wrapping};
@@ -59,7 +59,7 @@ impl Keys {
     }
 
     /// From where to where each direction goes.
-    pub fn directions(&self, map: &Addresses) -> [(Ipv4Addr, Ipv4Addr, &Direction); 2] {
+    pub fn directions(&self, map: &Addresses) -> [(IpAddr, IpAddr, &Direction); 2] {
         [
             (map.left, map.right, &self.to_right),
             (map.right, map.left, &self.to_left),
@@ -71,14 +71,14 @@ impl Keys {
         &self,
         side: Side,
         map: &Addresses,
-    ) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr, &Direction)> {
+    ) -> impl Iterator<Item = (IpAddr, IpAddr, &Direction)> {
         let own = match side {
             Side::Left => map.left,
             Side::Right => map.right,
         };
         let idle = self.idle.iter().zip(1..);
         let idle = idle.flat_map(move |([out, back], number)| {
-            let peer = Ipv4Addr::from_bits(OTHER_PEERS.to_bits() + number);
+            let peer = other_peer(own, number);
             [(own, peer, out), (peer, own, back)]
         });
         self.directions(map).into_iter().chain(idle)
@@ -229,8 +229,19 @@ impl Direction {
     }
 }
 
-/// Before the peers of idle associations: addresses for benchmarks (RFC 2544 C.2.2).
-const OTHER_PEERS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// A peer of an idle association, with an address for benchmarks (RFC 2544 C.2.2, RFC 5180 8).
+fn other_peer(own: IpAddr, number: u32) -> IpAddr {
+    match own {
+        IpAddr::V4(_) => {
+            Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + number).into()
+        }
+        IpAddr::V6(_) => {
+            let first = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0);
+            Ipv6Addr::from_bits(first.to_bits() + u128::from(number)).into()
+        }
+    }
+}
+
 /// Where the SPIs of idle associations begin: far above those of any run's contenders.
 const IDLE_SPI: u32 = 0x10_0000;
 /// How far the SPI of a bundle's AH is from that of its ESP.
@@ -380,7 +391,7 @@ spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/re
             mode: Mode::Transport,
             ..wrapping("aes-128-gcm")
         };
-        let map = Addresses::of_a_pair();
+        let map = Addresses::of(crate::testbed::Topology::Pair, Default::default());
         let text = keys("aes-128-gcm").text(&transport, Side::Left, &map);
         assert!(text.contains(" 0x1001 -m transport -r 1024 "), "{text}");
         let policy = "spdadd 192.0.2.1/32 192.0.2.2/32 any -P out ipsec esp/transport//require;";
