@@ -50,15 +50,26 @@ pub struct Canary {
 /// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
 const SIZES: [u32; 2] = [56, 1372];
 
+/// Where the wire between the gateways is listened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ear {
+    /// At the left gateway, both directions: this misses nothing, not even what a program puts on the wire behind the
+    /// kernel's back, for then it is heard as it arrives.
+    Left,
+    /// At the gateway of whoever sends: the kernel's own IPsec shows each packet a second time on the receiver's side, as it
+    /// comes out of the tunnel.
+    Sender,
+}
+
 /// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
-pub fn look(bed: &Bed, token: &str) -> Result<Evidence, Fault> {
+pub fn look(bed: &Bed, token: &str, ear: Ear) -> Result<Evidence, Fault> {
     let mut evidence = Evidence {
         client_reaches: reached(&*bed.client, bed.addresses.server)?,
         server_reaches: reached(&*bed.server, bed.addresses.client)?,
         ..Evidence::default()
     };
     if !evidence.client_reaches.is_empty() && !evidence.server_reaches.is_empty() {
-        fly(bed, token, &mut evidence)?;
+        fly(bed, token, ear, &mut evidence)?;
         evidence.row = Some(row::send(bed, token)?);
     }
     Ok(evidence)
@@ -93,37 +104,41 @@ fn answers(from: &dyn Host, to: IpAddr, size: u32) -> Result<bool, Fault> {
     Ok(false)
 }
 
-fn fly(bed: &Bed, token: &str, evidence: &mut Evidence) -> Result<(), Fault> {
+fn fly(bed: &Bed, token: &str, ear: Ear, evidence: &mut Evidence) -> Result<(), Fault> {
     let client_side = bed.client_side();
     let mut client_side = client_side.map(|name| bed.client.tap(name)).transpose()?;
-    let mut wire = bed.left.tap(WAN)?;
     let mut flight = Flight {
         client_side: client_side.as_mut(),
-        wire: &mut *wire,
         token,
         evidence,
     };
     let (client, server) = (bed.addresses.client, bed.addresses.server);
-    flight.fly(&*bed.client, client, &*bed.server, server)?;
-    flight.fly(&*bed.server, server, &*bed.client, client)
+    flight.fly(&*bed.client, client, &*bed.left, &*bed.server, server)?;
+    let near = match ear {
+        Ear::Left => &*bed.left,
+        Ear::Sender => &*bed.right,
+    };
+    flight.fly(&*bed.server, server, near, &*bed.client, client)
 }
 
 struct Flight<'a> {
     client_side: Option<&'a mut Box<dyn Tap>>,
-    wire: &'a mut dyn Tap,
     token: &'a str,
     evidence: &'a mut Evidence,
 }
 
 impl Flight<'_> {
+    /// `gateway` is where the wire is listened to.
     fn fly(
         &mut self,
         from: &dyn Host,
         source: IpAddr,
+        gateway: &dyn Host,
         to: &dyn Host,
         target: IpAddr,
     ) -> Result<(), Fault> {
         let text = format!("ESPLANADE CANARY {} {}", from.name(), self.token);
+        let mut wire = gateway.tap(WAN)?;
         let there = SocketAddr::from((target, PORT));
         let receiver = to.datagrams(there)?;
         from.datagrams(SocketAddr::from((source, PORT)))?
@@ -134,7 +149,7 @@ impl Flight<'_> {
             Some(tap) => sightings(&mut ***tap, &text)?.0,
             None => usize::from(delivered),
         };
-        let (wire, frames) = sightings(self.wire, &text)?;
+        let (wire, frames) = sightings(&mut *wire, &text)?;
         self.evidence.wire_frames += frames;
         self.evidence.canaries.push(Canary {
             from: from.name().into(),

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::capture::EspKey;
+use crate::check::Ear;
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::testbed::Bed;
@@ -48,6 +49,11 @@ pub trait Contender {
 
     /// What it promises for the wire between the gateways; the check holds it to that.
     fn protection(&self) -> Protection;
+
+    /// Where the wire must be listened to for this.
+    fn ear(&self) -> Ear {
+        Ear::Left
+    }
 
     /// Whether it can come up on this testbed at all.
     fn presence(&self, bed: &Bed) -> Result<(), Absence>;

@@ -6,6 +6,7 @@ pub(crate) mod attend;
 mod connections;
 mod frames;
 mod impair;
+pub(crate) mod pcrypt;
 mod rekey;
 mod round_trip;
 
@@ -70,6 +71,13 @@ pub enum Tool {
     Impair(impair::Impair),
     /// Do what a lab elsewhere asks for, until it goes
     Attend(attend::Attend),
+    /// Make the kernel run an algorithm in parallel, or no longer
+    Pcrypt {
+        /// What is done
+        act: pcrypt::Act,
+        /// The algorithm, as `rfc4106(gcm(aes))`
+        name: String,
+    },
     /// Renew the keys of two gateways, make-before-break, again and again
     Rekey(rekey::Rekey),
 }
@@ -97,6 +105,7 @@ impl Tool {
             Tool::Receive(receive) => said(&receive.run()?),
             Tool::Impair(impair) => impair.run(),
             Tool::Attend(attend) => attend.run(),
+            Tool::Pcrypt { act, name } => pcrypt::act(act, &name),
             Tool::Rekey(rekey) => rekey.run(),
         }
     }

@@ -182,7 +182,7 @@ fn measure(
 }
 
 fn checked(case: &Case, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
-    let mut evidence = check::look(bed, token).map_err(at(Stage::Check))?;
+    let mut evidence = check::look(bed, token, case.contender.ear()).map_err(at(Stage::Check))?;
     if case.ground.impairment.is_some() {
         evidence = evidence.of_an_impaired_wire();
     }

@@ -18,17 +18,18 @@ use lab::check;
 use lab::contender::Protection;
 use lab::fault::Fault;
 use lab::host::{Command, Host};
-use lab::load::Iperf3;
+use lab::load::{Direction, Frames, Iperf3, Search};
 use lab::stop::Stop;
 use lab::testbed::{
-    Bed, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Testbed, Topology, WAN, isolate,
+    Bed, Families, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Testbed, Topology, WAN,
+    isolate,
 };
 
 use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 16] = [
+const TESTS: [Test; 17] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -49,6 +50,7 @@ const TESTS: [Test; 16] = [
         wrong,
     ),
     ("two_hosts_alone_reach_each_other_over_one_wire", pair),
+    ("both_families_pass_inside_and_outside", families),
     (
         "a_path_narrows_when_the_load_runs_and_says_so_unless_it_is_silent",
         narrowing,
@@ -108,7 +110,7 @@ fn said(host: &dyn Host, line: &str) -> String {
 
 fn plain_is_plain(testbed: &mut Namespaces) {
     let bed = raised(testbed);
-    let evidence = check::look(&bed, "the token").unwrap();
+    let evidence = check::look(&bed, "the token", check::Ear::Left).unwrap();
     evidence.verdict(Protection::Clear).unwrap();
     assert!(
         evidence
@@ -276,7 +278,8 @@ fn wrong(testbed: &mut Namespaces) {
             ..Ground::default()
         };
         let bed = on(testbed, &ground);
-        let evidence = check::look(&bed, "wrong").unwrap_or_else(|fault| panic!("{fault}"));
+        let evidence =
+            check::look(&bed, "wrong", check::Ear::Left).unwrap_or_else(|fault| panic!("{fault}"));
         evidence.verdict(Protection::Clear)
     };
     assert_eq!(said_of(0.0, 0.0), Ok(()));
@@ -292,7 +295,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*bed.left,
         "nft add rule ip deaf way ip saddr 10.2.0.2 icmp type echo-request drop",
     );
-    let deaf = check::look(&bed, "deaf").unwrap();
+    let deaf = check::look(&bed, "deaf", check::Ear::Left).unwrap();
     let why = deaf.verdict(Protection::Clear).unwrap_err();
     assert!(
         why.starts_with("one-way: the client reaches the server"),
@@ -303,7 +306,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*bed.left,
         "nft add rule ip deaf way udp dport 54321 numgen inc mod 5 == 4 drop",
     );
-    let lossy = check::look(&bed, "lossy").unwrap();
+    let lossy = check::look(&bed, "lossy", check::Ear::Left).unwrap();
     let why = lossy.verdict(Protection::Clear).unwrap_err();
     assert!(why.starts_with("loss: of 32"), "{why}");
 }
@@ -320,7 +323,7 @@ fn pair(testbed: &mut Namespaces) {
         said(&*bed.client, "ip -o link"),
         said(&*bed.left, "ip -o link")
     );
-    let evidence = check::look(&bed, "alone").unwrap();
+    let evidence = check::look(&bed, "alone", check::Ear::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(
         evidence
@@ -329,6 +332,38 @@ fn pair(testbed: &mut Namespaces) {
             .starts_with("plaintext on the wire")
     );
     assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
+}
+
+/// What is inside passes by itself, too: without a tunnel a bed of two families is like any other.
+fn families(testbed: &mut Namespaces) {
+    let of = |topology, word| Ground {
+        topology,
+        families: Families::read(word).unwrap(),
+        ..Ground::default()
+    };
+    for word in ["6in4", "4in6", "6in6"] {
+        let bed = on(testbed, &of(Topology::Gateways, word));
+        assert_eq!(bed.addresses.families(), Families::read(word).unwrap());
+        let evidence = check::look(&bed, word, check::Ear::Left).unwrap();
+        assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
+        let wire = format!("ping -n -q -c 1 -W 5 {}", bed.addresses.right);
+        said(&*bed.left, &wire);
+    }
+    let bed = on(testbed, &of(Topology::Pair, "6in6"));
+    let evidence = check::look(&bed, "pair", check::Ear::Left).unwrap();
+    assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
+    assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
+    let frames = Frames {
+        program: lab(),
+        frame_bytes: vec![1518],
+        direction: Direction::Forward,
+        search: Search::Steady(200.0),
+    };
+    let steady = carried(&bed, &frames, 1);
+    assert_eq!(steady.figures["lost_count"], 0.0, "{steady:?}");
+    // What IPv6 and UDP and the check sequence leave of a frame.
+    let each = steady.bytes as f64 / (steady.figures["rate_pps"] * steady.seconds);
+    assert!((each / 1452.0 - 1.0).abs() < 0.02, "{steady:?}");
 }
 
 /// The kernel routes in the middle, and ping says what it said.

@@ -1,20 +1,25 @@
 //! The kernel's own IPsec, keyed by hand through `ip xfrm`: serial as it comes, or with pcrypt, which spreads the packets of
-//! one association over processors and keeps their order.
+//! one association over processors and keeps their order. pcrypt is a matter of the whole kernel (see `tool::pcrypt`), so it is
+//! made for each trial and taken away behind it.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::esplanade::Keys;
 use super::{Absence, Contender, Encapsulation, Mode, Protection, Side, Tunnel, Wrapping};
 use crate::capture::EspKey;
+use crate::check::Ear;
 use crate::fault::Fault;
 use crate::host::Command;
 use crate::testbed::{Addresses, Bed};
+use crate::tool::pcrypt::{Act, instance};
 
 /// The kernel's XFRM with one suite.
 pub struct KernelXfrm {
     wrapping: Wrapping,
     pcrypt: bool,
+    lab: PathBuf,
     keys: Keys,
     id: String,
     label: String,
@@ -24,8 +29,13 @@ pub struct KernelXfrm {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl KernelXfrm {
-    /// `order` keeps the SPIs of several apart.
-    pub fn new(wrapping: Wrapping, pcrypt: bool, order: usize) -> Result<KernelXfrm, Fault> {
+    /// `lab` is where our own tools are. `order` keeps the SPIs of several apart.
+    pub fn new(
+        wrapping: Wrapping,
+        pcrypt: bool,
+        lab: &Path,
+        order: usize,
+    ) -> Result<KernelXfrm, Fault> {
         let note = if pcrypt { ", pcrypt" } else { "" };
         Ok(KernelXfrm {
             keys: Keys::fresh(&wrapping, 0x1000 + 0x100 * order as u32)?,
@@ -37,6 +47,7 @@ impl KernelXfrm {
             ),
             wrapping,
             pcrypt,
+            lab: lab.to_owned(),
         })
     }
 
@@ -52,7 +63,7 @@ impl KernelXfrm {
 
     /// What `ip xfrm` is told on one side.
     fn batch(&self, side: Side, map: &Addresses) -> String {
-        let mut batch = String::new();
+        let (mut batch, flags) = (String::new(), self.flags(map));
         for (from, to, direction) in self.keys.all(side, map) {
             for layer in direction.layers(&self.wrapping) {
                 let algorithms = self.algorithms(&layer);
@@ -61,14 +72,28 @@ impl KernelXfrm {
                     Encapsulation::Udp => " encap espinudp 4500 4500 0.0.0.0",
                     Encapsulation::Native => "",
                 };
-                let esn = if self.wrapping.esn { " flag esn" } else { "" };
                 batch += &format!(
-                    "xfrm state add src {from} dst {to} proto {} spi {:#x} reqid 1 mode {} replay-window {}{esn} {algorithms}{extra}\n",
+                    "xfrm state add src {from} dst {to} proto {} spi {:#x} reqid 1 mode {} replay-window {}{flags} {algorithms}{extra}\n",
                     layer.protocol, layer.spi, layer.mode, self.wrapping.window,
                 );
             }
         }
         batch + &self.policies(side, map)
+    }
+
+    /// An association carries the family of its own ends unless it is told that any may be inside.
+    fn flags(&self, map: &Addresses) -> String {
+        let mixed = !map.families().are_one();
+        let words = [(self.wrapping.esn, " esn"), (mixed, " af-unspec")];
+        let words: String = words
+            .iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, word)| *word)
+            .collect();
+        match words.is_empty() {
+            true => words,
+            false => format!(" flag{words}"),
+        }
     }
 
     fn policies(&self, side: Side, map: &Addresses) -> String {
@@ -105,23 +130,12 @@ impl KernelXfrm {
 
     fn algorithms(&self, layer: &super::esplanade::Layer<'_>) -> String {
         let suite = self.wrapping.suite;
-        let parallel = |name: &str| match self.pcrypt {
-            true => format!("pcrypt({name})"),
-            false => name.to_owned(),
-        };
         let cipher = match suite.cipher {
             _ if layer.cipher.is_none() => String::new(),
-            "aes-gcm-16" => format!(
-                "aead {} 0x{} 128",
-                parallel("rfc4106(gcm(aes))"),
-                layer.cipher_key
-            ),
+            "aes-gcm-16" => format!("aead rfc4106(gcm(aes)) 0x{} 128", layer.cipher_key),
             "chacha20-poly1305" => {
-                format!(
-                    "aead {} 0x{} 128",
-                    parallel("rfc7539esp(chacha20,poly1305)"),
-                    layer.cipher_key
-                )
+                let name = "rfc7539esp(chacha20,poly1305)";
+                format!("aead {name} 0x{} 128", layer.cipher_key)
             }
             "null" => "enc ecb(cipher_null) \"\"".into(),
             "des-cbc" => format!("enc cbc(des) 0x{}", layer.cipher_key),
@@ -157,20 +171,22 @@ impl Contender for KernelXfrm {
         self.wrapping.protection()
     }
 
+    fn ear(&self) -> Ear {
+        Ear::Sender
+    }
+
     /// Tried, not guessed: the very associations are added on one side and flushed again.
     fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        let added = self.apply(Side::Left, bed);
-        let flushed = Command::line("ip xfrm state flush");
+        let parallel = self.parallel(Act::Add, bed);
+        let added = parallel.and_then(|()| self.apply(Side::Left, bed));
         // Where nothing could be added there is nothing to flush.
-        let _ = bed.left.run(&flushed, PATIENCE);
-        let policies = Command::line("ip xfrm policy flush");
-        let _ = bed.left.run(&policies, PATIENCE);
-        added.map_err(|fault| {
+        let flushed = flush(Side::Left, bed).and_then(|()| self.parallel(Act::Delete, bed));
+        added.and(flushed).map_err(|fault| {
             let modules = "esp4 ah4 xfrm_user xfrm_algo";
             Absence::new(
                 format!("this kernel's own IPsec cannot do it ({fault})"),
                 match self.pcrypt {
-                    true => format!("a kernel with CONFIG_INET_ESP and CONFIG_CRYPTO_PCRYPT: modprobe -a {modules} pcrypt (AEAD suites only)"),
+                    true => format!("a kernel with CONFIG_INET_ESP, CONFIG_CRYPTO_PCRYPT and CONFIG_CRYPTO_USER: modprobe -a {modules} pcrypt crypto_user"),
                     false => format!("a kernel with CONFIG_INET_ESP and CONFIG_XFRM_USER: modprobe -a {modules}"),
                 },
             )
@@ -178,19 +194,73 @@ impl Contender for KernelXfrm {
     }
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        for side in Side::BOTH {
-            let name = format!("config/{}/{}.xfrm", self.id, side.name());
-            let host = bed.gateway(side);
-            host.place(&name, &self.batch(side, &bed.addresses))?;
-            self.apply(side, bed)?;
+        let table = bed.left.read("/proc/crypto".as_ref())?;
+        if let (false, Some(driver)) = (self.pcrypt, instance(&table, &self.algorithm())) {
+            return Err(Fault::failed(format!(
+                "this kernel runs all IPsec of this suite in parallel ({driver}): esplanade-lab tool pcrypt delete '{}'",
+                self.algorithm()
+            )));
         }
-        Ok(Box::new(InKernel {
+        self.parallel(Act::Add, bed)?;
+        let up = Side::BOTH.into_iter().try_for_each(|side| {
+            let name = format!("config/{}/{}.xfrm", self.id, side.name());
+            bed.gateway(side)
+                .place(&name, &self.batch(side, &bed.addresses))?;
+            self.apply(side, bed)
+        });
+        let tunnel = InKernel {
             keys: self.keys.for_analysers(&self.wrapping, &bed.addresses),
-        }))
+            parallel: self.pcrypt.then(|| self.pcrypt(Act::Delete)),
+        };
+        match up {
+            Ok(()) => Ok(Box::new(tunnel)),
+            Err(fault) => {
+                // The first complaint is the one that tells.
+                let _ = tunnel.away(bed);
+                Err(fault)
+            }
+        }
     }
 }
 
 impl KernelXfrm {
+    /// What XFRM asks the crypto layer for.
+    fn algorithm(&self) -> String {
+        let cipher = match self.wrapping.suite.cipher {
+            "aes-gcm-16" => return "rfc4106(gcm(aes))".into(),
+            "chacha20-poly1305" => return "rfc7539esp(chacha20,poly1305)".into(),
+            "null" => "ecb(cipher_null)",
+            "des-cbc" => "cbc(des)",
+            "3des-cbc" => "cbc(des3_ede)",
+            _ => "cbc(aes)",
+        };
+        let hash = match self.wrapping.suite.hash {
+            _ if self.wrapping.bundle => "digest_null",
+            "" => "digest_null",
+            "hmac-md5" => "hmac(md5)",
+            "hmac-sha1" => "hmac(sha1)",
+            _ => "hmac(sha256)",
+        };
+        format!("authenc({hash},{cipher})")
+    }
+
+    fn pcrypt(&self, act: Act) -> Command {
+        let word = match act {
+            Act::Add => "add",
+            Act::Delete => "delete",
+        };
+        let command = Command::tool(&self.lab, "pcrypt").arg(word);
+        command.arg(self.algorithm())
+    }
+
+    /// Makes pcrypt's instance or takes it away, where this contender wants one. Both gateways have one kernel.
+    fn parallel(&self, act: Act, bed: &Bed) -> Result<(), Fault> {
+        match self.pcrypt {
+            true => bed.left.must(&self.pcrypt(act), PATIENCE).map(drop),
+            false => Ok(()),
+        }
+    }
+
     fn apply(&self, side: Side, bed: &Bed) -> Result<(), Fault> {
         let text = self.batch(side, &bed.addresses);
         let command = Command::line("ip -batch -").input(text);
@@ -198,9 +268,28 @@ impl KernelXfrm {
     }
 }
 
-/// Associations and policies go with the bed.
+fn flush(side: Side, bed: &Bed) -> Result<(), Fault> {
+    let flush = Command::line("ip -batch -").input("xfrm state flush\nxfrm policy flush\n");
+    bed.gateway(side).must(&flush, PATIENCE).map(drop)
+}
+
+/// Associations and policies go with the bed; pcrypt does not.
 struct InKernel {
     keys: Vec<EspKey>,
+    parallel: Option<Command>,
+}
+
+impl InKernel {
+    fn away(&self, bed: &Bed) -> Result<(), Fault> {
+        let Some(delete) = &self.parallel else {
+            return Ok(());
+        };
+        // Associations hold on to it.
+        Side::BOTH
+            .into_iter()
+            .try_for_each(|side| flush(side, bed))?;
+        bed.left.must(delete, PATIENCE).map(drop)
+    }
 }
 
 impl Tunnel for InKernel {
@@ -222,5 +311,60 @@ impl Tunnel for InKernel {
 
     fn keys(&self) -> Vec<EspKey> {
         self.keys.clone()
+    }
+
+    fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
+        self.away(bed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::USUAL_WINDOW;
+    use crate::suite;
+    use crate::testbed::{Families, Topology};
+
+    fn xfrm(suite: &str, esn: bool) -> KernelXfrm {
+        let wrapping = Wrapping {
+            suite: suite::find(suite).unwrap(),
+            mode: Mode::Tunnel,
+            encapsulation: Encapsulation::Udp,
+            bundle: false,
+            window: USUAL_WINDOW,
+            esn,
+            associations: 1,
+        };
+        KernelXfrm::new(wrapping, false, Path::new("lab"), 0).unwrap()
+    }
+
+    #[test]
+    fn an_association_of_two_families_says_so() {
+        let batch = |words: &str, esn| {
+            let map = Addresses::of(Topology::Gateways, Families::read(words).unwrap());
+            xfrm("aes-128-gcm", esn).batch(Side::Left, &map)
+        };
+        let mixed = batch("4in6", true);
+        assert!(
+            mixed.contains("src 2001:db8::1 dst 2001:db8::2 proto esp "),
+            "{mixed}"
+        );
+        assert!(mixed.contains(" flag esn af-unspec aead "), "{mixed}");
+        assert!(mixed.contains(" encap espinudp 4500 4500 ::\n"), "{mixed}");
+        assert!(
+            mixed.contains(
+                "policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir out tmpl src 2001:db8::1 "
+            ),
+            "{mixed}"
+        );
+        assert!(!batch("6in6", false).contains("flag"));
+    }
+
+    #[test]
+    fn pcrypt_wraps_what_esp_asks_for() {
+        let of = |suite: &str| xfrm(suite, false).algorithm();
+        assert_eq!(of("aes-128-gcm"), "rfc4106(gcm(aes))");
+        assert_eq!(of("aes-192-cbc-sha1"), "authenc(hmac(sha1),cbc(aes))");
+        assert_eq!(of("aes-128-cbc"), "authenc(digest_null,cbc(aes))");
     }
 }

@@ -69,7 +69,7 @@ impl Kind {
             },
             "kernel-xfrm" => Kind::KernelXfrm {
                 wrapping: wrapping(kind, settings)?,
-                pcrypt: flag(settings, "pcrypt").unwrap_or(false),
+                pcrypt: pcrypt(settings)?,
             },
             "wireguard-go" => Kind::WireguardGo,
             "boringtun" => Kind::Boringtun,
@@ -119,7 +119,8 @@ impl Kind {
                     .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
             ),
             Kind::KernelXfrm { wrapping, pcrypt } => {
-                Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, order)?)
+                let lab = &programs.lab;
+                Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, lab, order)?)
             }
             Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
             Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
@@ -303,6 +304,22 @@ fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
         what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),
         advice: format!("it can do {}", able.join(", ")),
     })
+}
+
+fn pcrypt(settings: &Settings) -> Result<bool, Impossible> {
+    let asked = flag(settings, "pcrypt").unwrap_or(false);
+    let suite = settings.get("suite").and_then(|name| suite::find(name));
+    match suite.filter(|suite| asked && suite.is_ah()) {
+        None => Ok(asked),
+        Some(suite) => Err(Impossible {
+            factor: "pcrypt",
+            what: format!(
+                "pcrypt runs ciphers in parallel, and `{}` has none",
+                suite.name
+            ),
+            advice: "`pcrypt = false`, or a suite of ESP".into(),
+        }),
+    }
 }
 
 /// OpenVPN has a suite of its own choice, which is AES-128-GCM here.

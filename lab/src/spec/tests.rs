@@ -237,6 +237,57 @@ fn a_guest_is_for_a_whole_spec_and_changes_no_cell() {
 }
 
 #[test]
+fn families_are_for_those_who_can_and_count_their_headers() {
+    let asked = |families: &str, kind: &str| {
+        format!(
+            "{HEAD}[testbed]\nfamilies = \"{families}\"\nlink.rate_mbit = 100\n[[contender]]\nkind = \"{kind}\"\n"
+        )
+    };
+    let ideal = |families: &str, kind: &str| {
+        let spec = Spec::read(&asked(families, kind), "mine.toml").unwrap();
+        spec.cells[0].ideal_bps().unwrap()
+    };
+    assert!(ideal("6in6", "plain") < ideal("4in4", "plain"));
+    // The tunnel's MTU is the same, so what is inside costs 20 bytes, and what is outside 20 bytes of the frame.
+    let (inside, outside) = (
+        ideal("6in4", "kernel-wireguard"),
+        ideal("4in6", "kernel-wireguard"),
+    );
+    let exact = |payload: f64, frame: f64| 100e6 * payload / frame;
+    assert_eq!(inside, exact(1420.0 - 72.0, 1480.0 + 38.0));
+    assert_eq!(outside, exact(1420.0 - 52.0, 1500.0 + 38.0));
+    let plain = complaint(&asked("6in4", "plain"));
+    assert!(
+        plain.starts_with(
+            "error: plain IP is of one family, on the wire as inside\n --> mine.toml:3:12\n"
+        ),
+        "{plain}"
+    );
+    let libipsec = complaint(&asked("6in6", "kernel-libipsec\"\nsuite = \"aes-128-gcm"));
+    assert!(libipsec.contains("for IPv4 alone"), "{libipsec}");
+    let pair = complaint(
+        &asked("4in6", "esplanade\"\nsuite = \"null")
+            .replace("families", "kind = \"pair\"\nfamilies"),
+    );
+    assert!(pair.contains("two hosts alone have one family"), "{pair}");
+    let word = complaint(&asked("6over4", "plain"));
+    assert!(
+        word.contains("did you mean `6in4`?") || word.contains("6in4"),
+        "{word}"
+    );
+}
+
+#[test]
+fn pcrypt_needs_a_cipher() {
+    let asked = |suite: &str| {
+        format!("{HEAD}[[contender]]\nkind = \"kernel-xfrm\"\nsuite = \"{suite}\"\npcrypt = true\n")
+    };
+    assert!(Spec::read(&asked("aes-192-cbc-sha1"), "mine.toml").is_ok());
+    let none = complaint(&asked("ah-sha1"));
+    assert!(none.contains("--> mine.toml:5:10\n"), "{none}");
+}
+
+#[test]
 fn openvpn_has_the_suites_that_it_shares_with_ipsec() {
     let asked = |suite: &str| format!("{HEAD}[[contender]]\nkind = \"openvpn\"\n{suite}");
     let ids = |suite: &str| {

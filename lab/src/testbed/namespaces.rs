@@ -225,7 +225,7 @@ impl Namespace {
             );
         }
         if let Some((target, next)) = route {
-            batch += &format!("-{} route add {target} via {next}\n", digit(next));
+            batch += &format!("route add {target} via {next}\n");
         }
         let command = Command::line("ip -batch -").input(batch);
         self.must(&command, PATIENCE).map(drop)
@@ -262,10 +262,6 @@ impl Namespace {
     fn cannot(&self, what: &str, error: io::Error) -> Fault {
         refused(&format!("{what} on the {}", self.name), error)
     }
-}
-
-fn digit(address: IpAddr) -> char {
-    if address.is_ipv6() { '6' } else { '4' }
 }
 
 pub(super) fn refused(what: &str, error: io::Error) -> Fault {
