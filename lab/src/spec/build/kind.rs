@@ -1,0 +1,230 @@
+//! Which contender a cell is about, with everything that tells it from its neighbours.
+
+use std::time::Duration;
+
+use super::possible::{Impossible, is_pair, possible_ground, possible_load};
+use super::{Programs, flag, number};
+use crate::contender::{
+    BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
+    KernelXfrm, Manner, Mode, OpenVpn, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO,
+    Wrapping,
+};
+use crate::fault::Fault;
+use crate::ideal::Layers;
+use crate::spec::factor::Settings;
+use crate::suite::{self, SUITES, Suite};
+
+/// A contender with everything that tells it from its neighbours.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::spec) enum Kind {
+    Plain,
+    Esplanade { wrapping: Wrapping, manner: Manner },
+    KernelLibipsec { wrapping: Wrapping },
+    KernelXfrm { wrapping: Wrapping, pcrypt: bool },
+    WireguardGo,
+    Boringtun,
+    KernelWireguard,
+    OpenVpn { suite: &'static Suite },
+}
+
+impl Kind {
+    pub fn new(kind: &str, settings: &Settings, load: &str) -> Result<Kind, Impossible> {
+        possible_ground(kind, settings)?;
+        possible_load(settings, load)?;
+        Ok(match kind {
+            "esplanade" => Kind::Esplanade {
+                wrapping: wrapping(kind, settings)?,
+                manner: Manner {
+                    flags: FLAGS
+                        .iter()
+                        .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())))
+                        .collect(),
+                    rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
+                },
+            },
+            "kernel-libipsec" => Kind::KernelLibipsec {
+                wrapping: libipsec(wrapping(kind, settings)?)?,
+            },
+            "kernel-xfrm" => Kind::KernelXfrm {
+                wrapping: wrapping(kind, settings)?,
+                pcrypt: pcrypt(settings)?,
+            },
+            "wireguard-go" => Kind::WireguardGo,
+            "boringtun" => Kind::Boringtun,
+            "kernel-wireguard" => Kind::KernelWireguard,
+            "openvpn" => Kind::OpenVpn {
+                suite: openvpn(settings)?,
+            },
+            _ => Kind::Plain,
+        })
+    }
+
+    /// The contender's id, as it says it itself; offloads of the wire are told apart by it too, because they are part of
+    /// the question.
+    pub fn id(&self, settings: &Settings) -> String {
+        let name = match self {
+            Kind::Plain => "plain".into(),
+            Kind::Esplanade { wrapping, manner } => Esplanade::name(wrapping, manner),
+            Kind::KernelLibipsec { wrapping } => format!("kernel-libipsec-{}", wrapping.suite.name),
+            Kind::KernelXfrm { wrapping, pcrypt } => KernelXfrm::name(wrapping, *pcrypt),
+            Kind::WireguardGo => "wireguard-go".into(),
+            Kind::Boringtun => "boringtun".into(),
+            Kind::KernelWireguard => "kernel-wireguard".into(),
+            Kind::OpenVpn { suite } => OpenVpn::name(suite),
+        };
+        match flag(settings, "offloads") {
+            Some(false) => name + "-no-offloads",
+            _ => name,
+        }
+    }
+
+    pub(super) fn contender(
+        &self,
+        programs: &Programs,
+        order: usize,
+    ) -> Result<Box<dyn Contender>, Fault> {
+        Ok(match self {
+            Kind::Plain => Box::new(Plain),
+            Kind::Esplanade { wrapping, manner } => {
+                let (program, wrapping) = (programs.esplanade.clone(), wrapping.clone());
+                let manner = manner.clone();
+                Box::new(Esplanade::new(
+                    program,
+                    &programs.lab,
+                    wrapping,
+                    manner,
+                    order,
+                )?)
+            }
+            Kind::KernelLibipsec { wrapping } => Box::new(
+                KernelLibipsec::new(wrapping.suite)
+                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
+            ),
+            Kind::KernelXfrm { wrapping, pcrypt } => {
+                let lab = &programs.lab;
+                Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, lab, order)?)
+            }
+            Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
+            Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
+            Kind::KernelWireguard => Box::new(KernelWireguard),
+            Kind::OpenVpn { suite } => Box::new(
+                OpenVpn::new(suite)
+                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
+            ),
+        })
+    }
+
+    pub(super) fn layers(&self) -> Layers<'_> {
+        match self {
+            Kind::Plain => Layers::Plain,
+            Kind::Esplanade { wrapping, .. }
+            | Kind::KernelLibipsec { wrapping }
+            | Kind::KernelXfrm { wrapping, .. } => Layers::Ipsec(wrapping),
+            Kind::WireguardGo | Kind::Boringtun | Kind::KernelWireguard => Layers::Wireguard,
+            Kind::OpenVpn { .. } => Layers::OpenVpn,
+        }
+    }
+}
+
+fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
+    let names = || SUITES.map(|suite| suite.name).join(", ");
+    let suite = settings.get("suite").and_then(|name| suite::find(name));
+    let suite = suite.ok_or_else(|| Impossible {
+        factor: "suite",
+        what: format!("this contender (`{kind}`) needs a suite"),
+        advice: format!("add `suite = \"aes-128-gcm\"`, or another of {}", names()),
+    })?;
+    let word = |name| settings.get(name).map(String::as_str);
+    let wrapping = Wrapping {
+        suite,
+        mode: match word("mode") {
+            Some("transport") => Mode::Transport,
+            None if is_pair(settings) => Mode::Transport,
+            _ => Mode::Tunnel,
+        },
+        encapsulation: match (word("encapsulation"), kind) {
+            (Some("native"), _) => Encapsulation::Native,
+            (None, "kernel-xfrm") => Encapsulation::Native,
+            _ => Encapsulation::Udp,
+        },
+        bundle: word("combine") == Some("esp+ah"),
+        window: number(settings, "window").map_or(USUAL_WINDOW, |window| window as u32),
+        associations: number(settings, "sas").map_or(1, |sas| sas as u32),
+        esn: flag(settings, "esn").unwrap_or(false),
+    };
+    let wrapping = match (wrapping.uses_ah(), word("encapsulation")) {
+        (true, Some("udp")) => {
+            return Err(Impossible {
+                factor: "encapsulation",
+                what: format!("AH does not go in UDP: {}", wrapping.suite.name),
+                advice: "`encapsulation = \"native\"`".into(),
+            });
+        }
+        (true, _) => Wrapping {
+            encapsulation: Encapsulation::Native,
+            ..wrapping
+        },
+        _ => wrapping,
+    };
+    if wrapping.mode == Mode::Transport && !is_pair(settings) {
+        return Err(Impossible {
+            factor: "mode",
+            what: "transport mode protects two hosts, and this testbed has a gateway before each"
+                .into(),
+            advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
+        });
+    }
+    if wrapping.bundle && (suite.hash.is_empty() || suite.cipher.is_empty()) {
+        return Err(Impossible {
+            factor: "combine",
+            what: format!(
+                "a bundle is a cipher and a hash, and `{}` is not both",
+                suite.name
+            ),
+            advice: "`combine = \"esp-auth\"`, or a suite such as \"aes-128-cbc-sha1\"".into(),
+        });
+    }
+    Ok(wrapping)
+}
+
+fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
+    if wrapping.suite.strongswan.is_some() {
+        return Ok(wrapping);
+    }
+    let able = SUITES.iter().filter(|suite| suite.strongswan.is_some());
+    let able: Vec<&str> = able.map(|suite| suite.name).collect();
+    let name = wrapping.suite.name;
+    Err(Impossible {
+        factor: "suite",
+        what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),
+        advice: format!("it can do {}", able.join(", ")),
+    })
+}
+
+fn pcrypt(settings: &Settings) -> Result<bool, Impossible> {
+    let asked = flag(settings, "pcrypt").unwrap_or(false);
+    let suite = settings.get("suite").and_then(|name| suite::find(name));
+    match suite.filter(|suite| asked && suite.is_ah()) {
+        None => Ok(asked),
+        Some(suite) => Err(Impossible {
+            factor: "pcrypt",
+            what: format!(
+                "pcrypt runs ciphers in parallel, and `{}` has none",
+                suite.name
+            ),
+            advice: "`pcrypt = false`, or a suite of ESP".into(),
+        }),
+    }
+}
+
+/// OpenVPN has a suite of its own choice, which is AES-128-GCM here.
+fn openvpn(settings: &Settings) -> Result<&'static Suite, Impossible> {
+    let name = settings.get("suite").map_or("aes-128-gcm", String::as_str);
+    let able = OpenVpn::suites();
+    let suite = suite::find(name).filter(|suite| able.contains(&suite.name));
+    suite.ok_or_else(|| Impossible {
+        factor: "suite",
+        what: format!("OpenVPN cannot do `{name}` here"),
+        advice: format!("it can do {}", able.join(", ")),
+    })
+}

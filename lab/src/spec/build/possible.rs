@@ -1,0 +1,98 @@
+//! What cannot exist, and because of which factor.
+
+use crate::spec::factor::Settings;
+use crate::testbed::Families;
+
+/// Something that cannot exist, and because of which factor.
+pub(in crate::spec) struct Impossible {
+    pub factor: &'static str,
+    pub what: String,
+    pub advice: String,
+}
+
+pub(super) fn is_pair(settings: &Settings) -> bool {
+    settings.get("testbed").is_some_and(|kind| kind == "pair")
+}
+
+/// Grounds that no contender, or not this one, can stand on.
+pub(super) fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+    let joins_networks = !matches!(kind, "plain" | "esplanade" | "kernel-xfrm");
+    if is_pair(settings) && joins_networks {
+        return Err(Impossible {
+            factor: "testbed",
+            what: format!("`{kind}` joins networks, and this testbed has two hosts alone"),
+            advice: "`kind = \"gateways\"` in [testbed]".into(),
+        });
+    }
+    possible_families(kind, settings)?;
+    let asked = |word: &str| settings.keys().any(|name| name.starts_with(word));
+    if asked("path.") && asked("impair.") {
+        return Err(Impossible {
+            factor: "path.mtu",
+            what: "a path that narrows and an impaired one need the same place in the wire".into(),
+            advice: "give each a [[part]] of its own".into(),
+        });
+    }
+    if asked("imix") && asked("frame_bytes") {
+        return Err(Impossible {
+            factor: "imix",
+            what: "frames have one size (`frame_bytes`) or a mix of sizes (`imix`), not both"
+                .into(),
+            advice: "give each a [[part]] of its own".into(),
+        });
+    }
+    Ok(())
+}
+
+pub(super) fn families(settings: &Settings) -> Families {
+    let written = settings.get("families");
+    written
+        .and_then(|word| Families::read(word))
+        .unwrap_or_default()
+}
+
+/// Who cannot carry one family in another, or IPv6 at all.
+fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+    let asked = families(settings);
+    let impossible = |what: String, advice: &str| {
+        Err(Impossible {
+            factor: "families",
+            what,
+            advice: advice.into(),
+        })
+    };
+    let narrows = settings.keys().any(|name| name.starts_with("path."));
+    match asked == Families::default() {
+        true => Ok(()),
+        false if kind == "kernel-libipsec" => impossible(
+            "the lab sets strongSwan's kernel-libipsec up for IPv4 alone".into(),
+            "`families = \"4in4\"`",
+        ),
+        false if narrows => impossible(
+            "the router of a path that narrows knows IPv4 alone".into(),
+            "`families = \"4in4\"`",
+        ),
+        false if !asked.are_one() && kind == "plain" => impossible(
+            "plain IP is of one family, on the wire as inside".into(),
+            "`families = \"4in4\"` or \"6in6\"",
+        ),
+        false if !asked.are_one() && is_pair(settings) => impossible(
+            "two hosts alone have one family, on the wire as inside".into(),
+            "`families = \"4in4\"` or \"6in6\", or `kind = \"gateways\"` in [testbed]",
+        ),
+        false => Ok(()),
+    }
+}
+
+/// What a load cannot be told.
+pub(super) fn possible_load(settings: &Settings, load: &str) -> Result<(), Impossible> {
+    let both = settings.get("direction").is_some_and(|way| way == "both");
+    match both && !matches!(load, "iperf3" | "iperf3-udp") {
+        false => Ok(()),
+        true => Err(Impossible {
+            factor: "direction",
+            what: format!("the load `{load}` goes one way at a time"),
+            advice: "`direction = \"forward\"` or \"reverse\", or a load of iperf3".into(),
+        }),
+    }
+}
