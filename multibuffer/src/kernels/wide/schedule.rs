@@ -23,60 +23,46 @@ impl Schedule {
         // SAFETY: the caller promises as many round keys.
         W::every(unsafe { _mm_loadu_si128(self.0.add(16 * round).cast()) })
     }
+}
 
+macro_rules! directions {
+    ($($(#[doc = $told:literal])* $name:ident: $round:ident $last:ident;)*) => {
+        impl Schedule {$(
+            $(#[doc = $told])*
+            ///
+            /// # Safety
+            /// The keys live and have `ROUNDS` rounds, and the processor has `W`.
+            #[inline(always)]
+            pub(in crate::kernels) unsafe fn $name<W: Wide, const ROUNDS: usize, const N: usize>(
+                self,
+                mut text: [W; N],
+            ) -> [W; N] {
+                // SAFETY: the caller promises as many round keys.
+                unsafe {
+                    for vector in &mut text {
+                        *vector = vector.xor(self.key(0));
+                    }
+                    for round in 1..ROUNDS {
+                        let key = self.key(round);
+                        for vector in &mut text {
+                            *vector = vector.$round(key);
+                        }
+                    }
+                    for vector in &mut text {
+                        *vector = vector.$last(self.key(ROUNDS));
+                    }
+                }
+                text
+            }
+        )*}
+    };
+}
+
+directions! {
     /// Encrypts every block of every vector.
-    ///
-    /// # Safety
-    /// The keys live and have `ROUNDS` rounds, and the processor has `W`.
-    #[inline(always)]
-    pub(in crate::kernels) unsafe fn encrypt<W: Wide, const ROUNDS: usize, const N: usize>(
-        self,
-        mut text: [W; N],
-    ) -> [W; N] {
-        // SAFETY: the caller promises as many round keys.
-        unsafe {
-            for vector in &mut text {
-                *vector = vector.xor(self.key(0));
-            }
-            for round in 1..ROUNDS {
-                let key = self.key(round);
-                for vector in &mut text {
-                    *vector = vector.encrypt(key);
-                }
-            }
-            for vector in &mut text {
-                *vector = vector.encrypt_last(self.key(ROUNDS));
-            }
-        }
-        text
-    }
-
+    encrypt: encrypt encrypt_last;
     /// Decrypts every block of every vector, by keys that were turned round.
-    ///
-    /// # Safety
-    /// As for [`Schedule::encrypt`].
-    #[inline(always)]
-    pub(in crate::kernels) unsafe fn decrypt<W: Wide, const ROUNDS: usize, const N: usize>(
-        self,
-        mut text: [W; N],
-    ) -> [W; N] {
-        // SAFETY: the caller promises as many round keys.
-        unsafe {
-            for vector in &mut text {
-                *vector = vector.xor(self.key(0));
-            }
-            for round in 1..ROUNDS {
-                let key = self.key(round);
-                for vector in &mut text {
-                    *vector = vector.decrypt(key);
-                }
-            }
-            for vector in &mut text {
-                *vector = vector.decrypt_last(self.key(ROUNDS));
-            }
-        }
-        text
-    }
+    decrypt: decrypt decrypt_last;
 }
 
 /// Counter blocks: the number in the last word, in the processor's own order until it is enciphered.
