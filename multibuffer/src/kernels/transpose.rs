@@ -20,6 +20,38 @@ const fn reversal(size: usize) -> [u8; 64] {
 const REVERSED_32: [u8; 64] = reversal(4);
 const REVERSED_64: [u8; 64] = reversal(8);
 
+macro_rules! rows {
+    ($($name:ident $vector:ident $features:literal $zero:ident $load:ident $shuffle:ident;)*) => {$(
+        /// A vector from each of the first `N` pointers, `offset` bytes behind it, its bytes in this order if one is told.
+        ///
+        /// # Safety
+        #[doc = concat!("So many bytes are readable; the caller enables ", $features, ".")]
+        #[inline(always)]
+        unsafe fn $name<const N: usize>(
+            data: &[*const u8; MAX_LANES],
+            offset: usize,
+            order: Option<&[u8; 64]>,
+        ) -> [$vector; N] {
+            // SAFETY: as the caller promises; an order is as long as the longest vector.
+            unsafe {
+                let mut rows = [$zero(); N];
+                for (row, at) in rows.iter_mut().zip(data) {
+                    *row = $load(at.add(offset).cast());
+                    if let Some(order) = order {
+                        *row = $shuffle(*row, $load(order.as_ptr().cast()));
+                    }
+                }
+                rows
+            }
+        }
+    )*};
+}
+
+rows! {
+    rows_256 __m256i "AVX2" _mm256_setzero_si256 _mm256_loadu_si256 _mm256_shuffle_epi8;
+    rows_512 __m512i "AVX-512 F and BW" _mm512_setzero_si512 _mm512_loadu_si512 _mm512_shuffle_epi8;
+}
+
 /// # Safety
 /// The first 8 pointers and 64 bytes at `offset` behind them are readable; the caller enables AVX2.
 #[inline(always)]
@@ -32,14 +64,7 @@ pub(in crate::kernels) unsafe fn block_8(
     unsafe {
         let mut block = [_mm256_setzero_si256(); 16];
         for half in 0..2 {
-            let mut rows = [_mm256_setzero_si256(); 8];
-            for (lane, row) in rows.iter_mut().enumerate() {
-                *row = _mm256_loadu_si256(data[lane].add(offset + 32 * half).cast());
-                if big_endian {
-                    *row =
-                        _mm256_shuffle_epi8(*row, _mm256_loadu_si256(REVERSED_32.as_ptr().cast()));
-                }
-            }
+            let rows = rows_256::<8>(data, offset + 32 * half, big_endian.then_some(&REVERSED_32));
             block[8 * half..][..8].copy_from_slice(&transposed_8(rows));
         }
         block
@@ -58,14 +83,11 @@ pub(in crate::kernels) unsafe fn block_4_long(
     unsafe {
         let mut block = [_mm256_setzero_si256(); 16];
         for quarter in 0..4 {
-            let mut rows = [_mm256_setzero_si256(); 4];
-            for (lane, row) in rows.iter_mut().enumerate() {
-                *row = _mm256_loadu_si256(data[lane].add(offset + 32 * quarter).cast());
-                if big_endian {
-                    *row =
-                        _mm256_shuffle_epi8(*row, _mm256_loadu_si256(REVERSED_64.as_ptr().cast()));
-                }
-            }
+            let rows = rows_256::<4>(
+                data,
+                offset + 32 * quarter,
+                big_endian.then_some(&REVERSED_64),
+            );
             let (even, odd) = (
                 _mm256_unpacklo_epi64(rows[0], rows[1]),
                 _mm256_unpackhi_epi64(rows[0], rows[1]),
@@ -93,13 +115,7 @@ pub(in crate::kernels) unsafe fn block_16(
 ) -> [__m512i; 16] {
     // SAFETY: as the caller promises.
     unsafe {
-        let mut rows = [_mm512_setzero_si512(); 16];
-        for (lane, row) in rows.iter_mut().enumerate() {
-            *row = _mm512_loadu_si512(data[lane].add(offset).cast());
-            if big_endian {
-                *row = _mm512_shuffle_epi8(*row, _mm512_loadu_si512(REVERSED_32.as_ptr().cast()));
-            }
-        }
+        let rows = rows_512::<16>(data, offset, big_endian.then_some(&REVERSED_32));
         transposed_16(rows)
     }
 }
@@ -116,14 +132,7 @@ pub(in crate::kernels) unsafe fn block_8_long(
     unsafe {
         let mut block = [_mm512_setzero_si512(); 16];
         for half in 0..2 {
-            let mut rows = [_mm512_setzero_si512(); 8];
-            for (lane, row) in rows.iter_mut().enumerate() {
-                *row = _mm512_loadu_si512(data[lane].add(offset + 64 * half).cast());
-                if big_endian {
-                    *row =
-                        _mm512_shuffle_epi8(*row, _mm512_loadu_si512(REVERSED_64.as_ptr().cast()));
-                }
-            }
+            let rows = rows_512::<8>(data, offset + 64 * half, big_endian.then_some(&REVERSED_64));
             let mut pairs = [[rows[0]; 2]; 4];
             for k in 0..4 {
                 pairs[k][0] = _mm512_unpacklo_epi64(rows[2 * k], rows[2 * k + 1]);
