@@ -47,6 +47,11 @@ pub(super) fn measure(
         Err(fault) => return Err(fault.to_string()),
     };
     let interrupted = code == INTERRUPTED_EXIT;
+    if !interrupted && code != 0 {
+        return Err(format!(
+            "the lab inside the guest ended with {code}; why stands above. What it recorded is kept"
+        ));
+    }
     let records = match out.path.join(RECORDS).exists() {
         true => read(&out.path)?.0,
         false if interrupted => Vec::new(),

@@ -120,7 +120,10 @@ impl Run {
             spec.rounds = fitting(budget, &cases)?;
         }
         let typed = std::env::args().skip_while(|word| word != "run").skip(1);
-        let order = Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default());
+        let order = match resumed {
+            Some(dir) => Order::read(dir)?,
+            None => Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default()),
+        };
         // Hosts elsewhere are reached as their user reaches them, so from where the user is; and a guest makes its own.
         if spec.hosts.is_none() && !spec.guest {
             isolate::enter()?;
