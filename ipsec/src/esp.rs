@@ -110,8 +110,8 @@ pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
     padded.saturating_sub(TRAILER_LEN)
 }
 
-/// RFC 4303 2.4: 1, 2, 3, … as far as any cipher needs them, and room for the trailer behind.
-const PADDING: [u8; 15 + TRAILER_LEN] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+/// RFC 4303 2.4: 1, 2, 3, … as far as any cipher needs them.
+const PADDING: u128 = u128::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 
 /// A packet that came in, looked at but not yet believed.
 #[derive(Clone, Debug)]
@@ -312,21 +312,41 @@ impl Authenticated {
 #[derive(Clone, Debug)]
 enum Trailer {
     /// Without traffic-flow confidentiality: at most 15 bytes of padding.
-    Short { bytes: [u8; PADDING.len()], len: u8 },
+    Short { bytes: ShortTrailer, len: u8 },
     /// With it: zeros before the padding (RFC 4303 2.7). Rare enough for the heap.
     Long(Box<[u8]>),
+}
+
+/// At most 15 bytes of padding and the trailer behind.
+///
+/// MEASURED: made in whole words and aligned to them. Byte by byte, whoever copied it waited for its bytes to leave the store
+/// buffer, which took two thirds of the time of making a stamp.
+#[derive(Clone, Debug)]
+#[repr(align(16))]
+struct ShortTrailer([[u8; 16]; 2]);
+
+impl ShortTrailer {
+    #[inline]
+    fn new(pad_len: usize, next_header: u8) -> Self {
+        let at = 8 * pad_len;
+        let before = PADDING & ((1 << at) - 1);
+        let lengths = u128::from(u16::from_le_bytes([pad_len as u8, next_header]));
+        // Of 15 bytes of padding the next header stands in the second word.
+        let beyond = if pad_len == 15 { next_header } else { 0 };
+        let words = [before | lengths << at, beyond.into()];
+        Self(words.map(u128::to_le_bytes))
+    }
 }
 
 impl Trailer {
     fn new(config: &SaConfig, plaintext_len: usize, next_header: u8) -> Self {
         let zeros = Self::confidentiality(config, plaintext_len);
         let pad_len = Self::alignment(config, plaintext_len + zeros);
-        let mut bytes = PADDING;
-        bytes[pad_len] = pad_len as u8;
-        bytes[pad_len + 1] = next_header;
+        let bytes = ShortTrailer::new(pad_len, next_header);
         let len = pad_len + TRAILER_LEN;
         if zeros > 0 {
-            return Self::Long([&vec![0; zeros][..], &bytes[..len]].concat().into());
+            let short = &bytes.0.as_flattened()[..len];
+            return Self::Long([&vec![0; zeros][..], short].concat().into());
         }
         Self::Short {
             bytes,
@@ -357,7 +377,7 @@ impl Trailer {
 
     fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Short { bytes, len } => &bytes[..usize::from(*len)],
+            Self::Short { bytes, len } => &bytes.0.as_flattened()[..usize::from(*len)],
             Self::Long(bytes) => bytes,
         }
     }
