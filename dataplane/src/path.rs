@@ -49,6 +49,11 @@ impl PathMtus {
     }
 
     fn look_up(&mut self, peer: IpAddr, changes: u64) -> Sizes {
+        // Nothing was ever learnt: of many peers none has to be asked for.
+        if changes == 0 {
+            let (mtu, choice) = (self.default, self.default);
+            return Sizes { mtu, choice };
+        }
         let bytes = |told: Option<u32>| told.map_or(usize::MAX, |mtu| mtu as usize);
         let mtu = bytes(self.paths.mtu(peer)).min(self.default);
         let choice = bytes(self.paths.route(peer)).min(mtu);
