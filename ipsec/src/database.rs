@@ -49,7 +49,7 @@ pub(crate) struct SpdEntry {
     policy: Arc<Policy>,
     id: u32,
     created: u64,
-    /// Set by readers without a clock; [`Database::tick`] turns it into a time.
+    /// Under a snapshot that is no longer the present one.
     used: AtomicBool,
     last_used: AtomicU64,
 }
@@ -102,6 +102,7 @@ impl Database {
                     .map(|event| (sa.config.id, event)),
             );
         }
+        self.take_used();
         for entry in self.draft.policies() {
             if entry.used.swap(false, Ordering::Relaxed) {
                 entry.last_used.store(now, Ordering::Relaxed);
@@ -118,7 +119,15 @@ impl Database {
         events
     }
 
+    /// Takes over what readers have noted. What a batch notes that is still under way when its snapshot is replaced is lost;
+    /// the policy's next packet notes it again.
+    fn take_used(&self) {
+        self.snapshot
+            .take_used(|entry| entry.used.store(true, Ordering::Relaxed));
+    }
+
     fn publish(&mut self) {
+        self.take_used();
         let sas: Vec<_> = self.draft.sas().cloned().collect();
         let interfaces = self.numbers.interfaces(&sas, &self.local);
         self.snapshot = Arc::new(Snapshot::new(
@@ -127,15 +136,6 @@ impl Database {
             interfaces,
             self.draft.spreader(),
         ));
-    }
-}
-
-impl SpdEntry {
-    fn mark_used(&self) {
-        // A load first: readers on many cores then share the line instead of fighting for it.
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
     }
 }
 

@@ -16,7 +16,7 @@ pub use state::{Held, LifeEvent, SaState, Tally};
 use crate::aggfrag::Aggfrag;
 use crate::suite::Suite;
 use lifetime::Lifetimes;
-use multibuffer::Key;
+use multibuffer::{Key, prefetch};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -146,7 +146,10 @@ pub enum Dscp {
 }
 
 /// Configuration of one association; nothing here changes while it lives.
+///
+/// The order is kept in memory: what every packet needs comes first ([`Sa::fetch`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct SaConfig {
     /// Destination, protocol, SPI.
     pub id: SaId,
@@ -154,20 +157,10 @@ pub struct SaConfig {
     pub source: IpAddr,
     /// Tunnel, transport, or as the policy says.
     pub mode: Mode,
-    /// Algorithms and keys.
-    pub suite: Suite,
-    /// Ties it to policies that ask for this number.
-    pub reqid: Reqid,
-    /// Replay window in packets, 0 for no check, at most [`replay::MAX_WINDOW`].
-    pub replay_window: u32,
-    /// Extended sequence numbers (RFC 4303 2.2.1).
-    pub esn: bool,
-    /// The last sequence number that an earlier incarnation used: the association goes on behind it. 0 for a new one.
-    pub sequence: u64,
     /// ESP inside UDP, or native.
     pub encapsulation: Option<UdpEncapsulation>,
-    /// When it should be replaced and when it must die.
-    pub lifetimes: Lifetimes,
+    /// Extended sequence numbers (RFC 4303 2.2.1).
+    pub esn: bool,
     /// The outer DF bit.
     pub df: DontFragment,
     /// The outer DSCP.
@@ -176,14 +169,24 @@ pub struct SaConfig {
     pub ecn: bool,
     /// Pad plaintext to this many bytes where it is shorter (traffic-flow confidentiality, RFC 4303 2.7); 0 for none.
     pub tfc: u16,
+    /// Replay window in packets, 0 for no check, at most [`replay::MAX_WINDOW`].
+    pub replay_window: u32,
+    /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
+    pub aggfrag: Option<Aggfrag>,
+    /// Algorithms and keys.
+    pub suite: Suite,
+    /// When it should be replaced and when it must die.
+    pub lifetimes: Lifetimes,
+    /// Ties it to policies that ask for this number.
+    pub reqid: Reqid,
+    /// The last sequence number that an earlier incarnation used: the association goes on behind it. 0 for a new one.
+    pub sequence: u64,
     /// The network device whose traffic it carries, whatever policies say; none for an association that policies use.
     pub interface: Option<Arc<str>>,
     /// Idle seconds after which the peer's NAT is reminded of us (RFC 3948 2.3); 0 for never.
     pub keepalive: u16,
     /// Idle seconds after which a dummy packet is sent (RFC 4303 2.6); 0 for never.
     pub dummy: u16,
-    /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
-    pub aggfrag: Option<Aggfrag>,
     /// Pad AH to a multiple of 8 bytes over IPv4 too, as Linux peers without `align4` want it (RFC 4302 2.6 forbids).
     pub ah_align8: bool,
 }
@@ -213,6 +216,19 @@ impl Sa {
             config,
             state,
         }
+    }
+}
+
+impl Sa {
+    /// Asks for what every packet needs of the configuration. The state lies elsewhere, and the rest of the key is the
+    /// ciphers' to ask for.
+    pub(crate) fn fetch(&self) {
+        let config = &self.config;
+        prefetch(&config.id);
+        prefetch(&config.mode);
+        prefetch(&config.suite);
+        prefetch(&self.state);
+        self.key.prefetch();
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{
 const MIN_ICV: usize = 8;
 
 /// The expanded keys of one security association. Shared by all threads, zeroed when dropped, never printed.
+// The order is kept in memory: what is looked at first lies beside the first round keys.
+#[repr(C)]
 pub struct Key {
     cipher: Cipher,
     cipher_key_len: u8,
@@ -119,6 +121,12 @@ impl Key {
         let mut key = Self::expand(cipher, integrity, keys, icv_len, true)?;
         key.transform.forget_kernels();
         Ok(key)
+    }
+
+    /// Asks for what is looked at before any kernel begins. The rest is asked for in time by whoever runs the kernels.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(&self.cipher);
     }
 
     /// Asks for what of the key a packet of `len` bytes will need, so that it is near when its turn comes. Where many

@@ -52,10 +52,7 @@ impl Snapshot {
     /// Asks for what inbound policy will need for packets between these hosts. At most [`TOGETHER`] are looked at.
     pub fn fetch_policies_in(&self, hosts: impl Iterator<Item = Hosts>) {
         self.among_many(hosts, |hosts| {
-            for rank in self.inbound.fetch_entries(hosts).into_iter().flatten() {
-                let (entry, _) = &self.inbound.entries[rank as usize];
-                prefetch(&entry.used);
-            }
+            self.inbound.fetch_entries(hosts);
         });
     }
 
@@ -99,8 +96,7 @@ impl Snapshot {
     }
 
     fn fetch_way(&self, rank: u32, (source, destination): Hosts) -> Option<SaIndex> {
-        let (entry, route) = &self.out.entries[rank as usize];
-        prefetch(&entry.used);
+        let route = &self.out.entries[rank as usize].answer;
         match route {
             Route::Fixed(_) => route.between(source, destination).and_then(first),
             // Rare, and not looked up twice.
@@ -116,12 +112,10 @@ impl Snapshot {
 
     fn fetch_sas(&self, sas: &[Option<SaIndex>]) {
         for index in sas.iter().flatten() {
-            let sa = self.sa(*index);
-            prefetch(&sa.config);
-            prefetch(&sa.state);
+            self.sa(*index).fetch();
         }
         for index in sas.iter().flatten() {
-            prefetch(&*self.sa(*index).state);
+            self.sa(*index).state.fetch();
         }
     }
 }

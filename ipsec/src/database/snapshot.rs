@@ -12,6 +12,7 @@ use crate::policy::{Action, Direction, Level, Policy, Template};
 use crate::sa::{Sa, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Both databases at one moment. Taken once per batch; nothing in it changes but the associations' own state.
 #[derive(Default)]
@@ -47,8 +48,17 @@ pub enum Decision<'a> {
 
 /// The policies of one direction in order of precedence, each with what it comes to.
 pub(super) struct Spd<A> {
-    pub entries: Vec<(Arc<SpdEntry>, A)>,
+    pub entries: Vec<Entry<A>>,
     pub index: Index,
+}
+
+/// A policy in one snapshot. INVARIANT: fits into a cache line with all that a packet looks at.
+#[repr(align(64))]
+pub(super) struct Entry<A> {
+    pub answer: A,
+    /// Set by readers without a clock; [`super::Database::tick`] turns it into a time.
+    used: AtomicBool,
+    spd: Arc<SpdEntry>,
 }
 
 impl Snapshot {
@@ -75,6 +85,13 @@ impl Snapshot {
             interfaces,
             spreader,
         }
+    }
+
+    /// Tells of each policy that was used since it was last asked.
+    pub(super) fn take_used(&self, mut tell: impl FnMut(&SpdEntry)) {
+        self.out.take_used(&mut tell);
+        self.inbound.take_used(&mut tell);
+        self.forward.take_used(&mut tell);
     }
 
     /// The association for an arriving packet.
@@ -110,13 +127,13 @@ impl Snapshot {
         &self,
     ) -> impl Iterator<Item = (&Arc<Policy>, impl Iterator<Item = &[SaIndex]>)> {
         let entries = self.out.entries.iter();
-        entries.map(|(entry, route)| (&entry.policy, route.paths()))
+        entries.map(|entry| (&entry.spd.policy, entry.answer.paths()))
     }
 
     /// Over how many associations the flows of a policy are spread whose packet this is; 0 where they are not.
     pub(super) fn alternatives(&self, packet: &Outline) -> usize {
         let found = self.out.index.find(packet);
-        let route = found.map(|(rank, _)| &self.out.entries[rank as usize].1);
+        let route = found.map(|(rank, _)| &self.out.entries[rank as usize].answer);
         match route.and_then(|route| route.between(packet.source, packet.destination)) {
             Some(Way::OneOf(alternatives)) => alternatives.len(),
             Some(Way::Path(_)) | None => 0,
@@ -153,12 +170,12 @@ impl Snapshot {
         if fit == Fit::Unclear {
             return Decision::Drop(Dropped::Fragment);
         }
-        let (entry, route) = &self.out.entries[rank as usize];
+        let entry = &self.out.entries[rank as usize];
         entry.mark_used();
-        match route {
+        match &entry.answer {
             Route::Discard => Decision::Drop(Dropped::PolicyDiscard),
             Route::Bypass => Decision::Bypass,
-            Route::Fixed(_) | Route::ByHosts(_) => {
+            route @ (Route::Fixed(_) | Route::ByHosts(_)) => {
                 match route.between(packet.source, packet.destination) {
                     Some(Way::Path(path)) if path.is_empty() => Decision::Bypass,
                     Some(Way::Path(path)) => Decision::Protect(path),
@@ -166,7 +183,7 @@ impl Snapshot {
                         let sa = |index| self.sa(index);
                         Decision::Protect(self.spreader.choose(alternatives, packet, sa))
                     }
-                    None => without_association(entry),
+                    None => without_association(&entry.spd),
                 }
             }
         }
@@ -194,14 +211,14 @@ impl Snapshot {
         if fit == Fit::Unclear {
             return Err(Dropped::Fragment);
         }
-        let (entry, demand) = &spd.entries[rank as usize];
+        let entry = &spd.entries[rank as usize];
         entry.mark_used();
-        match demand {
+        match &entry.answer {
             Demand::Discard => Err(Dropped::PolicyDiscard),
             Demand::Bypass if path.is_empty() => Ok(()),
             Demand::Bypass => Err(Dropped::PolicyMismatch),
             Demand::Protect { known: Some(sa) } if path == [*sa] => Ok(()),
-            Demand::Protect { .. } if self.walked(entry.templates(), path) => Ok(()),
+            Demand::Protect { .. } if self.walked(entry.spd.templates(), path) => Ok(()),
             Demand::Protect { .. } => Err(Dropped::PolicyMismatch),
         }
     }
@@ -268,6 +285,15 @@ impl SpdEntry {
     }
 }
 
+impl<A> Entry<A> {
+    fn mark_used(&self) {
+        // A load first: readers on many cores then share the line instead of fighting for it.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl<A> Default for Spd<A> {
     fn default() -> Self {
         Self {
@@ -282,22 +308,35 @@ impl<A> Spd<A> {
         let of_direction = sorted
             .iter()
             .filter(|entry| entry.policy.direction == direction);
-        let resolved = of_direction.map(|entry| (Arc::clone(entry), resolve(&entry.policy)));
+        let resolved = of_direction.map(|spd| Entry {
+            answer: resolve(&spd.policy),
+            used: AtomicBool::new(false),
+            spd: Arc::clone(spd),
+        });
         let mut entries: Vec<_> = resolved.collect();
         entries.shrink_to_fit();
-        let index = Index::new(entries.iter().map(|(entry, _)| &entry.policy.selector));
+        let index = Index::new(entries.iter().map(|entry| &entry.spd.policy.selector));
         Self { entries, index }
+    }
+
+    /// Tells of each policy that was used since it was last asked.
+    fn take_used(&self, tell: &mut impl FnMut(&SpdEntry)) {
+        for entry in &self.entries {
+            if entry.used.swap(false, Ordering::Relaxed) {
+                tell(&entry.spd);
+            }
+        }
     }
 
     fn policies(&self) -> impl Iterator<Item = (u32, &Arc<Policy>)> {
         let entries = self.entries.iter();
-        entries.map(|(entry, _)| (entry.id, &entry.policy))
+        entries.map(|entry| (entry.spd.id, &entry.spd.policy))
     }
 
     /// The first policy that fits a packet, with its number.
     fn matching(&self, packet: &Outline) -> Option<(u32, Arc<Policy>)> {
         let (rank, _) = self.index.find(packet)?;
-        let (entry, _) = &self.entries[rank as usize];
-        Some((entry.id, Arc::clone(&entry.policy)))
+        let spd = &self.entries[rank as usize].spd;
+        Some((spd.id, Arc::clone(&spd.policy)))
     }
 }

@@ -7,24 +7,27 @@
 use crate::Dropped;
 use crate::aggfrag::{Aggfrag, Receiver, Released};
 use crate::command::Phase;
-use crate::sa::lifetime::Limits;
+use crate::sa::lifetime::{Lifetimes, Limits};
 use crate::sa::replay::Window;
 use crate::sa::{SaConfig, SequenceNumber};
+use multibuffer::prefetch;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The living half of an association.
+/// The living half of an association. The order is kept in memory: what every packet needs comes first
+/// ([`SaState::fetch`]).
+#[repr(C)]
 pub struct SaState {
     ledger: Mutex<Ledger>,
     created: u64,
     counter_start: u64,
+    /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
+    has_moved: AtomicBool,
     /// By reason; absent until the first one, for most associations never drop anything.
     drops: OnceLock<Box<[AtomicU64; Dropped::ALL.len()]>>,
     /// Parts of packets that AGGFRAG payloads brought; absent until the first one came.
     unpacking: Mutex<Option<Box<Receiver>>>,
-    /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
-    has_moved: AtomicBool,
     origin: Mutex<Option<SocketAddr>>,
 }
 
@@ -75,6 +78,9 @@ struct Ledger {
     soft: Told,
     hard: Told,
     sequence_over: Told,
+    /// Whether there are limits of lifetime at all: most associations that are keyed by hand have none, and theirs need not
+    /// be looked at.
+    is_limited: bool,
 }
 
 /// Whether something happened, and whether it was told already.
@@ -113,6 +119,13 @@ impl SaState {
             has_moved: AtomicBool::new(false),
             origin: Mutex::new(None),
         }
+    }
+
+    /// Asks for what every packet needs.
+    pub(crate) fn fetch(&self) {
+        prefetch(&self.ledger);
+        prefetch(&self.counter_start);
+        prefetch(&self.has_moved);
     }
 
     /// Holds the numbers until the answer is dropped.
@@ -246,7 +259,9 @@ impl SaState {
 
     /// Follows an update of the configuration.
     pub fn reconfigure(&self, config: &SaConfig) {
-        self.lock().window.resize(config.replay_window);
+        let mut ledger = self.lock();
+        ledger.window.resize(config.replay_window);
+        ledger.is_limited = is_limited(config);
     }
 
     /// All numbers at one moment.
@@ -343,6 +358,7 @@ impl Ledger {
             soft: Told::No,
             hard: Told::No,
             sequence_over: Told::No,
+            is_limited: is_limited(config),
         }
     }
 
@@ -376,6 +392,9 @@ impl Ledger {
         packets: u32,
         bytes_each: u64,
     ) -> Result<u32, Dropped> {
+        if !self.is_limited && self.hard == Told::No {
+            return Ok(packets);
+        }
         let Limits {
             bytes,
             packets: limit,
@@ -402,6 +421,9 @@ impl Ledger {
         if self.first_used == 0 {
             self.first_used = now;
         }
+        if !self.is_limited {
+            return;
+        }
         let Limits { bytes, packets, .. } = config.lifetimes.soft;
         if reached(self.bytes, bytes) || reached(self.packets, packets) {
             self.soft.raise();
@@ -409,6 +431,9 @@ impl Ledger {
     }
 
     fn check_age(&mut self, config: &SaConfig, created: u64, now: u64) -> Result<(), Dropped> {
+        if !self.is_limited && self.hard == Told::No {
+            return Ok(());
+        }
         let age = now.saturating_sub(created);
         let in_use = if self.first_used == 0 {
             0
@@ -428,6 +453,10 @@ impl Ledger {
             Err(Dropped::LifetimeOver)
         }
     }
+}
+
+fn is_limited(config: &SaConfig) -> bool {
+    config.lifetimes != Lifetimes::default()
 }
 
 /// Whether a limit is set and reached.
