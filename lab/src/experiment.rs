@@ -8,7 +8,7 @@ use crate::capture::Album;
 use crate::contender::{Absence, Contender};
 use crate::fault::Fault;
 use crate::load::Load;
-use crate::meter::Meter;
+use crate::meter::{Heavy, Meter};
 use crate::plan::{Plan, Planned};
 use crate::record::{Journal, Outcome, Provenance, Record, SCHEMA};
 use crate::stop::Stop;
@@ -33,6 +33,8 @@ pub struct Case {
     pub duration: Duration,
     /// Every factor of it, for the record; the contender's own are added.
     pub factors: BTreeMap<String, String>,
+    /// Meters that it gets a further trial for, each.
+    pub heavy: Vec<Heavy>,
 }
 
 /// What an experiment is made of.
@@ -56,6 +58,8 @@ pub struct Experiment<'a> {
     pub testbed: &'a mut dyn Testbed,
     /// Read the cost.
     pub meters: &'a mut [Box<dyn Meter>],
+    /// Read the cost in trials of their own, because they are one.
+    pub heavy: &'a mut [(Heavy, Box<dyn Meter>)],
     /// Keeps packets of the protected wire.
     pub album: Option<&'a mut Album>,
     /// Where it all was.
@@ -63,6 +67,9 @@ pub struct Experiment<'a> {
     /// The request to stop.
     pub stop: Stop,
 }
+
+/// Why cases cannot be measured, one by one, and which heavy meters cannot look.
+type Absences = (Vec<Option<Absence>>, Vec<(Heavy, Absence)>);
 
 /// Hears how the experiment goes.
 pub trait Watcher {
@@ -94,16 +101,29 @@ impl Experiment<'_> {
         journal: &mut Journal,
         watcher: &mut dyn Watcher,
     ) -> Result<Summary, Fault> {
-        let absences = self.absences()?;
+        let (absences, blind) = self.absences()?;
         let present: Vec<usize> = (0..absences.len())
             .filter(|&index| absences[index].is_none())
             .collect();
-        let plan = Plan::new(&present, self.rounds, self.seed);
+        let mut plan = Plan::new(&present, self.rounds, self.seed);
+        for (heavy, _) in self.heavy.iter() {
+            let asks = |case: &usize| self.cases[*case].heavy.contains(heavy);
+            if !blind.iter().any(|(absent, _)| absent == heavy) {
+                let asking: Vec<usize> = present.iter().copied().filter(asks).collect();
+                plan.examine(&asking, *heavy);
+            }
+        }
         watcher.planned(&plan, self.estimate(&plan));
         let mut summary = Summary::default();
         for (index, absence) in absences.into_iter().enumerate() {
             if let Some(absence) = absence.filter(|_| !self.done.contains(&(0, index))) {
                 let record = self.absent(index, absence, &plan);
+                keep(record, journal, watcher, &mut summary);
+            }
+        }
+        for (heavy, absence) in blind {
+            let record = self.without(heavy, absence, &plan);
+            if !self.done.contains(&(0, record.order)) {
                 keep(record, journal, watcher, &mut summary);
             }
         }
@@ -132,13 +152,16 @@ impl Experiment<'_> {
     fn estimate(&self, plan: &Plan) -> Duration {
         let mut left = plan.clone();
         left.trials = self.left(plan);
-        left.estimate(|case| self.cases[case].duration)
+        let more = left.trials.iter().filter_map(|trial| trial.heavy);
+        let more: Duration = more.map(Heavy::takes).sum();
+        left.estimate(|case| self.cases[case].duration) + more
     }
 
-    /// Why a case cannot be measured here, if it cannot. Where no load is here at all, there is no experiment.
-    fn absences(&mut self) -> Result<Vec<Option<Absence>>, Fault> {
+    /// Why a case cannot be measured here, if it cannot, and which heavy meters that are asked for cannot look. Where no load
+    /// is here at all, there is no experiment.
+    fn absences(&mut self) -> Result<Absences, Fault> {
         let Some(first) = self.cases.first() else {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         };
         let bed: Bed = self.testbed.raise(&first.ground)?;
         let loads = self.cases.iter().map(|case| case.load.presence(&bed).err());
@@ -158,15 +181,24 @@ impl Experiment<'_> {
             .filter(|(_, absence)| absence.is_none())
             .filter_map(|(case, _)| case.contender.version(&bed));
         self.provenance.versions.extend(versions);
-        Ok(absences)
+        let blind = self.heavy.iter().filter_map(|(heavy, meter)| {
+            let asked = self.cases.iter().any(|case| case.heavy.contains(heavy));
+            Some((*heavy, asked.then(|| meter.presence(&bed).err())??))
+        });
+        Ok((absences, blind.collect()))
     }
 
     fn trial(&mut self, planned: &Planned, plan: &Plan) -> Record {
         let (began, clock) = (unix_now(), Instant::now());
         let token = format!("{:016x}-{}", self.seed, planned.number);
+        let mut heavy = self.heavy.iter_mut();
         let mut rig = Rig {
             testbed: &mut *self.testbed,
             meters: &mut *self.meters,
+            heavy: planned.heavy.and_then(|wanted| {
+                heavy.find_map(|(heavy, meter)| (*heavy == wanted).then_some((wanted, meter)))
+            }),
+            place: planned.case,
             album: self.album.as_deref_mut(),
         };
         let ended = trial::run(&self.cases[planned.case], &mut rig, &token);
@@ -181,12 +213,23 @@ impl Experiment<'_> {
             number: 0,
             round: 0,
             case,
+            heavy: None,
         };
         let outcome = Outcome::Absent {
             why: absence.why,
             remedy: absence.remedy,
         };
         self.record(&planned, plan, Ended::with(outcome))
+    }
+
+    /// A meter that cannot look stands in a row of its own, behind all cases.
+    fn without(&self, heavy: Heavy, absence: Absence, plan: &Plan) -> Record {
+        let mut record = self.absent(0, absence, plan);
+        record.order = self.cases.len() + heavy as usize;
+        record.contender = heavy.name().into();
+        record.label = heavy.label().into();
+        record.factors.clear();
+        record
     }
 
     fn record(&self, planned: &Planned, plan: &Plan, ended: Ended) -> Record {

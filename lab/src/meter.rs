@@ -6,12 +6,16 @@ mod drops;
 mod machine;
 mod machines;
 mod processes;
+mod profile;
 mod protocols;
 mod softnet;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::contender::Tunnel;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Absence, Tunnel};
 use crate::fault::Fault;
 use crate::testbed::Bed;
 
@@ -19,6 +23,7 @@ pub use counters::Interfaces;
 pub use drops::Drops;
 pub use machine::Machine;
 pub use processes::Processes;
+pub use profile::{PLACES, Profile, WHO};
 pub use protocols::Protocols;
 pub use softnet::Softnet;
 
@@ -31,6 +36,8 @@ pub struct Scene<'a> {
     pub bed: &'a Bed,
     /// The contender that is up.
     pub tunnel: &'a dyn Tunnel,
+    /// A name of the case, fit for a file.
+    pub case: &'a str,
 }
 
 /// Something that can be read before and after a load.
@@ -38,11 +45,62 @@ pub trait Meter {
     /// Its name in error texts.
     fn id(&self) -> &'static str;
 
+    /// Whether it can look at this testbed at all.
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        Ok(())
+    }
+
     /// Looks before the load.
     fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault>;
 
     /// Looks after the load and gives the differences.
     fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault>;
+}
+
+/// A meter that takes something from what it measures. It gets a trial of its own for each case that asks for it, after all
+/// rounds, which counts for no mean, ratio or rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heavy {
+    /// [`Profile`].
+    Profile,
+}
+
+impl Heavy {
+    /// All of them, in the order of their trials.
+    pub const ALL: [Heavy; 1] = [Heavy::Profile];
+
+    /// Its name in specs, records and on the screen.
+    pub fn name(self) -> &'static str {
+        match self {
+            Heavy::Profile => "profile",
+        }
+    }
+
+    /// Its name for readers.
+    pub fn label(self) -> &'static str {
+        match self {
+            Heavy::Profile => "sampled profile",
+        }
+    }
+
+    /// What a trial takes under it beyond its load, about.
+    pub fn takes(self) -> Duration {
+        match self {
+            // MEASURED: 0.9 to 1.4 s for trials of two seconds on two processors; names are what takes it.
+            Heavy::Profile => Duration::from_millis(1500),
+        }
+    }
+
+    /// The round its trials belong to, behind those that are measured.
+    pub fn round(self, rounds: usize) -> usize {
+        rounds + 1 + self as usize
+    }
+}
+
+/// The meters that get trials of their own.
+pub fn heavy() -> Vec<(Heavy, Box<dyn Meter>)> {
+    vec![(Heavy::Profile, Box::new(Profile::default()))]
 }
 
 /// The meters of every trial. They only look before and after the load, and cost it nothing.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::meter::Heavy;
 use crate::seed::Seeded;
 
 /// One trial to come.
@@ -14,6 +15,8 @@ pub struct Planned {
     pub round: usize,
     /// Which case: a contender on a testbed under a load, by its place in the experiment.
     pub case: usize,
+    /// The meter that this trial is for; `None`: a measured one.
+    pub heavy: Option<Heavy>,
 }
 
 /// Every trial, in the order of execution.
@@ -41,6 +44,7 @@ impl Plan {
                     number,
                     round,
                     case,
+                    heavy: None,
                 });
             }
         }
@@ -48,6 +52,19 @@ impl Plan {
             trials,
             rounds,
             seed,
+        }
+    }
+
+    /// Adds trials under heavy meters, behind all that are measured: whoever stops early has the measurements.
+    pub fn examine(&mut self, cases: &[usize], heavy: Heavy) {
+        for &case in cases {
+            let number = self.trials.len() + 1;
+            self.trials.push(Planned {
+                number,
+                round: heavy.round(self.rounds),
+                case,
+                heavy: Some(heavy),
+            });
         }
     }
 
@@ -88,6 +105,16 @@ mod tests {
             Plan::new(&cases, 3, 7).trials,
             Plan::new(&cases, 3, 8).trials
         );
+    }
+
+    #[test]
+    fn heavy_meters_come_after_all_rounds_and_leave_their_order_alone() {
+        let mut plan = Plan::new(&[0, 1, 2], 4, 9);
+        plan.examine(&[2], Heavy::Profile);
+        assert_eq!(plan.trials[..12], Plan::new(&[0, 1, 2], 4, 9).trials);
+        let last = plan.trials[12];
+        assert_eq!((last.number, last.round, last.case), (13, 5, 2));
+        assert_eq!(last.heavy, Some(Heavy::Profile));
     }
 
     #[test]

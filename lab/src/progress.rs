@@ -93,6 +93,10 @@ pub fn length(time: Duration) -> String {
 fn line(record: &Record) -> String {
     let said = match &record.outcome {
         Outcome::Measured { carried, .. } => format!("{:.0} Mbit/s", carried.goodput_bps / 1e6),
+        Outcome::Examined { by, carried, .. } => {
+            let mbit = carried.goodput_bps / 1e6;
+            format!("{}, {mbit:.0} Mbit/s under it", by.label())
+        }
         Outcome::Absent { why, remedy } => format!("absent: {why}. Get it by: {remedy}"),
         Outcome::Failed { stage, why, .. } => format!("failed at {stage}: {why}"),
         Outcome::Interrupted { stage } => format!("interrupted at {stage}"),

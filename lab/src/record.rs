@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::check::Evidence;
 use crate::contender::Protection;
 use crate::load::Carried;
-use crate::meter::Readings;
+use crate::meter::{Heavy, Readings};
 use crate::trial::Stage;
 
 pub use journal::{Journal, read_all, read_text};
 pub use provenance::Provenance;
 
 /// Version of this layout. A reader refuses what is newer; fields may be added, never change their meaning.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// One trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Record {
     pub trial: usize,
     /// How many trials the plan lists.
     pub trials: usize,
-    /// The round it belongs to, from 1; every round holds every contender once.
+    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under heavy meters.
     pub round: usize,
     /// How many rounds the plan has.
     pub rounds: usize,
@@ -116,7 +116,19 @@ pub enum Outcome {
         /// What the meters read.
         readings: Readings,
     },
-    /// The contender is not on this machine.
+    /// Correct and loaded, under a meter that takes something itself: it says where the time goes, and not how much was
+    /// carried.
+    Examined {
+        /// The meter.
+        by: Heavy,
+        /// What the check before the load saw.
+        check: Evidence,
+        /// What the load carried under it.
+        carried: Carried,
+        /// What all meters read.
+        readings: Readings,
+    },
+    /// The contender, or a heavy meter, is not on this machine.
     Absent {
         /// What is missing.
         why: String,

@@ -9,6 +9,7 @@ pub mod findings;
 pub(crate) mod fixture;
 pub mod html;
 pub mod page;
+pub mod profile;
 pub mod quantity;
 mod table;
 pub mod then;
@@ -160,6 +161,7 @@ impl Row {
                 }
                 self.add_cost(readings);
             }
+            Outcome::Examined { .. } => {}
             Outcome::Absent { why, remedy } => self.note(format!("absent: {why}; {remedy}")),
             Outcome::Failed { stage, why, .. } => self.note(format!("failed at {stage}: {why}")),
             Outcome::Interrupted { .. } => self.note("interrupted".into()),
@@ -215,7 +217,7 @@ pub fn sightings(records: &[Record]) -> Sightings {
     let mut all = Sightings::default();
     for record in records {
         let check = match &record.outcome {
-            Outcome::Measured { check, .. } => Some(check),
+            Outcome::Measured { check, .. } | Outcome::Examined { check, .. } => Some(check),
             Outcome::Failed { check, .. } => check.as_ref(),
             _ => None,
         };

@@ -5,6 +5,7 @@
 //! top level ─┬─► [testbed] [load] [factors] [[contender]]          one part, if the file has no [[part]]
 //!            ├─► [testbed.hosts]                                   real machines, where it names any; `kind = "guest"`: in QEMU
 //!            ├─► [[part]] with the same tables, on top of those    several parts, measured in one interleaved run
+//!            ├─► [measure]                                         heavy meters, each in trials of its own
 //!            ├─► [[bar]]                                           what must be reached
 //!            └─► [smoke] [quick] [standard] [faithful]             rounds, seconds and levels of a preset
 //! ```
@@ -16,6 +17,7 @@ mod expand;
 mod factor;
 mod hosts;
 mod imix;
+mod measure;
 mod preset;
 mod tree;
 
@@ -71,7 +73,7 @@ struct Wrong {
 }
 
 /// Words of the top level.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "study",
     "title",
     "rounds",
@@ -80,6 +82,7 @@ const WORDS: [&str; 18] = [
     "reference",
     "testbed",
     "load",
+    "measure",
     "factors",
     "cells",
     "contender",
@@ -118,21 +121,32 @@ impl Spec {
 
     /// About how long it will take.
     pub fn estimate(&self) -> Duration {
-        self.round() * self.rounds as u32
+        self.round() * self.rounds as u32 + self.heavy()
     }
 
     /// Fewer rounds, so that it fits; one at least.
     pub fn fit(&mut self, budget: Duration) {
+        let budget = budget.saturating_sub(self.heavy());
         let rounds = budget.as_secs_f64() / self.round().as_secs_f64().max(1e-3);
         self.rounds = self.rounds.min(rounds as usize).max(1);
     }
 
     fn round(&self) -> Duration {
-        let load = |cell: &Cell| cell.duration.unwrap_or(self.duration);
+        self.cells.iter().map(|cell| self.trial(cell)).sum()
+    }
+
+    /// Trials under heavy meters.
+    fn heavy(&self) -> Duration {
         let cells = self.cells.iter();
-        cells
-            .map(|cell| load(cell) + crate::plan::AROUND_A_LOAD)
-            .sum()
+        let each = |cell: &Cell| {
+            let meters = cell.heavy.iter().map(|heavy| heavy.takes());
+            meters.map(|more| self.trial(cell) + more).sum::<Duration>()
+        };
+        cells.map(each).sum()
+    }
+
+    fn trial(&self, cell: &Cell) -> Duration {
+        cell.duration.unwrap_or(self.duration) + crate::plan::AROUND_A_LOAD
     }
 }
 

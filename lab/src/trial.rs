@@ -14,7 +14,7 @@ use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::host::Tap;
 use crate::load::Carried;
-use crate::meter::{Meter, Readings, Scene};
+use crate::meter::{Heavy, Meter, Readings, Scene};
 use crate::record::{Outcome, Verdict};
 use crate::testbed::{Bed, Testbed, WAN};
 use crate::verdict;
@@ -56,6 +56,10 @@ pub struct Rig<'a> {
     pub testbed: &'a mut dyn Testbed,
     /// What reads the cost.
     pub meters: &'a mut [Box<dyn Meter>],
+    /// The meter that the trial is for, if it is not a measured one.
+    pub heavy: Option<(Heavy, &'a mut Box<dyn Meter>)>,
+    /// The place of the case in the experiment.
+    pub place: usize,
     /// Where packets of the protected wire are kept, if they are.
     pub album: Option<&'a mut Album>,
 }
@@ -97,7 +101,9 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
     let outcome = on_fresh_bed(case, rig, token, &mut notes).unwrap_or_else(Broken::into_outcome);
     let mut ended = Ended::with(outcome);
     ended.notes = notes;
-    if let Outcome::Measured { carried, .. } = &mut ended.outcome {
+    if let Outcome::Measured { carried, .. } | Outcome::Examined { carried, .. } =
+        &mut ended.outcome
+    {
         ended.figures = std::mem::take(&mut carried.figures);
         ended
             .figures
@@ -109,7 +115,8 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
                 .insert("ideal_ratio".into(), carried.goodput_bps / ideal);
         }
     }
-    if let Outcome::Measured { readings, .. } = &ended.outcome {
+    if let Outcome::Measured { readings, .. } | Outcome::Examined { readings, .. } = &ended.outcome
+    {
         let lost = ended.figures.get("lost_count").copied();
         let renewals = readings
             .get("tunnel.rekeys_count")
@@ -165,19 +172,32 @@ fn measure(
     if let Err(fault) = camera.develop(case, tunnel, rig) {
         notes.push(format!("the capture: {fault}"));
     }
-    let scene = Scene { bed, tunnel };
-    begin(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
+    let name = format!("{:03}-{}", rig.place + 1, case.id);
+    let scene = Scene {
+        bed,
+        tunnel,
+        case: &name,
+    };
+    begin(rig, &scene).map_err(spoiled(Stage::Meters))?;
     let _change = bed.change().map_err(spoiled(Stage::Load))?;
     let started = Instant::now();
     let carried = load.run(case.duration).map_err(spoiled(Stage::Load))?;
     let window = started.elapsed();
-    let mut readings = end(rig.meters, &scene).map_err(spoiled(Stage::Meters))?;
+    let mut readings = end(rig, &scene).map_err(spoiled(Stage::Meters))?;
     readings.insert("window_s".into(), window.as_secs_f64());
     plausible(&carried).map_err(spoiled(Stage::Load))?;
-    Ok(Outcome::Measured {
-        check: evidence,
-        carried,
-        readings,
+    Ok(match &rig.heavy {
+        None => Outcome::Measured {
+            check: evidence,
+            carried,
+            readings,
+        },
+        Some((by, _)) => Outcome::Examined {
+            by: *by,
+            check: evidence,
+            carried,
+            readings,
+        },
     })
 }
 
@@ -196,16 +216,19 @@ fn checked(case: &Case, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
     }
 }
 
-fn begin(meters: &mut [Box<dyn Meter>], scene: &Scene<'_>) -> Result<(), Fault> {
-    meters
-        .iter_mut()
+/// A heavy meter begins first: it may take its time, and the others must not see that.
+fn begin(rig: &mut Rig<'_>, scene: &Scene<'_>) -> Result<(), Fault> {
+    let heavy = rig.heavy.iter_mut().map(|(_, meter)| &mut **meter);
+    heavy
+        .chain(rig.meters.iter_mut())
         .try_for_each(|meter| meter.begin(scene).map_err(|fault| fault.during(meter.id())))
 }
 
 /// Meters end in the reverse order: the last that began is the one whose window is tightest.
-fn end(meters: &mut [Box<dyn Meter>], scene: &Scene<'_>) -> Result<Readings, Fault> {
+fn end(rig: &mut Rig<'_>, scene: &Scene<'_>) -> Result<Readings, Fault> {
+    let heavy = rig.heavy.iter_mut().map(|(_, meter)| &mut **meter);
     let mut all = Readings::new();
-    for meter in meters.iter_mut().rev() {
+    for meter in rig.meters.iter_mut().rev().chain(heavy) {
         all.extend(meter.end(scene).map_err(|fault| fault.during(meter.id()))?);
     }
     Ok(all)

@@ -29,7 +29,7 @@ use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 18] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -65,6 +65,7 @@ const TESTS: [Test; 17] = [
         connections,
     ),
     ("the_kernels_counters_say_what_was_sent", meters::counters),
+    ("a_profile_sees_who_keeps_a_processor_busy", meters::profile),
 ];
 
 fn main() {

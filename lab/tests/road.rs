@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
-use lab::contender::Contender;
+use lab::contender::{Absence, Contender};
 use lab::experiment::{Case, Experiment, Summary, Watcher};
-use lab::meter;
+use lab::fault::Fault;
+use lab::meter::{self, Heavy, Meter, Readings, Scene};
 use lab::plan::{Plan, Planned};
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report;
 use lab::stop::Stop;
-use lab::testbed::Ground;
+use lab::testbed::{Bed, Ground};
 use lab::trial::Stage;
 
 #[derive(Default)]
@@ -79,6 +80,19 @@ fn run_rest(
     rounds: usize,
     done: BTreeSet<(usize, usize)>,
 ) -> Run {
+    run_under(journal, file, manners, rounds, done, &mut [])
+}
+
+/// With heavy meters, which every case asks for.
+fn run_under(
+    journal: &mut Journal,
+    file: PathBuf,
+    manners: &[Manner],
+    rounds: usize,
+    done: BTreeSet<(usize, usize)>,
+    heavy: &mut [(Heavy, Box<dyn Meter>)],
+) -> Run {
+    let asked: Vec<Heavy> = heavy.iter().map(|(heavy, _)| *heavy).collect();
     let wire = Shared::default();
     let stop = Stop::never();
     let contender = |manner: &Manner| {
@@ -101,6 +115,7 @@ fn run_rest(
         load: Box::new(load.clone()),
         duration: Duration::from_secs(1),
         factors: BTreeMap::from([("mtu".into(), "1500".into())]),
+        heavy: asked.clone(),
     };
     let cases: Vec<Case> = manners.iter().map(case).collect();
     let mut listener = Listener::default();
@@ -114,6 +129,7 @@ fn run_rest(
         done,
         testbed: &mut FakeTestbed { wire: wire.clone() },
         meters: &mut meter::usual(),
+        heavy,
         album: None,
         provenance: Provenance::default(),
         stop,
@@ -381,4 +397,100 @@ fn records_of_before_there_were_figures_can_be_read() {
     }
     let (records, _) = record::read_text(&format!("{old}\n")).unwrap();
     assert!(records[0].figures.is_empty() && records[0].verdict.is_none());
+}
+
+/// Says that all time went into one thing, or that it cannot look.
+struct FakeProfile {
+    can_look: bool,
+}
+
+impl Meter for FakeProfile {
+    fn id(&self) -> &'static str {
+        "fake"
+    }
+
+    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+        match self.can_look {
+            true => Ok(()),
+            false => Err(Absence::new("perf is not installed", "install perf")),
+        }
+    }
+
+    fn begin(&mut self, _scene: &Scene<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
+        assert!(scene.case.starts_with("00"), "{}", scene.case);
+        let readings = [
+            ("profile.samples_count", 4000.0),
+            ("profile.idle_ratio", 0.25),
+            ("profile.left.cipher_ratio", 0.5),
+            ("profile.endpoints.copies_ratio", 0.25),
+        ];
+        Ok(readings
+            .map(|(name, value)| (name.to_owned(), value))
+            .into())
+    }
+}
+
+fn under_a_profile(name: &str, can_look: bool, done: BTreeSet<(usize, usize)>) -> Run {
+    let file = records_file(name);
+    let mut journal = Journal::create(&file).unwrap();
+    let manners = [Manner::Plain, Manner::Secret];
+    let meter: Box<dyn Meter> = Box::new(FakeProfile { can_look });
+    let mut heavy = [(Heavy::Profile, meter)];
+    run_under(&mut journal, file, &manners, 2, done, &mut heavy)
+}
+
+#[test]
+fn a_heavy_meter_gets_trials_of_its_own_which_count_for_no_mean() {
+    let run = under_a_profile("profile", true, BTreeSet::new());
+    let records = &run.summary.records;
+    assert_eq!((run.said[0].as_str(), records.len()), ("6 trials", 6));
+    for record in &records[..4] {
+        assert!(matches!(record.outcome, Outcome::Measured { .. }));
+    }
+    for (place, record) in records[4..].iter().enumerate() {
+        let Outcome::Examined { by, readings, .. } = &record.outcome else {
+            panic!("{:?}", record.outcome)
+        };
+        assert_eq!(
+            (*by, record.round, record.order),
+            (Heavy::Profile, 3, place)
+        );
+        assert_eq!(readings["profile.left.cipher_ratio"], 0.5);
+        assert!(readings.contains_key("softnet.processed_count"));
+    }
+    assert_eq!(report::rows(records)[1].goodput_bps.len(), 2);
+    let table = said(records);
+    let line = "profile of secret: gateways: ciphers 50 %, endpoints 25 %\n";
+    assert!(table.contains(line), "{table}");
+    let page = report::html(records, None, Path::new("/nowhere")).unwrap();
+    assert!(page.contains("What the processors did, by samples"));
+    let (read, _) = record::read_all(&run.file).unwrap();
+    assert!(read == *records, "the file differs from the run");
+}
+
+#[test]
+fn a_heavy_meter_that_cannot_look_is_named_and_the_rest_is_measured() {
+    let run = under_a_profile("blind", false, BTreeSet::new());
+    assert_eq!(run.said[0], "4 trials");
+    let table = said(&run.summary.records);
+    let line = "sampled profile: absent: perf is not installed; install perf";
+    assert!(table.contains(line), "{table}");
+    let again = under_a_profile("blind-again", false, record::done(&run.summary.records));
+    assert!(again.summary.records.is_empty(), "it is told once");
+}
+
+#[test]
+fn a_profile_that_was_cut_short_is_taken_when_the_run_goes_on() {
+    let whole = under_a_profile("cut", true, BTreeSet::new());
+    let done = record::done(&whole.summary.records[..5]);
+    let rest = under_a_profile("cut-again", true, done);
+    let places = rest.summary.records.iter();
+    let places: Vec<_> = places
+        .map(|one| (one.trial, one.round, one.order))
+        .collect();
+    assert_eq!(places, [(6, 3, 1)]);
 }

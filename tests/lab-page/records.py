@@ -57,6 +57,7 @@ def everything(seed=7):
             slower = 9.4e9 / contender[3] * chance.gauss(1, 0.05)
             one["figures"] |= {f"rtt.{share}_us": delay * slower**0.5 for share, delay in DELAYS.items()}
             records.append(one)
+    records += [examined(contender, order, 7, chance) for order, contender in enumerate(CONTENDERS)]
     absent = ("kernel-xfrm", "kernel XFRM, AES-128-GCM", {"suite": "aes-128-gcm"}, 0, "secret")
     outcome = {"status": "absent", "why": "this kernel has no ESP <module>", "remedy": "modprobe esp4"}
     records.append(record(absent, 7, {}, 0, 7, outcome, {}, None))
@@ -110,10 +111,24 @@ def measured(contender, order, factors, number, rounds, bps, chance):
     return record(contender, order, factors, number, rounds, outcome, figures, verdict)
 
 
+def examined(contender, order, rounds, chance):
+    """The same under a profile: most of it the gateways', or where they are no processes the kernel's and the endpoints'."""
+    one = measured(contender, order, {}, rounds + 1, rounds, contender[3], chance)
+    gateways = {"forwarding.network": 0.15} if contender[0] == "plain" else {
+        "left.cipher": 0.1, "left.own": 0.08, "left.checksum": 0.03, "left.copies": 0.09, "left.network": 0.1, "left.scheduling": 0.02,
+        "right.cipher": 0.09, "right.own": 0.07, "right.copies": 0.1, "right.network": 0.08, "right.kernel": 0.02, "forwarding.network": 0.02}
+    shares = gateways | {"endpoints.copies": 0.08, "endpoints.network": 0.05, "endpoints.own": 0.01, "kernel.network": 0.04, "others.own": 0.005}
+    one["outcome"] |= {"status": "examined", "by": "profile"}
+    one["outcome"]["readings"] |= {f"profile.{name}_ratio": share for name, share in shares.items()}
+    one["outcome"]["readings"] |= {"profile.samples_count": 2995.0, "profile.idle_ratio": 1 - sum(shares.values())}
+    one["verdict"] = {"limit": "copies", "evidence": ["all processors are busy, most of all with copies"]}
+    return one
+
+
 def record(contender, order, factors, number, rounds, outcome, figures, verdict):
     name, label, own, _, protection = contender
     return {
-        "schema": 1, "study": "", "title": "", "trial": 0, "trials": 0, "round": number, "rounds": rounds, "seed": 7,
+        "schema": 2, "study": "", "title": "", "trial": 0, "trials": 0, "round": number, "rounds": rounds, "seed": 7,
         "order": order, "contender": name, "label": label, "factors": {**own, **factors}, "protection": protection,
         "reference": "plain", "load": "iperf3", "duration_s": 3.0, "started_unix": 1_795_308_071.0 + number, "took_s": 3.5,
         "outcome": outcome, "figures": figures, "verdict": verdict, "notes": [], "provenance": PLACE,

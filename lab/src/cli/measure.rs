@@ -87,6 +87,7 @@ pub(super) fn measure(
         done: record::done(&earlier),
         testbed: &mut *testbed,
         meters: &mut meter::usual(),
+        heavy: &mut meter::heavy(),
         album: album.as_mut(),
         provenance,
         stop,
@@ -183,6 +184,7 @@ pub(super) fn readme(repeat: &str) -> String {
 {RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
 config/          the files each contender was started with
 {CAPTURE}     up to {ALBUM} packets of the protected wire, of those suites that Wireshark 4.0 can read
+stacks/          where the time went, if a profile was taken: a line for each stack, for flame graphs
 {PROFILE}/       a Wireshark profile with the keys that open them
 
 Look into the protected packets:

@@ -75,6 +75,7 @@ const FIRST: [&str; 13] = [
 fn row(record: &Record) -> BTreeMap<String, Value> {
     let (status, why) = match &record.outcome {
         Outcome::Measured { .. } => ("measured", String::new()),
+        Outcome::Examined { by, .. } => ("examined", by.label().into()),
         Outcome::Absent { why, .. } => ("absent", why.clone()),
         Outcome::Failed { stage, why, .. } => ("failed", format!("{stage}: {why}")),
         Outcome::Interrupted { stage } => ("interrupted", stage.to_string()),
@@ -112,6 +113,9 @@ fn row(record: &Record) -> BTreeMap<String, Value> {
             .map(|(name, value)| (format!("figure.{name}"), json!(value))),
     );
     if let Outcome::Measured {
+        carried, readings, ..
+    }
+    | Outcome::Examined {
         carried, readings, ..
     } = &record.outcome
     {

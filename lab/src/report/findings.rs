@@ -56,6 +56,8 @@ pub struct Cell<'a> {
     pub under: String,
     /// The measured trials.
     pub trials: Vec<&'a Record>,
+    /// Those under heavy meters.
+    pub under_meters: Vec<&'a Record>,
     /// Round and figure of each.
     pub values: Vec<(usize, f64)>,
     /// The mean of the figures.
@@ -153,6 +155,7 @@ fn part<'a>(records: &'a [Record], name: &'a str) -> Option<Part<'a>> {
     let mut cells: Vec<Cell<'a>> = groups
         .into_iter()
         .filter_map(|trials| Cell::of(trials, &figure, &settings))
+        .map(|cell| cell.with_examinations(records))
         .collect();
     let scatter: Vec<Vec<f64>> = cells.iter().map(Cell::figures).collect();
     let floor = stats::floor(&scatter, LEVEL);
@@ -195,8 +198,28 @@ impl<'a> Cell<'a> {
             rank: (1, 1),
             outliers: stats::outliers(&figures),
             trials,
+            under_meters: Vec::new(),
             values,
         })
+    }
+
+    fn with_examinations(mut self, records: &'a [Record]) -> Cell<'a> {
+        let order = self.trials.first().map(|trial| trial.order);
+        let of_cell = |record: &&Record| {
+            Some(record.order) == order && matches!(record.outcome, Outcome::Examined { .. })
+        };
+        self.under_meters = records.iter().filter(of_cell).collect();
+        self
+    }
+
+    /// The mean of what a heavy meter read; of a share that no meter saw, nothing.
+    pub fn examined(&self, name: &str) -> Option<f64> {
+        let trials = self.under_meters.iter();
+        let read = trials.filter_map(|trial| match &trial.outcome {
+            Outcome::Examined { readings, .. } => readings.get(name).copied(),
+            _ => None,
+        });
+        stats::mean(&read.collect::<Vec<f64>>())
     }
 
     /// The figures alone.

@@ -8,6 +8,7 @@ mod date;
 mod headline;
 mod latency;
 mod origin;
+mod profile;
 mod verdict;
 
 use super::chart::Figure;
@@ -47,6 +48,7 @@ pub fn page(findings: &Findings, beside: &Beside) -> String {
     }
     sections.extend([
         verdict::section(findings),
+        profile::section(findings),
         cost::section(findings),
         cost::steadiness(findings),
         missing(findings, beside),

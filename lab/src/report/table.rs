@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::findings::{Cell, Findings};
-use super::{Row, Sightings, page, quantity, rows, sightings};
+use super::{Row, Sightings, page, profile, quantity, rows, sightings};
 use crate::record::Record;
 use crate::stats;
 
@@ -134,6 +134,7 @@ fn beyond(findings: &Findings) -> String {
         }
     }
     out += &limits(findings);
+    out += &profiles(findings);
     if out.is_empty() {
         out
     } else {
@@ -159,6 +160,28 @@ fn limits(findings: &Findings) -> String {
     lines
         .map(|(limit, names)| format!("limited by {limit}: {}\n", told(&names)))
         .collect()
+}
+
+/// Where the time went, a line for each cell of which a profile was taken.
+fn profiles(findings: &Findings) -> String {
+    let mut out = String::new();
+    for cell in findings.cells() {
+        let Some(shares) = profile::shares(cell) else {
+            continue;
+        };
+        let kinds = profile::KINDS.iter().zip(shares);
+        let told: Vec<String> = kinds
+            .filter(|(_, share)| *share >= 0.005)
+            .map(|((_, _, name), share)| format!("{name} {:.0} %", 100.0 * share))
+            .collect();
+        let _ = writeln!(
+            out,
+            "profile of {}: {}",
+            named(findings, cell),
+            told.join(", ")
+        );
+    }
+    out
 }
 
 /// The mean, and half the width of its 95 % interval where there is one.

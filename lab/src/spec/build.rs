@@ -45,6 +45,7 @@ impl Spec {
                     load: cell.load(programs),
                     duration: cell.duration.unwrap_or(self.duration),
                     factors: cell.factors(),
+                    heavy: cell.heavy.clone(),
                 })
             })
             .collect()

@@ -10,8 +10,10 @@ use super::build::{Impossible, Kind};
 use super::complaint::did_you_mean;
 use super::factor::{self, CONTENDERS, LOADS, Settings};
 use super::hosts;
+use super::measure::{self, Measure};
 use super::preset::Changes;
 use super::tree::{self, Placed, Tree};
+use crate::meter::Heavy;
 
 /// One thing to measure in each round.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Cell {
     pub load: String,
     /// The part's own seconds of load.
     pub duration: Option<Duration>,
+    /// Meters that it gets a further trial for, each.
+    pub heavy: Vec<Heavy>,
     pub(super) kind: Kind,
     pub(super) settings: Settings,
 }
@@ -36,6 +40,7 @@ struct Part<'t> {
     name: Option<String>,
     load: String,
     duration: Option<Duration>,
+    measure: Measure,
     fixed: Settings,
     /// Where each of them stands.
     places: BTreeMap<&'static str, Range<usize>>,
@@ -85,6 +90,7 @@ fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> 
                 "duration",
                 "testbed",
                 "load",
+                "measure",
                 "factors",
                 "cells",
                 "contender",
@@ -98,6 +104,7 @@ fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> 
                 ),
                 load: base.load.clone(),
                 duration: seconds(tree)?,
+                measure: base.measure.and(&measure::read(tree)?),
                 fixed: base.fixed.clone(),
                 places: base.places.clone(),
                 factors: base.factors.clone(),
@@ -109,6 +116,7 @@ fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> 
             name: None,
             load: "iperf3".into(),
             duration: None,
+            measure: measure::read(tree)?,
             fixed: Settings::new(),
             places: BTreeMap::new(),
             factors: Vec::new(),
@@ -253,6 +261,7 @@ impl Expansion<'_> {
                 part: part.name.clone(),
                 load: part.load.clone(),
                 duration: part.duration,
+                heavy: part.measure.and(&self.preset.measure).asked(),
                 kind,
                 settings,
             };

@@ -3,6 +3,7 @@
 
 use super::Wrong;
 use super::factor::{self, Settings};
+use super::measure::{self, Measure};
 use super::tree::Tree;
 
 /// How much of a study is run.
@@ -42,6 +43,8 @@ pub(super) struct Changes {
     pub only: Vec<String>,
     /// Lists that replace those of the same factor wherever it is varied.
     pub factors: Vec<(&'static str, Vec<String>)>,
+    /// Heavy meters that it switches on or off everywhere.
+    pub measure: Measure,
     /// Settings that replace those of the same factor wherever it is fixed.
     pub settings: Settings,
 }
@@ -87,6 +90,7 @@ fn changes(tree: Tree<'_>) -> Result<Changes, Wrong> {
         "leaves_out",
         "parts",
         "only",
+        "measure",
         "factors",
     ])?;
     let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect();
@@ -96,6 +100,7 @@ fn changes(tree: Tree<'_>) -> Result<Changes, Wrong> {
         leaves_out: tree.text("leaves_out")?.map(str::to_owned),
         parts: owned(tree.texts("parts")?),
         only: owned(tree.texts("only")?),
+        measure: measure::read(tree)?,
         ..Changes::default()
     };
     for (name, at, value) in tree.table("factors")?.iter().flat_map(Tree::leaves) {

@@ -321,3 +321,39 @@ fn a_number_of_workers_is_counted_or_left_to_the_gateway() {
     let wrong = complaint(&asked("1025"));
     assert!(wrong.contains("a number from 0 to 1024"), "{wrong}");
 }
+
+#[test]
+fn a_profile_is_asked_for_once_for_all_or_part_by_part_and_a_preset_may_leave_it_out() {
+    let text = "study = \"x\"\nduration = 2\n[measure]\nprofile = true\n[[contender]]\nkind = \"plain\"\n\
+                [[part]]\nname = \"a\"\n[[part]]\nname = \"b\"\nmeasure.profile = false\n\
+                [smoke]\nmeasure.profile = false\n";
+    let asked = |preset| {
+        let spec = Spec::read_as(text, "x.toml", preset).unwrap();
+        let cells = spec.cells.iter();
+        let heavy: Vec<usize> = cells.map(|cell| cell.heavy.len()).collect();
+        (heavy, spec.estimate())
+    };
+    let (whole, takes) = asked(None);
+    assert_eq!(whole, [1, 0]);
+    // Three rounds of two trials, and one under the profile, which takes longer.
+    assert!(takes > Duration::from_millis(7 * 2500), "{takes:?}");
+    assert_eq!(asked(Some(Preset::Smoke)).0, [0, 0]);
+}
+
+#[test]
+fn an_unknown_meter_and_a_word_for_a_flag_are_errors_with_their_place() {
+    let error = |line: &str| {
+        let text = format!("study = \"x\"\n[measure]\n{line}\n[[contender]]\nkind = \"plain\"\n");
+        Spec::read(&text, "x.toml").unwrap_err().to_string()
+    };
+    let unknown = error("profil = true");
+    assert!(
+        unknown.contains("x.toml:3:1") && unknown.contains("did you mean `profile`?"),
+        "{unknown}"
+    );
+    let word = error("profile = \"yes\"");
+    assert!(
+        word.contains("x.toml:3:11") && word.contains("true or false is expected here"),
+        "{word}"
+    );
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lab::contender::Tunnel;
 use lab::host::{Command, Host};
-use lab::meter::{Meter, Protocols, Readings, Scene, Softnet};
+use lab::meter::{Meter, Profile, Protocols, Readings, Scene, Softnet};
 use lab::testbed::{Bed, Namespaces};
 
 use super::raised;
@@ -19,6 +19,7 @@ fn read(meter: &mut dyn Meter, bed: &Bed, act: impl FnOnce()) -> Readings {
     let scene = Scene {
         bed,
         tunnel: &Nobody,
+        case: "plain",
     };
     meter
         .begin(&scene)
@@ -47,4 +48,36 @@ pub fn counters(testbed: &mut Namespaces) {
     // Six virtual links are crossed, and each puts the packet into a backlog; others may do so beside us.
     let softnet = read(&mut Softnet::default(), &bed, || pings(&*bed.client, 50));
     assert!(softnet["softnet.processed_count"] >= 300.0, "{softnet:?}");
+}
+
+/// `yes` does nothing but write: however busy the machine is with others, samples must meet it, as one that is neither gateway
+/// nor endpoint, and all shares make a whole.
+pub fn profile(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let mut meter = Profile::default();
+    if let Err(absence) = meter.presence(&bed) {
+        // perf itself is asked whether that is so. Then nothing else can be tried here.
+        let itself = Command::line("perf stat -a -e cpu-clock true");
+        let itself = bed.left.must(&itself, Duration::from_secs(10));
+        assert!(itself.is_err(), "{}", absence.why);
+        return;
+    }
+    let busy = Command::line("sh -c").arg("exec yes > /dev/null");
+    let readings = read(&mut meter, &bed, || {
+        let _busy = bed.client.start(&busy).unwrap();
+        pings(&*bed.client, 500);
+    });
+    assert!(readings["profile.samples_count"] > 100.0, "{readings:?}");
+    let whole: f64 = readings
+        .iter()
+        .filter(|(name, _)| !name.contains("busiest") && !name.contains("unnamed"))
+        .filter(|(name, _)| name.ends_with("_ratio"))
+        .map(|(_, share)| share)
+        .sum();
+    assert!((whole - 1.0).abs() < 1e-9, "{readings:?}");
+    let stacks = std::fs::read_to_string("/run/results/stacks/plain.folded").unwrap();
+    assert!(
+        stacks.lines().any(|line| line.starts_with("others;yes;")),
+        "{stacks}"
+    );
 }

@@ -12,7 +12,8 @@ pub struct Stack {
 
 const ROW: f64 = 26.0;
 const THICK: f64 = 16.0;
-const TOP: f64 = 30.0;
+/// A line of the legend.
+const LEGEND: f64 = 18.0;
 
 /// Draws them from the top down; what is left of each bar is idle time.
 pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> String {
@@ -22,12 +23,14 @@ pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> String {
         .fold(60.0, f64::max)
         .min(280.0);
     let (from, to) = (room + 12.0, WIDTH - 16.0);
-    let bottom = TOP + stacks.len() as f64 * ROW;
+    let mut legend = Drawing::new(0.0);
+    let top = 12.0 + LEGEND * keys(&mut legend, names, from) as f64;
+    let bottom = top + stacks.len() as f64 * ROW;
     let mut drawing = Drawing::new(bottom + 24.0);
-    legend(&mut drawing, names, from);
+    drawing.raw(legend.body.trim_end());
     for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
         let x = from + (to - from) * percent / 100.0;
-        drawing.line("grid", (x, TOP - 6.0), (x, bottom));
+        drawing.line("grid", (x, top - 6.0), (x, bottom));
         drawing.text(
             "tick",
             (x, bottom + 15.0),
@@ -36,7 +39,7 @@ pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> String {
         );
     }
     for (row, stack) in stacks.iter().enumerate() {
-        let y = TOP + row as f64 * ROW + ROW / 2.0;
+        let y = top + row as f64 * ROW + ROW / 2.0;
         drawing.text(
             "name",
             (room, y + 4.0),
@@ -64,12 +67,20 @@ fn one(drawing: &mut Drawing, stack: &Stack, names: &[&str], (from, to): (f64, f
     }
 }
 
-fn legend(drawing: &mut Drawing, names: &[&str], mut x: f64) {
+/// Draws the legend, in as many lines as it needs, and returns their number.
+fn keys(drawing: &mut Drawing, names: &[&str], from: f64) -> usize {
+    let (mut x, mut line) = (from, 0);
     for (number, name) in names.iter().enumerate() {
+        let width = 17.0 + breadth(name);
+        if x + width > WIDTH && x > from {
+            (x, line) = (from, line + 1);
+        }
+        let y = 2.0 + LEGEND * line as f64;
         drawing.raw(&format!(
-            "<rect class=\"part k{number}\" x=\"{x:.1}\" y=\"2\" width=\"12\" height=\"12\"/>"
+            "<rect class=\"part k{number}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\"/>"
         ));
-        drawing.text("name", (x + 17.0, 12.0), Anchor::Start, name);
-        x += 17.0 + breadth(name) + 18.0;
+        drawing.text("name", (x + 17.0, y + 10.0), Anchor::Start, name);
+        x += width + 18.0;
     }
+    line + 1
 }

@@ -19,14 +19,20 @@ pub struct Missing<'a> {
 
 /// Whether a resumed run measured later what was interrupted, or absent, at first.
 pub fn made_good(record: &Record, records: &[Record]) -> bool {
-    if matches!(record.outcome, Outcome::Measured { .. }) {
+    let loaded = |record: &Record| {
+        matches!(
+            record.outcome,
+            Outcome::Measured { .. } | Outcome::Examined { .. }
+        )
+    };
+    if loaded(record) {
         return false;
     }
     let same = |other: &&Record| {
         other.order == record.order && (record.round == 0 || other.round == record.round)
     };
     let mut others = records.iter().filter(same);
-    others.any(|other| matches!(other.outcome, Outcome::Measured { .. }))
+    others.any(loaded)
 }
 
 /// What is missing, each reason once.
@@ -34,7 +40,7 @@ pub(super) fn missing(records: &[Record]) -> Vec<Missing<'_>> {
     let mut all: Vec<Missing> = Vec::new();
     for record in records.iter().filter(|record| !made_good(record, records)) {
         let (how, why, remedy) = match &record.outcome {
-            Outcome::Measured { .. } => continue,
+            Outcome::Measured { .. } | Outcome::Examined { .. } => continue,
             Outcome::Absent { why, remedy } => ("absent", why.clone(), remedy.as_str()),
             Outcome::Failed { stage, why, .. } => ("failed", format!("at {stage}: {why}"), ""),
             Outcome::Interrupted { stage } => ("interrupted", format!("at {stage}"), ""),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Section;
+use crate::meter::Heavy;
+use crate::record::{Outcome, Record, Verdict};
 use crate::report::findings::{Cell as Measured, Findings};
 use crate::report::html::{Cell, Table};
 use crate::report::quantity::significant;
@@ -35,10 +37,13 @@ pub fn section(findings: &Findings) -> Section {
 
 fn row(cell: &Measured) -> Option<Vec<Cell>> {
     let (limit, trials) = commonest(cell)?;
-    let evidence = cell
-        .trials
-        .iter()
-        .filter_map(|trial| trial.verdict.as_ref())
+    let evidence = profiled(cell)
+        .into_iter()
+        .chain(
+            cell.trials
+                .iter()
+                .filter_map(|trial| trial.verdict.as_ref()),
+        )
         .find(|verdict| verdict.limit == limit);
     let ideal = cell
         .other("ideal_ratio")
@@ -47,14 +52,43 @@ fn row(cell: &Measured) -> Option<Vec<Cell>> {
         Cell::text(cell.label),
         Cell::words(&cell.under),
         Cell::text(words(limit)),
-        Cell::number(format!("{trials} of {}", cell.trials.len()), None),
+        Cell::number(
+            match in_most_trials(cell) {
+                Some((measured, _)) if measured != limit => "by the profile".into(),
+                _ => format!("{trials} of {}", cell.trials.len()),
+            },
+            None,
+        ),
         Cell::maybe(ideal, None),
         Cell::text(evidence.map_or_else(String::new, |verdict| verdict.evidence.join("; "))),
     ])
 }
 
-/// The limit that most trials name, and how many do.
+/// Limits that a profile cannot know better: they are counted, and not sampled.
+const COUNTED: [&str; 4] = ["link", "drops", "disorder", "share"];
+
+/// What a profile says beside the measured trials.
+fn profiled<'a>(cell: &Measured<'a>) -> Option<&'a Verdict> {
+    let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == Heavy::Profile);
+    cell.under_meters
+        .iter()
+        .find(profile)
+        .and_then(|trial| trial.verdict.as_ref())
+}
+
+/// The limit that most trials name, and how many do. Where it is a question of time, a profile knows better what that
+/// went into.
 pub fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+    let (limit, trials) = in_most_trials(cell)?;
+    match profiled(cell) {
+        Some(verdict) if !COUNTED.contains(&limit) && verdict.limit != "unknown" => {
+            Some((&verdict.limit, trials))
+        }
+        _ => Some((limit, trials)),
+    }
+}
+
+fn in_most_trials<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     let mut counts: BTreeMap<&'a str, usize> = BTreeMap::new();
     for verdict in cell
         .trials
@@ -73,6 +107,8 @@ pub fn words(limit: &str) -> &str {
         "generator" => "the load generator",
         "core" => "one saturated processor",
         "cipher" => "the cipher",
+        "gateways" => "the gateways' own code",
+        "others" => "other programs on the machine",
         "copies" => "copies and system calls",
         "drops" => "dropped packets",
         "disorder" => "packets out of order",

@@ -1,0 +1,210 @@
+//! A sampled profile, as the study of 2009 took one with oprofile: `perf` looks at every processor some hundred times a
+//! second by a software clock, which needs no counters of the hardware, and [`attribute`] says whose work each sample was.
+//!
+//! ```text
+//! perf record (switched on and off by its control pipe, so that the window is that of the load)
+//!      └─► perf script ─► samples ─► who × place, as shares of all processors' time ─► readings
+//!                                └─► folded stacks beside the records, for flame graphs
+//! ```
+//!
+//! Sampling takes a percent or two itself, so a trial under it is an extra one and never among the measured.
+
+mod attribute;
+mod place;
+mod samples;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::machines::machines;
+use super::{Meter, Readings, Scene};
+use crate::contender::{Absence, Side};
+use crate::fault::Fault;
+use crate::host::{Command, Host, Process};
+use crate::testbed::Bed;
+
+pub use attribute::{Crowd, WHO};
+pub use place::PLACES;
+
+/// `profile.<who>.<place>_ratio`, `profile.idle_ratio`, `profile.samples_count`, and the busiest processor's
+/// `profile.busiest.<who>_ratio`: shares of all processors of all machines.
+#[derive(Default)]
+pub struct Profile {
+    running: Vec<Recording>,
+}
+
+/// One `perf record`.
+struct Recording {
+    process: Box<dyn Process>,
+    folder: PathBuf,
+    /// Which of the hosts it runs on.
+    machine: usize,
+}
+
+/// To start, and to hear of a switch.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// To write down what was sampled.
+const CLOSING: Duration = Duration::from_secs(30);
+/// To find the names of all addresses.
+const NAMING: Duration = Duration::from_secs(300);
+
+impl Meter for Profile {
+    fn id(&self) -> &'static str {
+        "profile"
+    }
+
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        machines(bed)
+            .into_iter()
+            .try_for_each(|(_, host)| possible(host))
+    }
+
+    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
+        self.running.clear();
+        for (machine, (_, host)) in machines(scene.bed).into_iter().enumerate() {
+            self.running.push(start(host, machine)?);
+        }
+        let hosts = machines(scene.bed);
+        let mut running = self.running.iter_mut();
+        running.try_for_each(|recording| recording.switch("enable", hosts[recording.machine].1))
+    }
+
+    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
+        let hosts = machines(scene.bed);
+        for recording in &mut self.running {
+            recording.switch("disable", hosts[recording.machine].1)?;
+        }
+        let mut all = attribute::Tally::default();
+        for recording in std::mem::take(&mut self.running) {
+            let host = hosts[recording.machine].1;
+            let crowd = crowd(scene, host, hosts.len() > 1);
+            let machine = recording.machine;
+            all.add(&recording.script(host)?, &crowd, machine);
+        }
+        let name = format!("stacks/{}.folded", scene.case);
+        scene.bed.left.place(&name, &all.folded())?;
+        Ok(all.readings())
+    }
+}
+
+/// Tries it, for a fraction of a second.
+fn possible(host: &dyn Host) -> Result<(), Absence> {
+    const GET: &str = "apt-get install linux-perf";
+    let absent = |why: String, remedy: &str| Absence::new(why, remedy);
+    if !host.has("perf").unwrap_or(false) {
+        return Err(absent("perf is not installed".into(), GET));
+    }
+    let place = host.scratch().map(|folder| folder.join("probe.data"));
+    let place = place.map_err(|fault| absent(fault.to_string(), GET))?;
+    let probe = recorder(&place, 49).arg("--").arg("true");
+    let tried = host.must(&probe, PATIENCE);
+    tried.map(drop).map_err(|fault| {
+        absent(
+            format!("perf may not look at all processors ({fault})"),
+            "run the lab as root, or: sysctl kernel.perf_event_paranoid=-1 kernel.kptr_restrict=0",
+        )
+    })
+}
+
+/// Neither build ids nor a cache of programs: nothing may stay in the user's home.
+fn recorder(place: &Path, hertz: usize) -> Command {
+    Command::line(&format!(
+        "perf record -q -B -N -e cpu-clock -F {hertz} -a -g -o"
+    ))
+    .arg(place)
+}
+
+fn start(host: &dyn Host, machine: usize) -> Result<Recording, Fault> {
+    let folder = host.scratch()?;
+    let pipes = [folder.join("perf.control"), folder.join("perf.answer")];
+    let made = Command::line("mkfifo").arg(&pipes[0]).arg(&pipes[1]);
+    host.must(&made, PATIENCE)?;
+    let control = format!("fifo:{},{}", pipes[0].display(), pipes[1].display());
+    let hertz = hertz(&host.read(Path::new("/proc/stat"))?);
+    let command = recorder(&folder.join("perf.data"), hertz)
+        .arg("--delay=-1")
+        .arg(format!("--control={control}"));
+    Ok(Recording {
+        process: host.start(&command)?,
+        folder,
+        machine,
+    })
+}
+
+/// Two processors or ten: samples for a few seconds must stay few enough to be named in as long.
+fn hertz(stat: &str) -> usize {
+    let processor = |line: &&str| {
+        let number = line.strip_prefix("cpu").unwrap_or_default();
+        number.starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    let processors = stat.lines().filter(processor).count().max(1);
+    (4000 / processors).clamp(19, 499)
+}
+
+impl Recording {
+    /// Returns when sampling was switched.
+    fn switch(&mut self, word: &str, host: &dyn Host) -> Result<(), Fault> {
+        let both = format!(
+            "printf '{word}\\n' > {0}/perf.control && head -c 4 {0}/perf.answer > /dev/null",
+            self.folder.display()
+        );
+        let switched = host.must(&Command::line("sh -c").arg(both), PATIENCE);
+        switched.map(drop).map_err(|fault| {
+            let said = self.process.said();
+            let last = said.lines().last().unwrap_or("it said nothing");
+            Fault::failed(format!("perf record did not {word} ({fault}): {last}"))
+        })
+    }
+
+    /// Ends it and gives its samples as text.
+    fn script(mut self, host: &dyn Host) -> Result<String, Fault> {
+        self.process.stop(CLOSING)?;
+        let fields = "perf script --no-inline -F comm,pid,tid,cpu,ip,sym,dso -i";
+        let data = self.folder.join("perf.data");
+        let text = host.must(&Command::line(fields).arg(&data), NAMING)?;
+        host.must(&Command::line("rm -f").arg(&data), PATIENCE)?;
+        Ok(text)
+    }
+}
+
+/// Who is who on the machine of a host.
+fn crowd(scene: &Scene<'_>, host: &dyn Host, apart: bool) -> Crowd {
+    let there = |side: Side| !apart || scene.bed.gateway(side).name() == host.name();
+    let gateways = scene.tunnel.gateways().into_iter();
+    Crowd {
+        gateways: gateways
+            .filter(|gateway| there(gateway.side))
+            .map(|gateway| (i64::from(gateway.pid), gateway.side))
+            .collect(),
+        machinery: scene
+            .bed
+            .machinery
+            .iter()
+            .map(|process| i64::from(process.pid()))
+            .collect(),
+        carried_by_processes: !scene.tunnel.gateways().is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_processors_are_looked_at_less_often() {
+        let machine = |processors: usize| {
+            let lines = (0..processors).map(|number| format!("cpu{number} 1 2 3\n"));
+            hertz(&format!(
+                "cpu  1 2 3\n{}intr 5\n",
+                lines.collect::<String>()
+            ))
+        };
+        assert_eq!([2, 16, 400].map(machine), [499, 250, 19]);
+    }
+
+    #[test]
+    fn nothing_is_left_in_the_users_home() {
+        let command = recorder(Path::new("/run/x/perf.data"), 499).to_string();
+        assert!(command.contains(" -B -N "), "{command}");
+    }
+}

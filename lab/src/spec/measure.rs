@@ -1,0 +1,47 @@
+//! `[measure]`: meters that take something from what they measure, and so get trials of their own. Left out: none.
+
+use std::collections::BTreeSet;
+
+use super::Wrong;
+use super::tree::{self, Tree};
+use crate::meter::Heavy;
+
+/// Which heavy meters are switched on or off; one that is not named stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Measure(Vec<(Heavy, bool)>);
+
+/// Reads the table of a spec, a part or a preset.
+pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Wrong> {
+    let Some(table) = tree.table("measure")? else {
+        return Ok(Measure::default());
+    };
+    table.only(&Heavy::ALL.map(Heavy::name))?;
+    let mut switches = Vec::new();
+    for heavy in Heavy::ALL {
+        if let Some(value) = table.get(heavy.name()) {
+            let on = value.get_ref().as_bool();
+            let on = on.ok_or_else(|| tree::mistyped(value, "true or false is expected here"))?;
+            switches.push((heavy, on));
+        }
+    }
+    Ok(Measure(switches))
+}
+
+impl Measure {
+    /// This, and on top of it what `other` says.
+    pub fn and(&self, other: &Measure) -> Measure {
+        Measure([&self.0[..], &other.0[..]].concat())
+    }
+
+    /// Those that are on in the end.
+    pub fn asked(&self) -> Vec<Heavy> {
+        let mut on = BTreeSet::new();
+        for (heavy, wanted) in &self.0 {
+            match wanted {
+                true => on.insert(*heavy),
+                false => on.remove(heavy),
+            };
+        }
+        on.into_iter().collect()
+    }
+}

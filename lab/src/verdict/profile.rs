@@ -1,0 +1,120 @@
+//! What a sampled profile adds to a verdict: whose work filled the processors, and of which kind.
+
+use super::{Finding, SATURATED};
+use crate::meter::Readings;
+
+/// The reading that every profile has.
+pub(super) const SAMPLES: &str = "profile.samples_count";
+/// Fewer samples than this say little.
+const FEW: f64 = 200.0;
+/// Strangers who took so much of a busy machine are what limited it.
+const STRANGERS: f64 = 0.25;
+
+/// Whose work a gateway's is, its part in the kernel included.
+const GATEWAYS: [&str; 3] = ["left", "right", "forwarding"];
+
+fn share(readings: &Readings, who: &[&str], place: &str) -> f64 {
+    let names = who.iter().map(|who| format!("profile.{who}.{place}_ratio"));
+    names.filter_map(|name| readings.get(&name)).sum()
+}
+
+/// All kinds of work of one.
+fn whole(readings: &Readings, who: &str) -> f64 {
+    let begins = format!("profile.{who}.");
+    let shares = readings
+        .iter()
+        .filter(|(name, _)| name.starts_with(&begins));
+    shares.map(|(_, share)| share).sum()
+}
+
+fn taken(readings: &Readings) -> Option<f64> {
+    readings
+        .get(SAMPLES)
+        .copied()
+        .filter(|samples| *samples >= FEW)
+}
+
+/// One processor that was busy nearly always, nearly always for the same.
+pub(super) fn one_processor(readings: &Readings) -> Finding {
+    taken(readings)?;
+    let of = |who: &str| {
+        let name = format!("profile.busiest.{who}_ratio");
+        readings.get(&name).copied().unwrap_or(0.0)
+    };
+    let in_the_kernel = of("forwarding") + of("kernel");
+    let said = |share: f64, what: &str| {
+        format!(
+            "one processor spent {:.0} % of its time on {what}",
+            100.0 * share
+        )
+    };
+    if of("endpoints") >= SATURATED {
+        return Some(("generator", said(of("endpoints"), "an endpoint's work")));
+    }
+    let path = "carrying packets in softirqs";
+    (in_the_kernel >= SATURATED).then(|| ("core", said(in_the_kernel, path)))
+}
+
+/// What most of the time went into, when no processor has any left.
+pub(super) fn most(readings: &Readings) -> Finding {
+    taken(readings)?;
+    let of = |place: &str| share(readings, &GATEWAYS, place);
+    let in_the_kernel = of("copies") + of("network") + of("scheduling") + of("kernel");
+    let strangers = whole(readings, "others");
+    if strangers >= STRANGERS {
+        return Some((
+            "others",
+            format!(
+                "other programs of this machine took {:.0} % of its processors' time",
+                100.0 * strangers
+            ),
+        ));
+    }
+    let kinds = [
+        ("cipher", of("cipher"), "the gateways' ciphers"),
+        (
+            "gateways",
+            of("own") + of("checksum"),
+            "the gateways' own code beside the ciphers",
+        ),
+        (
+            "copies",
+            in_the_kernel,
+            "copies, system calls and the kernel's path at the gateways",
+        ),
+        (
+            "generator",
+            whole(readings, "endpoints"),
+            "the endpoints that fill and empty the tunnel",
+        ),
+    ];
+    let (limit, share, what) = kinds
+        .into_iter()
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    Some((
+        limit,
+        format!(
+            "all processors are busy, most of all with {what}: {:.0} % of their time",
+            100.0 * share
+        ),
+    ))
+}
+
+/// The whole picture in a sentence.
+pub(super) fn shares(readings: &Readings) -> Option<String> {
+    let samples = *readings.get(SAMPLES)?;
+    let of = |place: &str| 100.0 * share(readings, &GATEWAYS, place);
+    let of_whom = |who: &str| 100.0 * whole(readings, who);
+    Some(format!(
+        "by {samples:.0} samples the gateways spent {:.0} % of all processors' time in ciphers, {:.0} % in own code, {:.0} % in copies, {:.0} % in the \
+         network stack and {:.0} % in calls and waiting; the kernel took {:.0} % for nobody in particular, endpoints {:.0} %, other programs {:.0} %",
+        of("cipher"),
+        of("own") + of("checksum"),
+        of("copies"),
+        of("network"),
+        of("scheduling") + of("kernel"),
+        of_whom("kernel"),
+        of_whom("endpoints"),
+        of_whom("others"),
+    ))
+}

@@ -1,0 +1,254 @@
+//! Tables of readings and what is to be said of them.
+
+use super::*;
+
+fn readings(pairs: &[(&str, f64)]) -> Readings {
+    let mut all = Readings::from([
+        ("window_s".into(), 2.0),
+        ("machine.idle_s".into(), 2.0),
+        ("machine.user_s".into(), 2.0),
+        ("left.if.wan.rx_packets".into(), 1e5),
+    ]);
+    all.extend(
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value)),
+    );
+    all
+}
+
+fn limit(figures: &[(&str, f64)], pairs: &[(&str, f64)]) -> String {
+    let figures = figures
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect();
+    judge("iperf3-tcp", &figures, &readings(pairs))
+        .unwrap()
+        .limit
+}
+
+#[test]
+fn a_full_link_is_the_limit_whatever_else_is_busy() {
+    assert_eq!(
+        limit(
+            &[("ideal_ratio", 0.985)],
+            &[("left.thread.tx-0.cpu_s", 1.99)]
+        ),
+        "link"
+    );
+    assert_eq!(limit(&[("ideal_ratio", 0.9)], &[]), "unknown");
+}
+
+#[test]
+fn one_saturated_thread_is_named_with_its_gateway() {
+    let readings = readings(&[
+        ("left.thread.tx-0.cpu_s", 1.2),
+        ("right.thread.rx-1.cpu_s", 1.9),
+    ]);
+    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings).unwrap();
+    assert_eq!(verdict.limit, "core");
+    assert_eq!(
+        verdict.evidence[0],
+        "thread rx-1 of the right gateway ran 95 % of the time"
+    );
+    assert_eq!(
+        verdict.evidence[1],
+        "the machine's processors were idle 50 % of the time"
+    );
+}
+
+#[test]
+fn a_busy_machine_is_told_apart_by_where_the_gateways_spend_their_time() {
+    let busy = |user, system| {
+        limit(
+            &[],
+            &[
+                ("machine.idle_s", 0.0),
+                ("left.cpu.user_s", user),
+                ("left.cpu.system_s", system),
+            ],
+        )
+    };
+    assert_eq!(
+        (busy(1.5, 0.3), busy(0.3, 1.0)),
+        ("gateways".into(), "copies".into())
+    );
+    assert_eq!(limit(&[], &[("machine.idle_s", 0.0)]), "core");
+}
+
+#[test]
+fn drops_and_a_slow_generator_are_found() {
+    assert_eq!(
+        limit(&[], &[("right.udp.receive_buffer_errors", 500.0)]),
+        "drops"
+    );
+    assert_eq!(
+        limit(&[], &[("right.udp.receive_buffer_errors", 5.0)]),
+        "unknown"
+    );
+    assert_eq!(limit(&[("generator.behind", 1.0)], &[]), "generator");
+}
+
+#[test]
+fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
+    let judged = |pairs: &[(&str, f64)]| {
+        let figures = pairs.iter().map(|(name, value)| ((*name).into(), *value));
+        judge("frames-steady", &figures.collect(), &Readings::new())
+    };
+    assert_eq!(
+        judged(&[("lost_count", 0.0), ("lost_per_rekey", 0.0)]),
+        None
+    );
+    let lossy = judged(&[("lost_count", 12.0), ("lost_per_rekey", 4.0)]).unwrap();
+    assert_eq!(lossy.limit, "drops");
+    assert_eq!(
+        lossy.evidence,
+        ["12 frames were lost, 4.0 for each renewal of the keys"]
+    );
+    let disorderly = judged(&[("lost_count", 0.0), ("reordered_count", 3.0)]).unwrap();
+    assert_eq!(disorderly.limit, "disorder");
+}
+
+#[test]
+fn single_questions_fill_nothing() {
+    assert_eq!(
+        judge("round-trip", &BTreeMap::new(), &Readings::new()),
+        None
+    );
+}
+
+#[test]
+fn losses_are_told_by_place_and_the_tunnels_own_reasons() {
+    let rows: [(&[(&str, f64)], &str); 5] = [
+        (
+            &[("drops.replayed", 700.0), ("drops.no-sa", 300.0)],
+            "1000 by the tunnel itself (replayed, no-sa)",
+        ),
+        (
+            &[("server.kernel.Udp.RcvbufErrors_count", 500.0)],
+            "500 at sockets without room",
+        ),
+        (&[("left.if.wan.tx_dropped", 400.0)], "400 at interfaces"),
+        (
+            &[("softnet.dropped_count", 300.0)],
+            "300 in full backlogs (softnet)",
+        ),
+        (
+            &[
+                ("softnet.dropped_count", 300.0),
+                ("left.if.wan.tx_dropped", 300.0),
+            ],
+            "300 packets were dropped while",
+        ),
+    ];
+    for (losses, wanted) in rows {
+        let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(losses)).unwrap();
+        assert_eq!(verdict.limit, "drops");
+        assert!(verdict.evidence[0].contains(wanted), "{verdict:?}");
+    }
+    let gateway = [("left.kernel.Udp.RcvbufErrors_count", 500.0)];
+    assert_eq!(limit(&[], &gateway), "unknown", "it is counted elsewhere");
+}
+
+/// Readings of a machine without idle time, under a profile.
+fn profiled(shares: &[(&str, f64)]) -> Vec<(&'static str, f64)> {
+    let mut all = vec![("machine.idle_s", 0.0), ("profile.samples_count", 4000.0)];
+    for (name, share) in shares {
+        all.push((format!("profile.{name}_ratio").leak(), *share));
+    }
+    all
+}
+
+#[test]
+fn a_profile_tells_what_a_busy_machine_was_busy_with() {
+    let rows: [(&[(&str, f64)], &str); 7] = [
+        (
+            &[
+                ("left.cipher", 0.3),
+                ("right.cipher", 0.25),
+                ("left.copies", 0.2),
+                ("left.own", 0.2),
+            ],
+            "cipher",
+        ),
+        (
+            &[
+                ("left.cipher", 0.2),
+                ("right.own", 0.3),
+                ("right.checksum", 0.1),
+                ("left.copies", 0.2),
+            ],
+            "gateways",
+        ),
+        (
+            &[
+                ("left.cipher", 0.3),
+                ("right.copies", 0.2),
+                ("right.network", 0.2),
+            ],
+            "copies",
+        ),
+        (
+            &[("forwarding.cipher", 0.5), ("endpoints.copies", 0.3)],
+            "cipher",
+        ),
+        (
+            &[
+                ("forwarding.network", 0.2),
+                ("endpoints.copies", 0.3),
+                ("endpoints.network", 0.3),
+            ],
+            "generator",
+        ),
+        (&[("left.cipher", 0.5), ("others.own", 0.3)], "others"),
+        (
+            &[
+                ("left.cipher", 0.5),
+                ("busiest.kernel", 0.5),
+                ("busiest.forwarding", 0.4),
+            ],
+            "core",
+        ),
+    ];
+    for (shares, wanted) in rows {
+        assert_eq!(limit(&[], &profiled(shares)), wanted, "{shares:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_fills_a_processor_is_the_limit_though_others_idle() {
+    let shares = [
+        ("profile.samples_count", 4000.0),
+        ("profile.busiest.endpoints_ratio", 0.97),
+    ];
+    assert_eq!(limit(&[], &shares), "generator");
+    let few = [("profile.samples_count", 50.0), shares[1]];
+    assert_eq!(limit(&[], &few), "unknown", "fifty samples say little");
+}
+
+#[test]
+fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
+    let times = [
+        ("machine.idle_s", 0.0),
+        ("machine.irq_s", 0.0),
+        ("left.cpu.user_s", 1.5),
+    ];
+    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(&times)).unwrap();
+    assert_eq!(verdict.limit, "gateways");
+    assert!(verdict.evidence[0].ends_with("which only a profile tells apart"));
+    let hidden = verdict.evidence.last().unwrap();
+    assert!(
+        hidden.starts_with("this kernel accounts no time of interrupts"),
+        "{hidden}"
+    );
+    let link = judge(
+        "iperf3-tcp",
+        &BTreeMap::from([("ideal_ratio".into(), 0.99)]),
+        &readings(&times),
+    );
+    let said = link.unwrap().evidence;
+    assert!(
+        !said.iter().any(|one| one.contains("interrupts")),
+        "{said:?}"
+    );
+}
