@@ -11,10 +11,14 @@
 //! Measured costs say whether a trial is worth its trouble; the trial itself decides. Whatever its outcome, the next one
 //! comes after a pause that grows, so that a load which never changes is soon left alone.
 
-use std::fmt;
-
+mod costs;
 #[cfg(test)]
 mod tests;
+mod why;
+
+pub use costs::Costs;
+use costs::{TELLING, smooth};
+pub use why::Why;
 
 /// What was measured of a lane in one interval, in seconds and numbers.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -46,130 +50,6 @@ impl Interval {
 
     fn rate(&self) -> f64 {
         self.packets / self.seconds
-    }
-}
-
-/// What a packet costs, in nanoseconds of processor time: means over the last intervals.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Costs {
-    /// What one thread must do in order: reading, numbers, headers, sending.
-    pub serial_ns: f64,
-    /// What any thread may do.
-    pub transform_ns: f64,
-    /// Calling a worker, once for several batches; 0 before it was ever done.
-    pub call_ns: f64,
-}
-
-/// Packets in an interval from which on it teaches anything.
-const TELLING: f64 = 32.0;
-
-impl Costs {
-    /// Takes an interval in. Interruptions, which lengthen a transform by the clock, are taken out in proportion.
-    pub(super) fn learn(&mut self, seen: &Interval) {
-        self.learn_calls(seen);
-        if seen.packets < TELLING || seen.busy <= 0.0 {
-            return;
-        }
-        let at_work = (seen.ran / seen.busy).clamp(0.0, 1.0);
-        let per_packet = |seconds: f64| seconds.max(0.0) * 1e9 / seen.packets;
-        let serial = per_packet(seen.ran - seen.own_transform * at_work - seen.calling * at_work);
-        smooth(&mut self.serial_ns, serial);
-        smooth(&mut self.transform_ns, per_packet(seen.transform * at_work));
-    }
-
-    fn learn_calls(&mut self, seen: &Interval) {
-        if seen.calls >= 1.0 {
-            smooth(&mut self.call_ns, seen.calling * 1e9 / seen.calls);
-        }
-    }
-
-    /// Both parts together.
-    pub fn all_ns(&self) -> f64 {
-        self.serial_ns + self.transform_ns
-    }
-
-    /// How many times as fast `workers` beside the reading thread could be at most, on so many spare processors.
-    fn promise(&self, workers: usize, spare: f64) -> f64 {
-        let processors = 1.0 + spare.clamp(0.0, workers as f64);
-        processors.min(self.all_ns() / self.serial_ns.max(1.0))
-    }
-
-    /// As many workers as the reading thread can keep busy.
-    fn useful_workers(&self) -> usize {
-        (self.transform_ns / self.serial_ns.max(1.0))
-            .ceil()
-            .max(1.0) as usize
-    }
-}
-
-/// A mean in which the past counts for three quarters; the first value is the mean.
-fn smooth(mean: &mut f64, value: f64) {
-    *mean = match *mean {
-        0.0 => value,
-        old => old + (value - old) / 4.0,
-    };
-}
-
-/// Why a lane works as it does.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Why {
-    /// It was told to.
-    Forced,
-    /// There is no processor for a worker.
-    Alone,
-    /// The system refused to start a worker.
-    NoThreads,
-    /// The reading thread is busy for this share of the time.
-    KeepsUp(f64),
-    /// It does not keep up, since a moment ago.
-    Behind,
-    /// So many processors are idle.
-    NoneIdle(f64),
-    /// Workers could be so many times as fast at most.
-    WouldNotPay(f64),
-    /// Workers are being measured.
-    Trying,
-    /// They are so many times as fast.
-    Pays(f64),
-    /// One thread is being measured again.
-    TryingInline,
-    /// They were only so many times as fast; they are tried again after so many seconds.
-    DidNotPay(f64, f64),
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forced => f.write_str("as asked for"),
-            Self::Alone => {
-                f.write_str("one thread does not keep up, but there is no second processor")
-            }
-            Self::NoThreads => f.write_str("the system refused to start a thread"),
-            Self::KeepsUp(share) => {
-                write!(
-                    f,
-                    "one thread keeps up, busy {:.0} % of the time",
-                    share * 100.0
-                )
-            }
-            Self::Behind => f.write_str("one thread has just stopped keeping up"),
-            Self::NoneIdle(spare) => write!(
-                f,
-                "one thread does not keep up, but only {:.0} % of a processor is idle",
-                spare * 100.0
-            ),
-            Self::WouldNotPay(most) => write!(
-                f,
-                "one thread does not keep up, but workers could bring {most:.2} x at most"
-            ),
-            Self::Trying => f.write_str("trying what workers bring"),
-            Self::Pays(gain) => write!(f, "workers bring {gain:.2} x"),
-            Self::TryingInline => f.write_str("trying what one thread does alone"),
-            Self::DidNotPay(gain, seconds) => write!(
-                f,
-                "workers brought {gain:.2} x; they are tried again in {seconds:.0} s"
-            ),
-        }
     }
 }
 
