@@ -57,7 +57,7 @@ else
 fi
 
 mkdir "$place/tiny"
-mount -t tmpfs -o size=24k,nr_inodes=40 tiny "$place/tiny"
+mount -t tmpfs -o size=36k,nr_inodes=40 tiny "$place/tiny"
 expect a-full-disk-is-said-and-the-table-still-shown 1 "No space left on device" \
   "$lab" run demo --only plain --rounds 4 --duration 1 --out "$place/tiny/out"
 expect what-was-kept-before-it-was-full-is-readable 1 "plain IP" "$lab" report "$place/tiny/out"
