@@ -187,22 +187,29 @@ impl Range<'_> {
         let most = flood.sent.sent as f64 / flood.sent.seconds.max(1e-9);
         let goal = self.load.search.goal();
         let mut search = RateSearch::new(most, flood.rate_pps(), goal, FULL_TRIALS * 2);
-        let (mut best, mut behind) = (None, false);
+        let (mut best, mut behind, mut offered) = (None, false, false);
         while let Some(step) = search.next() {
             let shot = self.shoot(step.rate, length(step, duration))?;
             let short_of = shot.sent.behind as f64 > 0.02 * shot.sent.sent as f64;
             behind |= short_of;
+            offered |= !short_of;
             // A rate that was not offered was not carried either.
             search.hear(step, if short_of { 1.0 } else { shot.loss() });
             if step.full && search.found() == step.rate {
                 best = Some((step.rate, shot));
             }
         }
-        let (rate, shot) = best.ok_or_else(|| {
-            Fault::failed(format!("no rate had a loss of at most {} %", goal * 100.0))
-        })?;
+        let (rate, shot) = best.ok_or_else(|| nothing_found(goal, offered))?;
         Ok(self.found(rate, &shot, &flood, behind))
     }
+}
+
+fn nothing_found(goal: f64, offered: bool) -> Fault {
+    Fault::failed(match offered {
+        true => format!("no rate had a loss of at most {} %", goal * 100.0),
+        false => "no rate could be offered in time: this machine is too busy to send frames evenly"
+            .into(),
+    })
 }
 
 fn length(step: Step, duration: Duration) -> Duration {
