@@ -215,6 +215,7 @@ impl Namespace {
         interfaces: &[(&str, IpAddr)],
         route: Option<(&str, IpAddr)>,
     ) -> Result<(), Fault> {
+        self.trust(interfaces.iter().map(|(interface, _)| *interface))?;
         let mut batch = String::from("link set lo up\n");
         for (interface, address) in interfaces {
             let prefix = Family::of(*address).prefix();
@@ -229,6 +230,20 @@ impl Namespace {
         }
         let command = Command::line("ip -batch -").input(batch);
         self.must(&command, PATIENCE).map(drop)
+    }
+
+    /// Lets these interfaces use their link-local addresses at once. While IPv6 asks whether somebody else has one, for up
+    /// to two seconds, nobody is asked for his link address from there, and what waits for the answer is lost.
+    fn trust<'a>(&self, interfaces: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
+        let switches = interfaces.map(|name| format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"));
+        let switches: Vec<_> = switches.collect();
+        self.within(|| {
+            let there = switches.iter().filter(|switch| Path::new(switch).exists());
+            there
+                .into_iter()
+                .try_for_each(|switch| fs::write(switch, "0"))
+        })
+        .map_err(|error| refused("trust link-local addresses", error))
     }
 
     fn forward(&self) -> Result<(), Fault> {
