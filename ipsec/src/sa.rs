@@ -147,7 +147,7 @@ pub enum Dscp {
 
 /// Configuration of one association; nothing here changes while it lives.
 ///
-/// The order is kept in memory: what every packet needs comes first ([`Sa::fetch`]).
+/// The order is kept in memory: what every packet needs comes first (`Sa::fetch`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct SaConfig {

@@ -1,7 +1,7 @@
 //! What limited a trial: the link, the generator, one saturated processor and whose, the cipher, copies and system calls, or
 //! drops and where; from the meters alone, with the observations that say so. Where they say nothing, the verdict is
 //! `unknown` and the observations stand. A trial under a heavy meter knows more than a measured one: what only a
-//! [`profile`] can tell, such as cipher from headers, is claimed only there.
+//! profile can tell, such as cipher from headers, is claimed only there.
 
 mod losses;
 mod profile;

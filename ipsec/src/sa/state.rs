@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The living half of an association. The order is kept in memory: what every packet needs comes first
-/// ([`SaState::fetch`]).
+/// (`SaState::fetch`).
 #[repr(C)]
 pub struct SaState {
     ledger: Mutex<Ledger>,
