@@ -93,12 +93,96 @@ after() {
   report "after-$way" "$trouble"
 }
 
+# A control group is what the kernel does not take away by itself.
+cat >"$place/share.toml" <<'SPEC'
+study = "share"
+rounds = 1
+duration = 3
+load.warm_up_megabytes = 0
+[[contender]]
+kind = "esplanade"
+suite = "aes-128-gcm"
+share = 0.3
+SPEC
+
+# The folder with the control groups of the marked processes, as it is reached from here.
+share_folder() {
+  local path top kind
+  path=$(marked | sed 's|.*|/proc/&/cgroup|' | xargs -r cat 2>/dev/null | grep -om1 '/[^:]*esplanade-lab-[^/]*') || return 1
+  while read -r _ top kind _; do
+    [[ $kind == cgroup* ]] && [ -d "$top$path" ] && echo "$top$path" && return 0
+  done </proc/self/mounts
+  return 1
+}
+
+# Starts a lab that holds a gateway to a share, and waits until it does: `lab_id` and `folder`. Fails where none can be held.
+hold() {
+  local end=$((SECONDS + 20))
+  folder=
+  env "$mark" setsid "$lab" run "$place/share.toml" --seed 1 --out "$place/$1" >"$place/$1.log" 2>&1 &
+  lab_id=$!
+  while [ "$SECONDS" -lt "$end" ] && ! grep -qs '"status":"absent"' "$place/$1/records.jsonl"; do
+    folder=$(share_folder) && return 0
+    sleep 0.05
+  done
+  wait "$lab_id"
+  return 1
+}
+
+# Ends such a lab in the named way, and looks for the groups.
+after_share() {
+  local way=$1 expected=$2 name=share-after-$1 code trouble=
+  if ! hold "$name"; then
+    absent_or_bad "$name"
+    return
+  fi
+  end_by "$way" "$lab_id"
+  wait "$lab_id" 2>/dev/null
+  code=$?
+  [ "$code" -eq "$expected" ] || trouble="exit code $code, not $expected;"
+  wait_for_nothing || trouble+=" processes left: $(marked | tr '\n' ' ');"
+  [ ! -e "$folder" ] || trouble+=" $folder is left;"
+  report "$name" "$trouble"
+}
+
+absent_or_bad() {
+  if grep -qs '"status":"absent"' "$place/$1/records.jsonl"; then
+    echo "not here lab-cleanup-$1: processor-share"
+  else
+    report "$1" "no gateway was ever held: $(tail -n 1 "$place/$1.log")"
+  fi
+}
+
+# Whoever kills the guardian, too, leaves the groups to the next lab that makes some.
+after_guardian() {
+  local name=share-without-a-guardian guardian trouble=
+  if ! hold "$name"; then
+    absent_or_bad "$name"
+    return
+  fi
+  guardian=$(marked | sed 's|.*|/proc/&/comm|' | xargs -r grep -lx lab-guardian 2>/dev/null | cut -d/ -f3)
+  kill -KILL "$guardian" "$lab_id"
+  wait "$lab_id" 2>/dev/null
+  wait_for_nothing || trouble="processes left: $(marked | tr '\n' ' ');"
+  [ -d "$folder" ] || trouble+=" something else took $folder away;"
+  env "$mark" "$lab" run "$place/share.toml" --duration 1 --out "$place/$name-next" >"$place/$name.log" 2>&1 ||
+    trouble+=" the next lab ended with $?: $(tail -n 1 "$place/$name.log");"
+  [ ! -e "$folder" ] || trouble+=" the next lab left $folder;"
+  report "$name" "$trouble"
+}
+
 after itself 0
 after ctrl-c 130
 after two-ctrl-c 130
 after sigterm 130
 after kill-9 137
 after kill-9-inside 137
+
+after_share itself 0
+after_share ctrl-c 130
+after_share kill-9 137
+after_share kill-9-inside 137
+after_guardian
 
 log=$place/ctrl-c.log
 if grep -q '^interrupted: ' "$log" && grep -q '^kept in ' "$log"; then

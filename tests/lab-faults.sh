@@ -56,6 +56,17 @@ else
     "$lab" run demo "${mixed[@]}" --out "$place/no-tun" --esplanade "$place/bin/any"
 fi
 
+# Without control groups nothing holds a gateway to a share: it is left out, never measured as if it were held.
+printf '%s\n' 'study = "share"' 'load.warm_up_megabytes = 0' '[[contender]]' 'kind = "plain"' \
+  '[[contender]]' 'kind = "esplanade"' 'suite = "aes-128-gcm"' 'share = 0.5' >"$place/share.toml"
+if [ -w /dev/net/tun ] && [ -x "$(dirname "$lab")/esplanade" ] && mount -t tmpfs none /sys/fs/cgroup; then
+  expect a-share-that-nothing-gives-is-said-and-the-rest-measured 0 "nothing holds a process to a share of a processor" \
+    "$lab" run "$place/share.toml" "${short[@]}" --out "$place/no-groups"
+  expect what-has-no-share-is-measured-all-the-same 0 1 \
+    grep -c '"contender":"plain".*"status":"measured"' "$place/no-groups/records.jsonl"
+  umount /sys/fs/cgroup
+fi
+
 mkdir "$place/tiny"
 mount -t tmpfs -o size=36k,nr_inodes=40 tiny "$place/tiny"
 expect a-full-disk-is-said-and-the-table-still-shown 1 "No space left on device" \

@@ -163,7 +163,12 @@ impl Experiment<'_> {
         let Some(first) = self.cases.first() else {
             return Ok(Default::default());
         };
-        let bed: Bed = self.testbed.raise(&first.ground)?;
+        // What holds gateways back comes with their own beds; whether it can be had is asked below.
+        let ground = Ground {
+            share: None,
+            ..first.ground.clone()
+        };
+        let bed: Bed = self.testbed.raise(&ground)?;
         let loads = self.cases.iter().map(|case| case.load.presence(&bed).err());
         let loads: Vec<Option<Absence>> = loads.collect();
         if let Some(Some(absence)) = loads.iter().find(|_| loads.iter().all(Option::is_some)) {
@@ -172,9 +177,13 @@ impl Experiment<'_> {
                 absence.why, absence.remedy
             )));
         }
+        let testbed = &*self.testbed;
         let asked = self.cases.iter().zip(loads);
         let absences: Vec<_> = asked
-            .map(|(case, load)| case.contender.presence(&bed).err().or(load))
+            .map(|(case, load)| {
+                let contender = case.contender.presence(&bed).err().or(load);
+                contender.or_else(|| testbed.presence(&case.ground).err())
+            })
             .collect();
         let present = self.cases.iter().zip(&absences);
         let versions = present

@@ -8,6 +8,7 @@ mod machines;
 mod processes;
 mod profile;
 mod protocols;
+mod share;
 mod softnet;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use machine::Machine;
 pub use processes::Processes;
 pub use profile::{PLACES, Profile, WHO};
 pub use protocols::Protocols;
+pub use share::Share;
 pub use softnet::Softnet;
 
 /// Names and numbers.
@@ -112,6 +114,7 @@ pub fn usual() -> Vec<Box<dyn Meter>> {
         Box::new(Interfaces::default()),
         Box::new(Drops::default()),
         Box::new(Processes::default()),
+        Box::new(Share::default()),
     ]
 }
 

@@ -194,9 +194,14 @@ fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Wrong> {
     if ids.contains(&word) {
         return Ok(word.into());
     }
+    let of_it = format!("`{word}`");
+    let left_out = spec.skipped.iter().find(|why| why.starts_with(&of_it));
     Err(Wrong {
         at: written.span(),
-        what: format!("unknown reference `{word}`"),
+        what: match left_out {
+            Some(why) => format!("the reference is left out of this spec: {why}"),
+            None => format!("unknown reference `{word}`"),
+        },
         advice: complaint::did_you_mean(word, &ids),
     })
 }

@@ -24,18 +24,20 @@ mod links;
 mod namespaces;
 mod path;
 pub(crate) mod process;
+mod share;
 pub(crate) mod ssh;
 pub(crate) mod tap;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::contender::Side;
+use crate::contender::{Absence, Gateway, Side};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
 pub use families::{Families, Family};
 pub use namespaces::Namespaces;
+pub use share::{Held, Quotas, Throttle};
 pub use ssh::{Hosts, Link, Place, Ssh};
 
 /// The interface towards the end hosts, on every host that has one.
@@ -80,6 +82,8 @@ pub struct Ground {
     pub path: Option<Path>,
     /// The processors on which programs of the gateways may run, as `0-3,8`.
     pub processors: Option<String>,
+    /// What each gateway's processes may use of them, in processors; `None`: all there is.
+    pub share: Option<f64>,
 }
 
 impl Default for Ground {
@@ -97,6 +101,7 @@ impl Default for Ground {
             impairment: None,
             path: None,
             processors: None,
+            share: None,
         }
     }
 }
@@ -179,6 +184,11 @@ pub trait Testbed {
     /// A fresh set of hosts on this ground, connected and routed, with no tunnel. Dropping it takes it away.
     fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault>;
 
+    /// Whether it can be like this ground at all.
+    fn presence(&self, _ground: &Ground) -> Result<(), Absence> {
+        Ok(())
+    }
+
     /// One line on what this is, for the record.
     fn describe(&self) -> String;
 }
@@ -203,6 +213,8 @@ pub struct Bed {
     pub topology: Topology,
     /// What happens to the path while a load runs.
     pub path: Option<Change>,
+    /// What holds the gateways' processes to their share, where they have one.
+    pub throttle: Option<Throttle>,
 }
 
 impl Bed {
@@ -220,6 +232,33 @@ impl Bed {
         change
             .map(|change| change.host.start(&change.command))
             .transpose()
+    }
+
+    /// Holds the processes of a contender that is up to the ground's share. Where one side has none, the kernel carries its
+    /// packets, and a share would be a lie.
+    pub fn hold(&self, gateways: &[Gateway]) -> Result<(), Fault> {
+        let Some(throttle) = &self.throttle else {
+            return Ok(());
+        };
+        for side in Side::BOTH {
+            let mut own = gateways
+                .iter()
+                .filter(|gateway| gateway.side == side)
+                .peekable();
+            if own.peek().is_none() {
+                return Err(Fault::failed(format!(
+                    "no process carries the packets of the {} gateway, so no share holds it back",
+                    side.name()
+                )));
+            }
+            own.try_for_each(|gateway| throttle.hold(gateway))?;
+        }
+        Ok(())
+    }
+
+    /// Lets them run as they like again.
+    pub fn let_go(&self) -> Result<(), Fault> {
+        self.throttle.as_ref().map_or(Ok(()), Throttle::let_go)
     }
 
     /// The interface on which the client's packets are seen before any gateway takes them. A pair has none.

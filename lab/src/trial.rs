@@ -142,8 +142,13 @@ fn on_fresh_bed(
         .raise(&case.ground)
         .map_err(at(Stage::Testbed))?;
     let mut tunnel = case.contender.up(&bed).map_err(at(Stage::Up))?;
-    let outcome = measure(case, &*tunnel, &bed, rig, token, notes);
-    if let Err(fault) = tunnel.down(&bed) {
+    // Starting up is not what is measured, nor is ending: only between the two a gateway is held to its share.
+    let held = bed.hold(&tunnel.gateways()).map_err(at(Stage::Up));
+    let outcome = held.and_then(|()| measure(case, &*tunnel, &bed, rig, token, notes));
+    for fault in [bed.let_go(), tunnel.down(&bed)]
+        .into_iter()
+        .filter_map(Result::err)
+    {
         notes.push(format!("going down: {fault}"));
     }
     outcome

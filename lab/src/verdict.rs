@@ -1,10 +1,11 @@
-//! What limited a trial: the link, the generator, one saturated processor and whose, the cipher, copies and system calls, or
-//! drops and where; from the meters alone, with the observations that say so. Where they say nothing, the verdict is
+//! What limited a trial: the link, the generator, the share of a processor that a gateway was given, one saturated processor
+//! and whose, the cipher, copies and system calls, or drops and where; from the meters alone, with the observations that say so. Where they say nothing, the verdict is
 //! `unknown` and the observations stand. A trial under a heavy meter knows more than a measured one: what only a
 //! profile can tell, such as cipher from headers, is claimed only there.
 
 mod losses;
 mod profile;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -
     let found = [
         link(figures),
         generator(figures),
+        share::used_up(readings),
         losses::many(readings),
         core(readings),
         profile::one_processor(readings),
@@ -42,6 +44,7 @@ pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -
     let mut evidence: Vec<String> = found.iter().map(|(_, sentence)| sentence.clone()).collect();
     evidence.extend(idle(readings));
     evidence.extend(profile::shares(readings));
+    evidence.extend((limit == "share").then(|| share::NOT_HELD.to_owned()));
     evidence.extend(hidden(limit, readings));
     Some(Verdict {
         limit: limit.into(),

@@ -8,6 +8,8 @@
 mod filled;
 #[path = "namespaces/meters.rs"]
 mod meters;
+#[path = "namespaces/share.rs"]
+mod share;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -21,15 +23,15 @@ use lab::host::{Command, Host};
 use lab::load::{Direction, Frames, Iperf3, Search};
 use lab::stop::Stop;
 use lab::testbed::{
-    Bed, Families, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Testbed, Topology, WAN,
-    isolate,
+    Bed, Families, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Quotas, Testbed, Topology,
+    WAN, isolate,
 };
 
 use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 18] = [
+const TESTS: [Test; 20] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -66,6 +68,14 @@ const TESTS: [Test; 18] = [
     ),
     ("the_kernels_counters_say_what_was_sent", meters::counters),
     ("a_profile_sees_who_keeps_a_processor_busy", meters::profile),
+    (
+        "a_busy_process_uses_no_more_than_its_share_of_a_processor",
+        share::held,
+    ),
+    (
+        "a_side_without_a_process_and_one_in_real_time_are_not_held_but_named",
+        share::refused,
+    ),
 ];
 
 fn main() {
@@ -73,11 +83,15 @@ fn main() {
         TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
         return;
     }
+    let quotas = Quotas::open();
     if let Err(why) = isolate::enter() {
         println!("the testbed cannot be entered: {why}");
         std::process::exit(1);
     }
-    let failed = TESTS.iter().filter(|test| !passes(test)).count();
+    let mut testbed = Namespaces::new(Path::new("/run/results"), Stop::never()).with_quotas(quotas);
+    let failed = TESTS.iter().filter(|test| !passes(test, &mut testbed));
+    let failed = failed.count();
+    drop(testbed);
     let word = if failed == 0 { "ok" } else { "FAILED" };
     let passed = TESTS.len() - failed;
     println!(
@@ -86,9 +100,8 @@ fn main() {
     std::process::exit(i32::from(failed > 0));
 }
 
-fn passes((name, test): &Test) -> bool {
-    let mut testbed = Namespaces::new(Path::new("/run/results"), Stop::never());
-    let passed = catch_unwind(AssertUnwindSafe(|| test(&mut testbed))).is_ok();
+fn passes((name, test): &Test, testbed: &mut Namespaces) -> bool {
+    let passed = catch_unwind(AssertUnwindSafe(|| test(testbed))).is_ok();
     println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
     passed
 }

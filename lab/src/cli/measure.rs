@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use super::recorded::{read, write_page};
 use crate::capture::{Album, CAPTURE, PROFILE};
+use crate::contender::Absence;
 use crate::experiment::{Case, Experiment, Summary};
 use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
 use crate::progress::Progress;
@@ -14,7 +15,7 @@ use crate::record::{self, Journal, Outcome, Provenance, Record};
 use crate::spec::{Programs, Spec};
 use crate::stop::{INTERRUPTED_EXIT, Stop};
 use crate::testbed::guest::EMULATED;
-use crate::testbed::{Namespaces, Ssh, Testbed};
+use crate::testbed::{Namespaces, Quotas, Ssh, Testbed};
 use crate::{meter, report};
 
 /// Exit code when some trial failed although its contender was there, or nothing could be measured at all.
@@ -30,6 +31,8 @@ pub(super) struct Machines {
     pub programs: Programs,
     /// Whether this is the lab inside a guest.
     pub emulated: bool,
+    /// What holds gateways to a share, where a case has one.
+    pub quotas: Option<Result<Quotas, Absence>>,
 }
 
 pub(super) fn measure(
@@ -106,7 +109,10 @@ fn testbed(
     stop: Stop,
 ) -> Result<(Box<dyn Testbed>, Provenance), String> {
     let Some(hosts) = spec.hosts.clone() else {
-        let testbed = Namespaces::new(&out.path, stop);
+        let mut testbed = Namespaces::new(&out.path, stop);
+        if let Some(quotas) = machines.quotas {
+            testbed = testbed.with_quotas(quotas);
+        }
         return Ok((Box::new(testbed), Provenance::of_this_machine()));
     };
     let Programs { lab, esplanade } = machines.programs;

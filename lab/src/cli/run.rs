@@ -9,6 +9,7 @@ use clap::Parser;
 
 use super::guest;
 use super::measure::{Machines, conclude, measure};
+use crate::contender::Absence;
 use crate::experiment::Case;
 use crate::host::program;
 use crate::outdir::{self, ORDER, Order};
@@ -16,7 +17,7 @@ use crate::plan::Plan;
 use crate::progress::length;
 use crate::spec::{Preset, Programs, Spec};
 use crate::stop::INTERRUPTED_EXIT;
-use crate::testbed::isolate;
+use crate::testbed::{Quotas, isolate};
 use crate::{report, study};
 
 #[derive(clap::Args)]
@@ -125,7 +126,9 @@ impl Run {
             None => Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default()),
         };
         // Hosts elsewhere are reached as their user reaches them, so from where the user is; and a guest makes its own.
+        let mut quotas = None;
         if spec.hosts.is_none() && !spec.guest {
+            quotas = quotas_for(&cases);
             isolate::enter()?;
         }
         let out = match resumed {
@@ -146,6 +149,7 @@ impl Run {
                     ssh_config: self.ssh_config,
                     programs,
                     emulated: false,
+                    quotas,
                 };
                 measure(&spec, &cases, &out, machines, repeat)?
             }
@@ -163,11 +167,13 @@ impl Run {
     ) -> Result<ExitCode, String> {
         let folder = folder.ok_or("an order is needed inside a guest")?;
         let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
+        let quotas = quotas_for(&cases);
         isolate::enter()?;
         let machines = Machines {
             ssh_config: None,
             programs,
             emulated: true,
+            quotas,
         };
         let out = outdir::reopen(folder)?;
         let summary = measure(spec, &cases, &out, machines, self.repeat(spec))?;
@@ -280,6 +286,12 @@ impl Run {
             self.study, spec.rounds
         )
     }
+}
+
+/// What takes control groups away must outlive the lab, so it is there before the lab enters its namespaces.
+fn quotas_for(cases: &[Case]) -> Option<Result<Quotas, Absence>> {
+    let asked = cases.iter().any(|case| case.ground.share.is_some());
+    asked.then(Quotas::open)
 }
 
 /// How many rounds of these cases fit into the time.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Finding, Weight, finding};
+use crate::testbed::Quotas;
 
 /// All findings on the kernel.
 pub fn findings() -> Vec<Finding> {
@@ -91,20 +92,20 @@ fn sampling() -> Finding {
 }
 
 fn groups() -> Finding {
-    let root = Path::new("/sys/fs/cgroup");
-    let kind = if root.join("cgroup.controllers").exists() {
-        "v2"
-    } else {
-        "v1"
-    };
-    match root.exists() {
-        true if fs::metadata(root).is_ok_and(|found| !found.permissions().readonly()) => finding(
+    let tried = Quotas::open().and_then(|quotas| quotas.tried(0.5).map(|()| quotas.describe()));
+    match tried {
+        Ok(place) => finding(
             Weight::Good,
-            format!("control groups {kind}; a quota does not slow down work in softirq"),
+            format!(
+                "a process can be held to a share of a processor ({place}); work in softirqs cannot"
+            ),
         ),
-        _ => finding(
+        Err(absence) => finding(
             Weight::Poor,
-            "no control groups: a slow machine cannot be imitated by a quota",
+            format!(
+                "no slow machine can be imitated by a share of a processor: {}. Get it by: {}",
+                absence.why, absence.remedy
+            ),
         ),
     }
 }

@@ -10,7 +10,7 @@ use super::quantity;
 use crate::record::{Outcome, Record};
 use crate::stats::{self, Estimate, Interval};
 use missing::missing;
-use settings::{leading, settings};
+use settings::{SHARE, leading, settings};
 
 pub use missing::{Missing, made_good};
 pub use settings::Setting;
@@ -274,6 +274,11 @@ impl<'a> Cell<'a> {
         reference.is_some_and(|reference| reference == self.contender)
     }
 
+    /// The share of the processors that it was held to. Who was held back is no worse for it, so ranks are among equals.
+    fn share(&self) -> Option<&str> {
+        factor(self.trials.first()?, SHARE)
+    }
+
     /// Whether two cells were measured under the same settings, as far as these mean something to both.
     pub fn beside(&self, other: &Cell) -> bool {
         let mut pairs = self.levels.iter().zip(&other.levels);
@@ -322,7 +327,7 @@ fn compare(cells: &mut [Cell], figure: &str, floor: Option<f64>) {
 fn rank(cells: &[Cell], place: usize, figure: &str, floor: Option<f64>) -> (usize, usize) {
     let rivals: Vec<&Cell> = cells
         .iter()
-        .filter(|other| cells[place].beside(other))
+        .filter(|other| cells[place].beside(other) && cells[place].share() == other.share())
         .collect();
     let own = rivals
         .iter()

@@ -149,8 +149,12 @@ fn asked(findings: &Findings) -> Section {
     facts.extend(findings.parts.iter().flat_map(|part| &part.settings).fold(
         Vec::new(),
         |mut all, setting| {
+            let word = match setting.levels.len() {
+                1 => "Set",
+                _ => "Varied",
+            };
             let fact = (
-                "Varied",
+                word,
                 format!("{}: {}", setting.name, setting.levels.join(", ")),
             );
             if !all.contains(&fact) {

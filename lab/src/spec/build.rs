@@ -111,6 +111,7 @@ impl Cell {
                 answers: flag(&self.settings, "path.answers").unwrap_or(true),
             }),
             processors: self.settings.get("cpus").cloned(),
+            share: self.number("share"),
         }
     }
 

@@ -99,7 +99,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 51] = [
+pub(super) const FACTORS: [Factor; 52] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
@@ -126,6 +126,7 @@ pub(super) const FACTORS: [Factor; 51] = [
     row("path.after_s",           reals(0.0, 86_400.0),         Whom::Testbed),
     row("path.answers",           Takes::Flag,                  Whom::Testbed),
     row("cpus",                   Takes::Processors,            Whom::Testbed),
+    row("share",                  reals(0.01, 64.0),            Whom::Testbed),
     row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec", "openvpn"])),
     row("workers",                Takes::CountOr(1024.0, &["auto"]), Whom::Contenders(&["esplanade"])),
     row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&["esplanade"])),

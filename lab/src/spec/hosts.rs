@@ -283,6 +283,12 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong>
             format!("`{plain}` is set in namespaces only"),
             "leave it out; `esplanade tune` sets it on a real machine".into(),
         ),
+        (_, "share") => (
+            "a share of the processors is given by control groups of this machine: on a real one the lab makes none"
+                .into(),
+            "leave `share` out, or leave the hosts out: then the testbed is made of namespaces"
+                .into(),
+        ),
         ("load.kind", _) if matches!(word, "frames" | "steady") => (
             format!("the load `{word}` measures by one clock, and two machines have two"),
             "use iperf3, iperf3-udp, round-trip or loaded-round-trip".into(),
@@ -404,6 +410,10 @@ mod tests {
             (
                 "[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nrekey_ms = 1000\n",
                 "`rekey_ms` out",
+            ),
+            (
+                "[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nshare = 0.5\n",
+                "control groups of this machine",
             ),
             (
                 "[[part]]\nname = \"p\"\ntestbed.hosts.left.ssh = \"ssh://a\"\n",

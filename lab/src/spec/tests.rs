@@ -357,3 +357,68 @@ fn an_unknown_meter_and_a_word_for_a_flag_are_errors_with_their_place() {
         "{word}"
     );
 }
+
+#[test]
+fn a_share_is_for_those_whose_packets_a_process_carries() {
+    let asked = |what: &str, contenders: &[(&str, &str)]| {
+        let named = contenders.iter().map(|(kind, more)| {
+            format!("[[contender]]\nkind = \"{kind}\"\nsuite = \"aes-128-gcm\"\n{more}")
+        });
+        let text = format!("{HEAD}{what}{}", named.collect::<String>());
+        text.replace(
+            "kind = \"plain\"\nsuite = \"aes-128-gcm\"",
+            "kind = \"plain\"",
+        )
+    };
+    let read = |text: &str| Spec::read(text, "mine.toml").unwrap();
+    let ours = read(&asked(
+        "",
+        &[("plain", ""), ("esplanade", "share = [0.25, 1]\n")],
+    ));
+    let shares = |spec: &Spec| -> Vec<Option<String>> {
+        let cells = spec.cells.iter();
+        cells
+            .map(|cell| cell.factors().get("share").cloned())
+            .collect()
+    };
+    assert_eq!(shares(&ours), [None, Some("0.25".into()), Some("1".into())]);
+    let grounds = ours.cases(&Programs::default()).unwrap();
+    let grounds: Vec<Option<f64>> = grounds.iter().map(|case| case.ground.share).collect();
+    assert_eq!(grounds, [None, Some(0.25), Some(1.0)]);
+    let carried = [("esplanade", ""), ("kernel-libipsec", ""), ("openvpn", "")];
+    assert_eq!(
+        shares(&read(&asked("[testbed]\nshare = 0.5\n", &carried))).len(),
+        3
+    );
+    let all = read(&asked(
+        "[factors]\nshare = [0.5]\n",
+        &[("esplanade", ""), ("kernel-xfrm", "")],
+    ));
+    assert_eq!((all.cells.len(), all.skipped.len()), (1, 1));
+    assert!(all.skipped[0].starts_with("`kernel-xfrm` is carried by the kernel"));
+}
+
+#[test]
+fn a_share_of_what_no_quota_holds_back_is_shown_at_its_place() {
+    let said = |what: &str| complaint(&format!("{HEAD}{what}"));
+    let own = said("[[contender]]\nkind = \"kernel-xfrm\"\nsuite = \"null\"\nshare = 0.5\n");
+    assert!(
+        own.contains("--> mine.toml:5:9\n") && own.contains("wireguard-go"),
+        "{own}"
+    );
+    let all = said("[testbed]\nshare = 0.5\n[[contender]]\nkind = \"plain\"\n");
+    assert!(
+        all.contains("`plain` is carried by the kernel") && all.contains("mine.toml:3:9"),
+        "{all}"
+    );
+    let none = said("[testbed]\nshare = 0.001\n[[contender]]\nkind = \"plain\"\n");
+    assert!(none.contains("a number from 0.01 to 64"), "{none}");
+    let reference = said(
+        "reference = \"plain\"\n[factors]\nshare = [0.5, 1]\n[[contender]]\nkind = \"plain\"\n\
+         [[contender]]\nkind = \"boringtun\"\n",
+    );
+    assert!(
+        reference.starts_with("error: the reference is left out of this spec: `plain` is carried"),
+        "{reference}"
+    );
+}

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use super::isolate::{RUN, done};
 use super::tap::PacketSocket;
 use super::{
-    Addresses, Bed, Change, Family, Ground, LAN, Testbed, Topology, WAN, links, path, process,
+    Addresses, Bed, Change, Family, Ground, LAN, Quotas, Testbed, Throttle, Topology, WAN, links,
+    path, process,
 };
+use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
@@ -22,6 +24,7 @@ pub struct Namespaces {
     results: PathBuf,
     stop: Stop,
     raised: u32,
+    quotas: Result<Quotas, Absence>,
 }
 
 /// A setting up of links takes milliseconds.
@@ -34,6 +37,26 @@ impl Namespaces {
             results: results.to_owned(),
             stop,
             raised: 0,
+            quotas: Err(Absence::new(
+                "this testbed was not prepared to hold gateways to a share of the processors",
+                "open quotas before the lab enters its namespaces",
+            )),
+        }
+    }
+
+    /// The same, able to hold gateways to a share of the processors, or to say why not.
+    pub fn with_quotas(self, quotas: Result<Quotas, Absence>) -> Namespaces {
+        Namespaces { quotas, ..self }
+    }
+
+    /// What holds the gateways to the share of this ground.
+    fn throttle(&self, ground: &Ground) -> Result<Option<Throttle>, Fault> {
+        let Some(share) = ground.share else {
+            return Ok(None);
+        };
+        match &self.quotas {
+            Ok(quotas) => quotas.throttle(share).map(Some),
+            Err(absence) => Err(Fault::failed(&absence.why)),
         }
     }
 
@@ -178,7 +201,16 @@ impl Testbed for Namespaces {
             machinery: wire.machinery,
             topology: ground.topology,
             path: wire.change,
+            throttle: self.throttle(ground)?,
         })
+    }
+
+    fn presence(&self, ground: &Ground) -> Result<(), Absence> {
+        match (ground.share, &self.quotas) {
+            (None, _) => Ok(()),
+            (Some(share), Ok(quotas)) => quotas.tried(share),
+            (Some(_), Err(absence)) => Err(absence.clone()),
+        }
     }
 
     fn describe(&self) -> String {

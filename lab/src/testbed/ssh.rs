@@ -215,6 +215,7 @@ impl Testbed for Ssh {
             machinery: Vec::new(),
             topology: ground.topology,
             path: None,
+            throttle: None,
         })
     }
 

@@ -252,3 +252,67 @@ fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
         "{said:?}"
     );
 }
+
+/// A gateway under a share: seconds given and used, and the periods with those at whose end it was stopped.
+fn shared(
+    side: &str,
+    given: f64,
+    used: f64,
+    periods: f64,
+    stopped: f64,
+) -> [(&'static str, f64); 4] {
+    let named = |name: &str| -> &'static str { format!("{side}.{name}").leak() };
+    [
+        (named("share.given_s"), given),
+        (named("thread.tx-0.cpu_s"), used),
+        (named("share.periods_count"), periods),
+        (named("share.throttled_count"), stopped),
+    ]
+}
+
+#[test]
+fn a_share_is_the_limit_where_it_was_used_up() {
+    let rows = [
+        // Stopped in nearly every period.
+        (shared("left", 0.5, 0.49, 200.0, 190.0), "share"),
+        // Stopped less often, but all was used: one long piece of work in each period.
+        (shared("right", 0.5, 0.48, 200.0, 60.0), "share"),
+        // Pauses in the traffic that are none of the share's.
+        (shared("left", 0.5, 0.2, 200.0, 60.0), "unknown"),
+        // As much as one thread can do, and never stopped: the processor is the limit.
+        (shared("left", 2.0, 1.96, 200.0, 0.0), "core"),
+        // Nothing ran at all.
+        (shared("left", 0.5, 0.0, 0.0, 0.0), "unknown"),
+    ];
+    for (given, wanted) in rows {
+        assert_eq!(limit(&[], &given), wanted, "{given:?}");
+    }
+    let full = shared("left", 0.5, 0.49, 200.0, 190.0);
+    assert_eq!(limit(&[("ideal_ratio", 0.99)], &full), "link");
+}
+
+#[test]
+fn of_two_gateways_under_a_share_the_one_that_was_stopped_more_is_named() {
+    let mut pairs = shared("left", 0.5, 0.3, 200.0, 110.0).to_vec();
+    pairs.extend(shared("right", 0.5, 0.5, 200.0, 180.0));
+    // It loses packets because it is stopped, and not the other way round.
+    pairs.push(("right.udp.receive_buffer_errors", 500.0));
+    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(&pairs)).unwrap();
+    assert_eq!(verdict.limit, "share");
+    assert_eq!(
+        verdict.evidence[0],
+        "the right gateway was stopped in 90 % of its periods, and used 0.50 s of the 0.50 s of processor time that its share gave it"
+    );
+    let said = verdict.evidence.join("; ");
+    assert!(
+        said.contains("500 packets were dropped") && said.contains("softirqs"),
+        "{said}"
+    );
+}
+
+#[test]
+fn time_in_ticks_stands_in_for_threads_that_nobody_could_read() {
+    let mut pairs = shared("left", 0.5, 0.0, 200.0, 20.0).to_vec();
+    pairs.extend([("left.cpu.user_s", 0.2), ("left.cpu.system_s", 0.29)]);
+    assert_eq!(limit(&[], &pairs), "share");
+}

@@ -82,6 +82,7 @@ impl Testbed for FakeTestbed {
             machinery: Vec::new(),
             topology: Topology::Gateways,
             path: None,
+            throttle: None,
         })
     }
 

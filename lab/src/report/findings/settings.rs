@@ -42,6 +42,9 @@ pub(super) fn leading(groups: &[Vec<&Record>]) -> Option<String> {
     known.or_else(|| records.first()?.figures.keys().next().cloned())
 }
 
+/// What a share of the processors allows is no figure of the contender alone, so it is told also where it never varies.
+pub(super) const SHARE: &str = "share";
+
 /// Factors that take several levels for one and the same contender.
 pub(super) fn settings(groups: &[Vec<&Record>]) -> Vec<Setting> {
     let firsts: Vec<&Record> = groups
@@ -54,7 +57,7 @@ pub(super) fn settings(groups: &[Vec<&Record>]) -> Vec<Setting> {
         .collect();
     names
         .into_iter()
-        .filter(|name| *name != PART && varies(&firsts, name))
+        .filter(|name| *name != PART && (*name == SHARE || varies(&firsts, name)))
         .map(|name| Setting {
             name: name.clone(),
             levels: levels(&firsts, name),
@@ -84,4 +87,48 @@ fn levels(firsts: &[&Record], name: &str) -> Vec<String> {
         levels.sort_by(|a, b| sized(a).total_cmp(&sized(b)));
     }
     levels
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::findings::Findings;
+    use crate::report::fixture;
+
+    fn records(cells: &[(&str, Option<&str>, f64)]) -> Vec<crate::record::Record> {
+        let cells = cells
+            .iter()
+            .enumerate()
+            .flat_map(|(order, (name, share, mbit))| {
+                let factors: Vec<(&str, &str)> =
+                    share.iter().map(|level| ("share", *level)).collect();
+                let rounds = [0.99, 1.0, 1.01].map(|scatter| scatter * mbit * 1e6);
+                fixture::cell(name, order, &factors, &rounds)
+            });
+        cells.collect()
+    }
+
+    #[test]
+    fn a_share_is_named_also_where_it_never_varies() {
+        let records = records(&[("plain", None, 900.0), ("a", Some("0.25"), 100.0)]);
+        let findings = Findings::of(&records).unwrap();
+        let names: Vec<String> = findings.cells().map(|cell| cell.name()).collect();
+        assert_eq!(names, ["plain", "a · share 0.25"]);
+    }
+
+    #[test]
+    fn who_is_held_to_a_share_is_ranked_among_those_of_the_same_only_and_held_against_the_reference()
+     {
+        let records = records(&[
+            ("plain", None, 900.0),
+            ("a", Some("0.25"), 100.0),
+            ("b", None, 500.0),
+            ("b", Some("0.25"), 50.0),
+        ]);
+        let findings = Findings::of(&records).unwrap();
+        let ranks: Vec<(usize, usize)> = findings.cells().map(|cell| cell.rank).collect();
+        assert_eq!(ranks, [(1, 1), (1, 1), (2, 2), (2, 2)]);
+        let ratios = findings.cells().filter_map(|cell| cell.ratio);
+        let ratios: Vec<f64> = ratios.map(|ratio| (ratio.value * 900.0).round()).collect();
+        assert_eq!(ratios, [100.0, 500.0, 50.0]);
+    }
 }

@@ -46,7 +46,11 @@ fn across(part: &Part) -> Option<usize> {
             .iter()
             .all(|level| level.parse::<f64>().is_ok())
     };
-    let usable = (0..part.settings.len()).filter(|place| numbers(&part.settings[*place]));
+    let several = |setting: &Setting| setting.levels.len() > 1;
+    let usable = (0..part.settings.len()).filter(|place| {
+        let setting = &part.settings[*place];
+        several(setting) && numbers(setting)
+    });
     usable.max_by_key(|place| part.settings[*place].levels.len())
 }
 

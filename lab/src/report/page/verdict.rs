@@ -105,6 +105,7 @@ pub fn words(limit: &str) -> &str {
     match limit {
         "link" => "the link",
         "generator" => "the load generator",
+        "share" => "the share of a processor that the gateway was given",
         "core" => "one saturated processor",
         "cipher" => "the cipher",
         "gateways" => "the gateways' own code",

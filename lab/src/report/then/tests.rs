@@ -125,3 +125,20 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
         (Judgement::Open, "not measured".into())
     );
 }
+
+#[test]
+fn a_claim_may_speak_of_cells_that_lack_a_factor() {
+    let mut records = fixture::cell("plain", 0, &[], &[1e9; 3]);
+    records.extend(fixture::cell("esplanade-x", 1, &[], &[0.9e9; 3]));
+    let held = [("share", "0.1")];
+    records.extend(fixture::cell("esplanade-x", 2, &held, &[0.1e9; 3]));
+    let findings = Findings::of(&records).unwrap();
+    let mut claim = claim();
+    let of_both = Answer::of(&claim, &findings).shown();
+    claim.of.insert("share".into(), String::new());
+    let of_one = Answer::of(&claim, &findings).shown();
+    assert_eq!(
+        (of_both.as_str(), of_one.as_str()),
+        ("× 0.100 to 0.900 (2 cells)", "× 0.900")
+    );
+}

@@ -25,6 +25,7 @@ pub(super) fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Imp
         });
     }
     possible_families(kind, settings)?;
+    possible_share(kind, settings)?;
     let asked = |word: &str| settings.keys().any(|name| name.starts_with(word));
     if asked("path.") && asked("impair.") {
         return Err(Impossible {
@@ -81,6 +82,32 @@ fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> 
             "`families = \"4in4\"` or \"6in6\", or `kind = \"gateways\"` in [testbed]",
         ),
         false => Ok(()),
+    }
+}
+
+/// Contenders whose packets are carried by processes, which are all that a quota holds back.
+const BY_PROCESSES: [&str; 5] = [
+    "esplanade",
+    "kernel-libipsec",
+    "wireguard-go",
+    "boringtun",
+    "openvpn",
+];
+
+/// Whom no quota holds back.
+fn possible_share(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+    match settings.contains_key("share") && !BY_PROCESSES.contains(&kind) {
+        false => Ok(()),
+        true => Err(Impossible {
+            factor: "share",
+            what: format!(
+                "`{kind}` is carried by the kernel, mostly in softirqs, and no share of a processor holds these back"
+            ),
+            advice: format!(
+                "give `share` to the [[contender]] of one whose packets a process carries: {}",
+                BY_PROCESSES.join(", ")
+            ),
+        }),
     }
 }
 

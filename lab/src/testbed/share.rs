@@ -1,0 +1,336 @@
+//! A share of the processors for each gateway: a control group with a quota, which takes in the gateway's processes once they
+//! are up.
+//!
+//! ```text
+//!   the lab's own group, or one above it
+//!     └─ esplanade-lab-<pid>       locked as long as the lab lives
+//!          ├─ left                 a quota, and the left gateway's processes
+//!          └─ right
+//! ```
+//!
+//! The kernel keeps a group whose maker is gone. So a guardian outside the lab's namespaces waits for the lock on the
+//! folder, which is free when the last process of the lab has ended, and takes the groups away. Where the guardian was
+//! killed, too, the next lab that makes groups does it.
+
+mod guardian;
+mod tree;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::process;
+use crate::contender::{Absence, Gateway, Side};
+use crate::fault::Fault;
+use crate::host::{Command, Process};
+use crate::stop::Stop;
+use tree::{Place, Switch, Version};
+
+/// What every folder of a lab is called, before a number.
+const NAME: &str = "esplanade-lab-";
+
+/// The right to hold gateways to a share. Dropping it takes the folder away.
+pub struct Quotas {
+    folder: PathBuf,
+    version: Version,
+    switch: Option<Switch>,
+    _lock: File,
+}
+
+impl Quotas {
+    /// Looks for a place for groups, takes away what dead labs left there, and posts the guardian.
+    ///
+    /// Must be called before any thread exists, and before the lab enters namespaces of its own.
+    pub fn open() -> Result<Quotas, Absence> {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let places = tree::places(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        let mut refused = None;
+        for place in places {
+            match Quotas::at(&place) {
+                Ok(quotas) => return Ok(quotas),
+                Err(error) => {
+                    refused.get_or_insert((place.group, error));
+                }
+            }
+        }
+        Err(refused.map_or_else(no_controller, |(group, error)| refusal(&group, &error)))
+    }
+
+    fn at(place: &Place) -> io::Result<Quotas> {
+        sweep(&place.group);
+        let switch = match place.switched_on {
+            true => None,
+            false => Some(Switch::on(&place.group)?),
+        };
+        let (folder, lock) = locked_folder(&place.group)?;
+        let quotas = Quotas {
+            folder,
+            version: place.version,
+            switch,
+            _lock: lock,
+        };
+        if place.version == Version::Two {
+            tree::switch(&quotas.folder, "+cpu")?;
+        }
+        guardian::post(&quotas.folder, quotas.switch.as_ref().map(Switch::group))?;
+        Ok(quotas)
+    }
+
+    /// A group for each gateway. Nobody is in it yet.
+    pub(super) fn throttle(&self, share: f64) -> Result<Throttle, Fault> {
+        self.groups(share).map_err(|error| {
+            let folder = self.folder.display();
+            Fault::failed(format!(
+                "cannot make a group with {share} processors in {folder}: {error}"
+            ))
+        })
+    }
+
+    /// A group counts as one process where processors are scarce, and its threads shall be no worse off than outside.
+    fn groups(&self, share: f64) -> io::Result<Throttle> {
+        let threads = share.ceil().max(1.0) as u64;
+        self.version.weigh(&self.folder, 2 * threads)?;
+        let group = |side: Side| {
+            let path = self.folder.join(side.name());
+            Group::make(path, self.version, share, threads)
+        };
+        Ok(Throttle {
+            share,
+            left: group(Side::Left)?,
+            right: group(Side::Right)?,
+        })
+    }
+
+    /// Holds a process that sleeps to this share: whether it can be done is known when it was.
+    pub fn tried(&self, share: f64) -> Result<(), Absence> {
+        let try_it = || -> Result<(), Fault> {
+            let throttle = self.throttle(share)?;
+            let sleep = Command::line("sleep 60");
+            let sleeper = process::start(&sleep, None, Stop::never(), true)?;
+            let gateway = Gateway {
+                side: Side::Left,
+                pid: sleeper.pid(),
+            };
+            let held = throttle.hold(&gateway);
+            drop(sleeper);
+            held
+        };
+        try_it().map_err(|fault| Absence::new(fault.to_string(), REMEDY))
+    }
+
+    /// Where the groups are, and of which kind, for a reader.
+    pub fn describe(&self) -> String {
+        let above = self.folder.parent().unwrap_or(&self.folder);
+        let kind = match self.version {
+            Version::One => "v1",
+            Version::Two => "v2",
+        };
+        format!("control groups {kind} in {}", above.display())
+    }
+}
+
+impl Drop for Quotas {
+    fn drop(&mut self) {
+        clear(&self.folder);
+    }
+}
+
+const REMEDY: &str = "run the lab as root, under the ordinary scheduler (no chrt), where control groups can be written: in a container with --privileged";
+
+fn no_controller() -> Absence {
+    Absence::new(
+        "no control group with the controller `cpu` can be reached, so nothing holds a process to a share of a processor",
+        "as root: mount -t cgroup2 none /sys/fs/cgroup; in a container: --privileged --cgroupns=host",
+    )
+}
+
+fn refusal(group: &Path, error: &io::Error) -> Absence {
+    Absence::new(
+        format!(
+            "no control group can be made in {} ({error}), so nothing holds a process to a share of a processor",
+            group.display()
+        ),
+        REMEDY,
+    )
+}
+
+/// A new folder that this process has locked. The number only tells a reader whose it is: other namespaces have other
+/// processes of the same number.
+fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
+    let own = std::process::id();
+    let names = (0..100).map(|count| match count {
+        0 => format!("{NAME}{own}"),
+        _ => format!("{NAME}{own}-{count}"),
+    });
+    for folder in names.map(|name| group.join(name)) {
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made?,
+        }
+        // Another lab that sweeps may have taken it for a dead one's, and then it is not ours.
+        let lock = File::open(&folder).ok().filter(|lock| {
+            flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() && leads_to(&folder, lock)
+        });
+        if let Some(lock) = lock {
+            return Ok((folder, lock));
+        }
+    }
+    Err(io::Error::other("every name for a folder is taken"))
+}
+
+fn leads_to(path: &Path, file: &File) -> bool {
+    let found = fs::metadata(path).and_then(|there| Ok((there, file.metadata()?)));
+    found.is_ok_and(|(there, open)| there.ino() == open.ino())
+}
+
+/// Takes away what nobody holds a lock on.
+fn sweep(group: &Path) {
+    let folders = fs::read_dir(group).into_iter().flatten().flatten();
+    let named = folders.filter(|entry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(NAME.as_bytes())
+    });
+    for folder in named.map(|entry| entry.path()) {
+        let lock = File::open(&folder).ok();
+        if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+            clear(&folder);
+        }
+    }
+}
+
+/// Removes a folder and the groups in it; whether it is gone. One with living members stays.
+fn clear(folder: &Path) -> bool {
+    let inside = fs::read_dir(folder).into_iter().flatten().flatten();
+    for group in inside
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+    {
+        // What cannot go yet is in the way of the folder, and is found there.
+        let _ = fs::remove_dir(group);
+    }
+    match fs::remove_dir(folder) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The gateways of one bed, held to their share. Dropping it takes the groups away: by then nobody is in them.
+pub struct Throttle {
+    share: f64,
+    left: Group,
+    right: Group,
+}
+
+/// What the kernel counted of a group since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Held {
+    /// Periods in which somebody ran.
+    pub periods: f64,
+    /// Those in which the quota was used up and everybody had to wait.
+    pub stopped: f64,
+    /// Seconds of waiting, summed over processors.
+    pub stopped_s: f64,
+}
+
+impl Throttle {
+    /// Processors' time for each gateway, in processors.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Moves a process with all its threads into the group of its side; those that it makes later are born there.
+    pub fn hold(&self, gateway: &Gateway) -> Result<(), Fault> {
+        let (pid, side) = (gateway.pid, gateway.side.name());
+        if in_real_time(pid) {
+            return Err(Fault::failed(format!(
+                "process {pid} of the {side} gateway runs in real time, which no quota holds back: start the lab without chrt"
+            )));
+        }
+        let members = self.group(gateway.side).path.join("cgroup.procs");
+        fs::write(&members, pid.to_string()).map_err(|error| {
+            Fault::failed(format!(
+                "cannot hold process {pid} of the {side} gateway to {} processors: {error}",
+                self.share
+            ))
+        })
+    }
+
+    /// Lets everybody run as they like: an orderly end needs no patience then.
+    pub fn let_go(&self) -> Result<(), Fault> {
+        let groups = [&self.left, &self.right];
+        let lifted = groups.map(|group| group.version.lift(&group.path));
+        let lifted: io::Result<Vec<()>> = lifted.into_iter().collect();
+        lifted
+            .map(drop)
+            .map_err(|error| Fault::failed(format!("cannot lift a quota: {error}")))
+    }
+
+    /// What was counted so far.
+    pub fn held(&self, side: Side) -> Result<Held, Fault> {
+        let path = self.group(side).path.join("cpu.stat");
+        fs::read_to_string(&path)
+            .map(|text| tree::counted(&text))
+            .map_err(|error| Fault::failed(format!("cannot read {}: {error}", path.display())))
+    }
+
+    fn group(&self, side: Side) -> &Group {
+        match side {
+            Side::Left => &self.left,
+            Side::Right => &self.right,
+        }
+    }
+}
+
+/// One control group with a quota.
+struct Group {
+    path: PathBuf,
+    version: Version,
+}
+
+impl Group {
+    fn make(path: PathBuf, version: Version, share: f64, threads: u64) -> io::Result<Group> {
+        fs::create_dir(&path)?;
+        let group = Group { path, version };
+        version.weigh(&group.path, threads)?;
+        version.limit(&group.path, share)?;
+        Ok(group)
+    }
+}
+
+/// A member that was killed a moment ago may still be on its way out.
+const PATIENCE: usize = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..PATIENCE {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(PAUSE);
+                }
+                _ => break,
+            }
+        }
+    }
+}
+
+/// A quota is for the ordinary scheduler only.
+fn in_real_time(pid: u32) -> bool {
+    // SAFETY: takes a number and returns one; a process that is gone gives -1.
+    let policy = unsafe { libc::sched_getscheduler(pid as libc::pid_t) };
+    let policy = policy & !libc::SCHED_RESET_ON_FORK;
+    policy >= 0
+        && matches!(
+            policy,
+            libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+        )
+}
+
+#[cfg(test)]
+mod tests;

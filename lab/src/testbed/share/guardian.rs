@@ -1,0 +1,90 @@
+//! The guardian of the groups: a process that outlives the lab, does nothing but wait until the lab is gone, and takes away
+//! what it left. It is nobody's child, of no session but its own, in none of the lab's namespaces, and holds nothing open
+//! but the folder.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{clear, leads_to, tree};
+
+/// The members of the groups die with the lab, but not in the same moment: half a minute is more than a machine in trouble takes.
+const ATTEMPTS: usize = 1500;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Posts one at a folder that this process has locked.
+pub(super) fn post(folder: &Path, switched_on: Option<&Path>) -> io::Result<()> {
+    // SAFETY: no other thread exists yet, so a child may go on like any process.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => born(folder, switched_on),
+        child => buried(child),
+    }
+}
+
+/// By way of a child that ends at once, so that the lab has no child more and the guardian no parent to die with.
+fn born(folder: &Path, switched_on: Option<&Path>) -> ! {
+    // SAFETY: as in `post`; _exit ends the child without running the lab's exit handlers.
+    unsafe {
+        match libc::fork() {
+            -1 => libc::_exit(io::Error::last_os_error().raw_os_error().unwrap_or(1)),
+            0 => {
+                detach();
+                watch(folder, switched_on);
+                libc::_exit(0)
+            }
+            _ => libc::_exit(0),
+        }
+    }
+}
+
+fn buried(child: libc::pid_t) -> io::Result<()> {
+    let mut status = 0;
+    // SAFETY: waits for one child of ours; the pointer lives for the call.
+    match unsafe { libc::waitpid(child, &mut status, 0) } == child {
+        true if status == 0 => Ok(()),
+        true => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(status))),
+        false => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Leaves the lab's terminal, pipes and files alone: who waits for the end of what the lab says must not wait for this.
+fn detach() {
+    // SAFETY: system calls with plain numbers and texts that live for ever, about this process only. Closing everything is
+    // right because no object of this process is used again that owns a descriptor.
+    unsafe {
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        libc::prctl(libc::PR_SET_NAME, c"lab-guardian".as_ptr());
+        let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for standard in 0..3 {
+            libc::dup2(nowhere, standard);
+        }
+        libc::close_range(3, libc::c_uint::MAX, 0);
+    }
+}
+
+/// INVARIANT: the lock is asked for by a descriptor of its own. Inherited ones are the lab's lock, and were closed.
+fn watch(folder: &Path, switched_on: Option<&Path>) {
+    // A folder that is gone already needs nobody.
+    let Ok(lock) = File::open(folder) else {
+        return;
+    };
+    while flock(&lock, FlockOperation::LockExclusive).is_err() {
+        std::thread::sleep(PAUSE);
+    }
+    for _ in 0..ATTEMPTS {
+        // By now another lab may have a folder of the same name.
+        if !leads_to(folder, &lock) || clear(folder) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    switched_on.into_iter().for_each(tree::switch_off);
+}

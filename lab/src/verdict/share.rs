@@ -1,0 +1,76 @@
+//! A gateway that was given a share of the processors, and used it up.
+
+use super::Finding;
+use crate::meter::Readings;
+
+/// Stopped in this part of its periods, a gateway was stopped nearly all along: short pauses of the traffic are not.
+const MOST: f64 = 0.5;
+/// From this part of what it was given on, it used all of it.
+const ALL: f64 = 0.95;
+
+/// What a verdict that rests on a share has to say beside it.
+pub(super) const NOT_HELD: &str =
+    "a share holds processes back, and not what the kernel does in softirqs by itself";
+
+/// The gateway that was held back the most, if one was.
+pub(super) fn used_up(readings: &Readings) -> Finding {
+    let sides = ["left", "right"].into_iter();
+    let held = sides.filter_map(|side| Held::of(readings, side));
+    let most = held.max_by(|one, other| one.stopped.total_cmp(&other.stopped))?;
+    most.back().then(|| ("share", most.sentence()))
+}
+
+/// One gateway under its share.
+struct Held<'a> {
+    side: &'a str,
+    /// Part of the periods in which it was stopped.
+    stopped: f64,
+    given_s: f64,
+    used_s: f64,
+}
+
+impl Held<'_> {
+    fn of<'a>(readings: &Readings, side: &'a str) -> Option<Held<'a>> {
+        let of = |name: &str| readings.get(&format!("{side}.share.{name}")).copied();
+        let (given_s, periods) = (of("given_s")?, of("periods_count")?);
+        let stopped = of("throttled_count")?;
+        (given_s > 0.0).then(|| Held {
+            side,
+            stopped: if periods > 0.0 {
+                stopped / periods
+            } else {
+                0.0
+            },
+            given_s,
+            used_s: used(readings, side),
+        })
+    }
+
+    /// One that was never stopped has used up nothing, however much it worked.
+    fn back(&self) -> bool {
+        self.stopped >= MOST || (self.stopped > 0.0 && self.used_s >= ALL * self.given_s)
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "the {} gateway was stopped in {:.0} % of its periods, and used {:.2} s of the {:.2} s of processor time that its share gave it",
+            self.side,
+            100.0 * self.stopped,
+            self.used_s,
+            self.given_s
+        )
+    }
+}
+
+/// The threads' own time is exact; the process's is counted in ticks, and stands in where there is no other.
+fn used(readings: &Readings, side: &str) -> f64 {
+    let sum = |begins: &str| -> f64 {
+        let found = readings.iter().filter(|(name, _)| name.starts_with(begins));
+        found.map(|(_, seconds)| seconds).sum()
+    };
+    let threads = sum(&format!("{side}.thread."));
+    match threads > 0.0 {
+        true => threads,
+        false => sum(&format!("{side}.cpu.")),
+    }
+}
