@@ -184,6 +184,23 @@ after_share kill-9 137
 after_share kill-9-inside 137
 after_guardian
 
+# A soaker takes whole processors for as long as it lives, and lives no longer than its lab.
+soaked() {
+  local end=$((SECONDS + 30)) log=$place/soaked.log found=0 trouble=
+  printf '%s\n' 'study = "soaked"' 'rounds = 1' 'duration = 8' '[measure]' 'soaker = true' '[[contender]]' 'kind = "plain"' >"$place/soaked.toml"
+  env "$mark" setsid "$lab" run "$place/soaked.toml" --out "$place/soaked" >"$log" 2>&1 &
+  local lab_id=$!
+  while [ "$found" -eq 0 ] && [ "$SECONDS" -lt "$end" ]; do
+    found=$(marked | sed 's|.*|/proc/&/cmdline|' | xargs -r grep -lzx soak 2>/dev/null | wc -l)
+  done
+  [ "$found" -gt 0 ] || trouble="no soaker within 30 s: $(tail -n 1 "$log");"
+  kill -KILL "$lab_id"
+  wait "$lab_id" 2>/dev/null
+  wait_for_nothing || trouble+=" processes left: $(marked | tr '\n' ' ');"
+  report after-kill-9-of-a-soakers-lab "$trouble"
+}
+soaked
+
 log=$place/ctrl-c.log
 if grep -q '^interrupted: ' "$log" && grep -q '^kept in ' "$log"; then
   report ctrl-c-says-what-was-kept ""

@@ -9,9 +9,11 @@ mod processes;
 mod profile;
 mod protocols;
 mod share;
+mod soaker;
 mod softnet;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,7 @@ pub use processes::Processes;
 pub use profile::{PLACES, Profile, WHO};
 pub use protocols::Protocols;
 pub use share::Share;
+pub use soaker::Soaker;
 pub use softnet::Softnet;
 
 /// Names and numbers.
@@ -55,6 +58,12 @@ pub trait Meter {
     /// Looks before the load.
     fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault>;
 
+    /// Hears that the load begins now, and a second time that it has just ended. Only a heavy meter does: between its own
+    /// beginning and the load's, and between the two ends, all the others look, which may take a while on hosts far away.
+    fn mark(&mut self, _scene: &Scene<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Looks after the load and gives the differences.
     fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault>;
 }
@@ -66,16 +75,19 @@ pub trait Meter {
 pub enum Heavy {
     /// [`Profile`].
     Profile,
+    /// [`Soaker`].
+    Soaker,
 }
 
 impl Heavy {
     /// All of them, in the order of their trials.
-    pub const ALL: [Heavy; 1] = [Heavy::Profile];
+    pub const ALL: [Heavy; 2] = [Heavy::Profile, Heavy::Soaker];
 
     /// Its name in specs, records and on the screen.
     pub fn name(self) -> &'static str {
         match self {
             Heavy::Profile => "profile",
+            Heavy::Soaker => "soaker",
         }
     }
 
@@ -83,6 +95,7 @@ impl Heavy {
     pub fn label(self) -> &'static str {
         match self {
             Heavy::Profile => "sampled profile",
+            Heavy::Soaker => "cycle soaker",
         }
     }
 
@@ -91,7 +104,14 @@ impl Heavy {
         match self {
             // MEASURED: 0.9 to 1.4 s for trials of two seconds on two processors; names are what takes it.
             Heavy::Profile => Duration::from_millis(1500),
+            // MEASURED: 0.27 s of its own time on each of two processors to calibrate; the rest is to start and be heard.
+            Heavy::Soaker => Duration::from_millis(500),
         }
+    }
+
+    /// Whether what is idle is still idle under it.
+    pub fn leaves_idle_time(self) -> bool {
+        self != Heavy::Soaker
     }
 
     /// The round its trials belong to, behind those that are measured.
@@ -100,9 +120,12 @@ impl Heavy {
     }
 }
 
-/// The meters that get trials of their own.
-pub fn heavy() -> Vec<(Heavy, Box<dyn Meter>)> {
-    vec![(Heavy::Profile, Box::new(Profile::default()))]
+/// The meters that get trials of their own, with the tools of `lab`.
+pub fn heavy(lab: &Path) -> Vec<(Heavy, Box<dyn Meter>)> {
+    vec![
+        (Heavy::Profile, Box::new(Profile::default())),
+        (Heavy::Soaker, Box::new(Soaker::new(lab))),
+    ]
 }
 
 /// The meters of every trial. They only look before and after the load, and cost it nothing.

@@ -11,6 +11,7 @@ pub mod html;
 pub mod page;
 pub mod profile;
 pub mod quantity;
+pub mod soaker;
 mod table;
 pub mod then;
 

@@ -9,9 +9,11 @@ mod impair;
 pub(crate) mod pcrypt;
 mod rekey;
 mod round_trip;
+mod soak;
 
 pub use frames::{Received, Sent};
 pub use round_trip::Answered;
+pub use soak::{Class, Said, Seen, Spinning};
 
 use std::io;
 use std::net::SocketAddr;
@@ -80,6 +82,8 @@ pub enum Tool {
     },
     /// Renew the keys of two gateways, make-before-break, again and again
     Rekey(rekey::Rekey),
+    /// Take every idle cycle of this machine, and say how many that were
+    Soak,
 }
 
 impl Tool {
@@ -107,6 +111,7 @@ impl Tool {
             Tool::Attend(attend) => attend.run(),
             Tool::Pcrypt { act, name } => pcrypt::act(act, &name),
             Tool::Rekey(rekey) => rekey.run(),
+            Tool::Soak => soak::soak(),
         }
     }
 }

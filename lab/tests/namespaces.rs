@@ -31,7 +31,7 @@ use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
 
 type Test = (&'static str, fn(&mut Namespaces));
 
-const TESTS: [Test; 20] = [
+const TESTS: [Test; 22] = [
     (
         "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
@@ -75,6 +75,14 @@ const TESTS: [Test; 20] = [
     (
         "a_side_without_a_process_and_one_in_real_time_are_not_held_but_named",
         share::refused,
+    ),
+    (
+        "a_soaker_loses_the_processor_that_somebody_keeps_busy",
+        meters::soaker,
+    ),
+    (
+        "a_soaker_gives_way_to_all_on_every_processor_and_ends_with_its_owner",
+        meters::soaker_gives_way,
     ),
 ];
 

@@ -3,6 +3,8 @@
 
 #[path = "road/fake.rs"]
 mod fake;
+#[path = "road/soaker.rs"]
+mod soaker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

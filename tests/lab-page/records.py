@@ -77,6 +77,7 @@ def study(seed=8):
                 bps = rate * 1e6 * (0.95 if contender[0] == "plain" else 0.90) * chance.gauss(1, 0.004)
                 factors = {"link.rate_mbit": str(rate), "part": "links"}
                 records.append(measured(contender, order, factors, number, 3, bps, chance))
+            records.append(soaked(contender, order, factors, 3, rate, chance))
             order += 1
     for mtu in (1500, 9000):
         for size in (64, 512, 4096, 32768):
@@ -122,6 +123,18 @@ def examined(contender, order, rounds, chance):
     one["outcome"]["readings"] |= {f"profile.{name}_ratio": share for name, share in shares.items()}
     one["outcome"]["readings"] |= {"profile.samples_count": 2995.0, "profile.idle_ratio": 1 - sum(shares.values())}
     one["verdict"] = {"limit": "copies", "evidence": ["all processors are busy, most of all with copies"]}
+    return one
+
+
+def soaked(contender, order, factors, rounds, rate, chance):
+    """The same beside a soaker of four processors, one of which takes the interrupts."""
+    one = measured(contender, order, factors, rounds + 2, rounds, rate * 0.9e6, chance)
+    load = 0.004 + rate * (0.0004 if contender[0] == "plain" else 0.0021) * chance.gauss(1, 0.05)
+    readings = {"load": load, "hidden": load * 0.3, "busiest": load * 2.2, "faster": 0.0, "cpu0.load": load * 2.2}
+    one["outcome"] |= {"status": "examined", "by": "soaker"}
+    one["outcome"]["readings"] |= {f"soaker.{name}_ratio": share for name, share in readings.items()}
+    one["outcome"]["readings"] |= {"soaker.processors_count": 4.0, "soaker.window_s": 3.0, "machine.nice_s": 60.0, "machine.idle_s": 0.0}
+    one["verdict"] = None
     return one
 
 

@@ -13,6 +13,7 @@ from network.gateway import program
 
 PLAIN = '[[contender]]\nkind = "plain"\n'
 OURS = '[[contender]]\nkind = "esplanade"\nsuite = "aes-128-gcm"\n'
+SOAKER = "[measure]\nsoaker = true\n"
 SHORT = ["--rounds", "1", "--duration", "1"]
 # Longer than it takes to end it: every test does.
 LONG = ["--duration", "600"]
@@ -60,6 +61,26 @@ def brought_or_found(machines):
     expect(not left, f"the lab has ended before {left} was gone")
     machines.unchanged(before)
     expect(run.outcomes()[0][1] == "interrupted", run.outcomes())
+
+
+def soaked(machines):
+    before = machines.pictures()
+    run = machines.lab(SPEC + SOAKER + PLAIN, *SHORT).ends(0)
+    outcomes = [record["outcome"] for record in run.records()]
+    expect([outcome["status"] for outcome in outcomes] == ["measured", "examined"], run.outcomes())
+    expect("soaker.load_ratio" not in outcomes[0]["readings"], outcomes[0]["readings"])
+    loads = [share for name, share in outcomes[1]["readings"].items() if name.startswith("soaker.") and name.endswith("load_ratio")]
+    expect(len(loads) >= 2 and all(0 <= share <= 1 for share in loads), outcomes[1]["readings"])
+    machines.unchanged(before)
+
+
+def killed_lab_of_a_soaker(machines):
+    before = machines.pictures()
+    run = machines.lab(SPEC + SOAKER + PLAIN, "--rounds", "1", "--duration", "10")
+    until(lambda: machines.having("alpha", "tool soak"), "no soaker runs on alpha")
+    run.process.kill()
+    run.ends(-signal.SIGKILL)
+    machines.unchanged(before)
 
 
 def killed_lab(machines):
@@ -142,6 +163,8 @@ CASES = {
     "and between a client and a server behind two gateways": four_machines,
     "programs are brought along where the host has not the same, and Ctrl-C ends in order": brought_or_found,
     "kill -9 of the lab leaves nothing on the hosts": killed_lab,
+    "a soaker runs on a host elsewhere, in a trial of its own": soaked,
+    "and ends there with a lab that is killed": killed_lab_of_a_soaker,
     "a session that dies is recorded, and the rest goes on": killed_session,
     "an attendant that is killed is cleaned up after, and the rest goes on": killed_attendant,
     "a host that is gone is recorded trial by trial, and the run ends": dead_host,

@@ -44,6 +44,7 @@ pub(super) fn measure(
 ) -> Result<Summary, String> {
     let stop = Stop::on_signals().map_err(|error| format!("cannot catch signals: {error}"))?;
     let emulated = machines.emulated;
+    let lab = machines.programs.lab.clone();
     let (mut testbed, provenance) = testbed(spec, machines, out, stop)?;
     let cannot = |what: &str| {
         let what = out.path.join(what).display().to_string();
@@ -90,7 +91,7 @@ pub(super) fn measure(
         done: record::done(&earlier),
         testbed: &mut *testbed,
         meters: &mut meter::usual(),
-        heavy: &mut meter::heavy(),
+        heavy: &mut meter::heavy(&lab),
         album: album.as_mut(),
         provenance,
         stop,

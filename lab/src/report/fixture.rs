@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::check::Evidence;
 use crate::contender::Protection;
 use crate::load::Carried;
+use crate::meter::Heavy;
 use crate::record::{Outcome, Provenance, Record, SCHEMA};
 
 /// One measured record for each goodput, in rounds from 1.
@@ -18,6 +19,29 @@ pub fn cell(
     rounds
         .map(|(round, bps)| record(contender, order, factors, round + 1, *bps))
         .collect()
+}
+
+/// A trial under a heavy meter, behind three rounds, that carried 1 Gbit/s and read this.
+pub fn examined(
+    contender: &str,
+    order: usize,
+    factors: &[(&str, &str)],
+    by: Heavy,
+    readings: &[(&str, f64)],
+) -> Record {
+    let mut record = record(contender, order, factors, by.round(3), 1e9);
+    if let Outcome::Measured { check, carried, .. } = record.outcome {
+        let named = readings
+            .iter()
+            .map(|(name, value)| ((*name).into(), *value));
+        record.outcome = Outcome::Examined {
+            by,
+            check,
+            carried,
+            readings: named.collect(),
+        };
+    }
+    record
 }
 
 fn record(

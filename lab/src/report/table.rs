@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::findings::{Cell, Findings};
-use super::{Row, Sightings, page, profile, quantity, rows, sightings};
+use super::{Row, Sightings, page, profile, quantity, rows, sightings, soaker};
 use crate::record::Record;
 use crate::stats;
 
@@ -134,6 +134,7 @@ fn beyond(findings: &Findings) -> String {
         }
     }
     out += &limits(findings);
+    out += &soaked(findings);
     out += &profiles(findings);
     if out.is_empty() {
         out
@@ -182,6 +183,34 @@ fn profiles(findings: &Findings) -> String {
         );
     }
     out
+}
+
+/// How much of the processors each took, by a soaker.
+fn soaked(findings: &Findings) -> String {
+    let mut out = String::new();
+    for cell in findings.cells() {
+        for load in soaker::loads(cell) {
+            let percent = |share: f64| format!("{} %", quantity::significant(100.0 * share));
+            let doubt = load
+                .doubt()
+                .map_or_else(String::new, |why| format!("; {why}"));
+            let _ = writeln!(
+                out,
+                "load beside {}: {} of {}, {} of the busiest; the kernel's accounting hides {}{doubt}",
+                named(findings, cell),
+                percent(load.all),
+                load.of_all(),
+                percent(load.busiest),
+                percent(load.hidden),
+            );
+        }
+    }
+    match out.is_empty() {
+        true => out,
+        false => {
+            out + "load: by a soaker, of the whole machine, endpoints and whoever else runs included\n"
+        }
+    }
 }
 
 /// The mean, and half the width of its 95 % interval where there is one.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::meter::Heavy;
 use crate::suite::SUITES;
 
 const HEAD: &str = "study = \"mine\"\n";
@@ -421,4 +422,21 @@ fn a_share_of_what_no_quota_holds_back_is_shown_at_its_place() {
         reference.starts_with("error: the reference is left out of this spec: `plain` is carried"),
         "{reference}"
     );
+}
+
+#[test]
+fn each_heavy_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
+    let read = |measure: &str| {
+        let text = format!(
+            "study = \"x\"\nduration = 2\nrounds = 1\n[measure]\n{measure}\n[[contender]]\nkind = \"plain\"\n"
+        );
+        let spec = Spec::read(&text, "x.toml").unwrap();
+        (spec.cells[0].heavy.clone(), spec.estimate())
+    };
+    let (none, alone) = read("");
+    assert!(none.is_empty());
+    let (both, longer) = read("soaker = true\nprofile = true");
+    assert_eq!(both, Heavy::ALL);
+    let more: Duration = both.iter().map(|heavy| heavy.takes()).sum();
+    assert_eq!(longer, 3 * alone + more);
 }

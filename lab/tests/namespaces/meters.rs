@@ -1,12 +1,15 @@
 //! Meters on a real bed: what they say is held against what was sent.
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lab::contender::Tunnel;
-use lab::host::{Command, Host};
-use lab::meter::{Meter, Profile, Protocols, Readings, Scene, Softnet};
+use lab::host::{Command, Host, Process};
+use lab::meter::{Meter, Profile, Protocols, Readings, Scene, Soaker, Softnet};
 use lab::testbed::{Bed, Namespaces};
+use lab::tool::{Class, Said};
 
+use super::filled::lab;
 use super::raised;
 
 /// The kernel forwards; nobody else has anything to do.
@@ -21,11 +24,11 @@ pub fn read(meter: &mut dyn Meter, bed: &Bed, act: impl FnOnce()) -> Readings {
         tunnel: &Nobody,
         case: "plain",
     };
-    meter
-        .begin(&scene)
-        .unwrap_or_else(|fault| panic!("{fault}"));
+    let begun = meter.begin(&scene).and_then(|()| meter.mark(&scene));
+    begun.unwrap_or_else(|fault| panic!("{fault}"));
     act();
-    meter.end(&scene).unwrap_or_else(|fault| panic!("{fault}"))
+    let ended = meter.mark(&scene).and_then(|()| meter.end(&scene));
+    ended.unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 fn pings(host: &dyn Host, count: u32) {
@@ -80,4 +83,121 @@ pub fn profile(testbed: &mut Namespaces) {
         stacks.lines().any(|line| line.starts_with("others;yes;")),
         "{stacks}"
     );
+}
+
+/// What a soaker reads in a second of this.
+fn soaked(bed: &Bed, act: impl FnOnce()) -> Readings {
+    let readings = read(&mut Soaker::new(&lab()), bed, || {
+        act();
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    let mut shares = readings.iter().filter(|(name, _)| name.ends_with("_ratio"));
+    let whole = |(name, share): (&String, &f64)| {
+        name.ends_with("faster_ratio") || (0.0..=1.0).contains(share)
+    };
+    assert!(shares.all(whole), "{readings:?}");
+    assert!(readings["soaker.window_s"] > 0.5, "{readings:?}");
+    readings
+}
+
+/// A loop of the shell is the judge: its processor is lost to the soaker, whatever else the machine does. A machine that others keep
+/// busy has more load, so there is no upper bound but the whole.
+pub fn soaker(testbed: &mut Namespaces) {
+    let bed = raised(testbed);
+    let alone = soaked(&bed, || ());
+    let count = alone["soaker.processors_count"] as usize;
+    let load = |readings: &Readings, cpu: usize| {
+        readings
+            .get(&format!("soaker.cpu{cpu}.load_ratio"))
+            .copied()
+    };
+    let cpus: Vec<usize> = (0..1024)
+        .filter(|cpu| load(&alone, *cpu).is_some())
+        .collect();
+    assert_eq!(cpus.len(), count);
+    let quiet = cpus.iter().copied();
+    let quiet = quiet.min_by(|a, b| load(&alone, *a).partial_cmp(&load(&alone, *b)).unwrap());
+    let quiet = quiet.unwrap();
+    let command = Command::line(&format!("taskset -c {quiet} sh -c")).arg("while :; do :; done");
+    let _busy = bed.client.start(&command).unwrap();
+    let beside = soaked(&bed, || ());
+    assert!(load(&beside, quiet).unwrap() > 0.9, "{beside:?}");
+    assert!(beside["soaker.busiest_ratio"] > 0.9, "{beside:?}");
+    assert!(
+        beside["soaker.load_ratio"] > 0.9 / count as f64,
+        "{beside:?}"
+    );
+}
+
+/// The lines of a soaker that has come as far as counting.
+fn counting(process: &mut dyn Process) -> Vec<Said> {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(30) {
+        let said = process.said();
+        let lines = said
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let read: Vec<Said> = lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        if read.len() > 2 {
+            return read;
+        }
+        assert_eq!(process.ended(), None, "{said}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it does not count: {}", process.said());
+}
+
+/// A processor that we may use.
+fn first_allowed() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let list = list.unwrap().trim();
+    list.split([',', '-']).next().unwrap().into()
+}
+
+/// The kernel is the judge of how little a soaker asks for, and of its end.
+pub fn soaker_gives_way(testbed: &mut Namespaces) {
+    const IDLE: i64 = 5;
+    let bed = raised(testbed);
+    // Also where the gateways are kept to one processor, as here by hand.
+    let bound = Command::line(&format!("taskset -c {}", first_allowed()));
+    let bound = bound.arg(lab()).arg("tool").arg("soak");
+    let mut process = bed.left.start(&bound).unwrap();
+    let said = counting(&mut *process);
+    let Said::Ready(spinning) = &said[0] else {
+        panic!("{said:?}")
+    };
+    let tasks = PathBuf::from(format!("/proc/{}/task", process.pid()));
+    let of_task = |task: &String| {
+        let stat = bed.left.read(&tasks.join(task).join("stat")).unwrap();
+        let (name, rest) = stat.rsplit_once(") ").unwrap();
+        let field = |number: usize| {
+            rest.split(' ')
+                .nth(number - 3)
+                .unwrap()
+                .parse::<i64>()
+                .unwrap()
+        };
+        // proc_pid_stat(5): nice is the 19th, policy the 41st.
+        (name.contains("(soak-"), field(19), field(41))
+    };
+    let tasks: Vec<_> = bed.left.list(&tasks).unwrap();
+    let tasks: Vec<_> = tasks.iter().map(of_task).collect();
+    let spinners: Vec<_> = tasks.iter().filter(|(spins, ..)| *spins).collect();
+    assert_eq!(spinners.len(), spinning.len(), "{tasks:?}");
+    assert_eq!(tasks.len(), spinning.len() + 1, "{tasks:?}");
+    for (_, nice, policy) in spinners {
+        assert_eq!(
+            (*nice, *policy == IDLE),
+            (19, spinning[0].class == Class::Idle)
+        );
+    }
+    let allowed = std::thread::available_parallelism().unwrap().get();
+    assert!(spinning.len() >= allowed, "{spinning:?}");
+    let place = format!("/proc/{}", process.pid());
+    drop(process);
+    assert!(!Path::new(&place).exists(), "it outlived its owner");
 }

@@ -43,6 +43,10 @@ pub enum Manner {
     Stubborn,
     /// The user asks to stop while it is measured.
     Stopping,
+    /// As it promises, but the soaker beside it does not live through the load.
+    Drowning,
+    /// As it promises, but the soaker beside it falls silent.
+    Hushing,
 }
 
 /// What passes between the fake hosts.
@@ -54,6 +58,14 @@ pub struct Wire {
     queued: BTreeMap<SocketAddr, VecDeque<Vec<u8>>>,
     /// What happened, in order.
     pub diary: Vec<String>,
+}
+
+impl Wire {
+    /// How often a load ran.
+    fn loads(&self) -> u64 {
+        let loads = self.diary.iter().filter(|entry| *entry == "load");
+        loads.count() as u64
+    }
 }
 
 /// Shared by everything that belongs to one bed.
@@ -116,19 +128,20 @@ impl Host for FakeHost {
         })
     }
 
-    fn start(&self, _command: &Command) -> Result<Box<dyn Process>, Fault> {
-        Err(Fault::failed("nothing can be started here"))
+    /// Knows the soaker of the program `lab` only.
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
+        match command.to_string() == "lab tool soak" {
+            true => Ok(Box::new(FakeSoaker {
+                loads: self.wire.borrow().loads(),
+                wire: self.wire.clone(),
+            })),
+            false => Err(Fault::failed("nothing can be started here")),
+        }
     }
 
     /// A process 7 whose numbers grow with every look.
     fn read(&self, path: &Path) -> Result<String, Fault> {
-        let looks = self
-            .wire
-            .borrow()
-            .diary
-            .iter()
-            .filter(|entry| *entry == "load")
-            .count() as u64;
+        let looks = self.wire.borrow().loads();
         let text = match path.to_str().unwrap_or_default() {
             "/proc/7/stat" | "/proc/7/task/7/stat" => {
                 format!(
@@ -175,6 +188,49 @@ impl Host for FakeHost {
             local,
             wire: self.wire.clone(),
         }))
+    }
+}
+
+/// Two processors, of one of which the load takes half, and half of that in interrupts.
+struct FakeSoaker {
+    /// How many there had been when it was started.
+    loads: u64,
+    wire: Shared,
+}
+
+impl FakeSoaker {
+    /// Whether the load ran, and beside whom.
+    fn after(&self) -> Option<Manner> {
+        let wire = self.wire.borrow();
+        wire.manner.filter(|_| wire.loads() > self.loads)
+    }
+}
+
+impl Process for FakeSoaker {
+    fn pid(&self) -> u32 {
+        8
+    }
+
+    fn ended(&mut self) -> Option<i32> {
+        let drowned = self.after() == Some(Manner::Drowning);
+        drowned.then_some(137)
+    }
+
+    fn said(&mut self) -> String {
+        let spinning = |cpu| format!(r#"{{"cpu":{cpu},"units_per_s":1000.0,"class":"idle"}}"#);
+        let ready = format!(r#"{{"ready":[{},{}]}}"#, spinning(0), spinning(1));
+        let before = r#"{"seen":{"at_ns":1000000000,"units":[7,9],"cpu_ns":[0,0],"own_ns":0}}"#;
+        let after = r#"{"seen":{"at_ns":3000000000,"units":[1007,2009],"cpu_ns":[1500000000,2000000000],"own_ns":0}}"#;
+        let last = match self.after() {
+            None | Some(Manner::Hushing) => "",
+            Some(Manner::Drowning) => "error: it became too much",
+            Some(_) => after,
+        };
+        format!("{ready}\n{before}\n{last}\n")
+    }
+
+    fn stop(&mut self, _grace: Duration) -> Result<(), Fault> {
+        Ok(())
     }
 }
 
@@ -302,13 +358,7 @@ impl Tunnel for FakeTunnel {
     }
 
     fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
-        let loads = self
-            .wire
-            .borrow()
-            .diary
-            .iter()
-            .filter(|entry| *entry == "load")
-            .count() as u64;
+        let loads = self.wire.borrow().loads();
         Ok(Some(BTreeMap::from([("replayed".into(), 2 * loads)])))
     }
 

@@ -1,4 +1,7 @@
-//! What it cost, and how steady it was: processor time by state, by gateway, memory, drops, and the goodput of each second.
+//! What it cost, and how steady it was: processor time by state, by soaker, by gateway, memory, drops, and the goodput of each
+//! second.
+
+mod soaked;
 
 use super::{Section, figure};
 use crate::record::Outcome;
@@ -24,6 +27,7 @@ const MANY: usize = 36;
 pub fn section(findings: &Findings) -> Section {
     let mut number = 100;
     let mut body = split(findings).map_or_else(String::new, |chart| figure(&chart, &mut number));
+    body += &soaked::shown(findings, &mut number);
     if findings.cells().next().is_some() {
         body += &table(findings).html();
     }

@@ -1,0 +1,225 @@
+//! A soaker, as the study of 2004 measured by one: on every processor of every machine a thread takes what nobody else
+//! wants (see [`crate::tool`]), and what it does not get is the load. It needs no trust in the kernel's accounting, which
+//! charges interrupts and softirqs to whoever was running, and it shows how much that is.
+//!
+//! ```text
+//!   each machine: tool soak ─► lines of counts ─► the last before the load, the last of the load ─► window ─► readings
+//! ```
+//!
+//! A machine without idle time is another machine, so a trial under it is an extra one and never among the measured.
+
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::machines::machines;
+use super::{Meter, Readings, Scene};
+use crate::contender::Absence;
+use crate::fault::Fault;
+use crate::host::{Command, Host, Process};
+use crate::testbed::Bed;
+use crate::tool::{Said, Seen, Spinning};
+
+/// `soaker.load_ratio`, `soaker.hidden_ratio` (of it, what the kernel charged to the soaker), `soaker.busiest_ratio`,
+/// `soaker.cpu0.load_ratio` of each processor, `soaker.processors_count`, `soaker.window_s`, `soaker.faster_ratio` (by how
+/// much it ran faster than it had calibrated), and `soaker.nice_count` where the idle class was refused to so many of its
+/// threads. With several machines each begins with a host's name.
+pub struct Soaker {
+    lab: PathBuf,
+    running: Vec<Soaking>,
+}
+
+/// To start and to calibrate, on a busy machine far away too.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at one that is starting.
+const GLANCE: Duration = Duration::from_millis(10);
+
+impl Soaker {
+    /// By the tool of `lab`.
+    pub fn new(lab: &Path) -> Soaker {
+        Soaker {
+            lab: lab.to_owned(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Starts it on all machines, and returns when all of them soak.
+    fn everywhere(&self, bed: &Bed) -> Result<Vec<Soaking>, Fault> {
+        let machines = machines(bed).into_iter();
+        let started = machines.map(|(prefix, host)| Soaking::start(&self.lab, prefix, host));
+        let mut all = started.collect::<Result<Vec<Soaking>, Fault>>()?;
+        all.iter_mut()
+            .try_for_each(|soaking| soaking.wait(PATIENCE))?;
+        Ok(all)
+    }
+}
+
+impl Meter for Soaker {
+    fn id(&self) -> &'static str {
+        "soaker"
+    }
+
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        let tried = self.everywhere(bed).map(drop);
+        tried.map_err(|fault| {
+            Absence::new(
+                fault.to_string(),
+                "see there what `esplanade-lab tool soak` says; it needs threads that may choose their processor",
+            )
+        })
+    }
+
+    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
+        // Those of a trial that broke off.
+        self.running.clear();
+        self.running = self.everywhere(scene.bed)?;
+        Ok(())
+    }
+
+    fn mark(&mut self, _scene: &Scene<'_>) -> Result<(), Fault> {
+        self.running.iter_mut().try_for_each(Soaking::mark)
+    }
+
+    fn end(&mut self, _scene: &Scene<'_>) -> Result<Readings, Fault> {
+        let mut all = Readings::new();
+        for soaking in std::mem::take(&mut self.running) {
+            all.extend(soaking.readings()?);
+        }
+        Ok(all)
+    }
+}
+
+/// The soaker of a machine.
+struct Soaking {
+    /// What its readings begin with.
+    prefix: String,
+    process: Box<dyn Process>,
+    spinning: Vec<Spinning>,
+    /// The beginning of the load, and its end.
+    marks: Vec<Mark>,
+}
+
+/// What was last said at a moment.
+struct Mark {
+    /// By the clock here.
+    at: Instant,
+    /// By the clock there.
+    seen: Seen,
+}
+
+impl Soaking {
+    fn start(lab: &Path, prefix: String, host: &dyn Host) -> Result<Soaking, Fault> {
+        let process = host.start(&Command::tool(lab, "soak"))?;
+        Ok(Soaking::of(prefix, process))
+    }
+
+    fn of(prefix: String, process: Box<dyn Process>) -> Soaking {
+        Soaking {
+            prefix,
+            process,
+            spinning: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Until it soaks and has said a count.
+    fn wait(&mut self, patience: Duration) -> Result<(), Fault> {
+        let started = Instant::now();
+        while started.elapsed() < patience {
+            let said = self.said()?;
+            if let Some((spinning, _)) = ready(&said).zip(last(&said)) {
+                self.spinning = spinning;
+                return Ok(());
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Err(Fault::TimedOut {
+            what: format!("calibrating {}", self.name()),
+            after: patience,
+        })
+    }
+
+    /// All its words; a fault with the last of them once it has ended.
+    fn said(&mut self) -> Result<String, Fault> {
+        let said = self.process.said();
+        let Some(code) = self.process.ended() else {
+            return Ok(said);
+        };
+        let words = said
+            .lines()
+            .rfind(|line| !line.trim().is_empty() && line_of(line).is_none());
+        Err(Fault::failed(format!(
+            "{} ended with {code}: {}",
+            self.name(),
+            words.unwrap_or("it did not say why")
+        )))
+    }
+
+    fn mark(&mut self) -> Result<(), Fault> {
+        let at = Instant::now();
+        let seen = last(&self.said()?);
+        let seen = seen.ok_or_else(|| Fault::failed(format!("{} says nothing", self.name())))?;
+        self.marks.push(Mark { at, seen });
+        Ok(())
+    }
+
+    fn readings(self) -> Result<Readings, Fault> {
+        let [began, ended] = &self.marks[..] else {
+            return Err(Fault::failed("nobody said when the load ran"));
+        };
+        self.steady(began, ended)?;
+        let found = window::readings(&self.prefix, &self.spinning, &began.seen, &ended.seen);
+        found.ok_or_else(|| Fault::failed(format!("{} counted nothing that fits", self.name())))
+    }
+
+    /// Both clocks must have seen about the same time pass, or it was silent for a part of the load.
+    fn steady(&self, began: &Mark, ended: &Mark) -> Result<(), Fault> {
+        let here = ended.at - began.at;
+        let there = ended.seen.at_ns.saturating_sub(began.seen.at_ns);
+        let there = Duration::from_nanos(there);
+        if there * 2 >= here && !there.is_zero() {
+            return Ok(());
+        }
+        Err(Fault::failed(format!(
+            "{} fell silent: of {:.1} s it saw {:.1}",
+            self.name(),
+            here.as_secs_f64(),
+            there.as_secs_f64()
+        )))
+    }
+
+    /// For error texts.
+    fn name(&self) -> String {
+        match self.prefix.trim_end_matches('.') {
+            "" => "the soaker".into(),
+            host => format!("the soaker on the machine of {host}"),
+        }
+    }
+}
+
+fn line_of(line: &str) -> Option<Said> {
+    serde_json::from_str(line).ok()
+}
+
+/// Lines that are whole: the last may be half written.
+fn whole(said: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let lines = said.split_inclusive('\n');
+    lines.filter(|line| line.ends_with('\n'))
+}
+
+fn ready(said: &str) -> Option<Vec<Spinning>> {
+    whole(said).find_map(|line| match line_of(line)? {
+        Said::Ready(spinning) => Some(spinning),
+        Said::Seen(_) => None,
+    })
+}
+
+fn last(said: &str) -> Option<Seen> {
+    whole(said).rev().find_map(|line| match line_of(line)? {
+        Said::Seen(seen) => Some(seen),
+        Said::Ready(_) => None,
+    })
+}

@@ -1,0 +1,169 @@
+//! Takes every idle cycle of a machine and counts what it got, as cyclesoak did for the study of 2004: what a soaker loses is
+//! the load, whatever the kernel's accounting makes of it.
+//!
+//! ```text
+//!   a spinner on each processor    calibrates as anybody, then falls to the idle class; counts units of work
+//!        │ counts, processor time
+//!        ▼
+//!   this thread                    sleeps, looks, says a line of JSON
+//! ```
+//!
+//! Lines come so often that a load begins and ends close to one, and less often as time goes on: what is said of a whole
+//! day is still a few megabytes.
+
+mod spinner;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use spinner::Spinner;
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// Once, in the beginning: all have calibrated and spin.
+    Ready(Vec<Spinning>),
+    /// Again and again.
+    Seen(Seen),
+}
+
+/// A thread that spins.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spinning {
+    /// Its processor.
+    pub cpu: usize,
+    /// What it counts in a second that is all its own.
+    pub units_per_s: f64,
+    /// Before whom it gives way.
+    pub class: Class,
+}
+
+/// How little a spinner asks of the scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// `SCHED_IDLE`: at once before everybody.
+    Idle,
+    /// Nice 19, where the idle class was refused: it gets a seventieth of a processor that others want.
+    Nice,
+}
+
+/// What was counted until a moment, spinner by spinner in the order of [`Said::Ready`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// The moment, by a clock that nobody sets.
+    pub at_ns: u64,
+    /// Units of work.
+    pub units: Vec<u64>,
+    /// Processor time that the kernel charged to the spinner.
+    pub cpu_ns: Vec<u64>,
+    /// Processor time of looking and saying so.
+    pub own_ns: u64,
+}
+
+/// Between two lines, at first.
+const OFTEN: Duration = Duration::from_millis(20);
+/// Later, this share of the time that has passed: an end of a window is never further off.
+const SHARE: u32 = 256;
+/// A look that took longer was interrupted, and its counts are not of one moment.
+const MOMENT: Duration = Duration::from_micros(500);
+
+/// Soaks until it is killed.
+pub(super) fn soak() -> io::Result<()> {
+    let spinners = spinner::everywhere()?;
+    let spinning: Vec<Spinning> = spinners.iter().map(|spinner| spinner.spinning).collect();
+    if spinning.iter().any(|one| one.class == Class::Nice) {
+        eprintln!("the idle class is refused here: soaking at nice 19, which others can feel");
+    }
+    say(&Said::Ready(spinning))?;
+    let started = Instant::now();
+    loop {
+        say(&Said::Seen(look(&spinners, started)?))?;
+        std::thread::sleep(pause(started.elapsed()));
+    }
+}
+
+fn pause(elapsed: Duration) -> Duration {
+    (elapsed / SHARE).max(OFTEN)
+}
+
+/// In one piece: whoever reads meanwhile may find half a line, but never two halves mixed.
+fn say(said: &Said) -> io::Result<()> {
+    let line = serde_json::to_string(said)? + "\n";
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    stdout.flush()
+}
+
+/// Looks again when it was interrupted, but not for ever: a machine may be that busy.
+fn look(spinners: &[Spinner], started: Instant) -> io::Result<Seen> {
+    const TRIES: usize = 3;
+    let mut seen = Seen::default();
+    for _ in 0..TRIES {
+        let began = Instant::now();
+        seen = once(spinners, began - started)?;
+        if began.elapsed() < MOMENT {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
+fn once(spinners: &[Spinner], at: Duration) -> io::Result<Seen> {
+    let mut seen = Seen {
+        at_ns: nanoseconds(at),
+        own_ns: nanoseconds(spinner::own_time()),
+        ..Seen::default()
+    };
+    for spinner in spinners {
+        seen.units.push(spinner.units());
+        seen.cpu_ns.push(nanoseconds(spinner.charged()?));
+    }
+    Ok(seen)
+}
+
+/// Centuries fit.
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_rare_and_those_of_a_day_stay_few() {
+        let day = Duration::from_secs(86_400);
+        let (mut at, mut lines) = (Duration::ZERO, 0);
+        while at < day {
+            let pause = pause(at);
+            assert!(pause == OFTEN || pause <= at / SHARE, "{pause:?} at {at:?}");
+            at += pause;
+            lines += 1;
+        }
+        assert!((500..5000).contains(&lines), "{lines}");
+    }
+
+    #[test]
+    fn a_line_is_read_back_as_it_was_said() {
+        let spinning = Spinning {
+            cpu: 3,
+            units_per_s: 118_234.125,
+            class: Class::Idle,
+        };
+        let seen = Seen {
+            at_ns: 5,
+            units: vec![7],
+            cpu_ns: vec![8],
+            own_ns: 9,
+        };
+        for said in [Said::Ready(vec![spinning]), Said::Seen(seen)] {
+            let line = serde_json::to_string(&said).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Said>(&line).unwrap(), said);
+        }
+    }
+}

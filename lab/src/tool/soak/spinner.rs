@@ -1,0 +1,195 @@
+//! A thread that stays on its processor and does one thing: count units of work. A unit lives in registers alone, so that
+//! it takes neither cache nor memory from whoever works beside it.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Class, Spinning};
+
+/// One of them, seen from outside.
+pub(super) struct Spinner {
+    pub(super) spinning: Spinning,
+    tally: Arc<Tally>,
+    clock: libc::clockid_t,
+}
+
+/// Alone on its lines of the cache, and on those that a processor fetches beside them.
+#[repr(align(128))]
+#[derive(Default)]
+struct Tally(AtomicU64);
+
+/// Steps of a unit: some microseconds, so that nothing is lost to rounding and counting costs nothing.
+const STEPS: u32 = 4096;
+/// A slice of the calibration takes so long or up to twice that, of its own processor time.
+const SLICE: Duration = Duration::from_millis(8);
+/// The best of so many counts: in that one nobody interrupted.
+const SLICES: usize = 24;
+/// A processor that others keep busy gives fewer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Starts one on every processor, and returns when all have calibrated and spin.
+pub(super) fn everywhere() -> io::Result<Vec<Spinner>> {
+    let processors = processors()?;
+    let (born, births) = channel();
+    for cpu in &processors {
+        let (cpu, born) = (*cpu, born.clone());
+        let thread = std::thread::Builder::new().name(format!("soak-{cpu}"));
+        thread.spawn(move || live(cpu, born))?;
+    }
+    drop(born);
+    let born = births.iter().take(processors.len());
+    let mut spinners = born.collect::<io::Result<Vec<Spinner>>>()?;
+    spinners.sort_by_key(|spinner| spinner.spinning.cpu);
+    Ok(spinners)
+}
+
+/// All that a control group leaves us: what `taskset` said of gateways does not bind who watches the whole machine.
+fn processors() -> io::Result<Vec<usize>> {
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // Where this is refused, what we have is all that we may use.
+    let _ = sched_setaffinity(None, &all);
+    let ours = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|cpu| ours.is_set(*cpu))
+        .collect())
+}
+
+fn live(cpu: usize, born: Sender<io::Result<Spinner>>) {
+    let tally = Arc::new(Tally::default());
+    let spinner = prepared(cpu, &tally);
+    let good = spinner.is_ok();
+    // Nobody waits any more: then the program ends anyway.
+    let _ = born.send(spinner);
+    drop(born);
+    if good {
+        work(&tally, u64::MAX);
+    }
+}
+
+/// Calibrates in the class of everybody, where it gets a share of a busy processor, too; then gives way to all.
+fn prepared(cpu: usize, tally: &Arc<Tally>) -> io::Result<Spinner> {
+    let mut here = CpuSet::new();
+    here.set(cpu);
+    sched_setaffinity(None, &here).map_err(|error| cannot("stay", cpu, error.into()))?;
+    let units_per_s = calibrate(tally);
+    let class = give_way().map_err(|error| cannot("give way", cpu, error))?;
+    Ok(Spinner {
+        spinning: Spinning {
+            cpu,
+            units_per_s,
+            class,
+        },
+        tally: tally.clone(),
+        clock: own_clock().map_err(|error| cannot("be timed", cpu, error))?,
+    })
+}
+
+fn cannot(what: &str, cpu: usize, error: io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!("a thread cannot {what} on processor {cpu}: {error}"),
+    )
+}
+
+/// Units in a second of this thread's own processor time.
+fn calibrate(tally: &Tally) -> f64 {
+    let batch = batch(tally);
+    let (started, mut best) = (Instant::now(), 0.0f64);
+    for _ in 0..SLICES {
+        let took = timed(tally, batch).max(Duration::from_nanos(1));
+        best = best.max(batch as f64 / took.as_secs_f64());
+        if started.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    best
+}
+
+/// As many units as fill a slice.
+fn batch(tally: &Tally) -> u64 {
+    let mut batch = 1;
+    while timed(tally, batch) < SLICE {
+        batch *= 2;
+    }
+    batch
+}
+
+fn timed(tally: &Tally, units: u64) -> Duration {
+    let before = own_time();
+    work(tally, units);
+    own_time().saturating_sub(before)
+}
+
+/// The very loop that is calibrated is the one that soaks, for more units than any machine will live to count.
+#[inline(never)]
+fn work(tally: &Tally, units: u64) {
+    let mut state = black_box(0x9e37_79b9_7f4a_7c15u64);
+    for _ in 0..units {
+        for _ in 0..STEPS {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        // Nobody else writes here.
+        let count = tally.0.load(Ordering::Relaxed) + 1;
+        tally.0.store(count, Ordering::Relaxed);
+    }
+    black_box(state);
+}
+
+/// Nice 19 in any case: so the kernel counts this time as `nice`, apart from everybody's.
+fn give_way() -> io::Result<Class> {
+    let nice = setpriority_process(None, 19);
+    let lowest = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a plain system call about this thread; the parameter is read only.
+    let idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &lowest) };
+    match idle {
+        0 => Ok(Class::Idle),
+        _ => Ok(nice.map(|()| Class::Nice)?),
+    }
+}
+
+/// Processor time of the calling thread.
+pub(super) fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The same clock, by a name that other threads can use.
+fn own_clock() -> io::Result<libc::clockid_t> {
+    let mut clock = 0;
+    // SAFETY: the calling thread lives, and the result is written to a place of ours.
+    match unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } {
+        0 => Ok(clock),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+impl Spinner {
+    /// What it has counted.
+    pub(super) fn units(&self) -> u64 {
+        self.tally.0.load(Ordering::Relaxed)
+    }
+
+    /// What the kernel has charged it for.
+    pub(super) fn charged(&self) -> io::Result<Duration> {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the clock is that of a thread which never ends, and the result is written to a place of ours.
+        match unsafe { libc::clock_gettime(self.clock, &mut time) } {
+            0 => Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
