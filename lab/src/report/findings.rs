@@ -222,6 +222,14 @@ impl<'a> Cell<'a> {
         stats::mean(&read.collect::<Vec<f64>>())
     }
 
+    /// All values of a figure of the measured trials, or of what only a heavy meter read.
+    pub fn values_of(&self, name: &str) -> Vec<f64> {
+        match self.all(name) {
+            measured if measured.is_empty() => self.examined(name).into_iter().collect(),
+            measured => measured,
+        }
+    }
+
     /// The figures alone.
     pub fn figures(&self) -> Vec<f64> {
         self.values.iter().map(|(_, value)| *value).collect()

@@ -121,7 +121,7 @@ fn grouped(value: f64) -> String {
 
 /// The figure's name for readers.
 pub fn title(figure: &str) -> String {
-    const KNOWN: [(&str, &str); 18] = [
+    const KNOWN: [(&str, &str); 19] = [
         ("goodput_bps", "Goodput"),
         ("rate_pps", "Packet rate"),
         ("ndr_pps", "Highest rate without loss"),
@@ -140,6 +140,7 @@ pub fn title(figure: &str) -> String {
         ("lost_per_rekey", "Frames lost per renewal of the keys"),
         ("outage_s", "Longest silence"),
         ("silence_us", "Longest silence"),
+        ("soaker.load_ratio", "Load of all processors, by a soaker"),
     ];
     if let Some((_, title)) = KNOWN.iter().find(|(name, _)| *name == figure) {
         return (*title).into();
@@ -160,7 +161,7 @@ pub fn title(figure: &str) -> String {
 
 /// Whether less of it is the better result.
 pub fn less_is_better(figure: &str) -> bool {
-    const COSTS: [&str; 8] = [
+    const COSTS: [&str; 9] = [
         "loss",
         "rtt",
         "latency",
@@ -169,6 +170,7 @@ pub fn less_is_better(figure: &str) -> bool {
         "reordered",
         "outage",
         "silence",
+        "soaker",
     ];
     matches!(unit(figure), "us" | "bytes") || COSTS.iter().any(|word| figure.starts_with(word))
 }

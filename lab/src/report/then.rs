@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::chart::{Figure, Line, Lines, Point, lines};
-use super::findings::{Findings, figure};
+use super::findings::Findings;
 use super::html::{Cell, Table, escaped};
 use super::page::{Section, figure as drawn};
 use super::quantity::{self, Scale};
@@ -75,15 +75,16 @@ pub struct Claim {
     pub then: String,
     /// The cells it speaks of: factors and their levels; `contender` compares the beginning of the id.
     pub of: BTreeMap<String, String>,
-    /// The cells it compares them to, each with the one of the same settings.
-    pub to: BTreeMap<String, String>,
-    /// The figure that is compared, where it is not the part's own.
+    /// The cells it compares them to, each with the one of the same settings. Left out: the figure itself is judged.
+    #[serde(default)]
+    pub to: Option<BTreeMap<String, String>>,
+    /// The figure that is compared, where it is not the part's own; also what a heavy meter read.
     #[serde(default)]
     pub figure: Option<String>,
-    /// The ratio at or above which it still holds.
+    /// The ratio, or the figure, at or above which it still holds.
     #[serde(default)]
     pub least: Option<f64>,
-    /// The ratio at or below which it still holds.
+    /// The ratio, or the figure, at or below which it still holds.
     #[serde(default)]
     pub most: Option<f64>,
     /// Why it holds, if it does.
@@ -274,11 +275,7 @@ fn today(findings: &Findings, name: &str, factor: &str) -> Vec<Line> {
             let Some(x) = cell.levels[place].parse().ok().filter(|_| plain) else {
                 continue;
             };
-            let values: Vec<f64> = cell
-                .trials
-                .iter()
-                .filter_map(|trial| figure(trial, name))
-                .collect();
+            let values = cell.values_of(name);
             let Some(y) = crate::stats::mean(&values) else {
                 continue;
             };

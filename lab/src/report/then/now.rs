@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::Claim;
-use crate::report::findings::{Cell, Findings, factor};
-use crate::report::quantity::significant;
+use crate::report::findings::{Cell, Findings, Part, factor};
+use crate::report::quantity::{Scale, significant};
 use crate::stats;
 
-/// Today's ratios of the cells that a claim speaks of.
+/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     ratios: Vec<f64>,
+    /// The unit of what is a figure.
+    scale: Option<Scale>,
     judgement: Judgement,
 }
 
@@ -30,24 +32,23 @@ pub enum Judgement {
 impl Answer {
     /// Looks for the cells and compares them.
     pub fn of(claim: &Claim, findings: &Findings) -> Answer {
-        let ratios: Vec<f64> = findings
+        let cells = findings
             .parts
             .iter()
-            .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)))
+            .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
+        let ratios: Vec<f64> = cells
             .filter(|(_, cell)| matches(cell, &claim.of))
-            .filter_map(|(part, cell)| {
-                let name = claim.figure.as_deref().unwrap_or(&part.figure);
-                // What the claim itself fixes may differ between the two; everything else must be the same.
-                let mut others = part
-                    .cells
-                    .iter()
-                    .filter(|other| matches(other, &claim.to) && same(cell, other, claim));
-                Some(cell.other(name)? / others.next()?.other(name)?)
-            })
+            .filter_map(|(part, cell)| found(claim, part, cell))
             .filter(|ratio| ratio.is_finite())
             .collect();
         let judgement = judge(claim, &ratios);
-        Answer { ratios, judgement }
+        let figure = claim.figure.as_deref().unwrap_or("ratio");
+        let largest = ratios.iter().copied().fold(0.0, f64::max);
+        Answer {
+            scale: claim.to.is_none().then(|| Scale::of(figure, largest)),
+            ratios,
+            judgement,
+        }
     }
 
     /// Whether it holds.
@@ -68,14 +69,15 @@ impl Answer {
             .iter()
             .copied()
             .fold(f64::NEG_INFINITY, f64::max);
-        match self.ratios.len() {
-            0 => "not measured".into(),
-            1 => format!("× {}", significant(low)),
-            count => format!(
-                "× {} to {} ({count} cells)",
-                significant(low),
-                significant(high)
-            ),
+        let (low, high) = match &self.scale {
+            Some(scale) => (scale.number(low), scale.text(high)),
+            None => (format!("× {}", significant(low)), significant(high)),
+        };
+        match (self.ratios.len(), &self.scale) {
+            (0, _) => "not measured".into(),
+            (1, Some(_)) => high,
+            (1, None) => low,
+            (count, _) => format!("{low} to {high} ({count} cells)"),
         }
     }
 
@@ -95,6 +97,21 @@ impl Answer {
             Judgement::Open => "Not answered: the records have no such pair of cells".into(),
         }
     }
+}
+
+/// What a claim asks of a cell.
+fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<f64> {
+    let name = claim.figure.as_deref().unwrap_or(&part.figure);
+    let value = |cell: &Cell| stats::mean(&cell.values_of(name));
+    let Some(to) = &claim.to else {
+        return value(cell);
+    };
+    // What the claim itself fixes may differ between the two; everything else must be the same.
+    let mut others = part
+        .cells
+        .iter()
+        .filter(|other| matches(other, to) && same(cell, other, claim));
+    Some(value(cell)? / value(others.next()?)?)
 }
 
 fn judge(claim: &Claim, ratios: &[f64]) -> Judgement {
@@ -132,7 +149,9 @@ fn same(cell: &Cell, other: &Cell, claim: &Claim) -> bool {
     let (Some(here), Some(there)) = (cell.trials.first(), other.trials.first()) else {
         return false;
     };
-    let named = |name: &String| claim.of.contains_key(name) || claim.to.contains_key(name);
+    let to = claim.to.as_ref();
+    let named =
+        |name: &String| claim.of.contains_key(name) || to.is_some_and(|to| to.contains_key(name));
     let differs = |(name, level): (&String, &String)| {
         !named(name) && there.factors.get(name).is_some_and(|other| other != level)
     };

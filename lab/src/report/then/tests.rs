@@ -23,6 +23,11 @@ fn every_paper_is_read_and_bears_its_study_s_name() {
                 "`{}` cannot fail",
                 claim.said
             );
+            assert!(
+                claim.to.is_some() || claim.figure.is_some(),
+                "`{}` speaks of no figure",
+                claim.said
+            );
         }
     }
     assert_eq!(Then::of("demo"), None);
@@ -31,17 +36,24 @@ fn every_paper_is_read_and_bears_its_study_s_name() {
 #[test]
 fn the_curves_of_ronan_are_the_columns_of_his_table() {
     let then = Then::of("ronan-2004").unwrap();
-    for (series, column) in then.series.iter().zip([1, 2, 6]) {
-        for (link, bps) in &series.points {
+    let figures = [("goodput_bps", 0, 1e6), ("soaker.load_ratio", 1, 0.01)];
+    let columns = figures
+        .iter()
+        .flat_map(|figure| [1, 2, 6].map(|column| (*figure, column)));
+    assert_eq!(then.series.len(), columns.clone().count());
+    for (series, ((figure, half, unit), column)) in then.series.iter().zip(columns) {
+        assert_eq!(series.figure, figure);
+        for (link, value) in &series.points {
             let row = then.table[0]
                 .rows
                 .iter()
                 .find(|row| row[0].parse() == Ok(*link))
                 .unwrap();
-            let printed: f64 = row[column].split(',').next().unwrap().parse().unwrap();
+            let printed = row[column].split(',').nth(half).unwrap();
+            let printed: f64 = printed.trim().trim_end_matches(" %").parse().unwrap();
             assert!(
-                (printed * 1e6 - bps).abs() < 1.0,
-                "{} at {link}",
+                (printed * unit / value - 1.0).abs() < 1e-9,
+                "{figure} of {} at {link}",
                 series.name
             );
         }
@@ -75,7 +87,7 @@ fn claim() -> Claim {
         said: "a tunnel halves it".into(),
         then: "× 0.5".into(),
         of: words(&[("contender", "esplanade*")]),
-        to: words(&[("contender", "plain")]),
+        to: Some(words(&[("contender", "plain")])),
         figure: None,
         least: Some(0.4),
         most: Some(0.6),
@@ -141,4 +153,68 @@ fn a_claim_may_speak_of_cells_that_lack_a_factor() {
         (of_both.as_str(), of_one.as_str()),
         ("× 0.100 to 0.900 (2 cells)", "× 0.900")
     );
+}
+
+/// Records of a tunnel at two rates, with what a soaker read at each.
+fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
+    let mut records = Vec::new();
+    for (place, (rate, load)) in ["4", "100"].into_iter().zip(loads).enumerate() {
+        let factors = [("link.rate_mbit", rate)];
+        records.extend(fixture::cell("esplanade-x", place, &factors, &[1e6; 2]));
+        let readings = [("soaker.load_ratio", load)];
+        let by = crate::meter::Heavy::Soaker;
+        records.push(fixture::examined(
+            "esplanade-x",
+            place,
+            &factors,
+            by,
+            &readings,
+        ));
+    }
+    records
+}
+
+#[test]
+fn a_claim_may_speak_of_what_a_heavy_meter_read_and_of_a_figure_that_is_compared_to_nothing() {
+    let then = Then::of("ronan-2004").unwrap();
+    let answer = |said: &str, loads: [f64; 2]| {
+        let claims = then.claim.iter();
+        let mut claims = claims.filter(|claim| claim.said.starts_with(said));
+        let records = soaked(loads);
+        let answer = Answer::of(claims.next().unwrap(), &Findings::of(&records).unwrap());
+        (answer.judgement(), answer.shown())
+    };
+    let falls = "At 4 Mbit/s hardly any load";
+    assert_eq!(
+        answer(falls, [0.02, 0.4]),
+        (Judgement::Holds, "× 0.0500".into())
+    );
+    assert_eq!(answer(falls, [0.02, 0.03]).0, Judgement::Gone);
+    let takes = "At 100 Mbit/s the tunnel takes";
+    assert_eq!(
+        answer(takes, [0.02, 0.4]),
+        (Judgement::Holds, "40.0 %".into())
+    );
+    assert_eq!(
+        answer(takes, [0.02, 0.035]),
+        (Judgement::Gone, "3.50 %".into())
+    );
+    let open = answer("The load falls with", [0.02, 0.4]);
+    assert_eq!(open, (Judgement::Open, "not measured".into()));
+}
+
+#[test]
+fn loads_of_processors_are_drawn_then_and_now_where_a_soaker_ran() {
+    let then = Then::of("ronan-2004").unwrap();
+    let section =
+        |records: &[crate::record::Record]| then.section(&Findings::of(records).unwrap()).body;
+    let title = "Load of all processors, by a soaker over link.rate_mbit, then and now";
+    let with = section(&soaked([0.02, 0.4]));
+    assert!(
+        with.contains(title) && with.contains("data-value=\"0.3013\""),
+        "{with}"
+    );
+    let mut without = soaked([0.02, 0.4]);
+    without.retain(|record| record.round <= 3);
+    assert!(!section(&without).contains(title));
 }
