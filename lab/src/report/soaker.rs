@@ -101,7 +101,7 @@ impl Load {
         if !self.idle_class {
             Some("the soaker was refused the idle class and took a little from the load")
         } else if self.faster > 0.01 {
-            Some("the clock ran faster than in the calibration: the load is higher than it seems")
+            Some("the soaker ran faster than it had calibrated: the load is higher than it seems")
         } else {
             None
         }

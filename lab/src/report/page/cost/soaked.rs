@@ -62,8 +62,8 @@ fn note(found: &[Soaked]) -> String {
     machines.dedup();
     format!(
         "Of {}, endpoints and whoever else runs included. A soaker takes every idle cycle and counts; what it does not get is the load, wherever the kernel books it. \
-         Hidden is what the kernel charged to the soaker while it counted nothing: interrupts and softirqs that met it, and time stolen by a \
-         host. Taken in trials of their own, which count for no other figure.",
+         Hidden is what the kernel charged to the soaker while it counted nothing: interrupts and softirqs that met it, time stolen by a host, \
+         and what the other thread of a core slowed it by. Taken in trials of their own, which count for no other figure.",
         machines.join("; ")
     )
 }
@@ -173,7 +173,7 @@ mod tests {
     fn many_cells_are_a_table_alone_and_doubts_are_told_once() {
         let page = page(&soaked(MANY + 1, 0.05));
         assert!(!page.contains("<figure") && page.contains("<table>"));
-        assert_eq!(page.matches("the clock ran faster").count(), 1);
+        assert_eq!(page.matches("the soaker ran faster").count(), 1);
         assert!(page.contains(&format!("In {0} of {0}: ", MANY + 1)));
     }
 
