@@ -5,6 +5,7 @@ mod histogram;
 mod iperf3;
 mod round_trip;
 mod search;
+mod sockets;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::search::{RateSearch, Step};
-use super::{Carried, Direction, Ends, Load, Prepared};
+use super::{Carried, Direction, Ends, Load, Prepared, sockets};
 use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
@@ -143,13 +143,9 @@ impl Range<'_> {
     }
 
     fn wait_until_bound(&self) -> Result<(), Fault> {
-        let port = format!(":{PORT:04X} ");
+        let at = SocketAddr::from((self.ends.address, PORT));
         let started = Instant::now();
-        let table = match self.ends.address.is_ipv6() {
-            true => "/proc/net/udp6",
-            false => "/proc/net/udp",
-        };
-        while !self.ends.to.read(table.as_ref())?.contains(&port) {
+        while !sockets::takes_datagrams(self.ends.to, at)? {
             if started.elapsed() > GRACE {
                 return Err(Fault::failed("the receiving tool does not listen"));
             }

@@ -2,10 +2,10 @@
 
 mod answer;
 
-use std::path::Path;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::{Carried, Direction, Ends, Load, Prepared};
+use super::{Carried, Direction, Ends, Load, Prepared, sockets};
 use crate::contender::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
@@ -57,7 +57,7 @@ impl Default for Iperf3 {
 const PORT: u16 = 5201;
 /// Beyond the load itself: connecting, and draining what is in flight.
 const GRACE: Duration = Duration::from_secs(8);
-/// For the far end to listen, and for the little traffic of a warm-up over the slowest tunnel.
+/// For the little traffic of a warm-up over the slowest tunnel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Iperf3 {
@@ -69,7 +69,8 @@ impl Iperf3 {
             ends.address
         ));
         let mut server = ends.to.start(&listen)?;
-        wait_until_listening(ends.to, &mut *server, ends.address.is_ipv6())?;
+        let at = SocketAddr::from((ends.address, PORT));
+        sockets::wait_until_listening(ends.to, &mut *server, "iperf3", at)?;
         Ok(Listening {
             bed,
             ends,
@@ -125,44 +126,6 @@ impl Load for Iperf3 {
     fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
         Ok(Box::new(self.listen(bed)?))
     }
-}
-
-/// Asking by a connection would count as a test to iperf3, so the kernel's table is asked.
-fn wait_until_listening(host: &dyn Host, server: &mut dyn Process, six: bool) -> Result<(), Fault> {
-    let started = Instant::now();
-    let table = if six {
-        "/proc/net/tcp6"
-    } else {
-        "/proc/net/tcp"
-    };
-    while !listens(&host.read(Path::new(table))?) {
-        if let Some(code) = server.ended() {
-            let said = server.said();
-            return Err(Fault::failed(format!(
-                "the iperf3 server ended with {code}: {}",
-                said.trim()
-            )));
-        }
-        if started.elapsed() > PATIENCE {
-            let what = "the iperf3 server to listen".into();
-            return Err(Fault::TimedOut {
-                what,
-                after: PATIENCE,
-            });
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-fn listens(table: &str) -> bool {
-    const LISTEN: &str = "0A";
-    let port = format!(":{PORT:04X}");
-    table.lines().any(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next().unwrap_or_default();
-        local.ends_with(&port) && fields.nth(1) == Some(LISTEN)
-    })
 }
 
 /// iperf3 with its far end listening.
@@ -270,16 +233,6 @@ fn longest_silence(intervals_bps: &[f64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_listening_socket_on_the_port_counts() {
-        let line = |state| {
-            format!("   0: 0202000A:1451 00000000:0000 {state} 00000000:00000000 00:00000000")
-        };
-        assert!(listens(&line("0A")));
-        assert!(!listens(&line("01")));
-        assert!(!listens("   0: 0202000A:1452 00000000:0000 0A 0:0 0:0"));
-    }
 
     #[test]
     fn what_is_asked_for_becomes_options() {

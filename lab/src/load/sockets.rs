@@ -1,0 +1,94 @@
+//! Which sockets a host has open, by its kernel's own tables. To try a far end by connecting to it would count there as a
+//! test, and to send it a datagram as the first of those that are counted.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::fault::Fault;
+use crate::host::{Host, Process};
+
+/// For a far end to come up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The state of a TCP socket that listens.
+const LISTEN: &str = "0A";
+
+/// Waits until the server, the program of this name, listens for TCP at this address and port.
+pub(super) fn wait_until_listening(
+    host: &dyn Host,
+    server: &mut dyn Process,
+    name: &str,
+    at: SocketAddr,
+) -> Result<(), Fault> {
+    let started = Instant::now();
+    while !listens(&table(host, "tcp", at)?, at.port()) {
+        if let Some(code) = server.ended() {
+            let said = server.said();
+            return Err(Fault::failed(format!(
+                "the {name} server ended with {code}: {}",
+                said.trim()
+            )));
+        }
+        if started.elapsed() > PATIENCE {
+            let what = format!("the {name} server to listen");
+            return Err(Fault::TimedOut {
+                what,
+                after: PATIENCE,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Whether somebody has the UDP port of this address's family.
+pub(super) fn takes_datagrams(host: &dyn Host, at: SocketAddr) -> Result<bool, Fault> {
+    let table = table(host, "udp", at)?;
+    Ok(sockets(&table, at.port()).next().is_some())
+}
+
+fn table(host: &dyn Host, protocol: &str, at: SocketAddr) -> Result<String, Fault> {
+    let six = if at.is_ipv6() { "6" } else { "" };
+    host.read(Path::new(&format!("/proc/net/{protocol}{six}")))
+}
+
+fn listens(table: &str, port: u16) -> bool {
+    sockets(table, port).any(|state| state == LISTEN)
+}
+
+/// The states of the sockets that have the port as their own.
+fn sockets(table: &str, port: u16) -> impl Iterator<Item = &str> {
+    let ending = format!(":{port:04X}");
+    table.lines().filter_map(move |line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let own = fields.next()?;
+        let state = fields.nth(1)?;
+        own.ends_with(&ending).then_some(state)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(own: &str, state: &str) -> String {
+        format!("   0: 0202000A:{own} 00000000:1451 {state} 00000000:00000000 00:00000000")
+    }
+
+    #[test]
+    fn only_a_listening_socket_on_the_port_counts() {
+        assert!(listens(&line("1451", "0A"), 5201));
+        assert!(!listens(&line("1451", "01"), 5201));
+        assert!(!listens(&line("1452", "0A"), 5201));
+    }
+
+    #[test]
+    fn a_port_is_somebodys_only_as_his_own() {
+        let table = format!(
+            "  sl  local_address rem_address   st\n{}",
+            line("14B7", "07")
+        );
+        assert_eq!(sockets(&table, 5303).collect::<Vec<_>>(), ["07"]);
+        assert_eq!(sockets(&table, 5201).count(), 0);
+    }
+}
