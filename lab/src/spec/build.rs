@@ -1,19 +1,18 @@
 //! From words to things: a cell's settings become a contender, the ground it stands on and the load that fills it.
 
 mod kind;
+mod load;
 mod possible;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::factor::Settings;
-use super::{Cell, Spec, imix};
+use super::{Cell, Spec};
 use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::ideal;
-use crate::load::{
-    Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
-};
+use crate::load::Direction;
 use crate::testbed::{Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
 use possible::{families, is_pair};
 
@@ -126,55 +125,6 @@ impl Cell {
             reorder: share("impair.reorder_percent"),
             seed: self.number("impair.seed").map_or(1, |seed| seed as u64),
         })
-    }
-
-    fn load(&self, programs: &Programs) -> Box<dyn Load> {
-        let number =
-            |name: &str, usual: u32| self.number(name).map_or(usual, |number| number as u32);
-        let request = number("request_bytes", 64);
-        let direction = self.direction();
-        let stream = Iperf3 {
-            protocol: match self.load.as_str() {
-                "iperf3-udp" => Protocol::Udp {
-                    offered_mbit: self.number("offered_mbit").unwrap_or(100.0),
-                },
-                _ => Protocol::Tcp,
-            },
-            warm_up_megabytes: number("warm_up_megabytes", 8),
-            message_bytes: self.number("message_bytes").map(|bytes| bytes as u32),
-            nodelay: flag(&self.settings, "nodelay").unwrap_or(false),
-            streams: number("streams", 1),
-            direction,
-        };
-        match self.load.as_str() {
-            "round-trip" => Box::new(RoundTrip::new(&programs.lab, request, Asked::ByDatagram)),
-            "connections" => Box::new(RoundTrip::new(&programs.lab, request, Asked::ByConnection)),
-            "loaded-round-trip" => Box::new(LoadedRoundTrip::new(&programs.lab, request, stream)),
-            "frames" | "steady" => Box::new(Frames {
-                program: programs.lab.clone(),
-                direction,
-                frame_bytes: match self.settings.get("imix") {
-                    Some(genome) => imix::sizes(genome),
-                    None => vec![number("frame_bytes", 1518)],
-                },
-                search: match self.settings.get("search").map(String::as_str) {
-                    _ if self.load == "steady" => {
-                        Search::Steady(self.number("rate_pps").unwrap_or(1000.0))
-                    }
-                    Some("pdr") => Search::Pdr,
-                    _ => Search::Ndr,
-                },
-            }),
-            _ => Box::new(stream),
-        }
-    }
-
-    fn direction(&self) -> Direction {
-        match self.settings.get("direction").map(String::as_str) {
-            Some("reverse") => Direction::Reverse,
-            Some("both") => Direction::Both,
-            _ => Direction::Forward,
-        }
     }
 
     fn label(&self, contender: &str) -> String {
