@@ -94,7 +94,7 @@ fn tun() -> Finding {
 }
 
 /// Program, what it is for, its Debian package, and how its absence weighs.
-const TOOLS: [(&str, &str, &str, Weight); 6] = [
+const TOOLS: [(&str, &str, &str, Weight); 7] = [
     ("ip", "builds the testbed", "iproute2", Weight::Fatal),
     (
         "ping",
@@ -103,6 +103,12 @@ const TOOLS: [(&str, &str, &str, Weight); 6] = [
         Weight::Fatal,
     ),
     ("iperf3", "fills tunnels", "iperf3", Weight::Fatal),
+    (
+        "netperf",
+        "fills them where a spec asks for it",
+        "netperf, from Debian's component non-free",
+        Weight::Poor,
+    ),
     ("ethtool", "switches offloads off", "ethtool", Weight::Poor),
     (
         "nft",

@@ -3,6 +3,7 @@
 mod frames;
 mod histogram;
 mod iperf3;
+mod netperf;
 mod round_trip;
 mod search;
 mod sockets;
@@ -21,6 +22,7 @@ use crate::testbed::Bed;
 pub use frames::{Frames, Search};
 pub use histogram::{Histogram, SHARES};
 pub use iperf3::{Iperf3, Protocol};
+pub use netperf::{Netperf, Test};
 pub use round_trip::{Asked, LoadedRoundTrip, RoundTrip};
 
 /// Which way user data goes.

@@ -26,7 +26,7 @@ const MOST: f64 = 0.6;
 /// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
 pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -> Option<Verdict> {
     match load {
-        "round-trip" | "loaded-round-trip" | "connections" => return None,
+        "round-trip" | "loaded-round-trip" | "connections" | "netperf-rr" => return None,
         "frames-steady" => return steady(figures),
         _ => {}
     }

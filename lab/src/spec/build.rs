@@ -145,7 +145,7 @@ impl Cell {
         };
         match self.load.as_str() {
             // The link carries its rate each way.
-            "iperf3" => {
+            "iperf3" | "netperf" => {
                 let families = families(&self.settings);
                 ideal::tcp(self.kind.layers(), families, mtu, timestamps, link)
                     .map(|one| one * ways)

@@ -62,9 +62,12 @@ pub(super) const CONTENDERS: [&str; 8] = [
     "openvpn",
 ];
 /// The loads a spec may name.
-pub(super) const LOADS: [&str; 7] = [
+pub(super) const LOADS: [&str; 10] = [
     "iperf3",
     "iperf3-udp",
+    "netperf",
+    "netperf-udp",
+    "netperf-rr",
     "round-trip",
     "loaded-round-trip",
     "connections",
@@ -73,13 +76,22 @@ pub(super) const LOADS: [&str; 7] = [
 ];
 
 const IPSEC: &[&str] = &["esplanade", "kernel-xfrm"];
-const STREAMS: &[&str] = &["iperf3", "loaded-round-trip"];
-const BOTH_STREAMS: &[&str] = &["iperf3", "iperf3-udp"];
-const ASKED: &[&str] = &["round-trip", "loaded-round-trip", "connections"];
+const STREAMS: &[&str] = &["iperf3", "netperf", "loaded-round-trip"];
+const SENT_AT_ONCE: &[&str] = &["iperf3", "netperf", "netperf-rr", "loaded-round-trip"];
+const WRITTEN: &[&str] = &["iperf3", "iperf3-udp", "netperf", "netperf-udp"];
+const PARALLEL: &[&str] = &["iperf3", "iperf3-udp"];
+const ASKED: &[&str] = &[
+    "round-trip",
+    "loaded-round-trip",
+    "connections",
+    "netperf-rr",
+];
 const FRAMES: &[&str] = &["frames", "steady"];
 const ONE_WAY: &[&str] = &[
     "iperf3",
     "iperf3-udp",
+    "netperf",
+    "netperf-udp",
     "loaded-round-trip",
     "frames",
     "steady",
@@ -142,9 +154,9 @@ pub(super) const FACTORS: [Factor; 52] = [
     row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),
     row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&["kernel-xfrm"])),
     row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Whom::Loads(STREAMS)),
-    row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(BOTH_STREAMS)),
-    row("nodelay",                Takes::Flag,                  Whom::Loads(STREAMS)),
-    row("streams",                numbers(1.0, 128.0),          Whom::Loads(BOTH_STREAMS)),
+    row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(WRITTEN)),
+    row("nodelay",                Takes::Flag,                  Whom::Loads(SENT_AT_ONCE)),
+    row("streams",                numbers(1.0, 128.0),          Whom::Loads(PARALLEL)),
     row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
     row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
     row("direction",              Takes::Word(&["forward", "reverse", "both"]), Whom::Loads(ONE_WAY)),

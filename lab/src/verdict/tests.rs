@@ -111,10 +111,14 @@ fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
 
 #[test]
 fn single_questions_fill_nothing() {
-    assert_eq!(
-        judge("round-trip", &BTreeMap::new(), &Readings::new()),
-        None
-    );
+    for load in [
+        "round-trip",
+        "loaded-round-trip",
+        "connections",
+        "netperf-rr",
+    ] {
+        assert_eq!(judge(load, &BTreeMap::new(), &Readings::new()), None);
+    }
 }
 
 #[test]

@@ -2,18 +2,36 @@
 
 use super::{Programs, flag};
 use crate::load::{
-    Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Protocol, RoundTrip, Search,
+    Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol, RoundTrip, Search,
+    Test,
 };
 use crate::spec::{Cell, imix};
 
+/// Bytes of a question, where nothing is said.
+const QUESTION: u32 = 64;
+/// Megabytes before a stream is measured.
+const WARM_UP: u32 = 8;
+/// Bytes of a datagram of netperf, whose own choice is the longest that there is, cut to pieces by every path: this fits any
+/// tunnel.
+const DATAGRAM: u32 = 1024;
+
 impl Cell {
     pub(super) fn load(&self, programs: &Programs) -> Box<dyn Load> {
-        let (lab, request) = (&programs.lab, self.count("request_bytes").unwrap_or(64));
+        let request = self.count("request_bytes").unwrap_or(QUESTION);
+        let lab = &programs.lab;
         match self.load.as_str() {
             "round-trip" => Box::new(RoundTrip::new(lab, request, Asked::ByDatagram)),
             "connections" => Box::new(RoundTrip::new(lab, request, Asked::ByConnection)),
             "loaded-round-trip" => Box::new(LoadedRoundTrip::new(lab, request, self.stream())),
             "frames" | "steady" => Box::new(self.frames(programs)),
+            "netperf" => Box::new(self.netperf(Test::Stream {
+                message_bytes: self.count("message_bytes"),
+                warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP),
+            })),
+            "netperf-udp" => Box::new(self.netperf(Test::Datagrams {
+                message_bytes: self.count("message_bytes").unwrap_or(DATAGRAM),
+            })),
+            "netperf-rr" => Box::new(self.netperf(Test::Questions { bytes: request })),
             _ => Box::new(self.stream()),
         }
     }
@@ -38,12 +56,24 @@ impl Cell {
                 },
                 _ => Protocol::Tcp,
             },
-            warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(8),
+            warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP),
             message_bytes: self.count("message_bytes"),
-            nodelay: flag(&self.settings, "nodelay").unwrap_or(false),
+            nodelay: self.has_nodelay(),
             streams: self.count("streams").unwrap_or(1),
             direction: self.direction(),
         }
+    }
+
+    fn netperf(&self, test: Test) -> Netperf {
+        Netperf {
+            test,
+            nodelay: self.has_nodelay(),
+            direction: self.direction(),
+        }
+    }
+
+    fn has_nodelay(&self) -> bool {
+        flag(&self.settings, "nodelay").unwrap_or(false)
     }
 
     fn frames(&self, programs: &Programs) -> Frames {

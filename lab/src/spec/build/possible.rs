@@ -1,5 +1,6 @@
 //! What cannot exist, and because of which factor.
 
+use super::number;
 use crate::spec::factor::Settings;
 use crate::testbed::Families;
 
@@ -111,8 +112,19 @@ fn possible_share(kind: &str, settings: &Settings) -> Result<(), Impossible> {
     }
 }
 
+/// The longest datagram over IPv4.
+const DATAGRAM: f64 = 65_507.0;
+
 /// What a load cannot be told.
 pub(super) fn possible_load(settings: &Settings, load: &str) -> Result<(), Impossible> {
+    let of_datagrams = matches!(load, "iperf3-udp" | "netperf-udp");
+    if of_datagrams && number(settings, "message_bytes").is_some_and(|bytes| bytes > DATAGRAM) {
+        return Err(Impossible {
+            factor: "message_bytes",
+            what: format!("a datagram holds at most {DATAGRAM} bytes"),
+            advice: "one that fits the path is not cut to pieces: `message_bytes = 1200`".into(),
+        });
+    }
     let both = settings.get("direction").is_some_and(|way| way == "both");
     match both && !matches!(load, "iperf3" | "iperf3-udp") {
         false => Ok(()),

@@ -57,3 +57,57 @@ fn both_ways_at_once_is_for_iperf3_and_fills_a_link_twice() {
         "{frames}"
     );
 }
+
+#[test]
+fn netperf_takes_what_it_has_an_option_for() {
+    let read = |load: &str| {
+        let text = format!(
+            "{HEAD}testbed.link.rate_mbit = 100\n[load]\n{load}[[contender]]\nkind = \"plain\"\n"
+        );
+        Spec::read(&text, "mine.toml")
+    };
+    let everything = "message_bytes = 512\nnodelay = true\nstreams = 4\noffered_mbit = 5\n\
+                      request_bytes = 32\ndirection = \"reverse\"\nwarm_up_megabytes = 1\n";
+    let taken = |kind: &str, id: &str| {
+        let spec = read(&format!("kind = \"{kind}\"\n{everything}")).unwrap();
+        assert_eq!(spec.cases(&Programs::default()).unwrap()[0].load.id(), id);
+        let all = spec.cells[0].factors().into_keys();
+        let own = all.filter(|name| !["load", "mtu", "link.rate_mbit"].contains(&name.as_str()));
+        own.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        taken("netperf", "netperf-tcp"),
+        "direction message_bytes nodelay warm_up_megabytes"
+    );
+    assert_eq!(
+        taken("netperf-udp", "netperf-udp"),
+        "direction message_bytes"
+    );
+    assert_eq!(taken("netperf-rr", "netperf-rr"), "nodelay request_bytes");
+    let ideal = |kind: &str| read(&format!("kind = \"{kind}\"\n")).unwrap().cells[0].ideal_bps();
+    assert_eq!(ideal("netperf"), ideal("iperf3"));
+    assert_eq!(ideal("netperf-rr"), None);
+}
+
+#[test]
+fn netperf_goes_one_way_and_a_datagram_has_an_end() {
+    let said = |load: &str| {
+        complaint(&format!(
+            "{HEAD}[load]\n{load}[[contender]]\nkind = \"plain\"\n"
+        ))
+    };
+    let both = said("kind = \"netperf\"\ndirection = \"both\"\n");
+    assert!(
+        both.starts_with("error: the load `netperf` goes one way at a time\n --> mine.toml:4:13\n"),
+        "{both}"
+    );
+    for kind in ["netperf-udp", "iperf3-udp"] {
+        let long = said(&format!("kind = \"{kind}\"\nmessage_bytes = 65508\n"));
+        assert!(
+            long.starts_with("error: a datagram holds at most 65507 bytes\n --> mine.toml:4:17\n"),
+            "{long}"
+        );
+    }
+    let misspelt = said("kind = \"netperf-tcp\"\n");
+    assert!(misspelt.contains("did you mean `netperf"), "{misspelt}");
+}

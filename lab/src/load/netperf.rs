@@ -1,0 +1,227 @@
+//! netperf between client and server: one TCP stream, datagrams as fast as they go, or one question at a time. How often a
+//! test is repeated, and when that is enough, is the lab's business: netperf's own rule (`-I`) is never asked for.
+//!
+//! ```text
+//!   netperf ── control: TCP ── netserver     which prepares the far end and tells what it counted
+//!           ══ the test ══════
+//! ```
+
+mod answer;
+mod line;
+mod program;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::{Carried, Direction, Ends, Load, Prepared, sockets};
+use crate::contender::Absence;
+use crate::fault::Fault;
+use crate::host::{Command, Process};
+use crate::testbed::Bed;
+use line::Amount;
+use program::Program;
+
+/// netperf between client and server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Netperf {
+    /// What it does.
+    pub test: Test,
+    /// Send every write at once (TCP_NODELAY).
+    pub nodelay: bool,
+    /// Which way user data goes, one at a time; questions go from the client to the server.
+    pub direction: Direction,
+}
+
+/// What netperf does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Test {
+    /// One TCP stream: TCP_STREAM, or TCP_MAERTS where the far end sends.
+    Stream {
+        /// Bytes of each write; `None`: netperf's own choice.
+        message_bytes: Option<u32>,
+        /// Uncounted traffic before each load.
+        warm_up_megabytes: u32,
+    },
+    /// Datagrams without a pause: UDP_STREAM.
+    Datagrams {
+        /// Bytes of user data in each.
+        message_bytes: u32,
+    },
+    /// One question after another over one connection: TCP_RR.
+    Questions {
+        /// Bytes of a question, and of its answer.
+        bytes: u32,
+    },
+}
+
+/// Not netperf's usual one, where a netserver of the host itself may listen.
+const PORT: u16 = 5304;
+/// The first port of datagrams, at both ends. Each test has the next one, so that none meets what is left of the one before.
+const DATAGRAMS: u16 = 5310;
+/// Beyond the load itself: connecting, draining what is in flight, and the 4 s that a far end waits for datagrams.
+const GRACE: Duration = Duration::from_secs(12);
+/// For the little traffic of a warm-up over the slowest tunnel.
+const PATIENCE: Duration = Duration::from_secs(14);
+/// Seconds of an interval, where netperf tells of them.
+const INTERVAL_S: f64 = 0.5;
+const MEGABYTE: i64 = 1 << 20;
+
+impl Netperf {
+    /// netperf has a stream sent by either end. It has no such test of datagrams, so the ends change places.
+    fn ends<'bed>(&self, bed: &'bed Bed) -> Ends<'bed> {
+        match self.test {
+            Test::Datagrams { .. } => self.direction.ends(bed),
+            Test::Stream { .. } | Test::Questions { .. } => Direction::Forward.ends(bed),
+        }
+    }
+}
+
+impl Load for Netperf {
+    fn id(&self) -> &str {
+        match self.test {
+            Test::Stream { .. } => "netperf-tcp",
+            Test::Datagrams { .. } => "netperf-udp",
+            Test::Questions { .. } => "netperf-rr",
+        }
+    }
+
+    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+        let ends = self.ends(bed);
+        let near = Program::of(ends.from, "netperf")?;
+        near.understands(&Program::of(ends.to, "netserver")?)
+    }
+
+    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
+        let ends = self.ends(bed);
+        let program =
+            Program::of(ends.from, "netperf").map_err(|absence| Fault::failed(absence.why))?;
+        let family = if ends.address.is_ipv6() { 6 } else { 4 };
+        // In the foreground, without a child for each test and without a file of its own: it ends with the lab, whole, and
+        // what it says is heard.
+        let listen = format!("netserver -D -f -N -L {},{family} -p {PORT}", ends.address);
+        let mut server = ends.to.start(&Command::line(&listen))?;
+        let at = SocketAddr::from((ends.address, PORT));
+        sockets::wait_until_listening(ends.to, &mut *server, "netperf", at)?;
+        Ok(Box::new(Listening {
+            load: self,
+            ends,
+            program,
+            server,
+            port: DATAGRAMS,
+        }))
+    }
+}
+
+/// netperf with its far end listening.
+struct Listening<'bed> {
+    load: &'bed Netperf,
+    ends: Ends<'bed>,
+    program: Program,
+    server: Box<dyn Process>,
+    /// Where the datagrams of the test go from and to.
+    port: u16,
+}
+
+impl Prepared for Listening<'_> {
+    fn warm_up(&mut self) -> Result<(), Fault> {
+        let second = Amount::Seconds(1);
+        let warm = match self.load.test {
+            Test::Stream {
+                warm_up_megabytes: 0,
+                ..
+            } => return Ok(()),
+            Test::Stream {
+                warm_up_megabytes, ..
+            } => self.ask(
+                Amount::Bytes(i64::from(warm_up_megabytes) * MEGABYTE),
+                PATIENCE,
+            ),
+            // netperf gives up at the first one that is longer than its path. From then on the kernel knows the path.
+            Test::Datagrams { .. } => self
+                .flood(second, PATIENCE)
+                .or_else(|_| self.flood(second, PATIENCE)),
+            Test::Questions { .. } => self.ask(second, PATIENCE),
+        };
+        warm.map(drop)
+    }
+
+    fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
+        let seconds = Amount::Seconds(duration.as_secs().max(1));
+        match self.load.test {
+            Test::Datagrams { .. } => self.flood(seconds, duration + GRACE),
+            Test::Stream { .. } | Test::Questions { .. } => self.ask(seconds, duration + GRACE),
+        }
+    }
+}
+
+impl Listening<'_> {
+    fn command(&self, amount: Amount) -> Command {
+        let intervals = self.program.tells_intervals;
+        let line = self
+            .load
+            .line(self.ends.address, amount, intervals, self.port);
+        Command::line(&line)
+    }
+
+    fn ask(&mut self, amount: Amount, limit: Duration) -> Result<Carried, Fault> {
+        let finished = self.ends.from.run(&self.command(amount), limit)?;
+        self.carried(&(finished.stdout + &finished.stderr))
+    }
+
+    /// netperf tells the end of datagrams by three empty ones, which a full queue may lose. The far end would then listen for
+    /// four more seconds, and the meters see an idle tunnel; so the end is told again, once netperf has closed its socket.
+    fn flood(&mut self, amount: Amount, limit: Duration) -> Result<Carried, Fault> {
+        const GLANCE: Duration = Duration::from_millis(100);
+        self.port += 1;
+        let command = self.command(amount);
+        let (from, six) = (self.ends.from, self.ends.address.is_ipv6());
+        let near = SocketAddr::from((anywhere(six), self.port));
+        let far = SocketAddr::from((self.ends.address, self.port));
+        let teller = from.datagrams(SocketAddr::from((anywhere(six), 0)))?;
+        let mut netperf = from.start(&command)?;
+        let (started, mut sending) = (Instant::now(), false);
+        while netperf.ended().is_none() {
+            if started.elapsed() > limit {
+                return Err(Fault::TimedOut {
+                    what: format!("`{command}`"),
+                    after: limit,
+                });
+            }
+            let has_socket = sockets::takes_datagrams(from, near)?;
+            if sending && !has_socket {
+                teller.send(far, &[])?;
+            }
+            sending |= has_socket;
+            // Nothing comes; but this waiting ends when the user asks to stop.
+            teller.receive(GLANCE)?;
+        }
+        self.carried(&netperf.said())
+    }
+
+    fn carried(&mut self, said: &str) -> Result<Carried, Fault> {
+        let answer = answer::read(said).and_then(|answer| match self.load.test {
+            Test::Stream { .. } => answer.of_stream(self.load.is_backwards()),
+            Test::Datagrams { message_bytes } => answer.of_datagrams(message_bytes),
+            Test::Questions { bytes } => answer.of_questions(bytes),
+        });
+        let tool = self.program.tool();
+        match answer {
+            Ok(carried) => Ok(Carried { tool, ..carried }),
+            Err(why) => {
+                let ended = self.server.ended().map_or(String::new(), |code| {
+                    let said = self.server.said();
+                    let last = said.lines().last().unwrap_or_default().trim();
+                    format!("; its netserver ended with {code}: {last}")
+                });
+                Err(Fault::failed(format!("{tool}: {why}{ended}")))
+            }
+        }
+    }
+}
+
+fn anywhere(six: bool) -> IpAddr {
+    match six {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}

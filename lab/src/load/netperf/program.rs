@@ -1,0 +1,123 @@
+//! Which netperf a host has, and what it can do.
+
+use std::time::Duration;
+
+use crate::contender::Absence;
+use crate::host::{Command, Host};
+
+/// netperf or netserver on a host.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Program {
+    name: &'static str,
+    version: String,
+    /// Whether it tells results in between: a choice of those who built it.
+    pub tells_intervals: bool,
+}
+
+/// Since this one all tests tell the outputs that are selected, and its server stays in the foreground where it is told to.
+const OLDEST: (u32, u32) = (2, 6);
+const PATIENCE: Duration = Duration::from_secs(3);
+const REMEDY: &str = "Get it by: apt-get install netperf (Debian has it in its component non-free), \
+                      or build it from https://github.com/HewlettPackard/netperf";
+
+impl Program {
+    /// Asks the program of this name.
+    pub fn of(host: &dyn Host, name: &'static str) -> Result<Program, Absence> {
+        if !host.has(name).unwrap_or(false) {
+            return Err(Absence::new(format!("{name} is not installed"), REMEDY));
+        }
+        // Options are obeyed in their order, so netperf complains of the first where it was built without, and then says
+        // its version. To netserver the first means something else.
+        let ask = match name {
+            "netperf" => Command::line("netperf -D 1 -V"),
+            _ => Command::line(name).arg("-V"),
+        };
+        let told = host.must(&ask, PATIENCE).unwrap_or_default();
+        let program = Program::read(name, &told)
+            .ok_or_else(|| Absence::new(format!("`{ask}` does not tell its version"), REMEDY))?;
+        program.young_enough()
+    }
+
+    fn read(name: &'static str, told: &str) -> Option<Program> {
+        let mut lines = told.lines();
+        let version = lines.find_map(|line| line.trim().strip_prefix("Netperf version "))?;
+        Some(Program {
+            name,
+            version: version.trim().to_owned(),
+            tells_intervals: !told.contains("Demo Mode not configured"),
+        })
+    }
+
+    fn young_enough(self) -> Result<Program, Absence> {
+        match self.number() {
+            Some(number) if number >= OLDEST => Ok(self),
+            _ => Err(Absence::new(
+                format!(
+                    "{} {} is too old, or none that is known",
+                    self.name, self.version
+                ),
+                format!(
+                    "Versions from {}.{} on will do. {REMEDY}",
+                    OLDEST.0, OLDEST.1
+                ),
+            )),
+        }
+    }
+
+    fn number(&self) -> Option<(u32, u32)> {
+        let mut parts = self.version.split('.').map(|part| part.parse().ok());
+        Some((parts.next()??, parts.next()??))
+    }
+
+    /// What they say to each other has no version of its own, and differs from one to the next.
+    pub fn understands(&self, far: &Program) -> Result<(), Absence> {
+        match self.version == far.version {
+            true => Ok(()),
+            false => Err(Absence::new(
+                format!(
+                    "{} {} and {} {} may not understand each other",
+                    self.name, self.version, far.name, far.version
+                ),
+                "Install the same version on both end hosts",
+            )),
+        }
+    }
+
+    /// For the record.
+    pub fn tool(&self) -> String {
+        format!("{} {}", self.name, self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_and_abilities_are_read_from_what_it_says() {
+        let plain = Program::read("netperf", include_str!("told/version-2.7.0.txt")).unwrap();
+        assert_eq!(plain.tool(), "netperf 2.7.0");
+        assert!(!plain.tells_intervals);
+        let demo = Program::read("netperf", "Netperf version 2.7.0\n").unwrap();
+        assert!(demo.tells_intervals);
+        assert!(Program::read("netperf", "command not found\n").is_none());
+    }
+
+    #[test]
+    fn an_old_one_and_two_that_differ_are_named_with_the_remedy() {
+        let of = |name, version: &str| {
+            Program::read(name, &format!("Netperf version {version}\n")).unwrap()
+        };
+        let old = of("netperf", "2.4.5").young_enough().unwrap_err();
+        assert!(old.why.starts_with("netperf 2.4.5 is too old"), "{old:?}");
+        assert!(of("netperf", "next").young_enough().is_err());
+        assert!(of("netperf", "2.10.0").young_enough().is_ok());
+        let (here, there) = (of("netperf", "2.7.0"), of("netserver", "2.6.0"));
+        let differ = here.understands(&there).unwrap_err();
+        assert!(
+            differ.why.starts_with("netperf 2.7.0 and netserver 2.6.0"),
+            "{differ:?}"
+        );
+        assert!(here.understands(&of("netserver", "2.7.0")).is_ok());
+    }
+}
