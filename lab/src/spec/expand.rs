@@ -1,19 +1,20 @@
 //! Multiplies a spec out: every part, every contender, every value of every factor that means something to both contender
 //! and load. What was asked for and cannot exist is left out and said; what two lists make twice is measured once.
 
+mod entry;
+mod part;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::time::Duration;
 
 use super::Wrong;
-use super::build::{Impossible, Kind};
-use super::complaint::did_you_mean;
-use super::factor::{self, CONTENDERS, LOADS, Settings};
-use super::hosts;
-use super::measure::{self, Measure};
+use super::build::Kind;
+use super::factor::{self, Settings};
 use super::preset::Changes;
-use super::tree::{self, Placed, Tree};
+use super::tree::Tree;
 use crate::meter::Heavy;
+use entry::Entry;
+use part::{Part, nameless, part};
 
 /// One thing to measure in each round.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,23 +31,6 @@ pub struct Cell {
     pub heavy: Vec<Heavy>,
     pub(super) kind: Kind,
     pub(super) settings: Settings,
-}
-
-/// A value or a list of values for a factor, and where it stands.
-type Varied = (&'static str, Vec<String>, Range<usize>);
-
-/// What a part says.
-struct Part<'t> {
-    name: Option<String>,
-    load: String,
-    duration: Option<Duration>,
-    measure: Measure,
-    fixed: Settings,
-    /// Where each of them stands.
-    places: BTreeMap<&'static str, Range<usize>>,
-    factors: Vec<Varied>,
-    cells: Vec<Settings>,
-    contenders: Vec<Tree<'t>>,
 }
 
 /// The cells of a spec, and what was skipped.
@@ -71,152 +55,6 @@ pub(super) fn cells(file: Tree<'_>, preset: &Changes) -> Result<(Vec<Cell>, Vec<
         all.add(&part)?;
     }
     Ok((all.cells, all.skipped))
-}
-
-fn nameless(tree: Tree<'_>, what: &str) -> Wrong {
-    Wrong {
-        at: tree.at.0..tree.at.1,
-        what: what.into(),
-        advice: "add `name = \"a-name\"`".into(),
-    }
-}
-
-/// Reads a part, or the top level as one.
-fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> {
-    let mut part = match base {
-        Some(base) => {
-            tree.only(&[
-                "name",
-                "duration",
-                "testbed",
-                "load",
-                "measure",
-                "factors",
-                "cells",
-                "contender",
-                "about",
-            ])?;
-            let name = tree.text("name")?;
-            Part {
-                name: Some(
-                    name.ok_or_else(|| nameless(tree, "this part has no name"))?
-                        .into(),
-                ),
-                load: base.load.clone(),
-                duration: seconds(tree)?,
-                measure: base.measure.and(&measure::read(tree)?),
-                fixed: base.fixed.clone(),
-                places: base.places.clone(),
-                factors: base.factors.clone(),
-                cells: base.cells.clone(),
-                contenders: base.contenders.clone(),
-            }
-        }
-        None => Part {
-            name: None,
-            load: "iperf3".into(),
-            duration: None,
-            measure: measure::read(tree)?,
-            fixed: Settings::new(),
-            places: BTreeMap::new(),
-            factors: Vec::new(),
-            cells: Vec::new(),
-            contenders: Vec::new(),
-        },
-    };
-    part.read_settings(tree)?;
-    let own = tree.tables("contender")?;
-    if !own.is_empty() {
-        part.contenders = own;
-    }
-    Ok(part)
-}
-
-fn seconds(tree: Tree<'_>) -> Result<Option<Duration>, Wrong> {
-    let seconds = tree.number("duration", 1..=86_400)?;
-    Ok(seconds.map(|seconds| Duration::from_secs(seconds.into())))
-}
-
-impl Part<'_> {
-    fn read_settings(&mut self, tree: Tree<'_>) -> Result<(), Wrong> {
-        for (name, at, value) in tree.table("testbed")?.iter().flat_map(Tree::leaves) {
-            // Machines are no factor: all cells share them, and `hosts` reads them.
-            if name.starts_with("hosts.") {
-                continue;
-            }
-            let name = if name == "kind" { "testbed" } else { &name };
-            if name == "testbed" && value.get_ref().as_str() == Some(hosts::GUEST) {
-                self.may_be_in_a_guest(value)?;
-                continue;
-            }
-            self.fix(factor::find(name, at)?, value)?;
-        }
-        for (name, at, value) in tree.table("load")?.iter().flat_map(Tree::leaves) {
-            if name == "kind" {
-                self.load = known(value, &LOADS, "load")?;
-                continue;
-            }
-            self.fix(factor::find(&name, at)?, value)?;
-        }
-        for (name, at, value) in tree.table("factors")?.iter().flat_map(Tree::leaves) {
-            let factor = factor::find(&name, at.clone())?;
-            self.factors.retain(|(earlier, ..)| *earlier != factor.name);
-            self.factors.push((factor.name, values(factor, value)?, at));
-        }
-        let cells = tree.tables("cells")?;
-        if !cells.is_empty() {
-            self.cells = cells.into_iter().map(listed).collect::<Result<_, _>>()?;
-        }
-        Ok(())
-    }
-
-    /// A guest, too, is shared by all cells.
-    fn may_be_in_a_guest(&self, value: Placed<'_>) -> Result<(), Wrong> {
-        match self.name {
-            None => Ok(()),
-            Some(_) => Err(Wrong {
-                at: value.span(),
-                what:
-                    "a part has no guest of its own: what is emulated is compared with nothing else"
-                        .into(),
-                advice: "write `kind = \"guest\"` once, in the [testbed] of the whole spec".into(),
-            }),
-        }
-    }
-
-    fn fix(&mut self, factor: &'static factor::Factor, value: Placed<'_>) -> Result<(), Wrong> {
-        self.fixed.insert(factor.name, factor.value(value)?);
-        self.places.insert(factor.name, value.span());
-        Ok(())
-    }
-}
-
-fn listed(tree: Tree<'_>) -> Result<Settings, Wrong> {
-    let mut settings = Settings::new();
-    for (name, at, value) in tree.leaves() {
-        let factor = factor::find(&name, at)?;
-        settings.insert(factor.name, factor.value(value)?);
-    }
-    Ok(settings)
-}
-
-fn values(factor: &factor::Factor, value: Placed<'_>) -> Result<Vec<String>, Wrong> {
-    match value.get_ref().as_array() {
-        Some(list) => list.iter().map(|value| factor.value(value)).collect(),
-        None => Ok(vec![factor.value(value)?]),
-    }
-}
-
-fn known(value: Placed<'_>, words: &[&'static str], what: &str) -> Result<String, Wrong> {
-    let word = tree::text(value)?;
-    match words.contains(&word) {
-        true => Ok(word.into()),
-        false => Err(Wrong {
-            at: value.span(),
-            what: format!("unknown {what} `{word}`"),
-            advice: did_you_mean(word, words),
-        }),
-    }
 }
 
 struct Expansion<'p> {
@@ -346,83 +184,4 @@ fn varied(settings: &Settings, name: &'static str, values: &[String]) -> Vec<Set
         settings
     };
     values.iter().map(with).collect()
-}
-
-/// A `[[contender]]` as it is written.
-struct Entry {
-    kind: String,
-    at: Range<usize>,
-    settings: Vec<Varied>,
-    places: BTreeMap<&'static str, Range<usize>>,
-}
-
-impl Entry {
-    fn read(tree: Tree<'_>) -> Result<Entry, Wrong> {
-        let Some(written) = tree.get("kind") else {
-            return Err(Wrong {
-                at: tree.at.0..tree.at.1,
-                what: "this contender has no kind".into(),
-                advice: format!("add `kind`, one of {}", CONTENDERS.join(", ")),
-            });
-        };
-        let mut entry = Entry {
-            kind: known(written, &CONTENDERS, "contender")?,
-            at: tree.at.0..tree.at.1,
-            settings: Vec::new(),
-            places: BTreeMap::new(),
-        };
-        for (name, at, value) in tree.leaves() {
-            if name != "kind" {
-                entry.setting(&name, at, value)?;
-            }
-        }
-        Ok(entry)
-    }
-
-    /// A factor stated for a contender by name must mean something to it.
-    fn setting(&mut self, name: &str, at: Range<usize>, value: Placed<'_>) -> Result<(), Wrong> {
-        let factor = factor::find(name, at.clone())?;
-        if matches!(factor.whom, factor::Whom::Contenders(kinds) if !kinds.contains(&self.kind.as_str()))
-        {
-            return Err(Wrong {
-                at: value.span(),
-                what: format!("`{name}` means nothing to the contender `{}`", self.kind),
-                advice: format!("remove `{name}`"),
-            });
-        }
-        self.places.insert(factor.name, value.span());
-        self.settings
-            .push((factor.name, values(factor, value)?, at));
-        Ok(())
-    }
-
-    /// Whether the table of the contender alone decides about the factor: then what cannot exist is a mistake of that table
-    /// and not a corner of a product of lists.
-    fn decides(&self, part: &Part<'_>, factor: &str) -> bool {
-        let one = |varied: &Varied| varied.1.len() == 1;
-        let own = self.settings.iter().find(|(name, ..)| *name == factor);
-        own.map_or_else(
-            || !part.factors.iter().any(|(name, ..)| *name == factor),
-            one,
-        ) && self.settings.iter().all(one)
-    }
-
-    /// At the place of the factor: in the table of the contender, else where the part sets it.
-    fn wrong(&self, part: &Part<'_>, why: Impossible) -> Wrong {
-        let own = self.places.get(why.factor);
-        let at = own.or_else(|| part.places.get(why.factor)).cloned();
-        Wrong {
-            at: at.unwrap_or_else(|| self.at.clone()),
-            what: why.what,
-            advice: why.advice,
-        }
-    }
-
-    fn twice(&self, id: &str) -> Wrong {
-        Wrong {
-            at: self.at.clone(),
-            what: format!("`{id}` is named twice"),
-            advice: "each contender is measured once in every round: raise `rounds` to measure more often".into(),
-        }
-    }
 }
