@@ -1,0 +1,155 @@
+use super::*;
+use crate::suite;
+
+fn wrapping(name: &str) -> Wrapping {
+    Wrapping {
+        suite: suite::find(name).unwrap(),
+        mode: Mode::Tunnel,
+        encapsulation: Encapsulation::Udp,
+        bundle: false,
+        window: 1024,
+        esn: false,
+        associations: 1,
+    }
+}
+
+fn keys(name: &str) -> Keys {
+    let direction = |spi| Direction {
+        spi,
+        cipher: "ab".repeat(suite::find(name).unwrap().cipher_key),
+        hash: "cd".repeat(suite::find(name).unwrap().hash_key),
+    };
+    Keys {
+        to_right: direction(0x1001),
+        to_left: direction(0x1002),
+        idle: Vec::new(),
+    }
+}
+
+#[test]
+fn idle_associations_are_of_other_peers_and_have_no_policy() {
+    let many = Wrapping {
+        associations: 300,
+        ..wrapping("aes-128-gcm")
+    };
+    let keys = Keys::fresh(&many, 0x1000).unwrap();
+    let map = Addresses::default();
+    let text = keys.text(&many, Side::Right, &map);
+    let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+    assert_eq!(
+        (count("add 192.0.2.2 198.18."), count("add 198.18.")),
+        (299, 299)
+    );
+    assert_eq!((count("add 192.0.2."), count("spdadd")), (301, 2));
+    let spis: std::collections::BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .collect();
+    assert!(spis.len() > 600, "every association has an SPI of its own");
+    assert!(
+        text.contains("add 198.18.1.43 192.0.2.2 esp-udp 0x100257 "),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_left_file_reads_as_a_person_would_write_it() {
+    let text = keys("aes-128-cbc-sha1").text(
+        &wrapping("aes-128-cbc-sha1"),
+        Side::Left,
+        &Addresses::default(),
+    );
+    let key = "ab".repeat(16);
+    let hash = "cd".repeat(20);
+    let expected = format!(
+        "# The left gateway: 10.1.0.0/24 and 10.2.0.0/24 reach each other through ESP in UDP, AES-128-CBC + SHA1.
+# Start it with: esplanade run --setkey THIS_FILE
+add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 1024 -E aes-cbc 0x{key} -A hmac-sha1 0x{hash};
+add 192.0.2.2 192.0.2.1 esp-udp 0x1002 -m tunnel -r 1024 -E aes-cbc 0x{key} -A hmac-sha1 0x{hash};
+spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;
+spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require;
+"
+    );
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn the_right_file_mirrors_the_policies_and_keeps_the_associations() {
+    let keys = keys("null");
+    let (left, right) = (
+        keys.text(&wrapping("null"), Side::Left, &Addresses::default()),
+        keys.text(&wrapping("null"), Side::Right, &Addresses::default()),
+    );
+    let lines = |text: &str, word: &str| -> Vec<String> {
+        text.lines()
+            .filter(|line| line.starts_with(word))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(lines(&left, "add"), lines(&right, "add"));
+    assert!(left.contains("-E null;"));
+    let swapped: Vec<String> = lines(&left, "spdadd")
+        .iter()
+        .map(|line| match line.contains("-P out") {
+            true => line.replace("-P out", "-P in"),
+            false => line.replace("-P in", "-P out"),
+        })
+        .collect();
+    assert_eq!(swapped, lines(&right, "spdadd"));
+}
+
+#[test]
+fn fresh_keys_differ_and_fit() {
+    let keys = Keys::fresh(&wrapping("aes-128-gcm"), 0x1000).unwrap();
+    assert_eq!(keys.to_right.cipher.len(), 40);
+    assert_ne!(keys.to_right.cipher, keys.to_left.cipher);
+    assert_eq!((keys.to_right.spi, keys.to_left.spi), (0x1001, 0x1002));
+}
+
+#[test]
+fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
+    let bundle = Wrapping {
+        bundle: true,
+        encapsulation: Encapsulation::Native,
+        ..wrapping("3des-sha1")
+    };
+    let text = keys("3des-sha1").text(&bundle, Side::Left, &Addresses::default());
+    let (key, hash) = ("ab".repeat(24), "cd".repeat(20));
+    for line in [
+        format!("add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 1024 -E 3des-cbc 0x{key};"),
+        format!("add 192.0.2.1 192.0.2.2 ah 0x1081 -m transport -r 1024 -A hmac-sha1 0x{hash};"),
+        "ipsec esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require;".into(),
+    ] {
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn two_hosts_alone_protect_each_other_in_transport_mode() {
+    let transport = Wrapping {
+        mode: Mode::Transport,
+        ..wrapping("aes-128-gcm")
+    };
+    let map = Addresses::of(crate::testbed::Topology::Pair, Default::default());
+    let text = keys("aes-128-gcm").text(&transport, Side::Left, &map);
+    assert!(text.contains(" 0x1001 -m transport -r 1024 "), "{text}");
+    let policy = "spdadd 192.0.2.1/32 192.0.2.2/32 any -P out ipsec esp/transport//require;";
+    assert!(text.contains(policy), "{text}");
+}
+
+#[test]
+fn ah_alone_has_no_cipher() {
+    let alone = Wrapping {
+        encapsulation: Encapsulation::Native,
+        ..wrapping("ah-md5")
+    };
+    let text = keys("ah-md5").text(&alone, Side::Right, &Addresses::default());
+    assert!(
+        text.contains(" ah 0x1001 -m tunnel -r 1024 -A hmac-md5 0x"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ah/tunnel/192.0.2.1-192.0.2.2/require"),
+        "{text}"
+    );
+}
