@@ -14,6 +14,7 @@
 mod ear;
 mod things;
 mod undo;
+mod waits;
 
 use std::io::{self, Read, Seek, Write};
 use std::net::UdpSocket;
@@ -22,13 +23,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::host::{self, Command, Finished, Process};
+use crate::host::{self, Command, Process};
 use crate::stop::Stop;
 use crate::testbed::process::{self, Running};
 use crate::testbed::ssh::protocol::{Answer, Ask, Bytes, Question, READY, Reply, Seen, UNDO};
 use ear::Ear;
 use things::{Thing, Things};
 use undo::undoing;
+use waits::{Awaited, Wait};
 
 pub(crate) use undo::quoted;
 
@@ -65,23 +67,6 @@ struct Attendant {
     waits: Vec<Wait>,
     undo: Vec<Command>,
     stop: Stop,
-}
-
-/// A question whose answer takes its time.
-struct Wait {
-    number: u64,
-    thing: u64,
-    until: Instant,
-    what: Awaited,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Awaited {
-    /// The end of a program that runs to it.
-    End,
-    /// The end of a program that was asked to.
-    Stop,
-    Datagram,
 }
 
 /// An answer now, or a wait.
@@ -254,70 +239,6 @@ impl Attendant {
 
     fn start(&self, command: &Command, together: bool) -> Result<Running, String> {
         process::start(command, None, self.stop, together).map_err(|fault| fault.to_string())
-    }
-
-    /// Answers every question whose wait is over.
-    fn settle(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        for wait in std::mem::take(&mut self.waits) {
-            match self.over(&wait, now >= wait.until) {
-                Some(answer) => self.reply(wait.number, answer)?,
-                None => self.waits.push(wait),
-            }
-        }
-        Ok(())
-    }
-
-    /// The answer of a wait that has come to its end, or to that of its time.
-    fn over(&mut self, wait: &Wait, late: bool) -> Option<Result<Answer, String>> {
-        if wait.what == Awaited::Datagram {
-            return self.datagram(wait.thing, late);
-        }
-        let process = match self.things.process(wait.thing) {
-            Ok(process) => process,
-            Err(why) => return Some(Err(why)),
-        };
-        let code = process.ended();
-        if code.is_none() && !late {
-            return None;
-        }
-        let answer = match (wait.what, code) {
-            (Awaited::Stop, code) => Answer::Flag(code.is_some()),
-            (_, None) => Answer::Finished(None),
-            (_, Some(code)) => {
-                let (stdout, stderr) = process.words();
-                Answer::Finished(Some(Finished {
-                    code,
-                    stdout,
-                    stderr,
-                }))
-            }
-        };
-        match wait.what {
-            Awaited::Stop => process.kill(),
-            _ => self.things.close(wait.thing),
-        }
-        Some(Ok(answer))
-    }
-
-    fn datagram(&mut self, socket: u64, late: bool) -> Option<Result<Answer, String>> {
-        let socket = match self.things.socket(socket) {
-            Ok(socket) => socket,
-            Err(why) => return Some(Err(why)),
-        };
-        let mut buffer = vec![0; 65_536];
-        let received = socket
-            .set_nonblocking(true)
-            .and_then(|()| socket.recv(&mut buffer));
-        match received {
-            Ok(length) => {
-                buffer.truncate(length);
-                Some(Ok(Answer::Datagram(Some(Bytes(buffer)))))
-            }
-            Err(_) if late => Some(Ok(Answer::Datagram(None))),
-            // Also an ICMP answer to something sent earlier: not what is waited for.
-            Err(_) => None,
-        }
     }
 
     /// Everything of a bed is in one folder.
