@@ -15,7 +15,7 @@ export TMPDIR=$place/tmp
 mkdir "$TMPDIR"
 
 # Two gateways with their TUN devices, rules and sockets leave the most behind, where they can run.
-contender=plain
+contender=plain-no-offloads
 if [ -x "$(dirname "$lab")/esplanade" ] && [ -w /dev/net/tun ]; then contender=esplanade-aes-128-gcm; fi
 mark=LAB_CLEANUP_MARK=$$.$RANDOM
 

@@ -92,9 +92,11 @@ impl Mount {
             ours.then_some(path)
         });
         let inside = path.and_then(|path| Path::new(path).strip_prefix(&self.root).ok());
-        match inside {
-            Some(inside) if !inside.starts_with("..") => self.at.join(inside),
-            _ => self.at.clone(),
+        // A path that nothing is added to would end with a slash.
+        let below = |inside: &&Path| !inside.as_os_str().is_empty() && !inside.starts_with("..");
+        match inside.filter(below) {
+            Some(inside) => self.at.join(inside),
+            None => self.at.clone(),
         }
     }
 
