@@ -18,7 +18,7 @@ use crate::iv::{IvSource, SEED_LEN};
 use crate::notice::{Hook, Notice};
 use crate::outbound::{Outbound, OutboundPump};
 use crate::path::PathMtus;
-use crate::pipeline::affinity;
+use crate::pipeline::affinity::Place;
 use crate::pipeline::event::Event;
 use crate::pipeline::governor::{self, Desk, Governor, LaneReport, Step, Workers};
 use crate::pipeline::lane::Commit;
@@ -57,8 +57,8 @@ pub struct Ends {
 pub struct Options {
     /// Threads beside the two that read; with none everything is done inline on those two.
     pub workers: Workers,
-    /// Where all these threads may run; empty for wherever the system likes.
-    pub cpus: Vec<usize>,
+    /// Where all these threads run.
+    pub place: Place,
     /// How much is read at a time.
     pub batch: BatchSize,
     /// Batches in flight per direction.
@@ -79,7 +79,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             workers: Workers::Forced(0),
-            cpus: Vec::new(),
+            place: Place::default(),
             batch: BatchSize::default(),
             slots: 8,
             idle: Idle::default(),
@@ -134,7 +134,7 @@ impl DataPlane {
             (&outbound, &inbound),
         )?;
         let lanes: Vec<Arc<dyn Serve>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
-        let team = Team::new(&options.cpus, options.workers_idle, lanes, bell);
+        let team = Team::new(options.place.clone(), options.workers_idle, lanes, bell);
         team.grow_to(options.workers.at_first())?;
         let mut plane = Self {
             stop: Arc::new(AtomicBool::new(false)),
@@ -167,11 +167,11 @@ impl DataPlane {
             stop: Arc::clone(&self.stop),
             idle: options.idle,
             poll_budget: options.poll_budget,
-            processors: wake::processors(&options.cpus),
+            processors: wake::processors(&options.place.cpus),
             workers: options.workers,
             team: Arc::clone(&self.team),
             desk: Arc::clone(&self.desks[self.readers.len()]),
-            cpus: options.cpus.clone(),
+            place: options.place.clone(),
             direction,
             hook: Arc::clone(hook),
         };
@@ -262,14 +262,14 @@ struct Reader {
     workers: Workers,
     team: Arc<Team>,
     desk: Desk,
-    cpus: Vec<usize>,
+    place: Place,
     direction: Direction,
     hook: Hook,
 }
 
 impl Reader {
     fn run<P: Prepare, C: Commit<P::Batch>>(self, mut pump: Pump<P, C>) {
-        affinity::pin_or_warn(&self.cpus);
+        self.place.take_or_warn();
         if let Err(error) = self.pump(&mut pump) {
             let direction = self.direction;
             (self.hook)(Notice::Failed { direction, error });

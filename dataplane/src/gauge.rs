@@ -16,6 +16,7 @@ use crate::io::{Arrival, Intake, Parcel, Paths, PlaintextSource, ProtectedSink, 
 use crate::iv::{IvSource, SEED_LEN};
 use crate::outbound::{Outbound, OutboundCommit, OutboundPrepare};
 use crate::path::PathMtus;
+use crate::pipeline::affinity::Place;
 use crate::pipeline::lane::{Commit, Transform};
 use crate::pipeline::pump::{Gearing, Prepare, Pump};
 use crate::pipeline::worker::{Idle, Serve, Team};
@@ -252,7 +253,11 @@ where
         let prepare = Metered(self.prepare, Arc::clone(&passed));
         let pump = Pump::new(prepare, self.commit, self.pool, &gearing, Arc::clone(&bell));
         let lane: Arc<dyn Serve> = pump.lane().clone();
-        let team = Team::start(workers, cpus, Idle::default(), vec![lane], bell)?;
+        let place = Place {
+            cpus: cpus.to_vec(),
+            ..Place::default()
+        };
+        let team = Team::start(workers, place, Idle::default(), vec![lane], bell)?;
         Ok(Running {
             pump,
             passed,

@@ -13,6 +13,7 @@ pub mod governor;
 pub mod lane;
 pub mod load;
 pub mod meter;
+pub mod priority;
 pub mod pump;
 pub mod wake;
 pub mod worker;

@@ -2,6 +2,7 @@
 //! that only an attacker would want, and no core dumps with keys in them.
 
 use dataplane::io::Warn;
+use dataplane::pipeline::priority::{LOWEST, Priority};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
@@ -26,10 +27,32 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
+/// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit is
+/// high enough or can be made so, which a container's root may not do.
+pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
+    if priority == Priority::Normal {
+        return Ok(CapabilitySet::empty());
+    }
+    let limit = Rlimit {
+        current: Some(LOWEST.into()),
+        maximum: Some(LOWEST.into()),
+    };
+    let raised = setrlimit(Resource::Rtprio, limit).is_ok();
+    let tried = std::thread::spawn(move || priority.claim()).join();
+    match tried.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
+        Ok(()) if raised => Ok(CapabilitySet::empty()),
+        Ok(()) => Ok(CapabilitySet::SYS_NICE),
+        Err(error) => Err(format!(
+            "--priority {priority} is not allowed here: {error}. Start the gateway as root (in a container: with the \
+             capability SYS_NICE), or allow it real-time priority {LOWEST}: ulimit -r {LOWEST}"
+        )),
+    }
+}
+
 /// Gives up everything else. Called before threads are started, which then have no more than this one.
-pub fn drop_to_needed(warn: &Warn) -> io::Result<()> {
+pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
     let held = capabilities(None)?.permitted;
-    let kept = held & NEEDED;
+    let kept = held & (NEEDED | also);
     set_capabilities(
         None,
         CapabilitySets {
@@ -39,7 +62,7 @@ pub fn drop_to_needed(warn: &Warn) -> io::Result<()> {
         },
     )?;
     // nft, which we run to change drop rules, needs the first of them even where we are not root.
-    for capability in kept.iter() {
+    for capability in (kept & NEEDED).iter() {
         let _ = configure_capability_in_ambient_set(capability, true);
     }
     set_no_new_privs(true)?;
@@ -115,7 +138,11 @@ mod tests {
     #[test]
     fn afterwards_the_forbidden_is_refused_and_the_needed_works() {
         let tried = std::thread::spawn(|| {
-            drop_to_needed(&(std::sync::Arc::new(|_: &str| {}) as Warn)).unwrap();
+            drop_to_needed(
+                CapabilitySet::empty(),
+                &(std::sync::Arc::new(|_: &str| {}) as Warn),
+            )
+            .unwrap();
             let held = capabilities(None).unwrap().permitted;
             // SAFETY: the call takes a number and touches no memory.
             let unshared = unsafe { libc::unshare(libc::CLONE_FS) };

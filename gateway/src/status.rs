@@ -44,6 +44,9 @@ pub struct Status {
     /// What was asked for threads with nothing to do: `sleep`, `adaptive:µs` or `busy[:µs]`.
     #[serde(default)]
     pub wake: String,
+    /// How the threads that carry packets stand among all others: `normal` or `realtime`.
+    #[serde(default)]
+    pub priority: String,
     /// Which way was asked for native ESP: `raw`, `packet`, `xdp` or `auto`; what came of it is told with the sockets.
     #[serde(default)]
     pub native_io: String,

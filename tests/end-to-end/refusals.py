@@ -73,6 +73,8 @@ def take_port(sites):
 
 NO_TUN = ("unshare", "--mount", "bash", "-c", 'mount -t tmpfs none /dev/net && exec "$@"', "bash")
 NO_RIGHTS = ("setpriv", "--bounding-set", "-net_admin,-net_raw,-sys_admin", "--inh-caps", "-net_admin,-net_raw")
+NO_PRIORITY = ("setpriv", "--bounding-set", "-sys_nice,-sys_resource", "--inh-caps", "-sys_nice,-sys_resource")
+REALTIME = ("--priority", "realtime")
 SHORT_KEY = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-cbc 0x0011 -A hmac-sha1 0x" + "22" * 20 + ";\n"
 
 CASES = {
@@ -81,6 +83,8 @@ CASES = {
     "a socket left behind by a dead gateway is no obstacle": a_stale_socket_is_no_obstacle,
     "no TUN device": refused("/dev/net/tun", wrap=NO_TUN),
     "missing privileges": refused("CAP_NET_ADMIN", wrap=NO_RIGHTS),
+    "a priority that is not allowed": refused("--priority realtime", "ulimit -r", options=REALTIME, wrap=NO_PRIORITY),
+    "threads that never sleep and stand before all others": refused("--wake busy", options=(*REALTIME, "--wake", "busy")),
     "a port in use": refused("4500", before=take_port),
     "a key that does not fit": refused(":1:", "aes-cbc", setkey=SHORT_KEY),
     "a word that does not exist": refused(":1:", setkey="ad 192.0.2.1 192.0.2.2 esp 0x1001 -E null;\n"),

@@ -5,6 +5,7 @@ import socket
 import tempfile
 import time
 
+import refusals
 from fail_closed import in_clear
 from network.expect import expect
 from network.gateway import Gateway
@@ -26,18 +27,40 @@ def fail_open_takes_the_rules_away():
         expect(not os.path.exists(left.control), "the control socket stayed")
 
 
+def of_threads(gateway, ask):
+    """What `ask` answers for each thread of a gateway, under its name."""
+    threads = {}
+    for task in os.listdir(f"/proc/{gateway.process.pid}/task"):
+        with open(f"/proc/{gateway.process.pid}/task/{task}/comm") as comm:
+            threads[comm.read().strip()] = ask(int(task))
+    return threads
+
+
 def threads_stay_on_their_processors():
     cpu = max(os.sched_getaffinity(0))
     with Sites("st") as sites:
         left = sites.start("left", options=("--cpus", str(cpu), "--workers", "1"))
         sites.start("right")
         expect(sites.ping() == 3, "no ping through the tunnel")
-        threads = {}
-        for task in os.listdir(f"/proc/{left.process.pid}/task"):
-            with open(f"/proc/{left.process.pid}/task/{task}/comm") as comm:
-                threads[comm.read().strip()] = os.sched_getaffinity(int(task))
+        threads = of_threads(left, os.sched_getaffinity)
         for name in ("outbound", "inbound", "worker-0"):
             expect(threads.get(name) == {cpu}, f"{name} may run on {threads.get(name)}: {threads}")
+
+
+def threads_that_carry_packets_stand_before_others():
+    with Sites("st") as sites:
+        if sites.left.attempt("chrt -r 1 true")[0] != 0:
+            return refusals.CASES["a priority that is not allowed"]()
+        left = sites.start("left", options=(*refusals.REALTIME, "--workers", "1"))
+        right = sites.start("right")
+        expect(sites.ping() == 3, "no ping through the tunnel")
+        threads = of_threads(left, os.sched_getscheduler)
+        for name in ("outbound", "inbound", "worker-0"):
+            expect(threads.get(name) == os.SCHED_RR, f"{name} is scheduled by {threads.get(name)}: {threads}")
+        expect(threads["esplanade"] == os.SCHED_OTHER, f"the thread that only answers stands before others, too: {threads}")
+        expect("priority realtime" in left.ask("status"), "`status` does not show it")
+        threads = of_threads(right, os.sched_getscheduler)
+        expect(set(threads.values()) == {os.SCHED_OTHER}, f"without the option: {threads}")
 
 
 def workers_come_when_asked_for_and_else_when_needed():
@@ -56,10 +79,7 @@ def workers_come_when_asked_for_and_else_when_needed():
         for lane in chosen["lanes"]:
             expect(lane["mode"] == "inline" and "keeps up" in lane["why"], f"three pings keep a thread busy: {lane}")
         for gateway, workers in ((left, {"worker-0", "worker-1"}), (right, set())):
-            names = set()
-            for task in os.listdir(f"/proc/{gateway.process.pid}/task"):
-                with open(f"/proc/{gateway.process.pid}/task/{task}/comm") as comm:
-                    names.add(comm.read().strip())
+            names = set(of_threads(gateway, str))
             expect({name for name in names if name.startswith("worker")} == workers, f"threads are {names}")
 
 
@@ -130,6 +150,7 @@ def trains_that_fail_are_done_without():
 CASES = {
     "with --fail-open everything passes in clear after a stop": fail_open_takes_the_rules_away,
     "with --cpus the threads stay on their processors": threads_stay_on_their_processors,
+    "with --priority realtime the threads that carry packets stand before others": threads_that_carry_packets_stand_before_others,
     "workers come when they are asked for, and else when they are needed": workers_come_when_asked_for_and_else_when_needed,
     "a service manager is told when traffic can flow, and of the end": readiness_is_told,
     "setkey -c obeys each statement as it comes": statements_are_obeyed_as_they_come,

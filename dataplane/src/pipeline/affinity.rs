@@ -1,8 +1,35 @@
-//! On which processors a thread runs.
+//! Where a thread runs: on which processors, and before whom.
 
+use super::priority::Priority;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
+
+/// Where the threads of a data plane run.
+#[derive(Clone, Default, Debug)]
+pub struct Place {
+    /// On these processors; empty for wherever the system likes.
+    pub cpus: Vec<usize>,
+    /// Before whom.
+    pub priority: Priority,
+}
+
+impl Place {
+    /// The calling thread runs there from now on. One in the wrong place is slow, not wrong: says so and goes on.
+    pub(crate) fn take_or_warn(&self) {
+        let Self { cpus, priority } = self;
+        if let Err(error) = pin(cpus) {
+            eprintln!(
+                "esplanade: cannot run on CPUs {cpus:?}: {error}; running where the system likes"
+            );
+        }
+        if let Err(error) = priority.claim() {
+            eprintln!(
+                "esplanade: cannot run at priority {priority}: {error}; running as others do"
+            );
+        }
+    }
+}
 
 /// Binds the calling thread to `cpus`; an empty list leaves it where the system likes.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
@@ -25,15 +52,6 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&cpu| set.is_set(cpu))
         .collect())
-}
-
-/// A thread on the wrong processor is slow, not wrong: says so and goes on.
-pub(crate) fn pin_or_warn(cpus: &[usize]) {
-    if let Err(error) = pin(cpus) {
-        eprintln!(
-            "esplanade: cannot run on CPUs {cpus:?}: {error}; running where the system likes"
-        );
-    }
 }
 
 const CALLER: Option<Pid> = None;

@@ -1,6 +1,6 @@
 //! The workers: threads that transform whatever any lane has on offer, and sleep when there is nothing.
 
-use super::affinity;
+use super::affinity::Place;
 use super::event::Event;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,19 +47,19 @@ struct Shared {
     bell: Arc<Event>,
     stop: AtomicBool,
     idle: Idle,
-    cpus: Vec<usize>,
+    place: Place,
 }
 
 impl Team {
-    /// Nobody yet, for all `lanes`. Each worker may run on any of `cpus`, or where the system likes if that is empty.
-    pub fn new(cpus: &[usize], idle: Idle, lanes: Vec<Arc<dyn Serve>>, bell: Arc<Event>) -> Self {
+    /// Nobody yet, for all `lanes`. Each worker will run in `place`.
+    pub fn new(place: Place, idle: Idle, lanes: Vec<Arc<dyn Serve>>, bell: Arc<Event>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 lanes,
                 bell,
                 stop: AtomicBool::new(false),
                 idle,
-                cpus: cpus.to_vec(),
+                place,
             }),
             threads: Mutex::default(),
         }
@@ -68,12 +68,12 @@ impl Team {
     /// A team of `count` workers.
     pub fn start(
         count: usize,
-        cpus: &[usize],
+        place: Place,
         idle: Idle,
         lanes: Vec<Arc<dyn Serve>>,
         bell: Arc<Event>,
     ) -> io::Result<Self> {
-        let team = Self::new(cpus, idle, lanes, bell);
+        let team = Self::new(place, idle, lanes, bell);
         team.grow_to(count)?;
         Ok(team)
     }
@@ -108,7 +108,7 @@ impl Drop for Team {
 
 impl Shared {
     fn run(&self, number: usize) {
-        affinity::pin_or_warn(&self.cpus);
+        self.place.take_or_warn();
         let mut first = number;
         while !self.stopped() {
             first = first.wrapping_add(1);

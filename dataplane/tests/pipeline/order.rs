@@ -3,6 +3,7 @@
 use crate::world::*;
 use arc_swap::ArcSwap;
 use dataplane::io::{Paths, Wait};
+use dataplane::pipeline::affinity::Place;
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::{Prepare, Pump};
@@ -125,7 +126,7 @@ fn workers_that_come_and_go_at_random_under_load_change_no_byte_and_no_order() {
         let carry = |workers: usize| {
             let mut world = World::tunnel(&suite, "esp-udp");
             let team = Team::new(
-                &[],
+                Place::default(),
                 Idle::Sleep,
                 vec![world.left.lane().clone(), world.right.lane().clone()],
                 Arc::clone(&world.bell),

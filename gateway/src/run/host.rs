@@ -19,6 +19,7 @@ use dataplane::dummy;
 use dataplane::frames::BatchSize;
 use dataplane::io::{Paths, Waker, Warn};
 use dataplane::iv::IvSource;
+use dataplane::pipeline::affinity::Place;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
@@ -110,11 +111,12 @@ impl Host {
             batch,
             poll_budget,
             idle,
+            ref place,
             ..
-        } = &self.options;
+        } = self.options;
         format!(
-            "batches of {} · poll budget {poll_budget} · {idle}",
-            batch.items
+            "batches of {} · poll budget {poll_budget} · {idle} · priority {}",
+            batch.items, place.priority
         )
     }
 
@@ -330,7 +332,10 @@ fn engine_options(options: &Options) -> dataplane::Options {
         idle: options.wake.idle(readers, processors),
         workers_idle: options.wake.idle(threads, processors),
         poll_budget: options.poll_budget,
-        cpus,
+        place: Place {
+            cpus,
+            priority: options.priority,
+        },
         seed: options.seed.map(seed),
         ..dataplane::Options::default()
     }

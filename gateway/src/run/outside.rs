@@ -18,7 +18,7 @@ use crate::routes::netlink::Netlink;
 use dataplane::io::{Opener, Warn};
 use ipsec::sa::SaId;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
@@ -137,7 +137,7 @@ fn settle(
 ) -> io::Result<(Netlink, Option<XfrmPlane>)> {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     if drop_privileges {
-        privileges::drop_to_needed(warn)?;
+        privileges::drop_to_needed(CapabilitySet::empty(), warn)?;
     }
     Ok((Netlink::open()?, XfrmPlane::open().ok()))
 }

@@ -37,12 +37,13 @@ pub struct Manner {
 }
 
 /// Factors that are options of `esplanade run`.
-pub const FLAGS: [(&str, &str); 5] = [
+pub const FLAGS: [(&str, &str); 6] = [
     ("workers", "--workers"),
     ("batch", "--batch"),
     ("poll_budget", "--poll-budget"),
     ("wake", "--wake"),
     ("native_io", "--native-io"),
+    ("priority", "--priority"),
 ];
 
 impl Manner {

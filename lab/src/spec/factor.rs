@@ -145,6 +145,7 @@ pub(super) const FACTORS: [Factor; 52] = [
     row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&["esplanade"])),
     row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&["esplanade"])),
     row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&["esplanade"])),
+    row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&["esplanade"])),
     row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&["esplanade"])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),

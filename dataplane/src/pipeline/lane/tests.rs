@@ -1,3 +1,4 @@
+use super::super::affinity::Place;
 use super::super::worker::{Idle, Team};
 use super::*;
 use std::time::{Duration, Instant};
@@ -31,7 +32,14 @@ impl Commit<Job> for Seen {
 fn team(producer: &mut Producer<Job, Seen>, workers: usize, bell: &Arc<Event>, idle: Idle) -> Team {
     producer.engage(workers);
     let lane: Arc<dyn Serve> = producer.lane().clone();
-    Team::start(workers, &[], idle, vec![lane], Arc::clone(bell)).unwrap()
+    Team::start(
+        workers,
+        Place::default(),
+        idle,
+        vec![lane],
+        Arc::clone(bell),
+    )
+    .unwrap()
 }
 
 /// Publishes `count` jobs of pseudo-random lengths and returns the order in which they came out.

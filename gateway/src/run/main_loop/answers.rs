@@ -36,6 +36,7 @@ impl Gateway {
             batch: self.options.batch,
             poll_budget: self.options.poll_budget,
             wake: self.options.wake.to_string(),
+            priority: self.options.priority.to_string(),
             native_io: self.options.native_io.to_string(),
             polling: host.polling(),
             fail_open: self.options.fail_open,
