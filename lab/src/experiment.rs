@@ -102,6 +102,13 @@ impl Experiment<'_> {
         watcher: &mut dyn Watcher,
     ) -> Result<Summary, Fault> {
         let (absences, blind) = self.absences()?;
+        // Whoever was asked while the user stopped the run is not absent for that.
+        if self.stop.asked() {
+            return Ok(Summary {
+                interrupted: true,
+                ..Summary::default()
+            });
+        }
         let present: Vec<usize> = (0..absences.len())
             .filter(|&index| absences[index].is_none())
             .collect();
@@ -171,7 +178,8 @@ impl Experiment<'_> {
         let bed: Bed = self.testbed.raise(&ground)?;
         let loads = self.cases.iter().map(|case| case.load.presence(&bed).err());
         let loads: Vec<Option<Absence>> = loads.collect();
-        if let Some(Some(absence)) = loads.iter().find(|_| loads.iter().all(Option::is_some)) {
+        let nowhere = loads.iter().all(Option::is_some) && !self.stop.asked();
+        if let Some(Some(absence)) = loads.iter().find(|_| nowhere) {
             return Err(Fault::failed(format!(
                 "{}. {}",
                 absence.why, absence.remedy

@@ -1,5 +1,6 @@
 //! How an experiment looks while it runs: a bar with the time left on a terminal, one plain line per trial elsewhere.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::record::{Outcome, Record};
 #[derive(Default)]
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// Why who is absent, each said once however many cases it takes away.
+    absent: BTreeSet<String>,
 }
 
 impl Progress {
@@ -53,7 +56,11 @@ impl Watcher for Progress {
     }
 
     fn ended(&mut self, record: &Record) {
-        self.say(&line(record));
+        let line = line(record);
+        let absent = matches!(record.outcome, Outcome::Absent { .. });
+        if !absent || self.absent.insert(line.clone()) {
+            self.say(&line);
+        }
         if let Some(bar) = &self.bar
             && record.trial > 0
         {

@@ -102,6 +102,7 @@ fn run_under(
             manner: *manner,
             id: format!("{manner:?}").to_lowercase(),
             wire: wire.clone(),
+            stop,
         }) as Box<dyn Contender>
     };
     let load = FakeLoad {
@@ -281,6 +282,27 @@ fn an_absent_contender_is_recorded_once_with_its_remedy() {
         table.contains("absent: absent: it was never written; write it"),
         "{table}"
     );
+}
+
+#[test]
+fn nobody_is_called_absent_because_the_user_stopped_the_question() {
+    let run = run("abandoned", &[Manner::Plain, Manner::Abandoned], 3);
+    assert!(run.summary.interrupted);
+    assert_eq!(run.summary.records, []);
+    assert_eq!(run.said, Vec::<String>::new());
+}
+
+#[test]
+fn many_cases_of_one_absent_contender_are_one_line_and_one_row() {
+    let manners = [
+        Manner::Plain,
+        Manner::Absent,
+        Manner::Absent,
+        Manner::Absent,
+    ];
+    let table = said(&run("often-absent", &manners, 1).summary.records);
+    let lines = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((lines("absent:"), lines("absent ")), (1, 1), "{table}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The table a terminal shows and `table.txt` keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::findings::{Cell, Findings};
@@ -55,9 +55,14 @@ fn head(record: &Record) -> String {
     )
 }
 
+/// The cases of a contender that is missing everywhere for one reason are one row.
 fn cells(rows: &[Row], findings: &Findings) -> Vec<[String; 7]> {
     let mut cells = vec![HEAD.map(str::to_owned)];
-    cells.extend(rows.iter().map(|row| {
+    let mut missing = BTreeSet::new();
+    let shown = rows.iter().filter(|row| {
+        !row.goodput_bps.is_empty() || missing.insert((row.label.as_str(), &row.trouble))
+    });
+    cells.extend(shown.map(|row| {
         let (mean, cell) = (row.mean_goodput(), cell(findings, row.order));
         let measured = |text: String| if mean.is_some() { text } else { "-".into() };
         [
@@ -261,14 +266,21 @@ fn aligned(cells: &[[String; 7]]) -> String {
     out
 }
 
+/// Each reason once for each contender.
 fn missing(rows: &[Row]) -> String {
-    let mut out = String::new();
+    let mut lines: Vec<String> = Vec::new();
     for row in rows {
         for trouble in &row.trouble {
-            let _ = write!(out, "\n{}: {trouble}", row.label);
+            let line = format!("\n{}: {trouble}", row.label);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
     }
-    if out.is_empty() { out } else { out + "\n" }
+    match lines.is_empty() {
+        true => String::new(),
+        false => lines.concat() + "\n",
+    }
 }
 
 /// An interrupted or killed run says how far it came.

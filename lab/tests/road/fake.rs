@@ -39,6 +39,8 @@ pub enum Manner {
     Hanging,
     /// Not on this machine.
     Absent,
+    /// Cannot tell whether it is on this machine, because the user asks to stop meanwhile.
+    Abandoned,
     /// As it promises, but fails to go down.
     Stubborn,
     /// The user asks to stop while it is measured.
@@ -296,6 +298,7 @@ pub struct FakeContender {
     pub manner: Manner,
     pub id: String,
     pub wire: Shared,
+    pub stop: Stop,
 }
 
 impl Contender for FakeContender {
@@ -322,6 +325,10 @@ impl Contender for FakeContender {
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
         match self.manner {
             Manner::Absent => Err(Absence::new("it was never written", "write it")),
+            Manner::Abandoned => {
+                self.stop.ask();
+                Err(Absence::new("its trial was interrupted", "install it"))
+            }
             _ => Ok(()),
         }
     }
