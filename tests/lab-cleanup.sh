@@ -21,7 +21,8 @@ mark=LAB_CLEANUP_MARK=$$.$RANDOM
 
 # The ids of living processes that bear the mark. One program looks at all of them: machines may be busy.
 marked() {
-  grep -lzxF "$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
+  # A process that goes while grep looks is an error to grep, and none here.
+  { grep -lzxF "$mark" /proc/[0-9]*/environ 2>/dev/null || true; } | cut -d/ -f3
 }
 
 # Waits until the client of a load runs beside its server, 20 s at the most.
