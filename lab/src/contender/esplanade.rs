@@ -1,6 +1,9 @@
 //! Our own gateway, driven like anybody's: two setkey files with fresh keys, two `esplanade run`, and its command line to
 //! ask whether it is ready and what it dropped.
 
+mod keyfile;
+mod manner;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,9 +19,8 @@ use crate::fault::Fault;
 use crate::host::{Command, Process};
 use crate::testbed::Bed;
 
-mod keyfile;
-
 pub(super) use keyfile::{Keys, Layer};
+pub use manner::{FLAGS, Manner};
 
 /// Starting is a matter of milliseconds; a busy machine gets more.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,67 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(5);
 /// More of both, where there are tens of thousands.
 const FOR_EACH_ASSOCIATION: Duration = Duration::from_millis(1);
-
-/// How a gateway is run, beside what it protects.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Manner {
-    /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
-    pub flags: Vec<(&'static str, String)>,
-    /// Renew the keys so often, make-before-break.
-    pub rekey: Option<Duration>,
-}
-
-/// Factors that are options of `esplanade run`.
-pub const FLAGS: [(&str, &str); 6] = [
-    ("workers", "--workers"),
-    ("batch", "--batch"),
-    ("poll_budget", "--poll-budget"),
-    ("wake", "--wake"),
-    ("native_io", "--native-io"),
-    ("priority", "--priority"),
-];
-
-impl Manner {
-    /// What tells it from the usual, as factors.
-    fn factors(&self) -> Vec<(String, String)> {
-        let flags = self.flags.iter();
-        let flags = flags.map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let rekey = self
-            .rekey
-            .map(|every| ("rekey_ms".to_owned(), every.as_millis().to_string()));
-        flags.chain(rekey).collect()
-    }
-
-    fn words(&self) -> String {
-        let words = self.factors().into_iter();
-        words
-            .map(|(name, value)| format!("-{}-{value}", name.replace('_', "-")))
-            .collect()
-    }
-
-    /// The same for a reader.
-    fn note(&self) -> String {
-        let flags = self.flags.iter();
-        let flags = flags.map(|(name, value)| match *name {
-            "workers" if value == "auto" => ", workers where they bring more".to_owned(),
-            "workers" => format!(", {value} workers"),
-            name => format!(", {} {value}", name.replace('_', " ")),
-        });
-        let rekey = self
-            .rekey
-            .map(|every| format!(", keys renewed every {} ms", every.as_millis()));
-        flags.chain(rekey).collect()
-    }
-
-    /// As arguments of `esplanade run`.
-    fn arguments(&self) -> impl Iterator<Item = &str> {
-        let known = |name: &str| FLAGS.iter().find(|(factor, _)| *factor == name);
-        self.flags
-            .iter()
-            .filter_map(move |(name, value)| Some([known(name)?.1, value.as_str()]))
-            .flatten()
-    }
-}
 
 /// Esplanade with one suite.
 pub struct Esplanade {
@@ -381,18 +322,6 @@ mod tests {
                 .map(|(name, number)| (name.to_owned(), number))
                 .into()
         );
-    }
-
-    #[test]
-    fn factors_of_the_gateway_are_its_options_and_part_of_its_name() {
-        let manner = Manner {
-            flags: vec![("workers", "2".into()), ("poll_budget", "9".into())],
-            rekey: Some(Duration::from_secs(1)),
-        };
-        let arguments: Vec<&str> = manner.arguments().collect();
-        assert_eq!(arguments, ["--workers", "2", "--poll-budget", "9"]);
-        assert_eq!(manner.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
-        assert_eq!(Manner::default().words(), "");
     }
 
     #[test]

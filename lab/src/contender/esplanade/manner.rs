@@ -1,0 +1,82 @@
+//! How our gateway is run: those of its options that a spec varies.
+
+use std::time::Duration;
+
+/// How a gateway is run, beside what it protects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manner {
+    /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
+    pub flags: Vec<(&'static str, String)>,
+    /// Renew the keys so often, make-before-break.
+    pub rekey: Option<Duration>,
+}
+
+/// Factors that are options of `esplanade run`.
+pub const FLAGS: [(&str, &str); 6] = [
+    ("workers", "--workers"),
+    ("batch", "--batch"),
+    ("poll_budget", "--poll-budget"),
+    ("wake", "--wake"),
+    ("native_io", "--native-io"),
+    ("priority", "--priority"),
+];
+
+impl Manner {
+    /// What tells it from the usual, as factors.
+    pub(super) fn factors(&self) -> Vec<(String, String)> {
+        let flags = self.flags.iter();
+        let flags = flags.map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let rekey = self
+            .rekey
+            .map(|every| ("rekey_ms".to_owned(), every.as_millis().to_string()));
+        flags.chain(rekey).collect()
+    }
+
+    /// The same as part of a contender's id.
+    pub(super) fn words(&self) -> String {
+        let words = self.factors().into_iter();
+        words
+            .map(|(name, value)| format!("-{}-{value}", name.replace('_', "-")))
+            .collect()
+    }
+
+    /// The same for a reader.
+    pub(super) fn note(&self) -> String {
+        let flags = self.flags.iter();
+        let flags = flags.map(|(name, value)| match *name {
+            "workers" if value == "auto" => ", workers where they bring more".to_owned(),
+            "workers" => format!(", {value} workers"),
+            name => format!(", {} {value}", name.replace('_', " ")),
+        });
+        let rekey = self
+            .rekey
+            .map(|every| format!(", keys renewed every {} ms", every.as_millis()));
+        flags.chain(rekey).collect()
+    }
+
+    /// As arguments of `esplanade run`.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+        let known = |name: &str| FLAGS.iter().find(|(factor, _)| *factor == name);
+        self.flags
+            .iter()
+            .filter_map(move |(name, value)| Some([known(name)?.1, value.as_str()]))
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_of_the_gateway_are_its_options_and_part_of_its_name() {
+        let manner = Manner {
+            flags: vec![("workers", "2".into()), ("poll_budget", "9".into())],
+            rekey: Some(Duration::from_secs(1)),
+        };
+        let arguments: Vec<&str> = manner.arguments().collect();
+        assert_eq!(arguments, ["--workers", "2", "--poll-budget", "9"]);
+        assert_eq!(manner.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
+        assert_eq!(Manner::default().words(), "");
+    }
+}
