@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::record::packed;
+
 pub use order::{ORDER, Order};
 
 /// The records among the results: what makes a folder a result.
@@ -34,8 +36,15 @@ pub fn reopen(path: &Path) -> Result<OutDir, String> {
     let path = path
         .canonicalize()
         .map_err(|error| cannot("find", path, &error))?;
+    let records = path.join(RECORDS);
+    let (resumed, packed) = (records.exists(), packed(&records));
+    if !resumed && packed.exists() {
+        let packed = packed.display();
+        return Err(format!(
+            "the records are packed: `gunzip {packed}`, and resume then"
+        ));
+    }
     // One that was cut short before its first record begins anew.
-    let resumed = path.join(RECORDS).exists();
     Ok(OutDir {
         path,
         moved: None,
@@ -132,6 +141,15 @@ mod tests {
             (kept("demo.1"), kept("demo.2"), kept("demo")),
             ("0".into(), "1".into(), "2".into())
         );
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn packed_records_are_not_written_past() {
+        let place = place("packed");
+        fs::write(packed(&place.join(RECORDS)), "packed").unwrap();
+        let refused = reopen(&place).err().unwrap();
+        assert!(refused.contains("gunzip"), "{refused}");
         fs::remove_dir_all(place).unwrap();
     }
 

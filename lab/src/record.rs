@@ -14,7 +14,7 @@ use crate::load::Carried;
 use crate::meter::{Heavy, Readings};
 use crate::trial::Stage;
 
-pub use journal::{Journal, read_all, read_text};
+pub use journal::{Journal, packed, read_all, read_text};
 pub use provenance::Provenance;
 
 /// Version of this layout. A reader refuses what is newer; fields may be added, never change their meaning.

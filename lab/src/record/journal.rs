@@ -6,6 +6,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
+
 use super::{Record, SCHEMA};
 
 /// An open file of records that only grows.
@@ -103,11 +105,36 @@ fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Reads a file of records. A torn last line is left out and named in the second value.
+/// Reads a file of records, or where there is none the same packed by gzip. A torn last line is left out and named in the
+/// second value.
 pub fn read_all(path: &Path) -> Result<(Vec<Record>, Option<String>), String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let packed = packed(path);
+    let (path, text) = match !path.exists() && packed.exists() {
+        true => (&*packed, unpacked(&packed)),
+        false => (path, std::fs::read_to_string(path)),
+    };
+    let text = text.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     read_text(&text).map_err(|why| format!("{}:{why}", path.display()))
+}
+
+/// Where a file of records is after `gzip`, which takes a tenth of the room.
+pub fn packed(path: &Path) -> PathBuf {
+    path.with_added_extension("gz")
+}
+
+/// More than this is no file of records, but one that was made to fill the memory.
+const MOST: u64 = 4 << 30;
+
+fn unpacked(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut whole = MultiGzDecoder::new(File::open(path)?).take(MOST);
+    whole.read_to_string(&mut text)?;
+    match whole.limit() {
+        0 => Err(io::Error::other(format!(
+            "unpacked it is {MOST} bytes or more"
+        ))),
+        _ => Ok(text),
+    }
 }
 
 /// The same from text. Errors begin with the line number.
@@ -171,6 +198,29 @@ mod tests {
             (vec![records[0].clone(), records[2].clone()], None)
         );
         std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn packed_records_are_read_where_there_are_no_others() {
+        let file = place("packed");
+        let records = fixture::cell("plain", 0, &[], &[1e9, 2e9]);
+        let mut journal = Journal::create(&file).unwrap();
+        records
+            .iter()
+            .for_each(|record| journal.append(record).unwrap());
+        drop(journal);
+        let gzip = std::process::Command::new("gzip").arg(&file).status();
+        assert!(gzip.unwrap().success() && !file.exists());
+        assert_eq!(read_all(&file).unwrap(), (records, None));
+        let place = packed(&file);
+        let bytes = std::fs::read(&place).unwrap();
+        std::fs::write(&place, &bytes[..bytes.len() / 2]).unwrap();
+        let why = read_all(&file).unwrap_err();
+        assert!(
+            why.starts_with(&format!("cannot read {}", place.display())),
+            "{why}"
+        );
+        std::fs::remove_file(place).unwrap();
     }
 
     #[test]
