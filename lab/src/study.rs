@@ -78,6 +78,10 @@ mod tests {
         let control = ids.iter().filter(|id| id.contains("transport")).count();
         assert_eq!(control, 3, "two of ours and the kernel's in transport mode");
         ids.retain(|id| !id.contains("transport"));
+        // No setup of theirs: beside the profiles it shows what all but the ciphers takes.
+        let all = ids.len();
+        ids.retain(|id| !id.starts_with("esplanade-null"));
+        assert_eq!(all - ids.len(), 1);
         let of = |word: &str| ids.iter().filter(|id| id.contains(word)).count();
         let ours = of("esplanade-");
         assert_eq!((of("plain"), of("esp+ah"), ours), (1, 10, 7 + 2 * 10));
