@@ -199,7 +199,10 @@ impl Prepared for Listening<'_> {
             Protocol::Tcp => format!("--bytes {}M", self.load.warm_up_megabytes),
             Protocol::Udp { .. } => format!("--time 1{}", self.load.options()),
         };
-        self.client(&amount, PATIENCE).map(drop)
+        self.client(&amount, PATIENCE)?;
+        // A client is gone before its server is: that one turns the next client away until it has heard the end.
+        let at = SocketAddr::from((self.ends.address, PORT));
+        sockets::wait_until_free(self.ends.to, "iperf3", at)
     }
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {

@@ -12,6 +12,9 @@ use crate::host::{Host, Process};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The state of a TCP socket that listens.
 const LISTEN: &str = "0A";
+/// Those of one that a program still holds.
+const ESTABLISHED: &str = "01";
+const CLOSE_WAIT: &str = "08";
 
 /// Waits until the server, the program of this name, listens for TCP at this address and port.
 pub(super) fn wait_until_listening(
@@ -41,6 +44,22 @@ pub(super) fn wait_until_listening(
     Ok(())
 }
 
+/// Waits until the server has closed every connection to this address and port.
+pub(super) fn wait_until_free(host: &dyn Host, name: &str, at: SocketAddr) -> Result<(), Fault> {
+    let started = Instant::now();
+    while has_connections(&table(host, "tcp", at)?, at.port()) {
+        if started.elapsed() > PATIENCE {
+            let what = format!("the {name} server to have done with a connection");
+            return Err(Fault::TimedOut {
+                what,
+                after: PATIENCE,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Whether somebody has the UDP port of this address's family.
 pub(super) fn takes_datagrams(host: &dyn Host, at: SocketAddr) -> Result<bool, Fault> {
     let table = table(host, "udp", at)?;
@@ -54,6 +73,11 @@ fn table(host: &dyn Host, protocol: &str, at: SocketAddr) -> Result<String, Faul
 
 fn listens(table: &str, port: u16) -> bool {
     sockets(table, port).any(|state| state == LISTEN)
+}
+
+/// Connections that nobody has closed on this side yet, whatever the other side did.
+fn has_connections(table: &str, port: u16) -> bool {
+    sockets(table, port).any(|state| matches!(state, ESTABLISHED | CLOSE_WAIT))
 }
 
 /// The states of the sockets that have the port as their own.
@@ -80,6 +104,16 @@ mod tests {
         assert!(listens(&line("1451", "0A"), 5201));
         assert!(!listens(&line("1451", "01"), 5201));
         assert!(!listens(&line("1452", "0A"), 5201));
+    }
+
+    #[test]
+    fn a_server_is_free_when_it_has_closed_its_connections_and_still_listens() {
+        let with = |state: &str| format!("{}\n{}", line("1451", "0A"), line("1451", state));
+        assert!(has_connections(&with("01"), 5201) && has_connections(&with("08"), 5201));
+        for closed in ["04", "05", "06", "09", "0B"] {
+            assert!(!has_connections(&with(closed), 5201), "{closed}");
+        }
+        assert!(!has_connections(&line("1452", "01"), 5201));
     }
 
     #[test]
