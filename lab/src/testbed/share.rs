@@ -187,6 +187,10 @@ fn leads_to(path: &Path, file: &File) -> bool {
     found.is_ok_and(|(there, open)| there.ino() == open.ino())
 }
 
+/// A member that was killed a moment ago may still be on its way out, and a quota holds it back there, too.
+const PATIENCE: usize = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Takes away what nobody holds a lock on.
 fn sweep(group: &Path) {
     let folders = fs::read_dir(group).into_iter().flatten().flatten();
@@ -199,7 +203,10 @@ fn sweep(group: &Path) {
     for folder in named.map(|entry| entry.path()) {
         let lock = File::open(&folder).ok();
         if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
-            clear(&folder);
+            let mut attempts = 0..PATIENCE;
+            while !clear(&folder) && attempts.next().is_some() {
+                std::thread::sleep(PAUSE);
+            }
         }
     }
 }
@@ -302,10 +309,6 @@ impl Group {
         Ok(group)
     }
 }
-
-/// A member that was killed a moment ago may still be on its way out.
-const PATIENCE: usize = 200;
-const PAUSE: Duration = Duration::from_millis(10);
 
 impl Drop for Group {
     fn drop(&mut self) {
