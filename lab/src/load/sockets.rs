@@ -23,35 +23,33 @@ pub(super) fn wait_until_listening(
     name: &str,
     at: SocketAddr,
 ) -> Result<(), Fault> {
-    let started = Instant::now();
-    while !listens(&table(host, "tcp", at)?, at.port()) {
-        if let Some(code) = server.ended() {
-            let said = server.said();
-            return Err(Fault::failed(format!(
+    wait_until(&format!("the {name} server to listen"), || {
+        let listening = listens(&table(host, "tcp", at)?, at.port());
+        match server.ended().filter(|_| !listening) {
+            None => Ok(listening),
+            Some(code) => Err(Fault::failed(format!(
                 "the {name} server ended with {code}: {}",
-                said.trim()
-            )));
+                server.said().trim()
+            ))),
         }
-        if started.elapsed() > PATIENCE {
-            let what = format!("the {name} server to listen");
-            return Err(Fault::TimedOut {
-                what,
-                after: PATIENCE,
-            });
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
+    })
 }
 
 /// Waits until the server has closed every connection to this address and port.
 pub(super) fn wait_until_free(host: &dyn Host, name: &str, at: SocketAddr) -> Result<(), Fault> {
+    let what = format!("the {name} server to have done with a connection");
+    wait_until(&what, || {
+        Ok(!has_connections(&table(host, "tcp", at)?, at.port()))
+    })
+}
+
+/// Asks again and again.
+fn wait_until(what: &str, mut so: impl FnMut() -> Result<bool, Fault>) -> Result<(), Fault> {
     let started = Instant::now();
-    while has_connections(&table(host, "tcp", at)?, at.port()) {
+    while !so()? {
         if started.elapsed() > PATIENCE {
-            let what = format!("the {name} server to have done with a connection");
             return Err(Fault::TimedOut {
-                what,
+                what: what.to_owned(),
                 after: PATIENCE,
             });
         }
