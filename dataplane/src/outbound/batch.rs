@@ -21,12 +21,14 @@ use std::sync::Arc;
 /// that caches do not matter.
 const AT_ONCE: usize = 64;
 
-/// What a batch grows to when more waits than it holds and its cipher takes as long for a few packets as for hundreds:
-/// about so many hundreds of full size, in trains or singly. A little more would cost another pass for a few.
-const FOR_HUNDREDS: BatchSize = BatchSize {
-    items: 256,
-    bytes: 360 * 1024,
-};
+/// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as for
+/// hundreds. A little more would cost another pass for a few.
+const HUNDREDS: usize = 256;
+/// The bytes it makes room for then, at least: so many packets of full size on an Ethernet.
+const OF_ETHERNET: usize = HUNDREDS * 1440;
+/// And at most: so many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85 Gbit/s so, and 0.4 to 0.5 with
+/// the room of an Ethernet's, where most of each pass is idle.
+const OF_JUMBO: usize = HUNDREDS * 9216;
 
 /// A batch of outbound packets. Its memory is used again and again.
 pub struct OutboundBatch {
@@ -148,6 +150,15 @@ impl OutboundBatch {
                 || wants_more(self.layers.at_once(snapshot)))
     }
 
+    /// For packets as long as those that it holds.
+    fn room_for_hundreds(&self) -> BatchSize {
+        let each = self.intake.used() / self.tickets.len().max(1);
+        BatchSize {
+            items: HUNDREDS,
+            bytes: (HUNDREDS * each).clamp(OF_ETHERNET, OF_JUMBO),
+        }
+    }
+
     /// What was counted so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -157,7 +168,7 @@ impl OutboundBatch {
     pub(super) fn clear(&mut self) {
         let snapshot = self.snapshot.take();
         if snapshot.is_some_and(|snapshot| self.is_too_small(&snapshot)) {
-            self.intake.grow(FOR_HUNDREDS);
+            self.intake.grow(self.room_for_hundreds());
         }
         self.intake.clear();
         self.fragments.clear();
