@@ -161,7 +161,7 @@ impl Experiment<'_> {
         left.trials = self.left(plan);
         let more = left.trials.iter().filter_map(|trial| trial.heavy);
         let more: Duration = more.map(Heavy::takes).sum();
-        left.estimate(|case| self.cases[case].duration) + more
+        left.estimate(|case| self.cases[case].load.takes(self.cases[case].duration)) + more
     }
 
     /// Why a case cannot be measured here, if it cannot, and which heavy meters that are asked for cannot look. Where no load

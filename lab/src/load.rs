@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::host::Host;
 use crate::testbed::Bed;
 
-pub use frames::{Frames, Search};
+pub use frames::{AROUND, Frames, Search, search_takes};
 pub use histogram::{Histogram, SHARES};
 pub use iperf3::{Iperf3, Protocol};
 pub use netperf::{Netperf, Test};
@@ -73,6 +73,11 @@ pub trait Load {
 
     /// Whether the tool is on the end hosts.
     fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+
+    /// About how long it takes when it is asked to last so long.
+    fn takes(&self, duration: Duration) -> Duration {
+        duration
+    }
 
     /// Starts what must listen before the clock runs.
     fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault>;

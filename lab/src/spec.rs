@@ -27,6 +27,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::bars::Bar;
+use crate::load::search_takes;
 use crate::testbed::Hosts;
 use tree::Tree;
 
@@ -146,7 +147,12 @@ impl Spec {
     }
 
     fn trial(&self, cell: &Cell) -> Duration {
-        cell.duration.unwrap_or(self.duration) + crate::plan::AROUND_A_LOAD
+        let asked = cell.duration.unwrap_or(self.duration);
+        let load = match cell.load.as_str() {
+            "frames" => search_takes(asked),
+            _ => asked,
+        };
+        load + crate::plan::AROUND_A_LOAD
     }
 }
 

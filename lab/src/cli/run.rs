@@ -297,7 +297,7 @@ fn quotas_for(cases: &[Case]) -> Option<Result<Quotas, Absence>> {
 /// How many rounds of these cases fit into the time.
 fn fitting(budget: Duration, cases: &[Case]) -> Result<usize, String> {
     let all: Vec<usize> = (0..cases.len()).collect();
-    let round = Plan::new(&all, 1, 0).estimate(|case| cases[case].duration);
+    let round = Plan::new(&all, 1, 0).estimate(|case| cases[case].load.takes(cases[case].duration));
     match budget.as_secs_f64() / round.as_secs_f64().max(f64::MIN_POSITIVE) {
         rounds if rounds < 1.0 => Err(format!(
             "one round takes about {}, more than the budget: leave contenders out with --only, or shorten each trial with --duration",
