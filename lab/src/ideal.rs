@@ -17,8 +17,11 @@ pub enum Layers<'a> {
     OpenVpn,
 }
 
+/// The shortest packet of an Ethernet: a shorter one is filled up.
+const SHORTEST: u32 = 46;
 /// Ethernet II: header, frame check sequence, preamble with start delimiter, and the gap before the next frame.
 pub const FRAMING: u32 = 14 + 4 + 8 + 12;
+const UDP: u32 = 8;
 /// TCP without options.
 const TCP: u32 = 20;
 /// RFC 7323 3.2: ten bytes, padded to a multiple of four.
@@ -34,10 +37,18 @@ impl Layers<'_> {
         match self {
             Layers::Plain => packet,
             Layers::Ipsec(wrapping) => wrapping.wrapped(packet, outer),
-            // A header of 16 bytes, the packet padded to 16 but not beyond the interface's MTU, which a full packet
-            // already has, and a tag of 16.
+            // A header of 16 bytes and a tag of 16; what it fills up, `filled` counts.
             Layers::Wireguard => outer.header() + 8 + 16 + packet + 16,
             Layers::OpenVpn => outer.header() + OPENVPN_LOSS + packet,
+        }
+    }
+
+    /// A packet as long as a tunnel fills it up before it wraps it, where that depends on the largest packet: WireGuard pads
+    /// to 16 bytes, but not beyond the MTU of its interface.
+    fn filled(&self, packet: u32, largest: u32) -> u32 {
+        match self {
+            Layers::Wireguard => packet.next_multiple_of(16).min(largest),
+            _ => packet,
         }
     }
 
@@ -67,10 +78,27 @@ pub fn tcp(
     Some(link_bps * f64::from(payload) / f64::from(frame))
 }
 
-/// What a link carries of packets of one length, in bits per second of those packets (study 4 calls it the maximum
-/// theoretical throughput).
-pub fn packets(layers: Layers<'_>, outer: Family, packet: u32, link_bps: f64) -> f64 {
-    link_bps * f64::from(packet) / f64::from(layers.wrapped(packet, outer) + FRAMING)
+/// Goodput of UDP datagrams over a link of this rate, in bits of user data per second; `lengths` of user data go out in turn.
+/// `None` where one is too long to go in one piece: what fragments cost depends on who cuts them.
+pub fn datagrams(
+    layers: Layers<'_>,
+    families: Families,
+    mtu: u32,
+    lengths: &[u32],
+    link_bps: f64,
+) -> Option<f64> {
+    let largest = layers.largest(mtu, families.outer)?;
+    let (mut data, mut wire) = (0.0, 0.0);
+    for length in lengths {
+        let packet = families.inner.header() + UDP + length;
+        if packet > largest {
+            return None;
+        }
+        let outer = layers.wrapped(layers.filled(packet, largest), families.outer);
+        data += f64::from(*length);
+        wire += f64::from(outer.max(SHORTEST) + FRAMING);
+    }
+    (wire > 0.0).then(|| link_bps * data / wire)
 }
 
 #[cfg(test)]
@@ -91,6 +119,14 @@ mod tests {
         }
     }
 
+    /// Mbit/s of whole packets that a gigabit carries, as that study counts them: the headers of IP and UDP are theirs, too.
+    fn of_packets(wrapping: &Wrapping, packet: u32) -> f64 {
+        let data = packet - 28;
+        let families = Families::default();
+        let goodput = datagrams(Layers::Ipsec(wrapping), families, 1500, &[data], 1e9);
+        goodput.unwrap() / 1e6 * f64::from(packet) / f64::from(data)
+    }
+
     #[test]
     fn the_table_of_the_parallelizing_study_is_met_where_it_needs_no_padding() {
         // Its sizes at layer 3 and the Mbit/s it prints. It counts no padding but the two trailer bytes; 1402 needs four
@@ -104,12 +140,11 @@ mod tests {
             (1006, 913),
             (1262, 929),
         ] {
-            let mbit = packets(Layers::Ipsec(&aes), Family::V4, size, 1e9) / 1e6;
+            let mbit = of_packets(&aes, size);
             // It rounds some of its figures down and others to the nearest.
             assert!((mbit - f64::from(printed)).abs() < 1.0, "{size}: {mbit}");
         }
-        let padded = packets(Layers::Ipsec(&aes), Family::V4, 1402, 1e9) / 1e6;
-        assert_eq!(padded.round() as u32, 933);
+        assert_eq!(of_packets(&aes, 1402).round() as u32, 933);
     }
 
     #[test]
@@ -143,6 +178,32 @@ mod tests {
                 "{suite}"
             );
         }
+    }
+
+    #[test]
+    fn datagrams_go_in_one_piece_or_have_no_ideal() {
+        let four = Families::default();
+        let of = |layers, lengths: &[u32]| datagrams(layers, four, 1500, lengths, 1538e6);
+        // 1472 + 28 and 38 around it.
+        assert_eq!(of(Layers::Plain, &[1472]), Some(1472e6));
+        assert_eq!(of(Layers::Plain, &[1473]), None);
+        assert_eq!(of(Layers::Wireguard, &[1472]), None);
+        // An Ethernet carries 46 bytes at least; 18 and 28 are as many.
+        assert_eq!(of(Layers::Plain, &[1]), Some(1538e6 / 84.0));
+        assert_eq!(of(Layers::Plain, &[18]), Some(18.0 * 1538e6 / 84.0));
+        // 28 + 1 are padded to 32, with 60 before and behind them and 38 around.
+        assert_eq!(of(Layers::Wireguard, &[1]), Some(1538e6 / 130.0));
+        // 1392 + 28 is all that its interface takes: no padding.
+        assert_eq!(
+            of(Layers::Wireguard, &[1392]),
+            Some(1392e6 * 1538.0 / 1518.0)
+        );
+        // A mix is as its frames in turn.
+        assert_eq!(
+            of(Layers::Plain, &[1472, 18]),
+            Some(1490.0 * 1538e6 / 1622.0)
+        );
+        assert_eq!(of(Layers::Plain, &[]), None);
     }
 
     #[test]

@@ -30,16 +30,19 @@ pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -
         "frames-steady" => return steady(figures),
         _ => {}
     }
-    let found = [
-        link(figures),
-        generator(figures),
-        share::used_up(readings),
-        losses::many(readings),
+    let full = [link(figures), generator(figures), share::used_up(readings)];
+    let busy = [
         core(readings),
         profile::one_processor(readings),
         busy(readings),
     ];
-    let found: Vec<(&str, String)> = found.into_iter().flatten().collect();
+    let lost = [losses::many(readings)];
+    // A search for the highest rate offers more than is carried, on purpose: its losses are a limit only where nothing else is.
+    let rest = match load {
+        "frames-ndr" | "frames-pdr" => [&busy[..], &lost].concat(),
+        _ => [&lost[..], &busy].concat(),
+    };
+    let found: Vec<(&str, String)> = full.into_iter().chain(rest).flatten().collect();
     let limit = found.first().map_or("unknown", |(limit, _)| limit);
     let mut evidence: Vec<String> = found.iter().map(|(_, sentence)| sentence.clone()).collect();
     evidence.extend(idle(readings));

@@ -143,15 +143,13 @@ impl Cell {
             Direction::Both => 2.0,
             Direction::Forward | Direction::Reverse => 1.0,
         };
-        match self.load.as_str() {
-            // The link carries its rate each way.
-            "iperf3" | "netperf" => {
-                let families = families(&self.settings);
-                ideal::tcp(self.kind.layers(), families, mtu, timestamps, link)
-                    .map(|one| one * ways)
-            }
-            _ => None,
-        }
+        let (layers, families) = (self.kind.layers(), families(&self.settings));
+        let one = match self.load.as_str() {
+            "iperf3" | "netperf" => ideal::tcp(layers, families, mtu, timestamps, link),
+            _ => ideal::datagrams(layers, families, mtu, &self.datagrams()?, link),
+        };
+        // The link carries its rate each way.
+        one.map(|one| one * ways)
     }
 }
 

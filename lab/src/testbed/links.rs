@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Frame check sequence, preamble and gap: what a link carries beside what the kernel counts, which is the frame from its
 /// Ethernet header on.
 const BESIDE: u32 = 4 + 8 + 12;
+/// The least that a frame takes of a link, however short its packet is: 46 bytes, the header, and that.
+const SHORTEST: u32 = 46 + 14 + BESIDE;
 /// A bucket smaller than a few frames starves between two timer ticks; a larger one than this is no link any more.
 const BURST: (f64, f64) = (10_000.0, 256_000.0);
 
@@ -52,7 +54,7 @@ fn shaping(shape: &Shape, mtu: u32) -> String {
     let frame = mtu + 14 + BESIDE;
     format!(
         "tc qdisc add dev {WAN} root tbf rate {rate:.0}bit burst {burst:.0} latency {latency}ms \
-         peakrate 1000gbit mtu {frame} overhead {BESIDE}"
+         peakrate 1000gbit mtu {frame} overhead {BESIDE} mpu {SHORTEST}"
     )
 }
 
@@ -244,7 +246,10 @@ mod tests {
             gigabit.contains("rate 1000000000bit burst 250000 latency 50ms"),
             "{gigabit}"
         );
-        assert!(gigabit.ends_with("mtu 1538 overhead 24"), "{gigabit}");
+        assert!(
+            gigabit.ends_with("mtu 1538 overhead 24 mpu 84"),
+            "{gigabit}"
+        );
         assert!(shaping(&shape(1e6), 1500).contains("burst 10000 "));
         assert!(shaping(&shape(1e6), 9000).contains("burst 27114 "));
     }

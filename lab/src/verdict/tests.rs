@@ -77,6 +77,19 @@ fn a_busy_machine_is_told_apart_by_where_the_gateways_spend_their_time() {
 }
 
 #[test]
+fn losses_of_a_search_are_a_limit_where_nothing_else_is() {
+    let lost = ("right.udp.receive_buffer_errors", 500.0);
+    let judged = |load: &str, pairs: &[(&str, f64)]| {
+        judge(load, &BTreeMap::new(), &readings(pairs)).unwrap()
+    };
+    let busy = [lost, ("right.thread.rx-1.cpu_s", 1.9)];
+    assert_eq!(judged("frames-ndr", &busy).limit, "core");
+    assert_eq!(judged("frames-ndr", &busy).evidence.len(), 3);
+    assert_eq!(judged("frames-ndr", &[lost]).limit, "drops");
+    assert_eq!(judged("iperf3-udp", &busy).limit, "drops");
+}
+
+#[test]
 fn drops_and_a_slow_generator_are_found() {
     assert_eq!(
         limit(&[], &[("right.udp.receive_buffer_errors", 500.0)]),

@@ -1,9 +1,9 @@
 //! From a cell's settings to the load that fills its tunnel.
 
-use super::{Programs, flag};
+use super::{Programs, families, flag};
 use crate::load::{
-    Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol, RoundTrip, Search,
-    Test,
+    AROUND, Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol, RoundTrip,
+    Search, Test,
 };
 use crate::spec::{Cell, imix};
 
@@ -44,6 +44,21 @@ impl Cell {
         }
     }
 
+    /// The bytes of user data in the datagrams that fill the tunnel, in turn. `None` where the load does not fill it, or chooses
+    /// their length by itself.
+    pub(super) fn datagrams(&self) -> Option<Vec<u32>> {
+        let around = AROUND + families(&self.settings).inner.header();
+        match self.load.as_str() {
+            "iperf3-udp" => Some(vec![self.count("message_bytes")?]),
+            "netperf-udp" => Some(vec![self.count("message_bytes").unwrap_or(DATAGRAM)]),
+            "frames" => {
+                let frames = self.frame_bytes().into_iter();
+                Some(frames.map(|bytes| bytes.saturating_sub(around)).collect())
+            }
+            _ => None,
+        }
+    }
+
     fn count(&self, name: &str) -> Option<u32> {
         self.number(name).map(|number| number as u32)
     }
@@ -76,14 +91,18 @@ impl Cell {
         flag(&self.settings, "nodelay").unwrap_or(false)
     }
 
+    fn frame_bytes(&self) -> Vec<u32> {
+        match self.settings.get("imix") {
+            Some(genome) => imix::sizes(genome),
+            None => vec![self.count("frame_bytes").unwrap_or(1518)],
+        }
+    }
+
     fn frames(&self, programs: &Programs) -> Frames {
         Frames {
             program: programs.lab.clone(),
             direction: self.direction(),
-            frame_bytes: match self.settings.get("imix") {
-                Some(genome) => imix::sizes(genome),
-                None => vec![self.count("frame_bytes").unwrap_or(1518)],
-            },
+            frame_bytes: self.frame_bytes(),
             search: match self.settings.get("search").map(String::as_str) {
                 _ if self.load == "steady" => {
                     Search::Steady(self.number("rate_pps").unwrap_or(1000.0))

@@ -87,6 +87,17 @@ fn netperf_takes_what_it_has_an_option_for() {
     let ideal = |kind: &str| read(&format!("kind = \"{kind}\"\n")).unwrap().cells[0].ideal_bps();
     assert_eq!(ideal("netperf"), ideal("iperf3"));
     assert_eq!(ideal("netperf-rr"), None);
+    // A link's rate is for what is on the wire: 1024 bytes, the headers of UDP and IP, and an Ethernet's.
+    assert_eq!(ideal("netperf-udp"), Some(100e6 * 1024.0 / 1090.0));
+    // iperf3 chooses a datagram's length by what the path tells it.
+    assert_eq!(ideal("iperf3-udp"), None);
+    assert_eq!(
+        ideal("iperf3-udp\"\nmessage_bytes = 1024#"),
+        ideal("netperf-udp")
+    );
+    assert_eq!(ideal("frames\"\nframe_bytes = 1070#"), ideal("netperf-udp"));
+    assert_eq!(ideal("frames\"\nframe_bytes = 1519#"), None);
+    assert_eq!(ideal("steady"), None);
 }
 
 #[test]
