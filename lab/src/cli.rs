@@ -49,6 +49,9 @@ enum Act {
         /// Where the page goes [default: DIR/report.html]
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+        /// Also write each chart as an SVG file into this folder
+        #[arg(long, value_name = "FOLDER")]
+        charts: Option<PathBuf>,
     },
     /// Say what changed between two runs beyond the noise
     #[command(after_help = "Example: esplanade lab compare before-out after-out")]
@@ -89,7 +92,7 @@ pub fn main() -> ExitCode {
     let done = match Line::parse().act {
         Act::List { study } => list::list(study.as_deref()),
         Act::Run(run) => run.go(),
-        Act::Report { dir, html } => recorded::report(&dir, html),
+        Act::Report { dir, html, charts } => recorded::report(&dir, html, charts),
         Act::Compare { a, b } => recorded::compare(&a, &b),
         Act::Export { dir, json, .. } => recorded::export(&dir, json),
         Act::Doctor { json } => examine(json),

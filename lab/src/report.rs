@@ -85,13 +85,25 @@ fn emulated(records: &[Record]) -> bool {
 /// The page of a run: its records, and from its folder the files that the contenders were started with.
 pub fn html(records: &[Record], torn: Option<String>, folder: &Path) -> Option<String> {
     let findings = findings::Findings::of(records)?;
-    let beside = page::Beside {
+    Some(page::page(&findings, &beside(&findings, torn, folder)))
+}
+
+/// The charts of that page as SVG files, by name.
+pub fn drawings(records: &[Record], folder: &Path) -> Vec<(String, String)> {
+    let findings = findings::Findings::of(records);
+    findings.map_or_else(Vec::new, |findings| {
+        page::drawings(&findings, &beside(&findings, None, folder))
+    })
+}
+
+fn beside(findings: &findings::Findings, torn: Option<String>, folder: &Path) -> page::Beside {
+    let records = findings.records;
+    page::Beside {
         configurations: configurations(&folder.join(CONFIGURATIONS)),
         then: then::Then::of(&findings.any.study).filter(|_| !emulated(records)),
         bars: bars(folder, records),
         torn,
-    };
-    Some(page::page(&findings, &beside))
+    }
 }
 
 /// Where a run keeps what its contenders were started with.

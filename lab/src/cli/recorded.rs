@@ -10,7 +10,11 @@ use crate::record::{self, MIXED, Record};
 use crate::report;
 use crate::report::findings::Findings;
 
-pub(super) fn report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, String> {
+pub(super) fn report(
+    dir: &Path,
+    html: Option<PathBuf>,
+    charts: Option<PathBuf>,
+) -> Result<ExitCode, String> {
     let (records, torn) = read(dir)?;
     print!("{}", report::text(&records, dir));
     let place = html.unwrap_or_else(|| dir.join(PAGE));
@@ -20,22 +24,38 @@ pub(super) fn report(dir: &Path, html: Option<PathBuf>) -> Result<ExitCode, Stri
     };
     write_page(&place, &page)?;
     eprintln!("the page: {}", place.display());
+    charts.map_or(Ok(()), |charts| draw(&records, dir, &charts))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page is made anew from the records at any time, so an earlier one is replaced, but never by half of a new one.
+/// Writes the charts of the page into a folder, each as a file.
+fn draw(records: &[Record], dir: &Path, charts: &Path) -> Result<(), String> {
+    fs::create_dir_all(charts)
+        .map_err(|error| format!("cannot make the folder {}: {error}", charts.display()))?;
+    let drawings = report::drawings(records, dir);
+    for (name, drawing) in &drawings {
+        replace(&charts.join(name), drawing)?;
+    }
+    let count = drawings.len();
+    eprintln!("the charts: {count} in {}", charts.display());
+    Ok(())
+}
+
+/// Writes the page.
 pub(super) fn write_page(place: &Path, page: &str) -> Result<(), String> {
-    let cannot = |error| format!("cannot write {}: {error}", place.display());
+    replace(place, page)
+        .map_err(|why| format!("{why}. `esplanade lab report DIR --html FILE` writes it elsewhere"))
+}
+
+/// What is made from records can be made anew at any time, so an earlier one is replaced, but never by half of a new one.
+fn replace(place: &Path, text: &str) -> Result<(), String> {
     let mut half = place.as_os_str().to_owned();
     half.push(".part");
     let half = PathBuf::from(half);
-    let written = fs::write(&half, page).and_then(|()| fs::rename(&half, place));
+    let written = fs::write(&half, text).and_then(|()| fs::rename(&half, place));
     written.map_err(|error| {
         let _ = fs::remove_file(&half);
-        format!(
-            "{}. `esplanade lab report DIR --html FILE` writes it elsewhere",
-            cannot(error)
-        )
+        format!("cannot write {}: {error}", place.display())
     })
 }
 

@@ -1,6 +1,7 @@
 //! Charts as SVG, each with the table that says the same. No script and no outside font; colours come from the page, so
 //! that they follow its light or dark dress. Every mark carries `data-value`, the number that it draws.
 
+mod alone;
 mod axis;
 mod bars;
 mod goals;
@@ -10,10 +11,11 @@ mod stack;
 
 use super::html::{Table, escaped};
 
+pub use alone::{alone, file_name};
 pub use bars::{Bar, bars};
 pub use goals::{Goal, goals};
 pub use heat::{Heat, heat};
-pub use lines::{Line, Lines, Point, lines};
+pub use lines::{Line, Lines, Point, has_bands, lines};
 pub use stack::{Stack, stack};
 
 /// A chart with its words.
@@ -22,19 +24,39 @@ pub struct Figure {
     pub title: String,
     /// How to read it, one or two sentences.
     pub note: String,
-    /// The same for somebody who cannot see it.
-    pub spoken: String,
     /// The drawing.
-    pub svg: String,
+    pub picture: Picture,
     /// The same numbers.
     pub table: Table,
 }
+
+/// The rules of every drawing: its colours, light, dark and on paper, and how its marks wear them.
+pub const STYLE: &str = include_str!("chart/style.css");
 
 /// The width of every chart, in its own units; the page scales it.
 const WIDTH: f64 = 760.0;
 
 /// How many series have a colour of their own; later ones repeat the colours with another dash and another mark.
 pub const COLOURS: usize = 8;
+
+/// A finished drawing.
+pub struct Picture {
+    marks: String,
+    height: f64,
+    spoken: String,
+}
+
+impl Picture {
+    /// The drawing within a page, which brings [`STYLE`].
+    pub fn inline(&self) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+            self.height,
+            escaped(&self.spoken),
+            self.marks
+        )
+    }
+}
 
 /// An open SVG drawing. Widths of text are estimated: nothing depends on them but the space left for names.
 struct Drawing {
@@ -96,13 +118,13 @@ impl Drawing {
         self.body.push('\n');
     }
 
-    fn finish(self, spoken: &str) -> String {
-        format!(
-            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
-            self.height,
-            escaped(spoken),
-            self.body
-        )
+    /// With the same in words, for somebody who cannot see it.
+    fn finish(self, spoken: &str) -> Picture {
+        Picture {
+            marks: self.body,
+            height: self.height,
+            spoken: spoken.into(),
+        }
     }
 }
 

@@ -9,15 +9,18 @@ mod headline;
 mod latency;
 mod origin;
 mod profile;
+mod section;
 mod verdict;
 
-use super::chart::Figure;
+use super::chart;
 use super::findings::{Cell as Measured, Findings, LEVEL, Part};
 use super::html::{Cell, Table, escaped};
 use super::quantity::{Scale, significant};
 use super::then::Then;
 use crate::bars::Bar;
 use crate::stats::Estimate;
+
+pub use section::{Body, Section};
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -36,6 +39,30 @@ pub struct Beside {
 
 /// The whole page.
 pub fn page(findings: &Findings, beside: &Beside) -> String {
+    dressed(findings, &sections(findings, beside))
+}
+
+/// The charts of the page, each as an SVG file of its own: its name, which begins with its number in the page, and its text.
+pub fn drawings(findings: &Findings, beside: &Beside) -> Vec<(String, String)> {
+    let emulated = match findings.any.provenance.emulated {
+        true => format!(" Emulated: {ONLY_RIGHT_OR_WRONG}"),
+        false => String::new(),
+    };
+    let source = format!(
+        "{}. {}.{emulated}",
+        findings.any.title,
+        origin::place_and_time(findings)
+    );
+    let sections = sections(findings, beside);
+    let charts = sections.iter().flat_map(|section| section.body.charts());
+    let numbered = charts.enumerate().map(|(place, chart)| {
+        let name = chart::file_name(place + 1, &chart.title);
+        (name, chart::alone(chart, &source))
+    });
+    numbered.collect()
+}
+
+fn sections(findings: &Findings, beside: &Beside) -> Vec<Section> {
     let mut sections = vec![
         asked(findings),
         headline::section(findings),
@@ -56,33 +83,12 @@ pub fn page(findings: &Findings, beside: &Beside) -> String {
         method(),
     ]);
     sections.retain(|section| !section.body.is_empty());
-    dressed(findings, &sections)
+    sections
 }
 
 /// What a reader of emulated figures must know.
 pub(super) const ONLY_RIGHT_OR_WRONG: &str = "measured in a guest with emulated processors. What works and what does not is found \
      here; how fast it is on a real machine is not, and these figures are compared with none that were measured there, with no bar and with no paper.";
-
-/// A part of the page with its heading.
-pub struct Section {
-    /// The anchor.
-    pub id: &'static str,
-    /// The heading.
-    pub title: String,
-    /// The markup; empty: nothing to say.
-    pub body: String,
-}
-
-impl Section {
-    /// A section.
-    pub fn new(id: &'static str, title: impl Into<String>, body: String) -> Section {
-        Section {
-            id,
-            title: title.into(),
-            body,
-        }
-    }
-}
 
 fn dressed(findings: &Findings, sections: &[Section]) -> String {
     let title = escaped(&findings.any.title);
@@ -96,13 +102,14 @@ fn dressed(findings: &Findings, sections: &[Section]) -> String {
             )
         })
         .collect();
+    let mut figures = 0;
     let bodies: String = sections
         .iter()
         .map(|section| {
             format!(
                 "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{}</h2>\n{}</section>\n",
                 escaped(&section.title),
-                section.body,
+                section.body.html(&mut figures),
                 id = section.id
             )
         })
@@ -117,11 +124,12 @@ fn dressed(findings: &Findings, sections: &[Section]) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <title>{title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#headline\">To the result</a>\n\
          <header><h1>{title}</h1>\n<p class=\"where\">{}</p>\n{emulated}</header>\n\
          <nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
          <footer><p>Written by <code>esplanade lab report</code> {} from the records of the run alone.</p></footer>\n</body>\n</html>\n",
+        chart::STYLE,
         escaped(&origin::place_and_time(findings)),
         escaped(&findings.any.provenance.lab)
     )
@@ -252,25 +260,6 @@ pub fn rank((best, worst): (usize, usize)) -> String {
 /// What limited most trials of a cell, in words, and how many.
 pub fn limit<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     verdict::commonest(cell).map(|(limit, trials)| (verdict::words(limit), trials))
-}
-
-/// A chart with its words and its table.
-pub fn figure(figure: &Figure, number: &mut usize) -> String {
-    *number += 1;
-    let id = format!("figure-{number}");
-    let open = if figure.table.rows.len() <= 24 {
-        " open"
-    } else {
-        ""
-    };
-    format!(
-        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h3 id=\"{id}-title\">{}</h3><p>{}</p></figcaption>\n\
-         <div class=\"drawing\">{}</div>\n<details{open}><summary>The same as a table</summary>\n{}</details>\n</figure>\n",
-        escaped(&figure.title),
-        escaped(&figure.note),
-        figure.svg,
-        figure.table.html()
-    )
 }
 
 fn missing(findings: &Findings, beside: &Beside) -> Section {

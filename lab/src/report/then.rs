@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::chart::{Figure, Line, Lines, Point, lines};
 use super::findings::Findings;
 use super::html::{Cell, Table, escaped};
-use super::page::{Section, figure as drawn};
+use super::page::{Body, Section};
 use super::quantity::{self, Scale};
 
 pub use now::{Answer, Judgement};
@@ -122,29 +122,23 @@ impl Then {
 
     /// The section of the page.
     pub fn section(&self, findings: &Findings) -> Section {
-        let mut number = 300;
-        let mut body = format!(
+        let mut body = Body::from(format!(
             "<p>{}. {}</p>\n",
             escaped(&self.source),
             escaped(&self.testbed)
-        );
-        body += &self.claims(findings);
+        ));
+        body.say(self.claims(findings));
         let charts = self
             .figures()
             .into_iter()
             .filter_map(|(name, factor)| self.beside(findings, name, factor));
-        body += &charts
-            .map(|chart| drawn(&chart, &mut number))
-            .collect::<String>();
+        charts.for_each(|chart| body.draw(chart));
         if self.study == "klassert-2010" {
-            body += &speedup::chart(findings)
-                .map_or_else(String::new, |chart| drawn(&chart, &mut number));
+            speedup::charts(findings).for_each(|chart| body.draw(chart));
         }
-        body += &self
-            .table
-            .iter()
-            .map(|table| as_printed(table).html())
-            .collect::<String>();
+        for table in &self.table {
+            body.say(as_printed(table).html());
+        }
         Section::new("then", "Then and now", body)
     }
 
@@ -235,10 +229,9 @@ impl Then {
         Some(Figure {
             note: "Dotted: as the paper's text reports it. Drawn through, with bands: this run."
                 .into(),
-            svg: lines(&all, &frame),
+            picture: lines(&all, &frame),
             table,
             title,
-            spoken,
         })
     }
 }

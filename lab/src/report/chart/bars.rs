@@ -2,7 +2,7 @@
 //! is no finding.
 
 use super::axis::Axis;
-use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
 use crate::report::quantity::Scale;
 use crate::stats::Interval;
 
@@ -26,7 +26,7 @@ const ROW: f64 = 30.0;
 const THICK: f64 = 14.0;
 
 /// Draws them from the top down, in the order given.
-pub fn bars(bars: &[Bar], scale: &Scale, spoken: &str) -> String {
+pub fn bars(bars: &[Bar], scale: &Scale, spoken: &str) -> Picture {
     let names = bars
         .iter()
         .map(|bar| breadth(&bar.name))

@@ -1,7 +1,7 @@
 //! Shares of what was asked, one row each: a point with its interval, left or right of the line at 1.
 
 use super::axis::Axis;
-use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
 
 /// One row.
 pub struct Goal {
@@ -22,7 +22,7 @@ const MOST: f64 = 4.0;
 const EDGE: f64 = WIDTH - 72.0;
 
 /// Draws them from the top down.
-pub fn goals(goals: &[Goal], spoken: &str) -> String {
+pub fn goals(goals: &[Goal], spoken: &str) -> Picture {
     let names = goals.iter().map(|goal| breadth(&goal.name));
     let names = names.fold(60.0, f64::max).min(380.0);
     let most = goals.iter().map(Goal::furthest).fold(1.2, f64::max);

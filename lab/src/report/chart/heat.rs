@@ -1,7 +1,7 @@
 //! A map of ratios over two factors. The colour runs from one hue (less than the reference) to another (more), and every
 //! field also says its number.
 
-use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
 
 /// The map.
 pub struct Heat {
@@ -19,7 +19,7 @@ const ROW: f64 = 24.0;
 const TOP: f64 = 40.0;
 
 /// Draws it.
-pub fn heat(map: &Heat, spoken: &str) -> String {
+pub fn heat(map: &Heat, spoken: &str) -> Picture {
     let room = map
         .rows
         .iter()

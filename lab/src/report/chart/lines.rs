@@ -1,7 +1,7 @@
 //! Lines over a factor, each with the band of its intervals; the same drawing serves for distributions.
 
 use super::axis::Axis;
-use super::{Anchor, COLOURS, Drawing, WIDTH, breadth, fitting};
+use super::{Anchor, COLOURS, Drawing, Picture, WIDTH, breadth, fitting};
 use crate::report::quantity::{Scale, significant};
 use crate::stats::Interval;
 
@@ -58,7 +58,7 @@ const BOTTOM: f64 = 316.0;
 const LEFT: f64 = 62.0;
 
 /// Draws them; the legend stands below, in the order given.
-pub fn lines(all: &[Line], frame: &Lines) -> String {
+pub fn lines(all: &[Line], frame: &Lines) -> Picture {
     let points = || all.iter().flat_map(|line| &line.points);
     let xs: Vec<f64> = points().map(|point| point.x).collect();
     let most = points()
@@ -80,7 +80,7 @@ pub fn lines(all: &[Line], frame: &Lines) -> String {
     grid(&mut drawing, frame, (&across, &up), &xs, stepped);
     for (number, line) in all.iter().enumerate() {
         let place = |point: &Point| (across.place(point.x), up.place(frame.scale.value(point.y)));
-        if !line.model {
+        if !line.model && has_bands(all) {
             band(&mut drawing, line, number, |x, y| {
                 (
                     across.place(x),
@@ -95,6 +95,11 @@ pub fn lines(all: &[Line], frame: &Lines) -> String {
     }
     drawing.raw(&legend);
     drawing.finish(frame.spoken)
+}
+
+/// Whether intervals are drawn: of more lines than there are colours they would hide each other.
+pub fn has_bands(all: &[Line]) -> bool {
+    all.iter().filter(|line| !line.model).count() <= COLOURS
 }
 
 impl Lines<'_> {
@@ -238,7 +243,7 @@ fn mark(kind: usize, x: f64, y: f64) -> String {
 fn legend(all: &[Line]) -> (String, f64) {
     let (mut x, mut row, mut out) = (LEFT, 0.0, String::new());
     for (number, line) in all.iter().enumerate() {
-        let name = fitting(&line.name, 300.0);
+        let name = fitting(&line.name, WIDTH - LEFT - 50.0);
         let width = 34.0 + breadth(&name) + 16.0;
         if x + width > WIDTH && x > LEFT {
             (x, row) = (LEFT, row + 1.0);

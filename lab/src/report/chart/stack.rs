@@ -1,6 +1,6 @@
 //! Shares that add up to a whole, one bar per name: where the processors' time went.
 
-use super::{Anchor, Area, Drawing, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
 
 /// One bar of shares.
 pub struct Stack {
@@ -16,7 +16,7 @@ const THICK: f64 = 16.0;
 const LEGEND: f64 = 18.0;
 
 /// Draws them from the top down; what is left of each bar is idle time.
-pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> String {
+pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> Picture {
     let room = stacks
         .iter()
         .map(|stack| breadth(&stack.name))

@@ -1,7 +1,7 @@
 //! The bars of a study: what was asked, how much of it was reached, and how sure that is. Each is drawn as its share of
 //! what was asked, so that ratios, bytes and microseconds stand on one scale.
 
-use super::{Section, figure};
+use super::{Body, Section};
 use crate::bars::{Bar, Judged, judge, with_interval};
 use crate::report::chart::{Figure, Goal, goals};
 use crate::report::findings::Findings;
@@ -14,13 +14,13 @@ pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
         .map(|bar| (bar, judge(bar, findings.records)))
         .collect();
     let body = match bars.is_empty() {
-        true => String::new(),
+        true => Body::default(),
         false => drawn(&judged),
     };
     Section::new("bars", "What was to be reached", body)
 }
 
-fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> String {
+fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> Body {
     let goals_of = |(bar, cases): &(&Bar, Vec<Judged>)| -> Vec<Goal> {
         let name = |one| match cases.len() {
             1 => format!("{} · {}", bar.name, bar.about),
@@ -32,23 +32,18 @@ fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> String {
     let all: Vec<Goal> = judged.iter().flat_map(goals_of).collect();
     let table = table(judged);
     if all.is_empty() {
-        return table.html();
+        return table.html().into();
     }
     let spoken = "One row for each bar: the share of what was asked, with its interval; 1 is the bar. The table has the numbers.";
     // Figures of the result are numbered from 1; this one stands apart.
-    let mut number = 1000;
-    figure(
-        &Figure {
-            title: "How much of each bar was reached".into(),
-            note: "1 is the bar, and right of it is better. It is met (full mark) where all of the interval is right of it, and \
-                   not met (empty mark) otherwise; a grey mark has no interval, and nothing is said of it."
-                .into(),
-            spoken: spoken.into(),
-            svg: goals(&all, spoken),
-            table,
-        },
-        &mut number,
-    )
+    Body::from(Figure {
+        title: "How much of each bar was reached".into(),
+        note: "1 is the bar, and right of it is better. It is met (full mark) where all of the interval is right of it, and \
+               not met (empty mark) otherwise; a grey mark has no interval, and nothing is said of it."
+            .into(),
+        picture: goals(&all, spoken),
+        table,
+    })
 }
 
 fn goal(bar: &Bar, one: &Judged, name: String) -> Option<Goal> {
@@ -130,7 +125,7 @@ mod tests {
     fn one_round_is_drawn_without_a_verdict() {
         let records = fixture::cell("a", 0, &[], &[1e9]);
         let findings = Findings::of(&records).unwrap();
-        let body = section(&findings, &[bar(1.0)]).body;
+        let body = section(&findings, &[bar(1.0)]).body.html(&mut 0);
         assert!(body.contains("too few pairs to judge"), "{body}");
         assert!(!body.contains(">met<") && !body.contains("NOT met"));
     }
@@ -139,7 +134,7 @@ mod tests {
     fn a_bar_is_drawn_as_its_share_and_judged_by_its_interval() {
         let records = fixture::cell("a", 0, &[], &[2e9, 2.1e9, 1.9e9, 2e9]);
         let findings = Findings::of(&records).unwrap();
-        let body = section(&findings, &[bar(1e9), bar(4e9)]).body;
+        let body = section(&findings, &[bar(1e9), bar(4e9)]).body.html(&mut 0);
         assert!(body.contains("data-value=\"2\"") && body.contains("data-value=\"0.5\""));
         assert!(
             body.contains(">met<") && body.contains(">NOT met<"),

@@ -1,7 +1,7 @@
 //! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
 
-use super::{Section, figure, mean, rank, reference, scale, with_interval};
-use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, heat, lines};
+use super::{Body, Section, mean, rank, reference, scale, with_interval};
+use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
 use crate::report::findings::{Cell as Measured, Findings, Part, Setting};
 use crate::report::html::{Cell, Table};
 use crate::report::quantity::{self, significant};
@@ -14,13 +14,12 @@ const DRAWINGS: usize = 8;
 
 /// The section.
 pub fn section(findings: &Findings) -> Section {
-    let mut number = 0;
-    let mut body = String::new();
+    let mut body = Body::default();
     for part in &findings.parts {
         for chart in of_part(findings, part) {
-            body += &figure(&chart, &mut number);
+            body.draw(chart);
         }
-        body += &further(part);
+        body.say(further(part));
     }
     Section::new("measured", "What was measured", body)
 }
@@ -102,10 +101,9 @@ fn as_bars(findings: &Findings, part: &Part) -> Figure {
     );
     Figure {
         note: "Bars are means, whiskers their 95 % intervals, dots the single rounds; a red dot is an outlier.".into(),
-        svg: bars(&all, &scale, &spoken),
+        picture: bars(&all, &scale, &spoken),
         table: table(findings, part, &part.cells.iter().collect::<Vec<_>>()),
         title,
-        spoken,
     }
 }
 
@@ -156,7 +154,17 @@ fn over(
     all.iter_mut()
         .for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
     all.truncate(MANY);
-    all.extend(ideal(cells, across));
+    let mut note = String::from(match has_bands(&all) {
+        true => "Points are means, bands their 95 % intervals.",
+        false => "Points are means; their 95 % intervals stand in the table.",
+    });
+    if part.figure == "goodput_bps" {
+        let ideals = ideals(cells, across);
+        if !ideals.is_empty() {
+            note += " Dotted: the most that the link can carry, every header counted.";
+        }
+        all.extend(ideals);
+    }
     let beside = if scene.is_empty() {
         String::new()
     } else {
@@ -175,38 +183,67 @@ fn over(
         spoken: &spoken,
     };
     Figure {
-        note: "Points are means, bands their 95 % intervals.".into(),
-        svg: lines(&all, &frame),
+        note,
+        picture: lines(&all, &frame),
         table: table(findings, part, cells),
         title,
-        spoken,
     }
 }
 
-/// What the link would carry if encapsulation were the only cost, where the records know it and it is one curve.
-fn ideal(cells: &[&Measured], across: usize) -> Option<Line> {
-    let mut points: Vec<Point> = Vec::new();
+/// More different ideals than this would hide what was measured.
+const IDEALS: usize = 3;
+
+/// What the link would carry if encapsulation were the only cost, where the records know it: a curve for each kind of
+/// encapsulation, named by who has it where there are several.
+fn ideals(cells: &[&Measured], across: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
-        let x: f64 = cell.levels[across].parse().ok()?;
-        let y = cell.other("ideal_bps")?;
-        match points.iter().find(|point| point.x == x) {
-            Some(known) if (known.y / y - 1.0).abs() > 1e-6 => return None,
-            Some(_) => {}
-            None => points.push(Point {
-                x,
-                y,
-                interval: None,
+        let (Ok(x), Some(y)) = (cell.levels[across].parse(), cell.other("ideal_bps")) else {
+            return Vec::new();
+        };
+        let point = Point {
+            x,
+            y,
+            interval: None,
+        };
+        match lines.iter_mut().find(|line| line.name == cell.label) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                model: true,
+                ..Line::measured(cell.label, vec![point])
             }),
         }
     }
-    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    let mut told: Vec<Line> = Vec::new();
+    for line in lines {
+        if !told.iter().any(|known| same_curve(known, &line)) {
+            told.push(line);
+        }
+    }
     // An ideal far above everything measured would press the findings into a corner.
     let most = cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
-    let near = points.iter().all(|point| point.y <= 2.0 * most);
-    (points.len() > 1 && near).then(|| Line {
-        model: true,
-        ..Line::measured("ideal", points)
-    })
+    let points = || told.iter().flat_map(|line| &line.points);
+    let near = points().all(|point| point.y <= 2.0 * most);
+    let curved = told.iter().all(|line| line.points.len() > 1);
+    if !near || !curved || told.len() > IDEALS {
+        return Vec::new();
+    }
+    let alone = told.len() == 1;
+    for line in &mut told {
+        line.name = match alone {
+            true => "ideal".into(),
+            false => format!("ideal, {}", line.name),
+        };
+    }
+    told
+}
+
+fn same_curve(one: &Line, other: &Line) -> bool {
+    let same = |(a, b): (&Point, &Point)| a.x == b.x && (a.y / b.y - 1.0).abs() < 1e-6;
+    one.points.len() == other.points.len() && one.points.iter().zip(&other.points).all(same)
 }
 
 fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
@@ -313,10 +350,9 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
     };
     Some(Figure {
         note: "1 is equal; each shade is a factor of 1.8.".into(),
-        svg: heat(&drawn, &spoken),
+        picture: heat(&drawn, &spoken),
         table,
         title,
-        spoken,
     })
 }
 

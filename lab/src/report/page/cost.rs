@@ -3,7 +3,7 @@
 
 mod soaked;
 
-use super::{Section, figure};
+use super::{Body, Section};
 use crate::record::Outcome;
 use crate::report::chart::{Figure, Line, Lines, Point, Stack, lines, stack};
 use crate::report::findings::{Cell as Measured, Findings};
@@ -25,11 +25,10 @@ const MANY: usize = 36;
 
 /// The section on processor time, memory and drops.
 pub fn section(findings: &Findings) -> Section {
-    let mut number = 100;
-    let mut body = split(findings).map_or_else(String::new, |chart| figure(&chart, &mut number));
-    body += &soaked::shown(findings, &mut number);
+    let mut body = split(findings).map_or_else(Body::default, Body::from);
+    soaked::show(findings, &mut body);
     if findings.cells().next().is_some() {
-        body += &table(findings).html();
+        body.say(table(findings).html());
     }
     Section::new("cost", "What it cost", body)
 }
@@ -64,8 +63,7 @@ fn split(findings: &Findings) -> Option<Figure> {
         note: "Of all processors of the machine, endpoints included; the rest was idle. Where the kernel does no interrupt \
                accounting, irq stays empty and that work hides in whoever was interrupted."
             .into(),
-        spoken: spoken.into(),
-        svg: stack(&stacks, &names, spoken),
+        picture: stack(&stacks, &names, spoken),
         table,
     })
 }
@@ -141,9 +139,8 @@ fn significant_count(count: f64) -> String {
 
 /// The section on how steady each was.
 pub fn steadiness(findings: &Findings) -> Section {
-    let mut number = 200;
-    let mut body = seconds(findings).map_or_else(String::new, |chart| figure(&chart, &mut number));
-    body += &outliers(findings);
+    let mut body = seconds(findings).map_or_else(Body::default, Body::from);
+    body.say(outliers(findings));
     Section::new("steadiness", "How steady it was", body)
 }
 
@@ -196,8 +193,7 @@ fn seconds(findings: &Findings) -> Option<Figure> {
     Some(Figure {
         title: "The seconds one by one".into(),
         note: "The share of the measured intervals (a second each) that stayed below: the steeper, the steadier.".into(),
-        spoken: spoken.into(),
-        svg: lines(&curves, &frame),
+        picture: lines(&curves, &frame),
         table,
     })
 }

@@ -1,7 +1,7 @@
 //! How long packets were under way, by percentile: the axis is that of high-dynamic-range histograms, where each step to the
 //! right leaves out a tenth of what the step before left out. A mean would hide just what hurts.
 
-use super::{Section, figure};
+use super::{Body, Section};
 use crate::load::SHARES;
 use crate::report::chart::{Figure, Line, Lines, Point, lines};
 use crate::report::findings::{Cell as Measured, Findings, LEVEL, Part};
@@ -23,13 +23,10 @@ const MANY: usize = 16;
 
 /// The section; empty where nothing was timed.
 pub fn section(findings: &Findings) -> Section {
-    let mut number = 300;
-    let mut body = String::new();
+    let mut body = Body::default();
     for part in &findings.parts {
-        for timed in TIMED {
-            let chart = chart(part, timed);
-            body += &chart.map_or_else(String::new, |chart| figure(&chart, &mut number));
-        }
+        let charts = TIMED.into_iter().filter_map(|timed| chart(part, timed));
+        charts.for_each(|chart| body.draw(chart));
     }
     Section::new("latency", "How long packets were under way", body)
 }
@@ -74,7 +71,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
         note: "So many of a hundred took at most so long; upwards each factor has the same length. Points are means over the rounds, bands their 95 % intervals; \
                the longest of all stands in the table."
             .into(),
-        svg: lines(
+        picture: lines(
             &drawn,
             &Lines {
                 x: "share of all that took at most so long",
@@ -86,7 +83,6 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
         ),
         table,
         title,
-        spoken,
     })
 }
 
@@ -159,7 +155,7 @@ mod tests {
             let named = figures.iter().map(|(name, value)| ((*name).into(), *value));
             record.figures.extend(named);
         }
-        section(&Findings::of(&records).unwrap()).body
+        section(&Findings::of(&records).unwrap()).body.html(&mut 0)
     }
 
     #[test]

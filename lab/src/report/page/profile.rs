@@ -1,6 +1,6 @@
 //! Where the time went, function by function: sampled profiles as one bar for each contender, and by whom.
 
-use super::{Section, figure};
+use super::{Body, Section};
 use crate::report::chart::{Figure, Stack, stack};
 use crate::report::findings::{Cell as Measured, Findings};
 use crate::report::html::{Cell, Table};
@@ -22,13 +22,12 @@ pub fn section(findings: &Findings) -> Section {
     if found.is_empty() {
         return Section::new("profile", "Where the time went", String::new());
     }
-    let mut number = 400;
     let mut body = match found.len() > MANY {
-        true => table(&found).html(),
-        false => figure(&drawn(&found), &mut number),
+        true => Body::from(table(&found).html()),
+        false => Body::from(drawn(&found)),
     };
     if found.len() <= DETAILED {
-        body += &details(&found).html();
+        body.say(details(&found).html());
     }
     Section::new("profile", "Where the time went", body)
 }
@@ -49,8 +48,7 @@ fn drawn(found: &[(&Measured, Vec<f64>)]) -> Figure {
                work is told by its functions and not by whom it interrupted; where these say neither gateway nor endpoint, it stands as the \
                kernel's for nobody in particular."
             .into(),
-        spoken: spoken.into(),
-        svg: stack(&stacks, &names, spoken),
+        picture: stack(&stacks, &names, spoken),
         table: table(found),
     }
 }

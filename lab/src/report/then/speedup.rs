@@ -3,7 +3,7 @@
 //! NULL tunnel stands. With `n` workers beside the reader on `p` processors, the gain is at most `c / max(s, c / min(n + 1, p))`.
 
 use crate::report::chart::{Figure, Line, Lines, Point, lines};
-use crate::report::findings::{Cell as Measured, Findings, factor, ratio};
+use crate::report::findings::{Cell as Measured, Findings, Part, factor, ratio};
 use crate::report::html::{Cell, Table};
 use crate::report::quantity::{Scale, significant};
 
@@ -15,21 +15,33 @@ struct Gain {
     gain: crate::stats::Estimate,
 }
 
-/// The chart; `None` where no suite was measured both ways.
-pub fn chart(findings: &Findings) -> Option<Figure> {
-    let cells: Vec<&Measured> = findings
-        .cells()
+/// A chart for each part that measured several suites both ways: what a byte costs must vary by its cipher, and not by the
+/// length of packets.
+pub fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Figure> + 'a {
+    let parts = findings.parts.iter();
+    parts.filter_map(|part| chart(findings, part))
+}
+
+fn chart(findings: &Findings, part: &Part) -> Option<Figure> {
+    let cells: Vec<&Measured> = part
+        .cells
+        .iter()
         .filter(|cell| cell.contender.starts_with("esplanade"))
         .collect();
     let mut gains: Vec<Gain> = cells.iter().flat_map(|cell| gain(cell, &cells)).collect();
     gains.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
-    if gains.is_empty() {
+    let first = &gains.first()?.suite;
+    if gains.iter().all(|gain| gain.suite == *first) {
         return None;
     }
     let alone = serial(&cells);
     let processors = findings.any.provenance.cpus;
     let drawn = curves(&gains, alone, processors);
-    let title = "What workers gain, against what a byte costs";
+    let begins = match part.name.is_empty() {
+        true => String::new(),
+        false => format!("{}: ", part.name),
+    };
+    let title = format!("{begins}What workers gain, against what a byte costs");
     let spoken = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
     let frame = Lines {
         x: "gateway's processor time per byte without workers, ns",
@@ -39,10 +51,9 @@ pub fn chart(findings: &Findings) -> Option<Figure> {
         spoken,
     };
     Some(Figure {
-        title: title.into(),
+        title,
         note: note(alone, findings),
-        spoken: spoken.into(),
-        svg: lines(&drawn, &frame),
+        picture: lines(&drawn, &frame),
         table: table(&gains, alone, processors),
     })
 }
@@ -77,7 +88,7 @@ fn curves(gains: &[Gain], alone: Option<f64>, processors: usize) -> Vec<Line> {
             y: gain.gain.value,
             interval: gain.gain.interval,
         });
-        Line::measured(&format!("{workers} workers"), points.collect())
+        Line::measured(&counted(*workers), points.collect())
     });
     let mut all: Vec<Line> = measured.collect();
     for workers in counts {
@@ -89,10 +100,17 @@ fn curves(gains: &[Gain], alone: Option<f64>, processors: usize) -> Vec<Line> {
         });
         all.push(Line {
             model: true,
-            ..Line::measured(&format!("at most, {workers} workers"), points.collect())
+            ..Line::measured(&format!("at most, {}", counted(workers)), points.collect())
         });
     }
     all
+}
+
+fn counted(workers: usize) -> String {
+    match workers {
+        1 => "1 worker".into(),
+        _ => format!("{workers} workers"),
+    }
 }
 
 fn most(cost: f64, serial: f64, workers: usize, processors: usize) -> f64 {
@@ -174,7 +192,38 @@ fn cost(cell: &Measured) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::most;
+    use super::*;
+    use crate::report::fixture;
+
+    /// Titles of the charts of tunnels with these suites and workers.
+    fn titles(tunnels: &[(&str, &str)]) -> Vec<(String, String)> {
+        let cell = |(order, (suite, workers)): (usize, &(&str, &str))| {
+            let factors = [("part", "stream"), ("suite", *suite), ("workers", *workers)];
+            let name = format!("esplanade-{suite}-{workers}");
+            fixture::cell(&name, order, &factors, &[1e9, 1.1e9, 0.9e9])
+        };
+        let records: Vec<_> = tunnels.iter().enumerate().flat_map(cell).collect();
+        let findings = Findings::of(&records).unwrap();
+        let charts = charts(&findings).map(|chart| (chart.title, chart.picture.inline()));
+        charts.collect()
+    }
+
+    #[test]
+    fn gains_are_drawn_by_suite_with_the_most_that_can_be_gained() {
+        let aes = [("aes", "0"), ("aes", "1")];
+        assert!(titles(&aes).is_empty(), "one suite has one cost");
+        let both = [aes, [("des", "0"), ("des", "1")]].concat();
+        let [(title, drawn)] = &titles(&both)[..] else {
+            panic!("one chart for the part");
+        };
+        assert_eq!(
+            title,
+            "stream: What workers gain, against what a byte costs"
+        );
+        assert!(drawn.contains(">1 worker<") && !drawn.contains("at most"));
+        let null = [&both[..], &[("null", "0")]].concat();
+        assert!(titles(&null)[0].1.contains(">at most, 1 worker<"));
+    }
 
     #[test]
     fn gains_end_at_the_processors_and_at_the_serial_share() {

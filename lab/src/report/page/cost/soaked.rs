@@ -4,7 +4,7 @@ use super::MANY;
 use crate::report::chart::{Figure, Stack, stack};
 use crate::report::findings::Findings;
 use crate::report::html::{Cell, Table, escaped};
-use crate::report::page::figure;
+use crate::report::page::Body;
 use crate::report::quantity::significant;
 use crate::report::soaker::{Load, loads};
 
@@ -16,21 +16,25 @@ const NAMES: [&str; 2] = [
     "hidden in the soaker's own time",
 ];
 
-/// The chart with its table, or where there are too many bars the table alone; nothing where no soaker ran.
-pub(super) fn shown(findings: &Findings, number: &mut usize) -> String {
+/// Adds the chart with its table, or where there are too many bars the table alone; nothing where no soaker ran.
+pub(super) fn show(findings: &Findings, body: &mut Body) {
     let found: Vec<Soaked> = findings
         .cells()
         .flat_map(|cell| loads(cell).into_iter().map(|load| (cell.name(), load)))
         .collect();
     if found.is_empty() {
-        return String::new();
+        return;
     }
     let table = table(&found);
-    let shown = match found.len() > MANY {
-        true => format!("<p>{}</p>\n{}", escaped(&note(&found)), table.html()),
-        false => figure(&drawn(&found, table), number),
-    };
-    shown + &doubts(&found)
+    match found.len() > MANY {
+        true => body.say(format!(
+            "<p>{}</p>\n{}",
+            escaped(&note(&found)),
+            table.html()
+        )),
+        false => body.draw(drawn(&found, table)),
+    }
+    body.say(doubts(&found));
 }
 
 fn drawn(found: &[Soaked], table: Table) -> Figure {
@@ -42,8 +46,7 @@ fn drawn(found: &[Soaked], table: Table) -> Figure {
     Figure {
         title: "Load of the processors, by a soaker".into(),
         note: note(found),
-        spoken: spoken.into(),
-        svg: stack(&bars.collect::<Vec<_>>(), &NAMES, spoken),
+        picture: stack(&bars.collect::<Vec<_>>(), &NAMES, spoken),
         table,
     }
 }
@@ -127,7 +130,9 @@ mod tests {
     use crate::report::fixture;
 
     fn page(records: &[Record]) -> String {
-        shown(&Findings::of(records).unwrap(), &mut 0)
+        let mut body = Body::default();
+        show(&Findings::of(records).unwrap(), &mut body);
+        body.html(&mut 0)
     }
 
     fn soaked(cells: usize, faster: f64) -> Vec<Record> {
