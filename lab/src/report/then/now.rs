@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::Claim;
-use crate::report::findings::{Cell, Findings, Part, factor};
+use crate::report::findings::{Cell, Findings, LEVEL, Part, factor, ratio};
+use crate::report::page::with_interval;
 use crate::report::quantity::{Scale, significant};
-use crate::stats;
+use crate::stats::{self, Estimate};
 
-/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing.
+/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing. A cell answers by its
+/// interval, not by its mean: what the noise leaves open is no finding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    ratios: Vec<f64>,
+    found: Vec<Estimate>,
+    /// Of how many the interval holds both answers.
+    unsure: usize,
     /// The unit of what is a figure.
     scale: Option<Scale>,
     judgement: Judgement,
@@ -25,6 +29,8 @@ pub enum Judgement {
     InPart,
     /// In none.
     Gone,
+    /// Every interval holds both answers.
+    Unsure,
     /// Nothing of it was measured.
     Open,
 }
@@ -36,18 +42,19 @@ impl Answer {
             .parts
             .iter()
             .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
-        let ratios: Vec<f64> = cells
+        let found: Vec<Estimate> = cells
             .filter(|(_, cell)| matches(cell, &claim.of))
             .filter_map(|(part, cell)| found(claim, part, cell))
-            .filter(|ratio| ratio.is_finite())
+            .filter(|found| found.value.is_finite())
             .collect();
-        let judgement = judge(claim, &ratios);
+        let kept: Vec<Option<bool>> = found.iter().map(|one| keeps(claim, one)).collect();
         let figure = claim.figure.as_deref().unwrap_or("ratio");
-        let largest = ratios.iter().copied().fold(0.0, f64::max);
+        let largest = found.iter().map(|one| one.value).fold(0.0, f64::max);
         Answer {
             scale: claim.to.is_none().then(|| Scale::of(figure, largest)),
-            ratios,
-            judgement,
+            unsure: kept.iter().filter(|kept| kept.is_none()).count(),
+            judgement: judge(&kept),
+            found,
         }
     }
 
@@ -56,28 +63,29 @@ impl Answer {
         self.judgement
     }
 
-    /// The middle ratio.
-    pub fn middle(&self) -> Option<f64> {
-        stats::median(&self.ratios)
+    fn values(&self) -> Vec<f64> {
+        self.found.iter().map(|one| one.value).collect()
     }
 
-    /// The ratio, or the range of them.
+    /// The middle ratio.
+    pub fn middle(&self) -> Option<f64> {
+        stats::median(&self.values())
+    }
+
+    /// The ratio with its interval, or the range of them.
     pub fn shown(&self) -> String {
-        let low = self.ratios.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = self
-            .ratios
-            .iter()
-            .copied()
-            .fold(f64::NEG_INFINITY, f64::max);
+        let values = self.values();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = match &self.scale {
             Some(scale) => (scale.number(low), scale.text(high)),
             None => (format!("× {}", significant(low)), significant(high)),
         };
-        match (self.ratios.len(), &self.scale) {
-            (0, _) => "not measured".into(),
-            (1, Some(_)) => high,
-            (1, None) => low,
-            (count, _) => format!("{low} to {high} ({count} cells)"),
+        match (&self.found[..], &self.scale) {
+            ([], _) => "not measured".into(),
+            ([_], Some(_)) => high,
+            ([one], None) => format!("× {}", with_interval(one)),
+            (several, _) => format!("{low} to {high} ({} cells)", several.len()),
         }
     }
 
@@ -90,40 +98,76 @@ impl Answer {
                 format!("; our reading: {why}")
             }
         };
+        let noise = match self.unsure {
+            0 => String::new(),
+            unsure => format!(
+                " (in {unsure} of {} cells the noise leaves it open)",
+                self.found.len()
+            ),
+        };
         match self.judgement {
-            Judgement::Holds => format!("Holds{}", because(&claim.held)),
-            Judgement::InPart => "Holds in some of these cells and not in others".into(),
-            Judgement::Gone => format!("No longer holds here{}", because(&claim.gone)),
+            Judgement::Holds => format!("Holds{noise}{}", because(&claim.held)),
+            Judgement::InPart => format!("Holds in some of these cells and not in others{noise}"),
+            Judgement::Gone => format!("No longer holds here{noise}{}", because(&claim.gone)),
+            Judgement::Unsure => "Not decided: what was measured is sure enough for neither".into(),
             Judgement::Open => "Not answered: the records have no such pair of cells".into(),
         }
     }
 }
 
 /// What a claim asks of a cell.
-fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<f64> {
+fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<Estimate> {
     let name = claim.figure.as_deref().unwrap_or(&part.figure);
-    let value = |cell: &Cell| stats::mean(&cell.values_of(name));
     let Some(to) = &claim.to else {
-        return value(cell);
+        let values = cell.values_of(name);
+        return Some(Estimate {
+            value: stats::mean(&values)?,
+            interval: stats::mean_interval(&values, LEVEL),
+        });
     };
     // What the claim itself fixes may differ between the two; everything else must be the same.
     let mut others = part
         .cells
         .iter()
         .filter(|other| matches(other, to) && same(cell, other, claim));
-    Some(value(cell)? / value(others.next()?)?)
+    let other = others.next()?;
+    if name == part.figure {
+        return ratio(cell, other);
+    }
+    // What a heavy meter read, it read once.
+    let value = |cell: &Cell| stats::mean(&cell.values_of(name));
+    Some(Estimate {
+        value: value(cell)? / value(other)?,
+        interval: None,
+    })
 }
 
-fn judge(claim: &Claim, ratios: &[f64]) -> Judgement {
-    let fits = |ratio: &&f64| {
-        claim.least.is_none_or(|least| **ratio >= least)
-            && claim.most.is_none_or(|most| **ratio <= most)
+/// Whether a cell keeps to the claim. `None`: its interval holds both answers.
+fn keeps(claim: &Claim, found: &Estimate) -> Option<bool> {
+    let too_little = |value: f64| claim.least.is_some_and(|least| value < least);
+    let too_much = |value: f64| claim.most.is_some_and(|most| value > most);
+    let (low, high) = match found.interval {
+        Some(interval) => (interval.low, interval.high),
+        None => (found.value, found.value),
     };
-    match (ratios.iter().filter(fits).count(), ratios.len()) {
-        (_, 0) => Judgement::Open,
-        (0, _) => Judgement::Gone,
-        (held, all) if held == all => Judgement::Holds,
-        _ => Judgement::InPart,
+    match (
+        too_little(low) || too_much(high),
+        too_little(high) || too_much(low),
+    ) {
+        (false, _) => Some(true),
+        (true, true) => Some(false),
+        (true, false) => None,
+    }
+}
+
+fn judge(kept: &[Option<bool>]) -> Judgement {
+    let has = |answer: Option<bool>| kept.contains(&answer);
+    match (has(Some(true)), has(Some(false))) {
+        (true, false) => Judgement::Holds,
+        (false, true) => Judgement::Gone,
+        (true, true) => Judgement::InPart,
+        (false, false) if kept.is_empty() => Judgement::Open,
+        (false, false) => Judgement::Unsure,
     }
 }
 

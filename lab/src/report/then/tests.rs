@@ -147,6 +147,33 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
 }
 
 #[test]
+fn what_the_noise_leaves_open_is_no_finding() {
+    let answer = |rounds: &[[f64; 3]]| {
+        let mut records = Vec::new();
+        for (place, shares) in rounds.iter().enumerate() {
+            let size = (64 * (place + 1)).to_string();
+            let factors = [("message_bytes", size.as_str())];
+            records.extend(fixture::cell("plain", 2 * place, &factors, &[1e9; 3]));
+            let measured = shares.map(|share| 1e9 * share);
+            let tunnel = fixture::cell("esplanade-x", 2 * place + 1, &factors, &measured);
+            records.extend(tunnel);
+        }
+        let answer = Answer::of(&claim(), &Findings::of(&records).unwrap());
+        (answer.judgement(), answer.sentence(&claim()))
+    };
+    let (sure, unsure) = ([0.5, 0.501, 0.499], [0.3, 0.5, 0.7]);
+    assert_eq!(answer(&[unsure]).0, Judgement::Unsure);
+    assert_eq!(
+        answer(&[sure, unsure]),
+        (
+            Judgement::Holds,
+            "Holds (in 1 of 2 cells the noise leaves it open); our reading: as ever".into()
+        )
+    );
+    assert_eq!(answer(&[[0.9, 0.91, 0.89], unsure]).0, Judgement::Gone);
+}
+
+#[test]
 fn a_claim_may_speak_of_cells_that_lack_a_factor() {
     let mut records = fixture::cell("plain", 0, &[], &[1e9; 3]);
     records.extend(fixture::cell("esplanade-x", 1, &[], &[0.9e9; 3]));
@@ -159,7 +186,7 @@ fn a_claim_may_speak_of_cells_that_lack_a_factor() {
     let of_one = Answer::of(&claim, &findings).shown();
     assert_eq!(
         (of_both.as_str(), of_one.as_str()),
-        ("× 0.100 to 0.900 (2 cells)", "× 0.900")
+        ("× 0.100 to 0.900 (2 cells)", "× 0.900 [0.900, 0.900]")
     );
 }
 
