@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::host::Host;
 use crate::testbed::Bed;
 
-pub use frames::{AROUND, Frames, Search, search_takes};
+pub use frames::{AROUND, Frames, Search};
 pub use histogram::{Histogram, SHARES};
 pub use iperf3::{Iperf3, Protocol};
 pub use netperf::{Netperf, Test};

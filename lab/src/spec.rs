@@ -27,7 +27,6 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::bars::Bar;
-use crate::load::search_takes;
 use crate::testbed::Hosts;
 use tree::Tree;
 
@@ -148,11 +147,7 @@ impl Spec {
 
     fn trial(&self, cell: &Cell) -> Duration {
         let asked = cell.duration.unwrap_or(self.duration);
-        let load = match cell.load.as_str() {
-            "frames" => search_takes(asked),
-            _ => asked,
-        };
-        load + crate::plan::AROUND_A_LOAD
+        cell.takes(asked) + crate::plan::AROUND_A_LOAD
     }
 }
 

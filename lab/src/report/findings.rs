@@ -44,6 +44,16 @@ pub struct Part<'a> {
     pub floor: Option<f64>,
 }
 
+impl Part<'_> {
+    /// A title, behind the part's name where it has one.
+    pub fn titled(&self, title: &str) -> String {
+        match self.name {
+            "" => title.to_owned(),
+            name => format!("{name}: {title}"),
+        }
+    }
+}
+
 /// All rounds of one contender under one setting of the factors.
 pub struct Cell<'a> {
     /// The contender's id.

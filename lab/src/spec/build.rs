@@ -6,6 +6,7 @@ mod possible;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::factor::Settings;
 use super::{Cell, Spec};
@@ -69,6 +70,11 @@ impl Cell {
     /// Whether it stands on two hosts alone.
     pub(super) fn is_of_a_pair(&self) -> bool {
         is_pair(&self.settings)
+    }
+
+    /// About how long its load takes when it is asked to last so long.
+    pub(super) fn takes(&self, asked: Duration) -> Duration {
+        self.load(&Programs::default()).takes(asked)
     }
 
     fn number(&self, name: &str) -> Option<f64> {

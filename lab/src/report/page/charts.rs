@@ -1,5 +1,7 @@
 //! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
 
+mod ideal;
+
 use super::{Body, Section, mean, rank, reference, scale, with_interval};
 use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
 use crate::report::findings::{Cell as Measured, Findings, Part, Setting};
@@ -72,12 +74,7 @@ fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Mea
 }
 
 fn titled(part: &Part, rest: &str) -> String {
-    let begins = if part.name.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", part.name)
-    };
-    format!("{begins}{}{rest}", quantity::title(&part.figure))
+    part.titled(&format!("{}{rest}", quantity::title(&part.figure)))
 }
 
 fn as_bars(findings: &Findings, part: &Part) -> Figure {
@@ -159,7 +156,7 @@ fn over(
         false => "Points are means; their 95 % intervals stand in the table.",
     });
     if part.figure == "goodput_bps" {
-        let ideals = ideals(cells, across);
+        let ideals = ideal::lines(cells, across);
         if !ideals.is_empty() {
             note += " Dotted: the most that the link can carry, every header counted.";
         }
@@ -188,62 +185,6 @@ fn over(
         table: table(findings, part, cells),
         title,
     }
-}
-
-/// More different ideals than this would hide what was measured.
-const IDEALS: usize = 3;
-
-/// What the link would carry if encapsulation were the only cost, where the records know it: a curve for each kind of
-/// encapsulation, named by who has it where there are several.
-fn ideals(cells: &[&Measured], across: usize) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
-        let (Ok(x), Some(y)) = (cell.levels[across].parse(), cell.other("ideal_bps")) else {
-            return Vec::new();
-        };
-        let point = Point {
-            x,
-            y,
-            interval: None,
-        };
-        match lines.iter_mut().find(|line| line.name == cell.label) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                model: true,
-                ..Line::measured(cell.label, vec![point])
-            }),
-        }
-    }
-    for line in &mut lines {
-        line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    }
-    let mut told: Vec<Line> = Vec::new();
-    for line in lines {
-        if !told.iter().any(|known| same_curve(known, &line)) {
-            told.push(line);
-        }
-    }
-    // An ideal far above everything measured would press the findings into a corner.
-    let most = cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
-    let points = || told.iter().flat_map(|line| &line.points);
-    let near = points().all(|point| point.y <= 2.0 * most);
-    let curved = told.iter().all(|line| line.points.len() > 1);
-    if !near || !curved || told.len() > IDEALS {
-        return Vec::new();
-    }
-    let alone = told.len() == 1;
-    for line in &mut told {
-        line.name = match alone {
-            true => "ideal".into(),
-            false => format!("ideal, {}", line.name),
-        };
-    }
-    told
-}
-
-fn same_curve(one: &Line, other: &Line) -> bool {
-    let same = |(a, b): (&Point, &Point)| a.x == b.x && (a.y / b.y - 1.0).abs() < 1e-6;
-    one.points.len() == other.points.len() && one.points.iter().zip(&other.points).all(same)
 }
 
 fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
@@ -378,12 +319,7 @@ fn further(part: &Part) -> String {
         .into_iter()
         .chain(titles.iter().map(String::as_str))
         .collect();
-    let begins = if part.name.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", part.name)
-    };
-    let mut table = Table::new(format!("{begins}what else was found, means"), &head);
+    let mut table = Table::new(part.titled("what else was found, means"), &head);
     table.rows.extend(part.cells.iter().map(|cell| {
         let shown = |name: &&String| {
             let value = cell.other(name);

@@ -52,11 +52,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
         .iter()
         .map(|(_, share)| (place(*share), percent(*share)))
         .collect();
-    let begins = match part.name.is_empty() {
-        true => String::new(),
-        false => format!("{}: ", part.name),
-    };
-    let title = format!("{begins}{title}");
+    let title = part.titled(title);
     let spoken = format!(
         "Lines: {title}, from the median to the slowest of many thousand, for {} cases; the table below has the numbers.",
         curves.len()

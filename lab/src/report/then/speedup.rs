@@ -37,11 +37,7 @@ fn chart(findings: &Findings, part: &Part) -> Option<Figure> {
     let alone = serial(&cells);
     let processors = findings.any.provenance.cpus;
     let drawn = curves(&gains, alone, processors);
-    let begins = match part.name.is_empty() {
-        true => String::new(),
-        false => format!("{}: ", part.name),
-    };
-    let title = format!("{begins}What workers gain, against what a byte costs");
+    let title = part.titled("What workers gain, against what a byte costs");
     let spoken = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
     let frame = Lines {
         x: "gateway's processor time per byte without workers, ns",
