@@ -3,7 +3,7 @@
 //!
 //! INVARIANT: with no batch in flight, `arrived` is `packets` and all `drops` together: nothing is lost unnamed.
 
-use crate::io::Sent;
+use crate::io::{Missed, Sent};
 use ipsec::Dropped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +30,19 @@ impl Tally {
     /// Counts `packets` drops for one reason.
     pub fn drop(&mut self, reason: Dropped, packets: u64) {
         self.drops[reason.index()] += packets;
+    }
+
+    /// Counts packets that were lost before they could arrive here.
+    pub fn miss(&mut self, reason: Dropped, packets: u64) {
+        self.arrived += packets;
+        self.drop(reason, packets);
+    }
+
+    /// The same for all that a source has lost; nothing is left of it there.
+    pub fn missed(&mut self, missed: &mut Missed) {
+        for (reason, packets) in missed.drain() {
+            self.miss(reason, packets);
+        }
     }
 
     /// Counts what a sink did.

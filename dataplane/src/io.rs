@@ -35,6 +35,7 @@ pub use waker::Waker;
 
 use crate::frames::BatchSize;
 use crate::train::{Offload, Segmentation, Takes};
+use ipsec::Dropped;
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
 use std::ops::{AddAssign, Range};
@@ -54,6 +55,33 @@ pub struct Intake<Note> {
     /// Where each item lies, and what the source noted about it: ascending, never overlapping, at most as many as the
     /// vector's capacity.
     pub items: Vec<(Range<usize>, Note)>,
+    /// What the source has lost on the way here.
+    pub missed: Missed,
+}
+
+/// Packets that a source cannot hand over, by reason: whoever takes over the intake counts them.
+#[derive(Default)]
+pub struct Missed(Vec<(Dropped, u64)>);
+
+impl Missed {
+    /// So many more for one reason.
+    pub fn count(&mut self, reason: Dropped, packets: u64) {
+        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, sum)) => *sum += packets,
+            None if packets > 0 => self.0.push((reason, packets)),
+            None => {}
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes all of them out.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
+        self.0.drain(..)
+    }
 }
 
 impl<Note> Intake<Note> {
@@ -62,6 +90,7 @@ impl<Note> Intake<Note> {
         Self {
             bytes: vec![0; bytes],
             items: Vec::with_capacity(items),
+            missed: Missed::default(),
         }
     }
 

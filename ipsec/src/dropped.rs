@@ -49,7 +49,7 @@ pub enum Dropped {
     Fragment,
     /// The hop limit ran out.
     HopLimit,
-    /// An aggregated packet of which a part was lost, or came too late (RFC 9347 2.2.3).
+    /// A packet in fragments or aggregated payloads of which a part was lost, or came too late (RFC 791 3.2, RFC 9347 2.2.3).
     Incomplete,
     /// The path marked congestion on a packet whose transport does not know ECN: it must hear of it by loss
     /// (RFC 6040 4.2).
@@ -167,7 +167,7 @@ impl Dropped {
             Self::Fragment => "a later fragment carries no ports and the policy needs them",
             Self::HopLimit => "the hop limit ran out: a routing loop?",
             Self::Incomplete => {
-                "a part of an aggregated packet was lost on the path, or came later than the window waits"
+                "a fragment or an aggregated part was lost on the path, or came later than is waited for"
             }
             Self::Congested => {
                 "the path is congested and this transport does not know ECN; the loss tells it"

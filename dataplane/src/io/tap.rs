@@ -198,7 +198,7 @@ fn words<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BY
 impl<S: PlaintextSource> PlaintextSource for Tapped<S> {
     fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
         let added = self.end.fill(intake, wait)?;
-        let Intake { bytes, items } = intake;
+        let Intake { bytes, items, .. } = intake;
         self.tap.record(|recorder| {
             let new = &items[items.len() - added..];
             new.iter().try_for_each(|(range, offload)| {
@@ -212,7 +212,7 @@ impl<S: PlaintextSource> PlaintextSource for Tapped<S> {
 impl<S: ProtectedSource> ProtectedSource for Tapped<S> {
     fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
         let added = self.end.fill(intake, wait)?;
-        let Intake { bytes, items } = intake;
+        let Intake { bytes, items, .. } = intake;
         self.tap.record(|recorder| {
             let new = &items[items.len() - added..];
             new.iter().try_for_each(|(range, arrival)| {

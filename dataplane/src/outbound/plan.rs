@@ -75,6 +75,7 @@ struct Met {
 impl<'a> Planner<'a> {
     /// Plans all items of `batch`.
     pub fn plan(&mut self, batch: &mut OutboundBatch) {
+        let given_up = self.partial.given_up();
         for place in 0..batch.intake.items.len() {
             if place % TOGETHER == 0 {
                 self.fetch(&batch.intake, place);
@@ -87,6 +88,8 @@ impl<'a> Planner<'a> {
                 batch.tally.drop(reason, batch.tally.arrived - before);
             }
         }
+        let given_up = self.partial.given_up() - given_up;
+        batch.tally.miss(Dropped::Incomplete, given_up);
         self.finish_packs(batch);
     }
 

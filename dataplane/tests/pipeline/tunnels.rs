@@ -2,6 +2,7 @@
 
 use crate::world::*;
 use dataplane::train::{Offload, Takes};
+use ipsec::Dropped;
 
 fn suites() -> [String; 5] {
     [
@@ -149,8 +150,8 @@ fn transport_mode_gives_each_packet_its_own_header_back() {
     }
 }
 
-#[test]
-fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
+/// Two ends of a transport association, and what sends in fragments through it.
+fn transport_world() -> World {
     let text = |direction| {
         format!(
             "add 10.1.0.1 10.2.0.1 esp 0x2001 -m transport {};
@@ -158,9 +159,13 @@ fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
             gcm()
         )
     };
-    let mut world = World::new(&text("out"), &text("in"), ALL_TRAINS, 1500);
+    World::new(&text("out"), &text("in"), ALL_TRAINS, 1500)
+}
+
+/// A datagram that may be cut, and its fragments.
+fn cut_datagram(identification: u16) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut whole = datagram(1, 4000);
-    // May be cut.
+    whole[4..6].copy_from_slice(&identification.to_be_bytes());
     whole[6] &= !0x40;
     let sum = etherparse::Ipv4Header::from_slice(&whole)
         .unwrap()
@@ -168,14 +173,21 @@ fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
         .calc_header_checksum();
     whole[10..12].copy_from_slice(&sum.to_be_bytes());
     let mut cutter = ipsec::fragment::Cutter::new(&whole, 1440, 77).unwrap();
-    let mut pieces = Vec::new();
-    let mut count = 0;
-    while let Some(len) = cutter.next_into(&mut pieces) {
-        let piece = pieces[pieces.len() - len..].to_vec();
-        world.left_in.put(piece, Offload::default());
-        count += 1;
+    let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
+    while let Some(len) = cutter.next_into(&mut bytes) {
+        pieces.push(bytes[bytes.len() - len..].to_vec());
     }
-    assert_eq!(count, 3);
+    (whole, pieces)
+}
+
+#[test]
+fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
+    let mut world = transport_world();
+    let (whole, pieces) = cut_datagram(1);
+    assert_eq!(pieces.len(), 3);
+    for piece in pieces {
+        world.left_in.put(piece, Offload::default());
+    }
     world.send();
     assert_eq!(
         world.wire.0.lock().unwrap().len(),
@@ -187,4 +199,25 @@ fn transport_mode_joins_what_the_kernel_cut_before_it_protects() {
     let (left, _) = world.balance();
     assert_eq!((left.arrived, left.packets, delivered.len()), (1, 1, 1));
     assert_eq!(delivered[0].0[20..], whole[20..]);
+}
+
+#[test]
+fn what_is_never_joined_is_counted_once_it_is_given_up() {
+    const BROKEN: u16 = 4000;
+    let mut world = transport_world();
+    for identification in 0..BROKEN {
+        let (_, pieces) = cut_datagram(identification);
+        world.left_in.put(pieces[0].clone(), Offload::default());
+    }
+    let (_, pieces) = cut_datagram(BROKEN);
+    for piece in pieces {
+        world.left_in.put(piece, Offload::default());
+    }
+    world.send();
+    let (left, _) = world.balance();
+    let incomplete = left.drops[Dropped::Incomplete.index()];
+    // 4 MiB of them are still waited for.
+    assert!((1000..2000).contains(&incomplete), "{incomplete}");
+    assert_eq!((left.packets, left.dropped()), (1, incomplete));
+    assert_eq!(left.arrived, 1 + incomplete);
 }

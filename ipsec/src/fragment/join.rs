@@ -91,7 +91,8 @@ impl Reassembler {
         self.held_bytes
     }
 
-    /// Packets given up so far: too old, or pushed out by newer ones.
+    /// Packets given up so far: too old, or pushed out by newer ones. One whose own fragment was refused is told by that
+    /// error instead.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -135,7 +136,7 @@ impl Reassembler {
         self.held_bytes = self.held_bytes + after - before;
         verdict?;
         if !complete {
-            self.make_room();
+            self.make_room(&key);
             // Its own packet may have been the one that had to go.
             return self
                 .partial
@@ -157,12 +158,12 @@ impl Reassembler {
         })
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self, newest: &Key) {
         while self.held_bytes > self.limits.bytes
             && let Some((_, &oldest)) = self.by_age.first_key_value()
         {
             self.forget(&oldest);
-            self.given_up += 1;
+            self.given_up += u64::from(oldest != *newest);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::io::several::Waitable;
 use crate::io::waker::sleep_on;
 use crate::io::{Arrival, Intake, LARGEST, ProtectedSource, Wait, Waker};
+use ipsec::Dropped;
 use ipsec::fragment::{Limits, Offered, Reassembler};
 use ipsec::tunnel::Outer;
 use ipsec::wire::ip::v4::Ipv4;
@@ -71,12 +72,13 @@ impl PacketSource {
         let Self { ring, reader, .. } = self;
         let first = intake.items.len();
         if reader.unpark(intake) {
-            while ring.take(|packet| reader.enter(intake, first, packet)) {}
+            // One packet can wait for room, not two: the ring keeps the rest.
+            while reader.parked.is_none() && ring.take(|packet| reader.enter(intake, first, packet))
+            {
+            }
         }
-        let lost = &reader.tidings.lost;
-        if ring.lost() != lost.load(Ordering::Relaxed) {
-            lost.store(ring.lost(), Ordering::Relaxed);
-        }
+        let before = reader.tidings.lost.swap(ring.lost(), Ordering::Relaxed);
+        intake.missed.count(Dropped::NoBuffer, ring.lost() - before);
     }
 }
 
@@ -156,23 +158,29 @@ impl Reader {
         match describe(packet) {
             Described::Whole(outer, packet) => add(intake, first, outer, packet),
             Described::Fragment => self.join(intake, first, packet),
-            Described::Malformed => {
-                self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
-            }
+            Described::Malformed => self.count_malformed(intake),
         }
         true
     }
 
+    fn count_malformed(&self, intake: &mut Intake<Arrival>) {
+        self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
+        intake.missed.count(Dropped::Malformed, 1);
+    }
+
     /// RFC 4303 3.4.1: fragments are joined before ESP is looked at.
     fn join(&mut self, intake: &mut Intake<Arrival>, first: usize, packet: &[u8]) {
-        match self.partial.offer(packet, clock::now()) {
+        let before = self.partial.given_up();
+        let offered = self.partial.offer(packet, clock::now());
+        let given_up = self.partial.given_up() - before;
+        intake.missed.count(Dropped::Incomplete, given_up);
+        match offered {
             Ok(Offered::Joined(whole)) if !self.enter(intake, first, &whole) => {
                 self.parked = Some(whole);
             }
             Ok(Offered::Joined(_) | Offered::Held) => {}
-            Ok(Offered::NotFragment) | Err(_) => {
-                self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
-            }
+            Ok(Offered::NotFragment) | Err(Dropped::Malformed) => self.count_malformed(intake),
+            Err(reason) => intake.missed.count(reason, 1),
         }
     }
 

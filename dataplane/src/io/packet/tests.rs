@@ -246,6 +246,39 @@ fn fragments_are_joined_once_over_v6() {
     isolated(|| fragments_are_joined(Family::V6));
 }
 
+/// More than one intake takes wait in the ring, as after a long pass of a slow cipher on the other side.
+fn a_flood_of_fragments_waits_for_room(family: Family) {
+    const PACKET: usize = 8000;
+    let other = Namespace::new();
+    cable(&other, 1500);
+    let (mut source, handle, _) = right(family, &other);
+    let mut left = left(NativeIo::Xdp, family, &other);
+    let outer = Outer {
+        dont_fragment: false,
+        ..along_cable(family)
+    };
+    let bytes = noise(PACKET * 150);
+    for packets in bytes.chunks(PACKET * 5) {
+        let sent = left.sink.deliver(&[parcel(outer, packets, PACKET)]);
+        assert_eq!(sent.unwrap().packets, 5);
+    }
+    let (got, _) = receive(&mut source, bytes.len());
+    assert_eq!(got.len(), bytes.len());
+    assert!(got == bytes);
+    nothing_more_comes(&mut source);
+    assert_eq!((handle.lost(), handle.malformed()), (0, 0));
+}
+
+#[test]
+fn a_flood_of_fragments_waits_for_room_over_v4() {
+    isolated(|| a_flood_of_fragments_waits_for_room(Family::V4));
+}
+
+#[test]
+fn a_flood_of_fragments_waits_for_room_over_v6() {
+    isolated(|| a_flood_of_fragments_waits_for_room(Family::V6));
+}
+
 #[test]
 fn what_is_too_big_is_refused_as_by_a_raw_socket_and_the_mtu_is_learnt() {
     isolated(|| {
