@@ -14,6 +14,7 @@ from network.gateway import program
 PLAIN = '[[contender]]\nkind = "plain"\n'
 OURS = '[[contender]]\nkind = "esplanade"\nsuite = "aes-128-gcm"\n'
 SOAKER = "[measure]\nsoaker = true\n"
+PROFILE = "[measure]\nprofile = true\n"
 SHORT = ["--rounds", "1", "--duration", "1"]
 # Longer than it takes to end it: every test does.
 LONG = ["--duration", "600"]
@@ -78,6 +79,33 @@ def killed_lab_of_a_soaker(machines):
     before = machines.pictures()
     run = machines.lab(SPEC + SOAKER + PLAIN, "--rounds", "1", "--duration", "10")
     until(lambda: machines.having("alpha", "tool soak"), "no soaker runs on alpha")
+    run.process.kill()
+    run.ends(-signal.SIGKILL)
+    machines.unchanged(before)
+
+
+def profiled(machines):
+    before = machines.pictures()
+    run = machines.lab(SPEC + PROFILE + OURS, *SHORT).ends(0)
+    outcomes = [record["outcome"] for record in run.records()]
+    expect([outcome["status"] for outcome in outcomes] == ["measured", "examined"], run.outcomes())
+    expect("profile.idle_ratio" not in outcomes[0]["readings"], outcomes[0]["readings"])
+    readings = {name: value for name, value in outcomes[1]["readings"].items() if name.startswith("profile.")}
+    expect(readings["profile.samples_count"] > 50, readings)
+    shares = [share for name, share in readings.items() if name.endswith("_ratio") and "busiest" not in name]
+    expect(0.98 < sum(shares) < 1.02, readings)
+    expect(sum(share for name, share in readings.items() if name.startswith("profile.left.")) > 0.01, readings)
+    [folded] = glob.glob(f"{run.out}/stacks/*.folded")
+    stacks = [line.rsplit(" ", 1) for line in open(folded)]
+    busy = readings["profile.samples_count"] * (1 - readings["profile.idle_ratio"])
+    expect(abs(sum(int(count) for _, count in stacks) - busy) < 1, (stacks[:3], busy))
+    machines.unchanged(before)
+
+
+def killed_lab_of_a_profile(machines):
+    before = machines.pictures()
+    run = machines.lab(SPEC + PROFILE + PLAIN, "--rounds", "1", "--duration", "10")
+    until(lambda: machines.having("alpha", "perf record") and machines.having("alpha", "--delay=-1"), "no perf runs on alpha")
     run.process.kill()
     run.ends(-signal.SIGKILL)
     machines.unchanged(before)
@@ -165,6 +193,8 @@ CASES = {
     "kill -9 of the lab leaves nothing on the hosts": killed_lab,
     "a soaker runs on a host elsewhere, in a trial of its own": soaked,
     "and ends there with a lab that is killed": killed_lab_of_a_soaker,
+    "so does a profile, and its stacks come home": profiled,
+    "and a profile ends there with a lab that is killed": killed_lab_of_a_profile,
     "a session that dies is recorded, and the rest goes on": killed_session,
     "an attendant that is killed is cleaned up after, and the rest goes on": killed_attendant,
     "a host that is gone is recorded trial by trial, and the run ends": dead_host,
