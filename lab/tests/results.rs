@@ -8,7 +8,7 @@ use lab::record::{Outcome, read_all};
 use lab::report;
 
 /// Studies of which a run is kept.
-const KEPT: [&str; 2] = ["iatrou-2009", "klassert-2010"];
+const KEPT: [&str; 4] = ["iatrou-2009", "ronan-2004", "roy-2004", "klassert-2010"];
 
 fn folder(study: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
