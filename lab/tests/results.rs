@@ -1,50 +1,62 @@
 //! The long runs that the repository keeps: whoever opens them years later must get the same figures out of them.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lab::outdir::{Order, RECORDS};
 use lab::record::{Outcome, read_all};
 use lab::report;
 
-/// Studies of which a run is kept.
-const KEPT: [&str; 4] = ["iatrou-2009", "ronan-2004", "roy-2004", "klassert-2010"];
+/// Studies of which a run is kept at least.
+const STUDIES: [&str; 4] = ["iatrou-2009", "klassert-2010", "ronan-2004", "roy-2004"];
 
-fn folder(study: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    root.join("../docs/results").join(study)
+/// Every folder with records, and the study that it is a run of. Charts have a folder of their own.
+fn kept() -> Vec<(PathBuf, String)> {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+    let entries = fs::read_dir(results).unwrap().map(|entry| entry.unwrap());
+    let runs = entries.filter(|entry| entry.path().is_dir() && entry.file_name() != "charts");
+    runs.map(|entry| {
+        let order = Order::read(&entry.path()).unwrap();
+        (entry.path(), order.arguments[0].clone())
+    })
+    .collect()
+}
+
+#[test]
+fn a_run_of_each_study_is_kept() {
+    let found: BTreeSet<String> = kept().into_iter().map(|(_, study)| study).collect();
+    assert_eq!(found, STUDIES.map(String::from).into());
 }
 
 #[test]
 fn every_kept_run_is_read_and_drawn_as_it_was() {
-    for study in KEPT {
-        let folder = folder(study);
+    for (folder, study) in kept() {
+        let name = folder.display();
         let (records, torn) = read_all(&folder.join(RECORDS)).unwrap();
-        assert_eq!(torn, None, "{study}");
+        assert_eq!(torn, None, "{name}");
         let whole = records.iter().all(|record| record.study == study);
-        assert!(whole && !records.is_empty(), "{study}");
+        assert!(whole && !records.is_empty(), "{name}");
         let cut = |outcome: &Outcome| matches!(outcome, Outcome::Interrupted { .. });
-        assert!(
-            !records.iter().any(|record| cut(&record.outcome)),
-            "{study}"
-        );
+        assert!(!records.iter().any(|record| cut(&record.outcome)), "{name}");
         let page = report::html(&records, None, &folder).unwrap();
-        assert!(page.contains("Then and now"), "{study}");
+        assert!(page.contains("Then and now"), "{name}");
         let table = fs::read_to_string(folder.join("table.txt")).unwrap();
         assert_eq!(
             report::text(&records, &folder).trim(),
             table.trim(),
-            "{study}"
+            "{name}"
         );
     }
 }
 
 #[test]
 fn every_kept_run_says_how_it_is_repeated() {
-    for study in KEPT {
-        let order = Order::read(&folder(study)).unwrap();
-        assert_eq!(order.arguments[0], study);
-        assert!(order.arguments.iter().any(|word| word == "--standard"));
-        assert!(order.arguments.iter().any(|word| word == "--seed"));
+    for (folder, _) in kept() {
+        let order = Order::read(&folder).unwrap();
+        let name = folder.display();
+        for word in ["--standard", "--seed"] {
+            assert!(order.arguments.iter().any(|each| each == word), "{name}");
+        }
     }
 }
