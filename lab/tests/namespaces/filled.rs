@@ -104,7 +104,10 @@ pub fn agreement(testbed: &mut Namespaces) {
     };
     the_middle_of_three_is_near(0.04, || {
         let ours = carried(&bed, &frames, 3);
-        assert_eq!(ours.figures["reordered_count"], 0.0);
+        // A busy kernel goes on with a shaped queue on another processor, and overtakes a few frames of its own.
+        let arrived = ours.figures["rate_pps"] * ours.seconds;
+        let figures = &ours.figures;
+        assert!(figures["reordered_count"] < 0.002 * arrived, "{figures:?}");
         ours.goodput_bps / carried(&bed, &stream, 3).goodput_bps
     });
 }
