@@ -12,10 +12,10 @@ use ipsec::wire::checksum::Sum;
 use std::io::IoSlice;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
-const SOON: Wait = Wait::AtMost(Duration::from_millis(50));
+const SECOND: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_millis(50);
 
 /// What goes to 10.2.0.0/24 is protected, to 10.3.0.0/24 discarded, and to 10.2.0.9 it passes in clear.
 const POLICIES: &str = "
@@ -97,16 +97,16 @@ impl Router {
     fn read(&mut self) -> Vec<(Vec<u8>, Offload)> {
         let mut intake = Intake::with_room(8 * LARGEST, 64);
         let mut all = Vec::new();
-        let mut wait = SECOND;
+        let mut quiet = Instant::now() + SECOND;
         loop {
             intake.clear();
             // Packets that were left to the kernel end a sleep too.
-            if self.source.fill(&mut intake, wait).unwrap() == 0
-                && self.source.fill(&mut intake, SOON).unwrap() == 0
-            {
+            let wait = Wait::AtMost(quiet.saturating_duration_since(Instant::now()));
+            if self.source.fill(&mut intake, wait).unwrap() > 0 {
+                quiet = Instant::now() + SOON;
+            } else if Instant::now() >= quiet {
                 return all;
             }
-            wait = SOON;
             let items = intake.items.iter();
             all.extend(
                 items.map(|(range, offload)| (intake.bytes[range.clone()].to_vec(), *offload)),
