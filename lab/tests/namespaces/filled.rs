@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use lab::host::Command;
 use lab::load::{Asked, Carried, Direction, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
-use lab::testbed::{Bed, Ground, Impairment, Namespaces, Shape};
-
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use lab::testbed::{Bed, Ground, Impairment, Namespaces, Receiving, Shape};
 
 use super::{on, raised};
 
@@ -91,8 +89,20 @@ pub fn impaired(testbed: &mut Namespaces) {
     assert!((20.0..40.0).contains(&shortest), "{report}");
 }
 
+/// A frame that counts as overtaken is our mistake here: where the sender moves to another processor, or another one goes on
+/// with the shaped queue, a kernel overtakes frames of its own, and it cannot while one processor takes in what gateways get.
 pub fn agreement(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(50.0));
+    let receiving = Receiving {
+        steered_to: Some("0".into()),
+        ..Receiving::default()
+    };
+    let bed = on(
+        testbed,
+        &Ground {
+            receiving,
+            ..shaped_to(50.0)
+        },
+    );
     let frames = Frames {
         program: lab(),
         frame_bytes: vec![1046],
@@ -105,23 +115,10 @@ pub fn agreement(testbed: &mut Namespaces) {
         ..Iperf3::default()
     };
     the_middle_of_three_is_near(0.04, || {
-        let ours = on_one_processor(|| carried(&bed, &frames, 3));
+        let ours = carried(&bed, &frames, 3);
         assert_eq!(ours.figures["reordered_count"], 0.0);
         ours.goodput_bps / carried(&bed, &stream, 3).goodput_bps
     });
-}
-
-/// Where a kernel goes on with a shaped queue on another processor, it overtakes frames of its own. With one processor for
-/// all that sends and shapes it cannot, and a frame that counts as overtaken is our mistake.
-fn on_one_processor<T>(work: impl FnOnce() -> T) -> T {
-    let all = sched_getaffinity(None).unwrap();
-    let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
-    let mut one = CpuSet::new();
-    one.set(first);
-    sched_setaffinity(None, &one).unwrap();
-    let done = work();
-    sched_setaffinity(None, &all).unwrap();
-    done
 }
 
 /// The kernel's counters of the server's own link are the judge of which way it went.
