@@ -1,9 +1,10 @@
-//! What it cost, and how steady it was: processor time by state, by soaker, by gateway, memory, drops, and the goodput of each
-//! second.
+//! What it cost, and how steady it was: processor time by state, by soaker, by gateway, memory, drops, and the goodput interval
+//! by interval.
 
 mod soaked;
 
 use super::{Body, Section};
+use crate::load::Carried;
 use crate::record::Outcome;
 use crate::report::chart::{Figure, Line, Lines, Point, Stack, lines, stack};
 use crate::report::findings::{Cell as Measured, Findings};
@@ -11,6 +12,7 @@ use crate::report::html::{Cell, Table};
 use crate::report::quantity::{Scale, significant};
 use crate::report::{Row, rows};
 use crate::stats;
+use std::collections::BTreeSet;
 
 /// States of `/proc/stat` that are work, with their readers' names.
 const STATES: [(&[&str], &str); 5] = [
@@ -139,17 +141,17 @@ fn significant_count(count: f64) -> String {
 
 /// The section on how steady each was.
 pub fn steadiness(findings: &Findings) -> Section {
-    let mut body = seconds(findings).map_or_else(Body::default, Body::from);
+    let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
     body.say(outliers(findings));
     Section::new("steadiness", "How steady it was", body)
 }
 
-/// The distribution of the goodput over the seconds of all trials, of each contender, relative to its own median.
-fn seconds(findings: &Findings) -> Option<Figure> {
+/// The distribution of the goodput over the intervals of all trials, of each contender, relative to its own median.
+fn by_interval(findings: &Findings) -> Option<Figure> {
     let all: Vec<(String, Vec<f64>)> = findings
         .cells()
         .map(|cell| (cell.name(), intervals(cell)))
-        .filter(|(_, seconds)| seconds.len() >= 3)
+        .filter(|(_, goodputs)| goodputs.len() >= 3)
         .collect();
     if all.is_empty() || all.len() > 16 {
         return None;
@@ -182,7 +184,7 @@ fn seconds(findings: &Findings) -> Option<Figure> {
         );
         curves.push(curve(name, sorted, at(0.5)));
     }
-    let spoken = "Curves of the distribution of goodput over single seconds, relative to each contender's median; the table below has the numbers.";
+    let spoken = "Curves of the distribution of goodput over single intervals, relative to each contender's median; the table below has the numbers.";
     let frame = Lines {
         x: "goodput of an interval, in percent of the contender's own median",
         places: &[],
@@ -191,21 +193,48 @@ fn seconds(findings: &Findings) -> Option<Figure> {
         spoken,
     };
     Some(Figure {
-        title: "The seconds one by one".into(),
-        note: "The share of the measured intervals (a second each) that stayed below: the steeper, the steadier.".into(),
+        title: "Interval by interval".into(),
+        note: format!(
+            "The share of the measured intervals ({}) that stayed below: the steeper, the steadier.",
+            lengths(findings)
+        ),
         picture: lines(&curves, &frame),
         table,
     })
 }
 
 fn intervals(cell: &Measured) -> Vec<f64> {
-    let of_trial = cell.trials.iter().filter_map(|trial| match &trial.outcome {
-        Outcome::Measured { carried, .. } => Some(&carried.intervals_bps),
-        _ => None,
-    });
-    let mut all: Vec<f64> = of_trial.flatten().copied().collect();
+    let mut all: Vec<f64> = carried(cell)
+        .flat_map(|carried| carried.intervals_bps.iter().copied())
+        .collect();
     all.sort_by(f64::total_cmp);
     all
+}
+
+fn carried<'a>(cell: &'a Measured) -> impl Iterator<Item = &'a Carried> {
+    cell.trials.iter().filter_map(|trial| match &trial.outcome {
+        Outcome::Measured { carried, .. } => Some(carried),
+        _ => None,
+    })
+}
+
+/// How long the intervals are: each load tool and each path has its own length.
+fn lengths(findings: &Findings) -> String {
+    let tenths: BTreeSet<u64> = findings
+        .cells()
+        .flat_map(carried)
+        .filter(|carried| !carried.intervals_bps.is_empty())
+        .map(|carried| 10.0 * carried.seconds / carried.intervals_bps.len() as f64)
+        .map(|tenths| tenths.round() as u64)
+        .collect();
+    let seconds = |tenths: &u64| *tenths as f64 / 10.0;
+    match (tenths.first(), tenths.last()) {
+        (Some(short), Some(long)) if short < long => {
+            format!("{} to {} s each", seconds(short), seconds(long))
+        }
+        (Some(one), _) => format!("{} s each", seconds(one)),
+        _ => "none".into(),
+    }
 }
 
 /// The empirical distribution function, as steps.
@@ -252,5 +281,31 @@ fn outliers(findings: &Findings) -> String {
     match table.rows.is_empty() {
         true => "<p>No measurement stands far from its fellows (of fewer than five rounds, none can).</p>\n".into(),
         false => table.html(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    /// The page's words on three intervals of trials that took so long.
+    fn told(seconds: &[f64]) -> String {
+        let mut records = fixture::cell("a", 0, &[], &vec![1e9; seconds.len()]);
+        for (record, seconds) in records.iter_mut().zip(seconds) {
+            let Outcome::Measured { carried, .. } = &mut record.outcome else {
+                unreachable!("the fixture's are measured");
+            };
+            carried.seconds = *seconds;
+        }
+        let findings = Findings::of(&records).unwrap();
+        steadiness(&findings).body.html(&mut 0)
+    }
+
+    #[test]
+    fn intervals_are_as_long_as_the_trials_say() {
+        assert!(told(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
+        assert!(told(&[3.002]).contains("intervals (1 s each)"));
+        assert!(told(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));
     }
 }
