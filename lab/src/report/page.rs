@@ -10,6 +10,7 @@ mod latency;
 mod origin;
 mod profile;
 mod section;
+mod steadiness;
 mod verdict;
 
 use super::chart;
@@ -77,7 +78,7 @@ fn sections(findings: &Findings, beside: &Beside) -> Vec<Section> {
         verdict::section(findings),
         profile::section(findings),
         cost::section(findings),
-        cost::steadiness(findings),
+        steadiness::section(findings),
         missing(findings, beside),
         origin::section(findings, beside),
         method(),

@@ -1,0 +1,182 @@
+//! How steady it was: the goodput interval by interval, and the outliers.
+
+use super::{Body, Section};
+use crate::load::Carried;
+use crate::record::Outcome;
+use crate::report::chart::{Figure, Line, Lines, Point, lines};
+use crate::report::findings::{Cell as Measured, Findings};
+use crate::report::html::{Cell, Table};
+use crate::report::quantity::{Scale, significant};
+use crate::stats;
+use std::collections::BTreeSet;
+
+/// The section on how steady each was.
+pub fn section(findings: &Findings) -> Section {
+    let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
+    body.say(outliers(findings));
+    Section::new("steadiness", "How steady it was", body)
+}
+
+/// The distribution of the goodput over the intervals of all trials, of each contender, relative to its own median.
+fn by_interval(findings: &Findings) -> Option<Figure> {
+    let all: Vec<(String, Vec<f64>)> = findings
+        .cells()
+        .map(|cell| (cell.name(), intervals(cell)))
+        .filter(|(_, goodputs)| goodputs.len() >= 3)
+        .collect();
+    if all.is_empty() || all.len() > 16 {
+        return None;
+    }
+    let mut table = Table::new(
+        "Goodput of single intervals",
+        &[
+            "contender",
+            "#intervals",
+            "#slowest",
+            "#one in twenty below",
+            "#median",
+            "#fastest",
+        ],
+    );
+    let mut curves = Vec::new();
+    for (name, sorted) in &all {
+        let most = sorted.last().copied().unwrap_or(1.0);
+        let scale = Scale::of("goodput_bps", most);
+        let at = |share: f64| stats::quantile(sorted, share).unwrap_or(f64::NAN);
+        let cells = [0.0, 0.05, 0.5, 1.0].map(|share| Cell::number(scale.text(at(share)), None));
+        table.rows.push(
+            [
+                Cell::text(name),
+                Cell::number(sorted.len().to_string(), None),
+            ]
+            .into_iter()
+            .chain(cells)
+            .collect(),
+        );
+        curves.push(curve(name, sorted, at(0.5)));
+    }
+    let spoken = "Curves of the distribution of goodput over single intervals, relative to each contender's median; the table below has the numbers.";
+    let frame = Lines {
+        x: "goodput of an interval, in percent of the contender's own median",
+        places: &[],
+        decades: false,
+        scale: Scale::of("share_ratio", 1.0),
+        spoken,
+    };
+    Some(Figure {
+        title: "Interval by interval".into(),
+        note: format!(
+            "The share of the measured intervals ({}) that stayed below: the steeper, the steadier.",
+            lengths(findings)
+        ),
+        picture: lines(&curves, &frame),
+        table,
+    })
+}
+
+fn intervals(cell: &Measured) -> Vec<f64> {
+    let mut all: Vec<f64> = carried(cell)
+        .flat_map(|carried| carried.intervals_bps.iter().copied())
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn carried<'a>(cell: &'a Measured) -> impl Iterator<Item = &'a Carried> {
+    cell.trials.iter().filter_map(|trial| match &trial.outcome {
+        Outcome::Measured { carried, .. } => Some(carried),
+        _ => None,
+    })
+}
+
+/// How long the intervals are: each load tool and each path has its own length.
+fn lengths(findings: &Findings) -> String {
+    let tenths: BTreeSet<u64> = findings
+        .cells()
+        .flat_map(carried)
+        .filter(|carried| !carried.intervals_bps.is_empty())
+        .map(|carried| 10.0 * carried.seconds / carried.intervals_bps.len() as f64)
+        .map(|tenths| tenths.round() as u64)
+        .collect();
+    let seconds = |tenths: &u64| *tenths as f64 / 10.0;
+    match (tenths.first(), tenths.last()) {
+        (Some(short), Some(long)) if short < long => {
+            format!("{} to {} s each", seconds(short), seconds(long))
+        }
+        (Some(one), _) => format!("{} s each", seconds(one)),
+        _ => "none".into(),
+    }
+}
+
+/// The empirical distribution function, as steps.
+fn curve(name: &str, sorted: &[f64], median: f64) -> Line {
+    let count = sorted.len() as f64;
+    let step = |(place, value): (usize, &f64)| {
+        let x = 100.0 * value / median.max(f64::MIN_POSITIVE);
+        let at = |below: usize| Point {
+            x,
+            y: below as f64 / count,
+            interval: None,
+        };
+        [at(place), at(place + 1)]
+    };
+    Line {
+        name: name.into(),
+        points: sorted.iter().enumerate().flat_map(step).collect(),
+        steps: true,
+        model: false,
+    }
+}
+
+fn outliers(findings: &Findings) -> String {
+    let mut table = Table::new(
+        "Outliers, kept in every mean",
+        &["contender", "under", "#round", "#value", "#of its median"],
+    );
+    for part in &findings.parts {
+        let scale = super::scale(part);
+        for cell in &part.cells {
+            let median = stats::median(&cell.figures()).unwrap_or(f64::NAN);
+            for place in &cell.outliers {
+                let (round, value) = cell.values[*place];
+                table.rows.push(vec![
+                    Cell::text(cell.label),
+                    Cell::words(&cell.under),
+                    Cell::number(round.to_string(), None),
+                    Cell::number(scale.text(value), None),
+                    Cell::number(significant(value / median), None),
+                ]);
+            }
+        }
+    }
+    match table.rows.is_empty() {
+        true => "<p>No measurement stands far from its fellows (of fewer than five rounds, none can).</p>\n".into(),
+        false => table.html(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    /// The page's words on three intervals of trials that took so long.
+    fn told(seconds: &[f64]) -> String {
+        let mut records = fixture::cell("a", 0, &[], &vec![1e9; seconds.len()]);
+        for (record, seconds) in records.iter_mut().zip(seconds) {
+            let Outcome::Measured { carried, .. } = &mut record.outcome else {
+                unreachable!("the fixture's are measured");
+            };
+            carried.seconds = *seconds;
+        }
+        let findings = Findings::of(&records).unwrap();
+        section(&findings).body.html(&mut 0)
+    }
+
+    #[test]
+    fn intervals_are_as_long_as_the_trials_say() {
+        assert!(told(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
+        assert!(told(&[3.002]).contains("intervals (1 s each)"));
+        assert!(told(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));
+    }
+}
