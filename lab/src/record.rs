@@ -79,7 +79,7 @@ pub struct Record {
 /// What limited a trial, and what makes the lab say so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// `link`, `generator`, `core`, `cipher`, `copies`, `drops` or `unknown`.
+    /// `link`, `generator`, `share`, `core`, `cipher`, `gateways`, `others`, `copies`, `drops`, `disorder` or `unknown`.
     pub limit: String,
     /// One sentence for each observation, the strongest first.
     pub evidence: Vec<String>,

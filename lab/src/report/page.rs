@@ -22,6 +22,7 @@ use crate::bars::Bar;
 use crate::stats::Estimate;
 
 pub use section::{Body, Section};
+pub use verdict::NOT_KNOWN;
 
 const STYLE: &str = include_str!("page/style.css");
 

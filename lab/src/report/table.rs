@@ -163,8 +163,12 @@ fn limits(findings: &Findings) -> String {
         _ => names.join("; "),
     };
     let lines = by_limit.into_iter();
+    let said = |limit: &str| match limit {
+        page::NOT_KNOWN => format!("limit {limit}"),
+        _ => format!("limited by {limit}"),
+    };
     lines
-        .map(|(limit, names)| format!("limited by {limit}: {}\n", told(&names)))
+        .map(|(limit, names)| format!("{}: {}\n", said(limit), told(&names)))
         .collect()
 }
 
@@ -314,6 +318,7 @@ fn canary(seen: &Sightings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Verdict;
     use crate::report::fixture;
 
     #[test]
@@ -346,6 +351,22 @@ mod tests {
         let mut both = ratios(&records);
         both.sort();
         assert_eq!(both, ["0.500", "1.000"]);
+    }
+
+    #[test]
+    fn what_limited_it_is_a_line_and_so_is_that_nobody_knows() {
+        let limited = |limit: &str| {
+            let mut records = fixture::cell("a", 0, &[], &[1e9, 1e9]);
+            for record in &mut records {
+                record.verdict = Some(Verdict {
+                    limit: limit.into(),
+                    evidence: Vec::new(),
+                });
+            }
+            limits(&Findings::of(&records).unwrap())
+        };
+        assert_eq!(limited("drops"), "limited by dropped packets: a\n");
+        assert_eq!(limited("unknown"), "limit not known: a\n");
     }
 
     #[test]

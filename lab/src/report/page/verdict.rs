@@ -100,6 +100,9 @@ fn in_most_trials<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
+/// Said of what nothing decided.
+pub const NOT_KNOWN: &str = "not known";
+
 /// The limit in words.
 pub fn words(limit: &str) -> &str {
     match limit {
@@ -113,7 +116,7 @@ pub fn words(limit: &str) -> &str {
         "copies" => "copies and system calls",
         "drops" => "dropped packets",
         "disorder" => "packets out of order",
-        "unknown" => "not known",
+        "unknown" => NOT_KNOWN,
         other => other,
     }
 }
