@@ -386,3 +386,39 @@ fn each_heavy_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
     let more: Duration = both.iter().map(|heavy| heavy.takes()).sum();
     assert_eq!(longer, 3 * alone + more);
 }
+
+/// The document is what a user has: each factor is there with its values and its owners, and nothing else is.
+#[test]
+fn the_document_lists_every_factor() {
+    use super::factor::{FACTORS, Takes, Whom};
+    let quoted = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        words.join(", ")
+    };
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/lab.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (_, section) = document.split_once("### Every factor\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let listed: Vec<&str> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    for (factor, line) in FACTORS.iter().zip(&listed) {
+        let values = match factor.takes {
+            Takes::Number(low, high, _) => format!("{low} to {high}"),
+            Takes::CountOr(most, words) => format!("0 to {most}, {}", quoted(words)),
+            Takes::Flag => quoted(&["true", "false"]),
+            Takes::Word(words) => quoted(words),
+            Takes::Suite => "a suite".into(),
+            Takes::Processors => "as `0-3,8`".into(),
+            Takes::Mix => "letters `a` to `g`".into(),
+        };
+        let whose = match factor.whom {
+            Whom::Testbed => "testbed".into(),
+            Whom::Contenders(names) | Whom::Loads(names) => quoted(names),
+        };
+        let expected = format!("| `{}` | {values} | {whose} | ", factor.name);
+        assert!(line.starts_with(&expected), "{line}\nexpected: {expected}");
+    }
+    assert_eq!(listed.len(), FACTORS.len());
+}
