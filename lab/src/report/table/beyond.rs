@@ -1,0 +1,144 @@
+//! The lines below the table: noise, outliers, limits, load and profile.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::named;
+use crate::report::findings::Findings;
+use crate::report::{page, profile, quantity, soaker};
+
+/// What a table of means cannot say: the noise, what stood apart, and what limited whom.
+pub fn text(findings: &Findings) -> String {
+    let mut out = String::new();
+    for part in &findings.parts {
+        let name = if part.name.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", part.name)
+        };
+        if let Some(floor) = part.floor {
+            let percent = quantity::significant(100.0 * floor);
+            let _ = writeln!(
+                out,
+                "{name}noise floor {percent} %: what differs by less is not told apart"
+            );
+        }
+        let scale = page::scale(part);
+        for cell in &part.cells {
+            for place in &cell.outliers {
+                let (round, value) = cell.values[*place];
+                let _ = writeln!(
+                    out,
+                    "outlier, kept: {} in round {round}: {}",
+                    named(findings, cell),
+                    scale.text(value)
+                );
+            }
+        }
+    }
+    out += &limits(findings);
+    out += &soaked(findings);
+    out += &profiles(findings);
+    if out.is_empty() {
+        out
+    } else {
+        format!("\n{out}")
+    }
+}
+
+fn limits(findings: &Findings) -> String {
+    let mut by_limit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for cell in findings.cells() {
+        if let Some((limit, _)) = page::limit(cell) {
+            by_limit
+                .entry(limit)
+                .or_default()
+                .push(named(findings, cell));
+        }
+    }
+    let told = |names: &[String]| match names.len() {
+        count if count > 6 => format!("{count} cells, as {}", names[0]),
+        _ => names.join("; "),
+    };
+    let said = |limit: &str| match limit {
+        page::NOT_KNOWN => format!("limit {limit}"),
+        _ => format!("limited by {limit}"),
+    };
+    by_limit
+        .into_iter()
+        .map(|(limit, names)| format!("{}: {}\n", said(limit), told(&names)))
+        .collect()
+}
+
+/// Where the time went, a line for each cell of which a profile was taken.
+fn profiles(findings: &Findings) -> String {
+    let mut out = String::new();
+    for cell in findings.cells() {
+        let Some(shares) = profile::shares(cell) else {
+            continue;
+        };
+        let kinds = profile::KINDS.iter().zip(shares);
+        let told: Vec<String> = kinds
+            .filter(|(_, share)| *share >= 0.005)
+            .map(|((_, _, name), share)| format!("{name} {:.0} %", 100.0 * share))
+            .collect();
+        let _ = writeln!(
+            out,
+            "profile of {}: {}",
+            named(findings, cell),
+            told.join(", ")
+        );
+    }
+    out
+}
+
+/// How much of the processors each took, by a soaker.
+fn soaked(findings: &Findings) -> String {
+    let mut out = String::new();
+    for cell in findings.cells() {
+        for load in soaker::loads(cell) {
+            let percent = |share: f64| format!("{} %", quantity::significant(100.0 * share));
+            let doubt = load
+                .doubt()
+                .map_or_else(String::new, |why| format!("; {why}"));
+            let _ = writeln!(
+                out,
+                "load beside {}: {} of {}, {} of the busiest; the kernel's accounting hides {}{doubt}",
+                named(findings, cell),
+                percent(load.all),
+                load.of_all(),
+                percent(load.busiest),
+                percent(load.hidden),
+            );
+        }
+    }
+    match out.is_empty() {
+        true => out,
+        false => {
+            out + "load: by a soaker, of the whole machine, endpoints and whoever else runs included\n"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Verdict;
+    use crate::report::fixture;
+
+    #[test]
+    fn what_limited_it_is_a_line_and_so_is_that_nobody_knows() {
+        let limited = |limit: &str| {
+            let mut records = fixture::cell("a", 0, &[], &[1e9, 1e9]);
+            for record in &mut records {
+                record.verdict = Some(Verdict {
+                    limit: limit.into(),
+                    evidence: Vec::new(),
+                });
+            }
+            limits(&Findings::of(&records).unwrap())
+        };
+        assert_eq!(limited("drops"), "limited by dropped packets: a\n");
+        assert_eq!(limited("unknown"), "limit not known: a\n");
+    }
+}
