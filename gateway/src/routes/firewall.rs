@@ -72,6 +72,18 @@ pub fn apply(script: &str) -> io::Result<()> {
     )))
 }
 
+/// The table as the kernel has it, without counts; none if it is not there.
+pub fn listing(site: &Site) -> io::Result<Option<String>> {
+    let table = site.firewall_table();
+    let output = Command::new("nft")
+        .args(["--stateless", "list", "table", "inet", &table])
+        .stderr(Stdio::null())
+        .output()
+        .map_err(missing)?;
+    let there = output.status.success();
+    Ok(there.then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
 /// Packets and bytes of each of [`COUNTERS`], as far as they can be read.
 pub fn counters(site: &Site) -> Vec<(&'static str, u64, u64)> {
     let table = site.firewall_table();

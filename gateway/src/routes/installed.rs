@@ -1,5 +1,7 @@
 //! What of ours is in the kernel, brought to what a plan wants, in the order that is safe.
 
+use super::barrier::Barrier;
+use super::barrier::nftables::Nftables;
 use super::firewall::rings::{self, Rings};
 use super::netlink::{Netlink, is_family_absent};
 use super::plan::Plan;
@@ -10,7 +12,8 @@ use std::io;
 pub struct Installed {
     site: Site,
     netlink: Netlink,
-    script: String,
+    /// In the order in which they close; they open in the reverse order.
+    barriers: Vec<Box<dyn Barrier>>,
     rings: Option<Rings>,
 }
 
@@ -18,10 +21,10 @@ impl Installed {
     /// For this site; changes nothing yet.
     pub fn new(site: Site) -> io::Result<Self> {
         Ok(Self {
-            site,
             netlink: Netlink::open()?,
-            script: String::new(),
+            barriers: vec![Box::new(Nftables::new(&site))],
             rings: None,
+            site,
         })
     }
 
@@ -38,10 +41,8 @@ impl Installed {
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment in between can protected traffic pass in clear: the
     /// drop rules come first and change in one transaction, and "unreachable" stands before a rule leads there.
     pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
-        let script = firewall::script(&self.site, plan);
-        if script != self.script {
-            firewall::apply(&script)?;
-            self.script = script;
+        for barrier in &mut self.barriers {
+            barrier.install(plan)?;
         }
         self.put_routes(plan, false)?;
         self.put_rules(plan)?;
@@ -65,7 +66,6 @@ impl Installed {
 
     /// Takes everything away: first what leads to the device, the drop rules last.
     pub fn remove(&mut self) -> io::Result<()> {
-        self.script.clear();
         self.rings = None;
         for rule in self.netlink.rules(self.site.first_preference())? {
             self.netlink.delete_rule(&rule).or_else(gone)?;
@@ -81,7 +81,10 @@ impl Installed {
         }
         // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
         let _ = firewall::apply(&rings::removal(&self.site));
-        firewall::apply(&firewall::removal(&self.site))
+        for barrier in self.barriers.iter_mut().rev() {
+            barrier.remove()?;
+        }
+        Ok(())
     }
 
     fn tun_index(&mut self) -> io::Result<Option<u32>> {

@@ -1,0 +1,34 @@
+//! What keeps protected traffic from passing in clear, each by other means than the next, so that no single command of
+//! another tool takes all of them away.
+//!
+//! ```text
+//!   Plan ──► Installed ──┬─► Barrier "nftables"   drop rules behind the kernel's own hooks
+//!                        └─► Barrier …            whatever else the host offers
+//! ```
+//!
+//! A barrier keeps the plan that it enforces, so it can say what of it the kernel has lost, and put that back.
+
+pub mod nftables;
+
+use super::plan::Plan;
+use std::io;
+
+/// One way to drop, in the kernel, what a plan protects or discards and what passes in clear all the same.
+pub trait Barrier: Send {
+    /// Its name, as `status` and events write it.
+    fn name(&self) -> &'static str;
+
+    /// Makes the kernel enforce `plan` instead of the one before. INVARIANT: at no moment in between is a packet passed
+    /// that both plans drop. On an error the one before still stands, in the kernel and in [`Barrier::missing`].
+    fn install(&mut self, plan: &Plan) -> io::Result<()>;
+
+    /// Asks the kernel what it has, and names in plain words what of ours is gone or changed: `table deleted`. Empty where
+    /// all stands, and where nothing has been installed.
+    fn missing(&mut self) -> io::Result<Vec<String>>;
+
+    /// Puts back whatever of the plan in force is missing, without a moment in which what still stands does not.
+    fn restore(&mut self) -> io::Result<()>;
+
+    /// Takes everything of ours away, also what an earlier gateway of this site left.
+    fn remove(&mut self) -> io::Result<()>;
+}
