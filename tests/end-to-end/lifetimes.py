@@ -3,7 +3,9 @@
 import time
 
 from network.expect import expect
+from network.gateway import GatewayError
 from network.sites import AES_GCM, SERVER, Sites, setkey_text
+from network.wire import Esp
 from policies import Events
 
 HARD = {
@@ -65,6 +67,33 @@ def numbers_end():
         expect(right.drops("replayed") + right.drops("too-old") == 0, f"drops: {right.ask('drops', '--json')}")
 
 
+def extended_numbers_stay():
+    """Once numbers have passed 32 bits, an update cannot take the extended ones away: they would begin again."""
+    with Sites("lt") as sites:
+        used = 2**32 - 1 - 4
+        extended = f"-r 1024 -o esn -o sequence={used}"
+        texts = {name: setkey_text(name, inner=(4,)).replace("-r 1024", extended) for name in ("left", "right")}
+        left = sites.start("left", texts["left"])
+        sites.start("right", texts["right"])
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping(count=8) == 8, "not all of eight pings came back")
+        update = setkey_text("left", inner=(4,)).split("\n", 1)[0].replace("add", "update", 1)
+        try:
+            left.setkey_text(update)
+        except GatewayError as error:
+            expect("4294967299" in str(error) and ":1:1" in str(error), f"the refusal does not say why and where: {error}")
+        else:
+            sites.ping(count=8)
+            expect(False, f"the update was taken; numbers on the wire: {outbound_numbers(wire)}")
+        expect(sites.ping(count=8) == 8, "after the refusal pings are lost")
+        seen = outbound_numbers(wire)
+        expect(len(seen) == 16 and len(set(seen)) == 16, f"numbers on the wire: {seen}")
+
+
+def outbound_numbers(wire):
+    return [esp.sequence for esp in map(Esp.find, wire.settle()) if esp and esp.spi == 0x1001]
+
+
 def over(left, events):
     """Told as an event, in the log and by what is missing from `status` and `setkey -D`."""
     told = [events.wait(name, spi="0x00001001") for name in ("sa-dying", "sa-expired")]
@@ -95,5 +124,6 @@ CASES = {
     **{f"the hard limit in {what} is exact, and the soft one was told before": exact(what) for what in HARD},
     **{f"an association ends by {what}, and was said to": aged(what) for what in AGED},
     "the last sequence number is used, then nothing leaves": numbers_end,
+    "extended sequence numbers cannot be taken away once they are needed": extended_numbers_stay,
     "a successor takes over without loss": a_new_one_takes_over,
 }

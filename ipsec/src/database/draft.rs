@@ -163,6 +163,7 @@ impl Draft {
         }
         let place = self.find(&config.id, config.source)?;
         let state = Arc::clone(&self.sas[place].state);
+        state.can_become(config)?;
         let updated = Arc::new(Sa::with_state((**config).clone(), state));
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;

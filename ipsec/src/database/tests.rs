@@ -236,6 +236,43 @@ fn a_reserved_spi_is_free_and_waits_for_its_keys() {
 }
 
 #[test]
+fn an_update_that_takes_extended_numbers_away_is_refused_once_they_are_needed() {
+    let extended = SaConfig {
+        esn: true,
+        replay_window: 64,
+        sequence: u64::from(u32::MAX) - 2,
+        ..tunnel(0x1001)
+    };
+    let short = SaConfig {
+        esn: false,
+        ..extended.clone()
+    };
+    let mut database = database(&[add(extended)]);
+    let update = Command::UpdateSa(Arc::new(short));
+    assert!(obey(&mut database, std::slice::from_ref(&update)).is_ok());
+    let back = Command::UpdateSa(Arc::new(SaConfig {
+        esn: true,
+        ..snapshot_sa(&database).config.clone()
+    }));
+    obey(&mut database, &[back]).unwrap();
+    let sa = snapshot_sa(&database);
+    sa.state.reserve(&sa.config, 5, 100, 1001).unwrap();
+    let refused = obey(&mut database, &[update]).unwrap_err();
+    assert!(
+        refused.reason.contains("4294967298") && refused.reason.contains("-o esn"),
+        "{}",
+        refused.reason
+    );
+    assert!(snapshot_sa(&database).config.esn, "nothing has changed");
+}
+
+/// The one association with this number.
+fn snapshot_sa(database: &Database) -> Arc<Sa> {
+    let sas = database.draft.sas();
+    Arc::clone(sas.last().unwrap())
+}
+
+#[test]
 fn flush_and_deleteall_take_what_they_name() {
     let other = config(0x2001, (GATEWAYS.1, GATEWAYS.0), Mode::Tunnel);
     let mut database = database(&[add(tunnel(0x1001)), add(tunnel(0x1002)), add(other)]);

@@ -10,7 +10,7 @@ use crate::Dropped;
 use crate::aggfrag::{Aggfrag, Receiver, Released};
 use crate::command::Phase;
 use crate::sa::{SaConfig, SequenceNumber};
-use ledger::{Ledger, is_limited};
+use ledger::{Ledger, is_limited, last_number};
 use multibuffer::prefetch;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -217,6 +217,21 @@ impl SaState {
     /// Where the last authentic packet came from, if that is not where the association says.
     pub fn moved_to(&self) -> Option<SocketAddr> {
         *self.lock_origin()
+    }
+
+    /// Whether an association of this configuration can go on from here, or why not: numbers beyond 32 bits need
+    /// extended ones, or they would begin again (RFC 4303 3.3.3).
+    pub fn can_become(&self, config: &SaConfig) -> Result<(), String> {
+        let ledger = self.lock();
+        let used = ledger.sent.max(ledger.window.top());
+        match used > last_number(config) {
+            false => Ok(()),
+            true => Err(format!(
+                "its sequence numbers have reached {used}, and without extended ones there are none above {}: keep \
+                 `-o esn`, or delete it and add one with new keys",
+                u32::MAX
+            )),
+        }
     }
 
     /// Follows an update of the configuration.

@@ -77,12 +77,8 @@ impl Ledger {
         packets: u32,
         bytes_each: u64,
     ) -> Result<u32, Dropped> {
-        let last = if config.esn {
-            u64::MAX
-        } else {
-            u32::MAX.into()
-        };
-        let numbers = last - self.sent;
+        // Behind the end already: an update may have made the numbers shorter while a batch took some.
+        let numbers = last_number(config).saturating_sub(self.sent);
         if numbers == 0 {
             self.sequence_over.raise();
             return Err(Dropped::SequenceOver);
@@ -162,6 +158,14 @@ impl Ledger {
         } else {
             Err(Dropped::LifetimeOver)
         }
+    }
+}
+
+/// The last number there is (RFC 4303 2.2, 2.2.1).
+pub(super) fn last_number(config: &SaConfig) -> u64 {
+    match config.esn {
+        true => u64::MAX,
+        false => u32::MAX.into(),
     }
 }
 

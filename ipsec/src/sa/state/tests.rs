@@ -166,6 +166,58 @@ fn sequence_numbers_end_before_they_repeat() {
     );
 }
 
+/// Where an update may meet an association, and what it sends next: with extended numbers and without, before and after.
+#[test]
+fn numbers_never_repeat_whatever_an_update_makes_of_them() {
+    let limit = u64::from(u32::MAX);
+    let table = [
+        (0, [Some(1), Some(1)]),
+        (limit - 1, [Some(limit), Some(limit)]),
+        (limit, [None, Some(limit + 1)]),
+        (limit + 1, [None, Some(limit + 2)]),
+        (u64::MAX - 1, [None, Some(u64::MAX)]),
+        (u64::MAX, [None, None]),
+    ];
+    for (sent, [short, extended]) in table {
+        for (before, after) in [(false, false), (false, true), (true, false), (true, true)] {
+            if !before && sent > limit {
+                continue;
+            }
+            let old = config(Limits::default(), Limits::default());
+            let new = SaConfig {
+                esn: after,
+                ..old.clone()
+            };
+            let state = SaState::new(&SaConfig { esn: before, ..old }, 0, 0);
+            state.lock().sent = sent;
+            state.reconfigure(&new);
+            let next = state.reserve(&new, 1, 1, 1).map(|(first, _)| first.0);
+            let wanted = if after { extended } else { short };
+            let case = format!("{sent}, esn {before} before and {after} after");
+            assert_eq!(next, wanted.ok_or(Dropped::SequenceOver), "{case}");
+            let refused = state.can_become(&new).is_err();
+            assert_eq!(refused, !after && sent > limit, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_window_beyond_32_bits_cannot_do_without_extended_numbers() {
+    let short = config(Limits::default(), Limits::default());
+    let extended = SaConfig {
+        esn: true,
+        ..short.clone()
+    };
+    let state = SaState::new(&extended, 0, 0);
+    let far = SequenceNumber(u64::from(u32::MAX) + 9);
+    state.admit(&extended, far, 1, 1).unwrap();
+    assert!(state.can_become(&extended).is_ok());
+    assert!(state.can_become(&short).is_err());
+    // Were it updated all the same, nothing seen before would pass.
+    state.reconfigure(&short);
+    assert_eq!(state.look(&short, 8), Err(Dropped::TooOld));
+}
+
 #[test]
 fn an_association_goes_on_behind_the_number_it_was_told() {
     let used = SaConfig {
