@@ -50,8 +50,8 @@ enum Command {
     #[command(after_help = "Example:\n  esplanade drops --json | jq '.reasons.\"bad-icv\"'")]
     Drops(Asking),
     /// Stop the gateway and take away the rules that outlive it
-    #[command(after_help = "Example:\n  esplanade down --control /run/esplanade/control.sock")]
-    Down(Socket),
+    #[command(after_help = DOWN_EXAMPLES)]
+    Down(Down),
     /// Tell events as they come, until interrupted
     #[command(after_help = "Example:\n  esplanade events --json | while read -r event; do …; done")]
     Events(Asking),
@@ -104,6 +104,39 @@ struct Asking {
     #[arg(long)]
     json: bool,
 }
+
+/// What to take away.
+#[derive(Args)]
+struct Down {
+    #[command(flatten)]
+    socket: Socket,
+    /// Take away what stands in this network namespace under the names that are given, though no note says whose it is
+    #[arg(long)]
+    force: bool,
+    /// With --force: the TUN device of the gateway that left it
+    #[arg(long, value_name = "NAME", requires = "force")]
+    tun: Option<String>,
+    /// With --force: the device that it forwarded for instead
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        requires = "force",
+        conflicts_with = "tun"
+    )]
+    forward: Option<String>,
+    /// With --force: its routing table
+    #[arg(long, value_name = "N", requires = "force")]
+    table: Option<u32>,
+    /// With --force: its mark
+    #[arg(long, value_name = "N", requires = "force", value_parser = run::number)]
+    mark: Option<u32>,
+}
+
+const DOWN_EXAMPLES: &str = "\
+Examples:
+  esplanade down
+  esplanade down --control /run/esplanade/branch.sock
+  esplanade down --force --tun esp1      what a gateway left whose note is lost or about another place";
 
 /// The packet that `explain` is about.
 #[derive(Args)]
@@ -164,7 +197,7 @@ pub fn main() -> ExitCode {
         }
         Command::Status(asking) => ask::status(asking.socket.control, asking.json),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
-        Command::Down(socket) => ask::down(socket.control),
+        Command::Down(down) => ask::down(down),
         Command::Events(asking) => ask::events(asking.socket.control, asking.json),
         Command::Explain(explain) => ask::explain(explain),
         Command::Capture(options) => capture::run(&options),

@@ -184,7 +184,7 @@ mod tests {
             ("eth1", None, Some("eth1"))
         );
         assert_eq!(site.firewall_table(), "esplanade_eth1");
-        let found = record::Record::of(&site).site().unwrap();
+        let found = record::Record::of(&site).unwrap().site().unwrap();
         assert_eq!(found, site);
         let tun = Site::new("eth1", None, DEFAULT_MARK).unwrap();
         assert_ne!(

@@ -22,11 +22,12 @@ mod signals;
 mod sockets;
 
 use crate::cli::Failure;
-use crate::control::{self, Server, SetkeyText};
+use crate::control::{self, Folder, Server, SetkeyText};
 use crate::obey;
 use crate::plane::OwnPlane;
 use crate::privileges;
 use crate::routes::record::Record;
+use crate::routes::record::place::Whereabouts;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use dataplane::io::Warn;
@@ -36,6 +37,9 @@ use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
 use main_loop::Gateway;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -131,26 +135,31 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     privileges::keep_keys_out_of_core_dumps();
     dataplane::io::leave_rooms_untouched();
     let site = site(options)?;
-    let text = read(&options.setkey)?;
+    let warnings = Warnings::default();
+    let text = read(&options.setkey, &warnings.warn())?;
     // Mistakes in the file are told before anything is touched.
     obey::read(&text).map_err(Failure::new)?;
     let control = control::path(options.control.clone());
-    let server = Server::bind(&control).map_err(Failure::new)?;
+    let folder = Folder::make(&control).map_err(Failure::new)?;
+    let server = Server::bind(folder).map_err(Failure::new)?;
     let signals = signals::Signals::block().map_err(Failure::new)?;
-    let warnings = Warnings::default();
     native::Native::check(options)?;
     let outside = outside::Outside::of(options, &warnings.warn())?;
     let also = privileges::needed_for(options.priority).map_err(Failure::new)?;
     if !options.no_privilege_drop {
         privileges::drop_to_needed(also, &warnings.warn()).map_err(Failure::new)?;
     }
-    let left_over = inherit(&control, &site)?;
+    let left_over = inherit(server.folder(), &site, &warnings.warn())?;
     let host = Host::new(site.clone(), options, outside, &warnings.warn())?;
-    let mut record = Record::of(&site);
+    let mut record = Record::of(&site).map_err(Failure::new)?;
+    let is_first = left_over.is_none();
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();
     let plane = OwnPlane::new(host, now, random(options.seed));
-    let gateway = Gateway::new(plane, server, signals, options, control, record, warnings);
-    gateway.map_err(Failure::new)?.start(&text)?.serve()
+    let gateway = Gateway::new(plane, server, signals, options, record, warnings);
+    gateway
+        .map_err(Failure::new)?
+        .start(&text, is_first)?
+        .serve()
 }
 
 /// Threads that never sleep and stand before all others would leave them nothing.
@@ -174,29 +183,52 @@ fn site(options: &Options) -> Result<Site, Failure> {
 }
 
 /// What an earlier gateway left here is taken over, never doubled.
-fn inherit(control: &Path, site: &Site) -> Result<Option<Record>, Failure> {
-    let record = Record::load(control).map_err(Failure::new)?;
-    if let Some(record) = &record {
-        let left = record.site().map_err(Failure::new)?;
-        if left != *site {
+fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Record>, Failure> {
+    let control = folder.socket().display();
+    let Some(record) = Record::load(folder).map_err(Failure::new)? else {
+        return Ok(None);
+    };
+    match record.whereabouts().map_err(Failure::new)? {
+        Whereabouts::Here => {}
+        Whereabouts::BeforeBoot => return Ok(None),
+        Whereabouts::Gone(name) => {
+            warn(&format!(
+                "the last gateway of {control} left its rules in network namespace {name}, which is nowhere to be seen any \
+                 more: its note is replaced"
+            ));
+            return Ok(None);
+        }
+        Whereabouts::Elsewhere { name, enter } => {
             return Err(Failure::new(format!(
-                "an earlier gateway at {} left rules for device {} and table {}: take them away with `esplanade down \
-                 --control {0}`, or start this one with the same --tun or --forward, --table and --mark",
-                control.display(),
-                record.tun,
-                record.table
+                "the last gateway of {control} left its rules in another network namespace, {name}: take them away there \
+                 ({enter} esplanade down --control {control}), or choose another socket with --control"
             )));
         }
     }
-    Ok(record)
+    if record.site().map_err(Failure::new)? != *site {
+        return Err(Failure::new(format!(
+            "an earlier gateway at {control} left rules for device {} and table {}: take them away with `esplanade down \
+             --control {control}`, or start this one with the same --tun or --forward, --table and --mark",
+            record.tun, record.table
+        )));
+    }
+    Ok(Some(record))
 }
 
-fn read(path: &Path) -> Result<SetkeyText, Failure> {
-    let text = std::fs::read(path)
-        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+fn read(path: &Path, warn: &Warn) -> Result<SetkeyText, Failure> {
+    let cannot = |error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let mut file = File::open(path).map_err(cannot)?;
+    let found = file.metadata().map_err(cannot)?;
+    if let Some(doubt) = doubt(&found) {
+        warn(&format!(
+            "{} holds keys and {doubt}: chown {} {0} && chmod 600 {0}",
+            path.display(),
+            rustix::process::geteuid().as_raw(),
+        ));
+    }
     Ok(SetkeyText {
         name: path.display().to_string(),
-        text: Zeroizing::new(text),
+        text: read_whole(&mut file, found.len()).map_err(cannot)?,
         kernel_semantics: false,
         dry_run: false,
         with_dead: false,
@@ -204,6 +236,38 @@ fn read(path: &Path) -> Result<SetkeyText, Failure> {
         short: false,
         pid: std::process::id(),
     })
+}
+
+/// Who beside us could know or choose the keys in a file. Pipes and the like are whoever's they are.
+fn doubt(found: &Metadata) -> Option<String> {
+    let (owner, mode) = (found.uid(), found.mode() & 0o777);
+    let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    match mode {
+        _ if !found.is_file() => None,
+        _ if !is_ours => Some(format!("belongs to user {owner}, who can change them")),
+        _ if mode & 0o022 != 0 => Some(format!("others may write it (mode {mode:04o})")),
+        _ if mode & 0o004 != 0 => Some(format!("everybody may read it (mode {mode:04o})")),
+        _ => None,
+    }
+}
+
+/// Into room that never moves while it fills, or each move would leave a copy of the keys behind.
+fn read_whole(file: &mut File, len: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 4096));
+    let mut room = Zeroizing::new([0; 4096]);
+    loop {
+        let count = match file.read(&mut room[..]) {
+            Ok(0) => return Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if text.len() + count > text.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(2 * text.capacity() + count));
+            larger.extend_from_slice(&text);
+            text = larger;
+        }
+        text.extend_from_slice(&room[..count]);
+    }
 }
 
 /// Seconds since the Unix epoch.
@@ -261,7 +325,8 @@ impl Warnings {
     }
 }
 
-fn number(word: &str) -> Result<u32, String> {
+/// A number, decimal or hexadecimal.
+pub(crate) fn number(word: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => word.parse(),
@@ -294,6 +359,38 @@ mod tests {
         for wrong in ["", "a", "3-1", "1-", "0-99999", "1,,2"] {
             assert!(cpu_list(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn keys_that_others_may_read_or_write_are_doubted() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("esplanade-keys-{}", std::process::id()));
+        std::fs::write(&path, "flush;").unwrap();
+        let doubt_of = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            doubt(&std::fs::metadata(&path).unwrap()).unwrap_or_default()
+        };
+        assert_eq!([doubt_of(0o600), doubt_of(0o640)], ["", ""]);
+        for (mode, words) in [
+            (0o666, "write"),
+            (0o620, "write"),
+            (0o644, "everybody may read"),
+        ] {
+            assert!(doubt_of(mode).contains(words), "{mode:o}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_whole_whatever_length_it_claims() {
+        let path = std::env::temp_dir().join(format!("esplanade-whole-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000).map(|n| n as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        for len in [0, 1, 100_000, 200_000] {
+            let text = read_whole(&mut File::open(&path).unwrap(), len).unwrap();
+            assert_eq!(*text, bytes);
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -45,6 +45,7 @@ class Gateway:
         self.setkey = f"{self.folder}/gateway.setkey"
         self.log = f"{self.folder}/log"
         with open(self.setkey, "w") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(setkey)
         self.options = options
         self.start()

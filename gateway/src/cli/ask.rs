@@ -1,14 +1,15 @@
 //! Questions to a running gateway, and its answers on standard output.
 
+mod down;
+
 use super::{Explain, Failure, print};
-use crate::control::{self, Answer, Client, NoAnswer, Request};
+use crate::control::{self, Answer, Client, Request};
 use crate::local_time::utc_offset;
-use crate::routes::installed::Installed;
-use crate::routes::record::Record;
+pub(super) use down::down;
 use ipsec::setkey::local_time;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 type Outcome = Result<(), Failure>;
 
@@ -45,9 +46,15 @@ pub(super) fn explain(explain: Explain) -> Outcome {
 pub(super) fn events(control: Option<PathBuf>, json: bool) -> Outcome {
     let path = control::path(control);
     let client = Client::connect(&path).map_err(Failure::new)?;
+    let mut refusal = None;
     let followed = client.follow(&Request::Events, |answer| {
-        let Answer::Event(event) = answer else {
-            return true;
+        let event = match answer {
+            Answer::Event(event) => event,
+            Answer::Refused(why) => {
+                refusal = Some(why);
+                return false;
+            }
+            _ => return true,
         };
         let line = match json {
             true => serde_json::to_string(&event).unwrap_or_default(),
@@ -60,44 +67,8 @@ pub(super) fn events(control: Option<PathBuf>, json: bool) -> Outcome {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
     });
-    followed.map_err(Failure::new)
-}
-
-/// A gateway that runs takes its own things away; after one that died we do it.
-pub(super) fn down(control: Option<PathBuf>) -> Outcome {
-    let path = control::path(control);
-    match Client::connect(&path).and_then(|client| client.ask(&Request::Down)) {
-        Ok(Answer::Done) => print("the gateway has stopped and its rules are gone\n"),
-        Ok(Answer::Refused(why)) => Err(Failure::new(why)),
-        Ok(_) => Err(strange()),
-        Err(NoAnswer::Nobody(_)) => clear(&path),
-        Err(error) => Err(Failure::new(error)),
-    }
-}
-
-fn clear(control: &Path) -> Outcome {
-    let Some(record) = Record::load(control).map_err(Failure::new)? else {
-        return print(&format!(
-            "no gateway answers at {} and nothing is left of one\n",
-            control.display()
-        ));
-    };
-    let site = record.site().map_err(Failure::new)?;
-    let removed = Installed::new(site).and_then(|mut installed| installed.remove());
-    removed.map_err(|error| {
-        Failure::new(format!(
-            "cannot take away what the gateway of {} left: {error}",
-            record.tun
-        ))
-    })?;
-    record.restore();
-    Record::remove(control).map_err(Failure::new)?;
-    // The socket of a gateway that was killed is of no use to anybody.
-    let _ = std::fs::remove_file(control);
-    print(&format!(
-        "no gateway was running; what the last one left for {} is gone\n",
-        record.tun
-    ))
+    followed.map_err(Failure::new)?;
+    refusal.map_or(Ok(()), |why| Err(Failure::new(why)))
 }
 
 fn ask(control: Option<PathBuf>, request: &Request) -> Result<Answer, Failure> {

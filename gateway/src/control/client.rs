@@ -1,17 +1,25 @@
 //! The command line's end.
 
 use super::message::{Answer, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// How long a gateway may take from its last word to the end of its process.
+const LONGEST_END: Duration = Duration::from_secs(30);
+
 /// A connection to a gateway, good for one request.
 pub struct Client {
     stream: UnixStream,
     path: PathBuf,
+    /// Becomes readable once the gateway's process has ended; absent where the kernel cannot tell.
+    process: Option<OwnedFd>,
 }
 
 /// Why a gateway gave no answer.
@@ -21,6 +29,10 @@ pub enum NoAnswer {
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
     Forbidden(PathBuf),
+    /// A process of this user, who is neither root nor us, listens there.
+    Stranger(PathBuf, u32),
+    /// It has stopped, but its process does not end.
+    Lingers(PathBuf),
     /// The connection broke.
     Broken(PathBuf, io::Error),
 }
@@ -37,6 +49,18 @@ impl fmt::Display for NoAnswer {
                 f,
                 "the gateway at {} belongs to another user: run this as root",
                 path.display()
+            ),
+            Self::Stranger(path, user) => write!(
+                f,
+                "{} is answered by a process of user {user}, who is neither root nor you: nothing was said to it; run this \
+                 as that user, or name another socket with --control",
+                path.display()
+            ),
+            Self::Lingers(path) => write!(
+                f,
+                "the gateway at {} has taken its rules away, but its process has not ended within {} s",
+                path.display(),
+                LONGEST_END.as_secs()
             ),
             Self::Broken(path, error) => {
                 write!(f, "the gateway at {} broke off: {error}", path.display())
@@ -62,7 +86,15 @@ impl Client {
             ErrorKind::PermissionDenied => NoAnswer::Forbidden(path.to_owned()),
             _ => NoAnswer::Broken(path.to_owned(), error),
         })?;
+        // SAFETY: any bits are numbers.
+        let peer = unsafe { option::<libc::ucred>(&stream, libc::SO_PEERCRED) };
+        let peer = peer.map_err(|error| NoAnswer::Broken(path.to_owned(), error))?;
+        // Whoever could put a socket there would be handed keys.
+        if peer.uid != 0 && peer.uid != rustix::process::geteuid().as_raw() {
+            return Err(NoAnswer::Stranger(path.to_owned(), peer.uid));
+        }
         let client = Self {
+            process: process(&stream, peer.pid),
             stream,
             path: path.to_owned(),
         };
@@ -81,6 +113,24 @@ impl Client {
             Err(error) => Err(NoAnswer::Broken(path, error)),
             Ok(_) => serde_json::from_str(&line)
                 .map_err(|error| NoAnswer::Broken(path, io::Error::other(error))),
+        }
+    }
+
+    /// Asks for the end, and answers when the gateway's process is no more.
+    pub fn ask_to_end(mut self, request: &Request) -> Result<Answer, NoAnswer> {
+        let (process, path) = (self.process.take(), self.path.clone());
+        let answer = self.ask(request)?;
+        let Some(process) = process else {
+            return Ok(answer);
+        };
+        let limit = Timespec {
+            tv_sec: LONGEST_END.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
+            Ok(0) => Err(NoAnswer::Lingers(path)),
+            Ok(_) => Ok(answer),
+            Err(error) => Err(NoAnswer::Broken(path, error.into())),
         }
     }
 
@@ -122,4 +172,35 @@ impl Client {
             .and_then(|()| self.stream.set_write_timeout(time));
         set.map_err(|error| NoAnswer::Broken(self.path.clone(), error))
     }
+}
+
+/// A descriptor of the process at the other end. Asked of the socket it cannot be another process that has got its number
+/// (Linux 6.5), nor one of a container that has no number here.
+fn process(stream: &UnixStream, pid: i32) -> Option<OwnedFd> {
+    // SAFETY: any bits are a number.
+    let raw = unsafe { option::<libc::c_int>(stream, libc::SO_PEERPIDFD) };
+    if let Ok(raw @ 0..) = raw {
+        // SAFETY: the descriptor is new and nobody else's.
+        return Some(unsafe { OwnedFd::from_raw_fd(raw) });
+    }
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// An option of the socket.
+///
+/// # Safety
+/// Any bits must be a `T`, zeroes among them.
+unsafe fn option<T>(stream: &UnixStream, name: libc::c_int) -> io::Result<T> {
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `value`, and both live through the call.
+    let outcome = unsafe {
+        let at = value.as_mut_ptr().cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, name, at, &raw mut len)
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the caller vouches for whatever bits these are.
+    Ok(unsafe { value.assume_init() })
 }

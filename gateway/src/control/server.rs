@@ -1,18 +1,18 @@
 //! The gateway's end: one thread, many clients, none of which can make it wait.
 
 use super::LARGEST_REQUEST;
+use super::folder::{BadFolder, Folder};
 use super::message::{Answer, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FileType, Mode};
 use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many clients are served at once; one more is turned away.
 const MOST_CLIENTS: usize = 64;
+
+/// How many of them may listen to events; the other places are for whoever asks something.
+const MOST_LISTENERS: usize = 48;
 
 /// Bytes of events that may wait for a slow listener before it is dropped.
 const MOST_WAITING: usize = 1 << 20;
@@ -36,6 +39,8 @@ pub enum Busy {
     Taken(PathBuf),
     /// Something that is no socket stands there.
     NoSocket(PathBuf),
+    /// The folder, or what lies beside the socket, is not to be trusted or cannot be used.
+    Folder(BadFolder),
     /// The system refused.
     Io(PathBuf, io::Error),
 }
@@ -54,6 +59,7 @@ impl fmt::Display for Busy {
                 "{} is no socket: choose another path with --control",
                 path.display()
             ),
+            Self::Folder(error) => error.fmt(f),
             Self::Io(path, error) => write!(
                 f,
                 "cannot make the control socket {}: {error}; choose another with --control",
@@ -79,7 +85,8 @@ pub struct Server {
     listener: UnixListener,
     clients: BTreeMap<ClientId, Client>,
     next: u64,
-    path: PathBuf,
+    folder: Folder,
+    is_up: bool,
     _lock: File,
 }
 
@@ -95,36 +102,33 @@ struct Client {
 }
 
 impl Server {
-    /// Takes the socket at `path`. One that a dead gateway left is replaced; one that a living gateway holds is not.
-    pub fn bind(path: &Path) -> Result<Self, Busy> {
-        let io = |error| Busy::Io(path.to_owned(), error);
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
-            let mut builder = std::fs::DirBuilder::new();
-            builder
-                .recursive(true)
-                .mode(0o755)
-                .create(folder)
-                .map_err(io)?;
-        }
-        let lock = File::create(path.with_extension("lock")).map_err(io)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| Busy::Taken(path.to_owned()))?;
-        clear_stale(path)?;
-        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let listener = UnixListener::bind(path);
-        rustix::process::umask(before);
-        let listener = listener.map_err(io)?;
-        listener.set_nonblocking(true).map_err(io)?;
+    /// Takes the socket of this folder. One that a dead gateway left is replaced; one that a living gateway holds is not.
+    pub fn bind(folder: Folder) -> Result<Self, Busy> {
+        let lock = folder.lock().map_err(|error| match error {
+            BadFolder::Locked(_) => Busy::Taken(folder.socket().to_owned()),
+            error => Busy::Folder(error),
+        })?;
+        let io = |error| Busy::Io(folder.socket().to_owned(), error);
+        let bound = clear_stale(&folder).and_then(|()| listen(&folder).map_err(io));
+        let listener = bound.inspect_err(|_| folder.undo())?;
         Ok(Self {
             listener,
             clients: BTreeMap::new(),
             next: 0,
-            path: path.to_owned(),
+            folder,
+            is_up: false,
             _lock: lock,
         })
+    }
+
+    /// The folder, with what lies beside the socket.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// From now on what was made for the socket stays.
+    pub fn is_up(&mut self) {
+        self.is_up = true;
     }
 
     /// Waits until somebody has asked something, one of `others` can be read, or the time is over.
@@ -159,12 +163,20 @@ impl Server {
         }
     }
 
-    /// From now on this client hears every event.
+    /// From now on this client hears every event, if there is a place for one more who does.
     pub fn listen(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.listens = true;
-            client.deadline = None;
+        let listeners = self.clients.values().filter(|client| client.listens);
+        let is_full = listeners.count() >= MOST_LISTENERS;
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if is_full {
+            return client.say(&Answer::Refused(format!(
+                "{MOST_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
+            )));
         }
+        client.listens = true;
+        client.deadline = None;
     }
 
     /// Tells all listeners. One that does not keep up is dropped rather than waited for.
@@ -228,20 +240,30 @@ impl Server {
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
-            if self.clients.len() < MOST_CLIENTS && is_trusted(&stream) {
-                stream.set_nonblocking(true)?;
-                self.next += 1;
-                self.clients
-                    .insert(ClientId(self.next), Client::new(stream));
+            if !is_trusted(&stream) {
+                continue;
             }
+            stream.set_nonblocking(true)?;
+            let mut client = Client::new(stream);
+            if self.clients.len() >= MOST_CLIENTS {
+                // It goes at once, and so does what it would have asked.
+                client.say(&Answer::Refused(format!(
+                    "{MOST_CLIENTS} others are being served, which is the most: try again in a moment"
+                )));
+                continue;
+            }
+            self.next += 1;
+            self.clients.insert(ClientId(self.next), client);
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The lock file stays: removing it would let two gateways lock two files of one name.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.folder.remove_socket();
+        if !self.is_up {
+            self.folder.undo();
+        }
     }
 }
 
@@ -352,22 +374,38 @@ fn grow(to: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
     to.extend_from_slice(more);
 }
 
-fn clear_stale(path: &Path) -> Result<(), Busy> {
-    let kind = match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Busy::Io(path.to_owned(), error)),
-        Ok(found) => found.file_type(),
+fn clear_stale(folder: &Folder) -> Result<(), Busy> {
+    let path = folder.socket();
+    let io = |error| Busy::Io(path.to_owned(), error);
+    let Some(found) = folder.socket_there().map_err(io)? else {
+        return Ok(());
     };
-    if !kind.is_socket() {
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
         return Err(Busy::NoSocket(path.to_owned()));
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(Busy::Taken(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| Busy::Io(path.to_owned(), error))
+            folder.remove_socket().map_err(io)
         }
-        Err(error) => Err(Busy::Io(path.to_owned(), error)),
+        Err(error) => Err(io(error)),
     }
+}
+
+/// Binds by the path, which is what others see, and makes sure that it led to the folder that was checked.
+fn listen(folder: &Folder) -> io::Result<UnixListener> {
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(folder.socket());
+    rustix::process::umask(before);
+    let listener = listener?;
+    listener.set_nonblocking(true)?;
+    let there = folder.socket_there()?.map(|found| found.st_mode);
+    if there.map(FileType::from_raw_mode) != Some(FileType::Socket) {
+        return Err(io::Error::other(
+            "the path leads to another folder than a moment ago",
+        ));
+    }
+    Ok(listener)
 }
 
 /// Root and our own user; the socket's mode says the same, but a folder may be shared.

@@ -1,9 +1,18 @@
 //! A note beside the control socket of what is ours in the kernel, for a later `run` or `down` after this gateway died.
+//!
+//! What it says holds in one network namespace until the next boot, so it names both ([`place`]): whoever reads it elsewhere
+//! must not take its names for those of the rules that stand there.
+
+pub mod place;
 
 use super::{BadSite, Site};
+use crate::control::Folder;
+use place::Place;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
+
+/// The file's kind, behind the socket's name.
+const KIND: &str = "state";
 
 /// What is noted. Names and numbers only, nothing secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,18 +29,26 @@ pub struct Record {
     /// Kernel settings that were changed outside our own device, and their values before.
     #[serde(default)]
     pub settings: Vec<(String, String)>,
+    /// Where all this stands. Absent in notes of old, which were always read as if about here.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// The gateway's process.
+    #[serde(default)]
+    pub pid: u32,
 }
 
 impl Record {
-    /// The note about a site.
-    pub fn of(site: &Site) -> Self {
-        Self {
+    /// The note about a site, here and now.
+    pub fn of(site: &Site) -> io::Result<Self> {
+        Ok(Self {
             tun: site.name().to_owned(),
             forwards: site.forward().is_some(),
             table: site.table(),
             mark: site.outside_mark(),
             settings: Vec::new(),
-        }
+            place: Some(Place::here()?),
+            pid: std::process::id(),
+        })
     }
 
     /// The site it is about.
@@ -42,47 +59,89 @@ impl Record {
         }
     }
 
-    /// Sets the kernel's settings back.
-    pub fn restore(&self) {
-        for (name, value) in &self.settings {
-            // Whoever has changed it since, or forbids it now, knows better.
-            let _ = std::fs::write(format!("/proc/sys/{name}"), value);
+    /// Where that is, seen from here.
+    pub fn whereabouts(&self) -> io::Result<place::Whereabouts> {
+        match &self.place {
+            Some(place) => place.seen_from_here(),
+            None => Ok(place::Whereabouts::Here),
         }
     }
 
-    /// Where it lies for a control socket.
-    pub fn path(control: &Path) -> PathBuf {
-        control.with_extension("state")
+    /// Sets the kernel's settings back; returns the names of those that no gateway ever changes, and that were left alone.
+    pub fn restore(&self) -> Vec<&str> {
+        let (ours, others): (Vec<_>, _) = self
+            .settings
+            .iter()
+            .partition(|(name, value)| is_ours(name, value));
+        for (name, value) in ours {
+            // Whoever has changed it since, or forbids it now, knows better.
+            let _ = std::fs::write(format!("/proc/sys/{name}"), value);
+        }
+        others.into_iter().map(|(name, _)| name.as_str()).collect()
     }
 
     /// Reads it, if there is one.
-    pub fn load(control: &Path) -> io::Result<Option<Self>> {
-        let path = Self::path(control);
-        let text = match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read?,
+    pub fn load(folder: &Folder) -> io::Result<Option<Self>> {
+        let Some(text) = folder.read(KIND).map_err(io::Error::other)? else {
+            return Ok(None);
         };
         serde_json::from_slice(&text).map(Some).map_err(|error| {
-            let path = path.display();
+            let path = folder.socket().display();
             io::Error::other(format!(
-                "{path} is damaged ({error}); look at `ip rule` and `nft list tables` for what was left, then remove it"
+                "{path}.{KIND} is damaged ({error}): take away what was left with `esplanade down --force --control {path}`"
             ))
         })
     }
 
     /// Writes it, whole or not at all.
-    pub fn save(&self, control: &Path) -> io::Result<()> {
-        let path = Self::path(control);
-        let draft = path.with_extension("state.new");
-        std::fs::write(&draft, serde_json::to_vec(self)?)?;
-        std::fs::rename(&draft, &path)
+    pub fn save(&self, folder: &Folder) -> io::Result<()> {
+        let text = serde_json::to_vec(self)?;
+        folder.write(KIND, &text).map_err(io::Error::other)
     }
 
     /// Takes it away.
-    pub fn remove(control: &Path) -> io::Result<()> {
-        match std::fs::remove_file(Self::path(control)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    pub fn remove(folder: &Folder) -> io::Result<()> {
+        folder.remove(KIND).map_err(io::Error::other)
+    }
+}
+
+/// The settings that a gateway changes outside its own device, with the values they can have: the only ones that a note
+/// is believed about, whatever else it says. `run/interface.rs` changes them.
+fn is_ours(name: &str, value: &str) -> bool {
+    let device = name
+        .strip_prefix("net/ipv4/conf/")
+        .and_then(|rest| rest.strip_suffix("/rp_filter"));
+    let is_device = |device: &str| {
+        !matches!(device, "" | "." | "..") && !device.contains('/') && device.len() <= 15
+    };
+    device.is_some_and(is_device) && matches!(value, "0" | "1" | "2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_settings_that_a_gateway_changes_are_set_back() {
+        assert!(is_ours("net/ipv4/conf/eth0.100/rp_filter", "1"));
+        for name in [
+            "../../tmp/rp_filter",
+            "net/ipv4/conf/../../../../etc/rp_filter",
+            "net/ipv4/conf/../rp_filter",
+            "net/ipv4/conf//rp_filter",
+            "net/ipv4/ip_forward",
+            "kernel/core_pattern",
+            "net/ipv4/conf/a/b/rp_filter",
+        ] {
+            assert!(!is_ours(name, "1"), "{name}");
         }
+        assert!(!is_ours("net/ipv4/conf/eth0/rp_filter", "|/bin/sh"));
+    }
+
+    #[test]
+    fn a_note_of_old_is_about_here() {
+        let old = r#"{"tun":"esp0","table":4500,"mark":268435456}"#;
+        let record: Record = serde_json::from_str(old).unwrap();
+        assert_eq!(record.whereabouts().unwrap(), place::Whereabouts::Here);
     }
 }

@@ -13,6 +13,7 @@ use crate::events::{Event, What};
 use crate::obey;
 use crate::plane::{OwnPlane, Recorder};
 use crate::report;
+use crate::routes::Site;
 use crate::routes::record::Record;
 use dataplane::{Hook, Notice};
 use ipsec::database::Snapshot;
@@ -23,7 +24,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -37,7 +37,6 @@ pub(super) struct Gateway {
     server: Server,
     signals: Signals,
     options: Options,
-    control: PathBuf,
     record: Record,
     warnings: Warnings,
     bell: Arc<OwnedFd>,
@@ -69,7 +68,6 @@ impl Gateway {
         server: Server,
         signals: Signals,
         options: &Options,
-        control: PathBuf,
         record: Record,
         warnings: Warnings,
     ) -> io::Result<Self> {
@@ -80,7 +78,6 @@ impl Gateway {
             server,
             signals,
             options: options.clone(),
-            control,
             record,
             warnings,
             bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
@@ -96,40 +93,27 @@ impl Gateway {
         })
     }
 
-    /// Obeys the file and starts the threads; a failure takes back what this start has changed.
-    pub fn start(mut self, text: &SetkeyText) -> Result<Self, Failure> {
-        let is_first = Record::load(&self.control).map_err(Failure::new)?.is_none();
-        if is_first
-            && self
-                .plane
-                .kernel()
-                .installed()
-                .is_present()
-                .map_err(Failure::new)?
-        {
-            let site = self.plane.kernel().installed().site().clone();
-            return Err(Failure::new(format!(
-                "routing rules {} to {} belong to another gateway: choose another routing table with --table (this one \
-                 wanted {})",
-                site.first_preference(),
-                site.first_preference() + crate::routes::steering::BLOCK - 1,
-                site.table()
-            )));
+    /// Obeys the file and starts the threads; a failure takes back what this start has changed. `is_first` unless an
+    /// earlier gateway's rules are taken over.
+    pub fn start(mut self, text: &SetkeyText, is_first: bool) -> Result<Self, Failure> {
+        let installed = self.plane.kernel().installed();
+        if is_first && installed.is_present().map_err(Failure::new)? {
+            return Err(in_the_way(&self.record, installed.site()));
         }
-        self.record.save(&self.control).map_err(|error| {
-            Failure::new(format!(
-                "cannot write beside {}: {error}",
-                self.control.display()
-            ))
-        })?;
-        let done = self.bring_up(text);
-        if let Err(failure) = done {
+        self.save_record()
+            .map_err(|error| Failure::new(format!("cannot note what will be changed: {error}")))?;
+        if let Err(failure) = self.bring_up(text) {
             if is_first {
                 self.take_away().ok();
             }
             return Err(failure);
         }
+        self.server.is_up();
         Ok(self)
+    }
+
+    fn save_record(&self) -> io::Result<()> {
+        self.record.save(self.server.folder())
     }
 
     fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
@@ -187,7 +171,7 @@ impl Gateway {
             "esplanade {} ready: device {}, control socket {}, {} associations",
             env!("CARGO_PKG_VERSION"),
             self.record.tun,
-            self.control.display(),
+            self.server.folder().socket().display(),
             snapshot.sas().count(),
         );
         // Without a service manager there is nobody to tell.
@@ -250,7 +234,7 @@ impl Gateway {
         }
         if self.record.settings.len() > before {
             // The note only serves to set this back; without it the setting stays, which harms nobody.
-            let _ = self.record.save(&self.control);
+            let _ = self.save_record();
         }
     }
 
@@ -311,7 +295,26 @@ impl Gateway {
 
     fn take_away(&mut self) -> io::Result<()> {
         self.plane.kernel().installed().remove()?;
-        self.record.restore();
-        Record::remove(&self.control)
+        for name in self.record.restore() {
+            (self.warnings.warn())(&format!(
+                "the note of an earlier gateway names {name}, which none changes: left alone"
+            ));
+        }
+        Record::remove(self.server.folder())
     }
+}
+
+/// Rules stand where ours belong, and no note beside this socket says whose they are.
+fn in_the_way(record: &Record, site: &Site) -> Failure {
+    let kind = if record.forwards { "forward" } else { "tun" };
+    Failure::new(format!(
+        "routing rules {} to {} are there already, and no note beside this control socket says whose they are. If they are \
+         left of an earlier gateway: take them away with `esplanade down --force --{kind} {} --table {} --mark {:#x}`. If \
+         another gateway lives here: choose another routing table with --table",
+        site.first_preference(),
+        site.first_preference() + crate::routes::steering::BLOCK - 1,
+        site.name(),
+        site.table(),
+        site.outside_mark(),
+    ))
 }

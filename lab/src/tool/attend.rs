@@ -18,6 +18,7 @@ mod waits;
 
 use std::io::{self, Read, Seek, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -257,7 +258,11 @@ impl Attendant {
 
     fn scratch(&self) -> Result<String, String> {
         let path = self.bed().join("run");
-        std::fs::create_dir_all(&path)
+        // A gateway keeps its socket there, and refuses where others may write, which a lax umask would allow.
+        let mut folder = std::fs::DirBuilder::new();
+        folder.recursive(true).mode(0o755);
+        folder
+            .create(&path)
             .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         Ok(path.to_string_lossy().into_owned())
     }

@@ -3,9 +3,9 @@ use super::*;
 use std::io::{BufRead, BufReader};
 
 /// A folder of its own that is gone afterwards.
-struct Folder(PathBuf);
+struct Place(PathBuf);
 
-impl Folder {
+impl Place {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("esplanade-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -17,10 +17,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+fn bind(folder: &Place) -> Result<Server, Busy> {
+    Server::bind(Folder::make(&folder.socket()).unwrap())
 }
 
 /// Serves until `count` requests have been refused with their own name.
@@ -39,9 +43,9 @@ fn serve(mut server: Server, count: usize) -> Server {
 
 #[test]
 fn a_second_gateway_at_the_same_socket_is_refused() {
-    let folder = Folder::new("second");
-    let _first = Server::bind(&folder.socket()).unwrap();
-    let error = Server::bind(&folder.socket()).err().unwrap();
+    let folder = Place::new("second");
+    let _first = bind(&folder).unwrap();
+    let error = bind(&folder).err().unwrap();
     assert!(
         error.to_string().contains("another gateway answers"),
         "{error}"
@@ -50,31 +54,28 @@ fn a_second_gateway_at_the_same_socket_is_refused() {
 
 #[test]
 fn a_socket_that_a_dead_gateway_left_is_replaced() {
-    let folder = Folder::new("stale");
+    let folder = Place::new("stale");
     drop(UnixListener::bind(folder.socket()).unwrap());
     assert!(folder.socket().exists());
     let error = Asker::connect(&folder.socket()).err().unwrap();
     assert!(error.is_nobody());
-    Server::bind(&folder.socket()).unwrap();
+    bind(&folder).unwrap();
     assert!(!folder.socket().exists());
 }
 
 #[test]
 fn a_file_in_the_way_is_left_alone() {
-    let folder = Folder::new("file");
+    let folder = Place::new("file");
     std::fs::write(folder.socket(), "precious").unwrap();
-    assert!(matches!(
-        Server::bind(&folder.socket()),
-        Err(Busy::NoSocket(_))
-    ));
+    assert!(matches!(bind(&folder), Err(Busy::NoSocket(_))));
     assert_eq!(std::fs::read(folder.socket()).unwrap(), b"precious");
 }
 
 #[test]
 fn the_socket_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("mode");
-    let _server = Server::bind(&folder.socket()).unwrap();
+    let folder = Place::new("mode");
+    let _server = bind(&folder).unwrap();
     let mode = std::fs::metadata(folder.socket())
         .unwrap()
         .permissions()
@@ -84,8 +85,8 @@ fn the_socket_is_for_its_owner_alone() {
 
 #[test]
 fn each_client_gets_the_answer_to_its_own_request() {
-    let folder = Folder::new("pairs");
-    let server = Server::bind(&folder.socket()).unwrap();
+    let folder = Place::new("pairs");
+    let server = bind(&folder).unwrap();
     let path = folder.socket();
     let asker = std::thread::spawn(move || {
         let ask = |request| match Asker::connect(&path).unwrap().ask(&request).unwrap() {
@@ -103,8 +104,8 @@ fn each_client_gets_the_answer_to_its_own_request() {
 
 #[test]
 fn a_client_that_dawdles_holds_up_nobody() {
-    let folder = Folder::new("slow");
-    let server = Server::bind(&folder.socket()).unwrap();
+    let folder = Place::new("slow");
+    let server = bind(&folder).unwrap();
     let mut slow = UnixStream::connect(folder.socket()).unwrap();
     slow.write_all(b"\"sta").unwrap();
     let path = folder.socket();
@@ -120,8 +121,8 @@ fn a_client_that_dawdles_holds_up_nobody() {
 
 #[test]
 fn nonsense_is_answered_and_leads_to_nothing() {
-    let folder = Folder::new("nonsense");
-    let mut server = Server::bind(&folder.socket()).unwrap();
+    let folder = Place::new("nonsense");
+    let mut server = bind(&folder).unwrap();
     let mut client = UnixStream::connect(folder.socket()).unwrap();
     client.write_all(b"{\"setkey\": 7}\n").unwrap();
     let heard = server.wait(&[], Duration::from_secs(5)).unwrap();
@@ -133,8 +134,8 @@ fn nonsense_is_answered_and_leads_to_nothing() {
 
 #[test]
 fn listeners_hear_every_event_until_they_leave() {
-    let folder = Folder::new("events");
-    let mut server = Server::bind(&folder.socket()).unwrap();
+    let folder = Place::new("events");
+    let mut server = bind(&folder).unwrap();
     let path = folder.socket();
     let listener = std::thread::spawn(move || -> Result<usize, NoAnswer> {
         let mut heard = 0;
@@ -158,4 +159,56 @@ fn listeners_hear_every_event_until_they_leave() {
     }
     server.flush(Duration::from_secs(5));
     assert_eq!(listener.join().unwrap().unwrap(), 3);
+}
+
+#[test]
+fn listeners_leave_places_for_whoever_asks() {
+    let folder = Place::new("places");
+    let mut server = bind(&folder).unwrap();
+    let mut listeners = Vec::new();
+    for _ in 0..=MOST_LISTENERS {
+        let mut client = UnixStream::connect(folder.socket()).unwrap();
+        client.write_all(b"\"events\"\n").unwrap();
+        listeners.push(client);
+    }
+    let mut served = 0;
+    while served <= MOST_LISTENERS {
+        for (id, _) in server.wait(&[], Duration::from_secs(5)).unwrap().requests {
+            server.listen(id);
+            served += 1;
+        }
+    }
+    let mut line = String::new();
+    let last = listeners.pop().unwrap();
+    BufReader::new(last).read_line(&mut line).unwrap();
+    assert!(line.contains("48 listen to events already"), "{line}");
+    let path = folder.socket();
+    let asker = std::thread::spawn(move || Asker::connect(&path).unwrap().ask(&Request::Drops));
+    let _server = serve(server, 1);
+    assert!(asker.join().unwrap().is_ok());
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let folder = Place::new("full");
+    let mut server = bind(&folder).unwrap();
+    let connect = |_| UnixStream::connect(folder.socket()).unwrap();
+    let mut clients: Vec<_> = (0..=MOST_CLIENTS).map(connect).collect();
+    server.wait(&[], Duration::from_secs(5)).unwrap();
+    let mut line = String::new();
+    let last = clients.pop().unwrap();
+    BufReader::new(last).read_line(&mut line).unwrap();
+    assert!(line.contains("64 others are being served"), "{line}");
+}
+
+#[test]
+fn a_server_that_never_came_up_leaves_no_folder_of_its_own() {
+    let place = Place::new("undone");
+    let socket = place.0.join("inner/control.sock");
+    drop(Server::bind(Folder::make(&socket).unwrap()).unwrap());
+    assert!(!place.0.join("inner").exists());
+    let mut server = Server::bind(Folder::make(&socket).unwrap()).unwrap();
+    server.is_up();
+    drop(server);
+    assert!(place.0.join("inner").exists() && !socket.exists());
 }

@@ -27,7 +27,7 @@ impl Gateway {
             uptime_seconds: uptime,
             tun: host.tun().to_owned(),
             forward: host.forward().map(str::to_owned),
-            control: self.control.display().to_string(),
+            control: self.server.folder().socket().display().to_string(),
             table: self.record.table,
             mark: self.record.mark,
             workers: lanes.iter().map(|lane| lane.workers).max().unwrap_or(0),

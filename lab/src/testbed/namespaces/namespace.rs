@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,11 @@ impl Host for Namespace {
     }
 
     fn scratch(&self) -> Result<PathBuf, Fault> {
-        fs::create_dir_all(&self.scratch)
+        // A gateway keeps its socket there, and refuses where others may write, which a lax umask would allow.
+        let mut folder = fs::DirBuilder::new();
+        folder.recursive(true).mode(0o755);
+        folder
+            .create(&self.scratch)
             .map_err(|error| self.cannot(&format!("make {}", self.scratch.display()), error))?;
         Ok(self.scratch.clone())
     }

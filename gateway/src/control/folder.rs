@@ -1,0 +1,318 @@
+//! The folder that the control socket stands in, with the lock and the record of its gateway: opened once, and checked.
+//!
+//! ```text
+//!   /run/esplanade/              ours or root's, and nobody else may write there
+//!       control.sock             0600
+//!       control.sock.lock        0600: who holds it is the gateway of this socket
+//!       control.sock.state       0600: what is ours in the kernel
+//! ```
+//!
+//! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From then
+//! on all is done through its descriptor, with names that hold no slash and are never followed as links.
+
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
+    openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read from there, in bytes: a record has some hundred.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Group and others may write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The place of one control socket. Cheap to share by reference; holds one descriptor.
+pub struct Folder {
+    descriptor: OwnedFd,
+    socket: PathBuf,
+    name: OsString,
+    /// Folders that were made for it, the outermost first.
+    made: Vec<PathBuf>,
+}
+
+/// Why a folder, or a file in it, is not used.
+#[derive(Debug)]
+pub enum BadFolder {
+    /// There is none.
+    Absent(PathBuf),
+    /// Somebody else may change what is in it, or has made it.
+    NotOurs {
+        /// The folder or file.
+        place: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Something else stands where a plain file is expected.
+    NoFile(PathBuf),
+    /// A gateway holds the lock.
+    Locked(PathBuf),
+    /// The control path names no file.
+    NoName(PathBuf),
+    /// The system refused.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for BadFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(place) => write!(f, "there is no folder {}", place.display()),
+            Self::NotOurs { place, owner, mode } => write!(
+                f,
+                "{0} belongs to user {owner} and has mode {mode:04o}, so others could change what the gateway keeps there: \
+                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), or choose another folder with --control",
+                place.display(),
+                rustix::process::geteuid().as_raw(),
+                // A lock must not even be opened by others.
+                if mode & WRITABLE_BY_OTHERS == 0 {
+                    "go-rwx"
+                } else {
+                    "go-w"
+                },
+            ),
+            Self::NoFile(place) => write!(
+                f,
+                "{} is no plain file: remove it, or choose another folder with --control",
+                place.display()
+            ),
+            Self::Locked(place) => {
+                write!(f, "a gateway that runs holds {}", place.display())
+            }
+            Self::NoName(place) => write!(
+                f,
+                "{} names no socket: say a file in a folder, such as /run/esplanade/control.sock",
+                place.display()
+            ),
+            Self::Io(place, error) => write!(f, "cannot use {}: {error}", place.display()),
+        }
+    }
+}
+
+impl std::error::Error for BadFolder {}
+
+impl Folder {
+    /// The folder of this control socket, made with mode 0700 where there is none.
+    pub fn make(socket: &Path) -> Result<Self, BadFolder> {
+        let made = make_missing(&parent(socket))?;
+        let opened = Self::open(socket);
+        match opened {
+            Ok(folder) => Ok(Self { made, ..folder }),
+            Err(error) => {
+                remove_empty(&made);
+                Err(error)
+            }
+        }
+    }
+
+    /// The folder of this control socket, as it is.
+    pub fn open(socket: &Path) -> Result<Self, BadFolder> {
+        let place = parent(socket);
+        let name = socket.file_name();
+        let name = name.ok_or_else(|| BadFolder::NoName(socket.to_owned()))?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let descriptor =
+            rustix::fs::open(&place, flags, Mode::empty()).map_err(|error| match error {
+                Errno::NOENT => BadFolder::Absent(place.clone()),
+                _ => BadFolder::Io(place.clone(), error.into()),
+            })?;
+        let found =
+            fstat(&descriptor).map_err(|error| BadFolder::Io(place.clone(), error.into()))?;
+        check_owner(&found, &place)?;
+        Ok(Self {
+            descriptor,
+            socket: socket.to_owned(),
+            name: name.to_owned(),
+            made: Vec::new(),
+        })
+    }
+
+    /// The control socket, as the user named it.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Takes the lock of this socket. It goes with the file that is returned.
+    pub fn lock(&self) -> Result<File, BadFolder> {
+        let place = self.place("lock");
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE;
+            let file = self.open_file("lock", flags, Mode::RUSR | Mode::WUSR)?;
+            let held = fstat(&file).map_err(|error| self.io("lock", error))?;
+            // A file that others can open is one that others can lock.
+            if held.st_mode & 0o077 != 0 {
+                return Err(not_ours(&held, &place));
+            }
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(BadFolder::Locked(place)),
+                Err(error) => return Err(self.io("lock", error)),
+            }
+            // One that was taken away in between locks nobody out.
+            let named = statat(
+                &self.descriptor,
+                self.file("lock"),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
+            if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)) {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// What a file of this socket holds, if there is one.
+    pub fn read(&self, kind: &str) -> Result<Option<Vec<u8>>, BadFolder> {
+        let file = match self.open_file(kind, OFlags::RDONLY, Mode::empty()) {
+            Err(BadFolder::Absent(_)) => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(LARGEST_FILE).read_to_end(&mut bytes);
+        read.map_err(|error| BadFolder::Io(self.place(kind), error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Puts a file of this socket there, whole or not at all.
+    pub fn write(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
+        let draft = format!("{kind}.new");
+        self.remove(&draft)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut file = self.open_file(&draft, flags, Mode::RUSR | Mode::WUSR)?;
+        let written = file.write_all(bytes);
+        written.map_err(|error| BadFolder::Io(self.place(&draft), error))?;
+        let (from, to) = (self.file(&draft), self.file(kind));
+        renameat(&self.descriptor, from, &self.descriptor, to).map_err(|error| self.io(kind, error))
+    }
+
+    /// Takes a file of this socket away, if there is one.
+    pub fn remove(&self, kind: &str) -> Result<(), BadFolder> {
+        match unlinkat(&self.descriptor, self.file(kind), AtFlags::empty()) {
+            Err(error) if error != Errno::NOENT => Err(self.io(kind, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What stands where the socket belongs, if anything does.
+    pub fn socket_there(&self) -> io::Result<Option<Stat>> {
+        match statat(&self.descriptor, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    /// Takes the socket away.
+    pub fn remove_socket(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.descriptor, &self.name, AtFlags::empty())?)
+    }
+
+    /// Takes away what was made for a gateway that did not come up: its lock, while that is held, and its folder.
+    pub fn undo(&self) {
+        if !self.made.is_empty() && self.remove("lock").is_ok() {
+            remove_empty(&self.made);
+        }
+    }
+
+    /// One component, no link, nothing beyond the folder; `openat2` where the kernel has it (5.6).
+    fn open_file(&self, kind: &str, flags: OFlags, mode: Mode) -> Result<File, BadFolder> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let name = self.file(kind);
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let opened = match openat2(&self.descriptor, &name, flags, mode, beneath) {
+            // Also what a container's filter says to a call that it does not know.
+            Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, &name, flags, mode),
+            opened => opened,
+        };
+        let place = self.place(kind);
+        let file = opened.map_err(|error| match error {
+            Errno::NOENT => BadFolder::Absent(place.clone()),
+            Errno::LOOP => BadFolder::NoFile(place.clone()),
+            error => BadFolder::Io(place.clone(), error.into()),
+        })?;
+        let found = fstat(&file).map_err(|error| BadFolder::Io(place.clone(), error.into()))?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(BadFolder::NoFile(place));
+        }
+        check_owner(&found, &place)?;
+        Ok(file.into())
+    }
+
+    fn file(&self, kind: &str) -> OsString {
+        let mut name = self.name.clone();
+        name.push(".");
+        name.push(kind);
+        name
+    }
+
+    fn place(&self, kind: &str) -> PathBuf {
+        self.socket.with_file_name(self.file(kind))
+    }
+
+    fn io(&self, kind: &str, error: Errno) -> BadFolder {
+        BadFolder::Io(self.place(kind), error.into())
+    }
+}
+
+/// Root or ourselves, and nobody beside us may write.
+fn check_owner(found: &Stat, place: &Path) -> Result<(), BadFolder> {
+    let trusted = found.st_uid == 0 || found.st_uid == rustix::process::geteuid().as_raw();
+    if trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {
+        return Ok(());
+    }
+    Err(not_ours(found, place))
+}
+
+fn not_ours(found: &Stat, place: &Path) -> BadFolder {
+    BadFolder::NotOurs {
+        place: place.to_owned(),
+        owner: found.st_uid,
+        mode: found.st_mode & 0o7777,
+    }
+}
+
+fn parent(socket: &Path) -> PathBuf {
+    match socket.parent() {
+        Some(folder) if folder != OsStr::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn make_missing(place: &Path) -> Result<Vec<PathBuf>, BadFolder> {
+    let absent = |folder: &&Path| {
+        *folder != OsStr::new("") && std::fs::symlink_metadata(folder).is_err_and(is_absent)
+    };
+    let mut made = Vec::new();
+    let missing: Vec<_> = place.ancestors().take_while(absent).collect();
+    for folder in missing.into_iter().rev() {
+        match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+            Ok(()) => made.push(folder.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                remove_empty(&made);
+                return Err(BadFolder::Io(folder.to_owned(), error));
+            }
+        }
+    }
+    Ok(made)
+}
+
+fn is_absent(error: io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// What somebody has put something into meanwhile stays.
+fn remove_empty(folders: &[PathBuf]) {
+    for folder in folders.iter().rev() {
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Where a note about the kernel's tables holds: one boot, one network namespace.
+//!
+//! The namespace's number alone would do until it is given to another, so the kernel's cookie stands beside it, which is
+//! given once a boot. Whether a namespace still exists is read from what processes and mounts there are.
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// A network namespace of a boot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The kernel's name of the boot.
+    boot: String,
+    /// The file system that namespaces are files of.
+    device: u64,
+    /// The namespace's number there.
+    inode: u64,
+    /// The kernel's cookie of the namespace; 0 where the kernel is older than 5.14.
+    cookie: u64,
+}
+
+/// How a place stands to the one we are in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// It is the same.
+    Here,
+    /// The host has been started again since: nothing of it is left.
+    BeforeBoot,
+    /// A namespace that no process is in and no mount holds, as far as can be seen from here.
+    Gone(String),
+    /// Another namespace: how the kernel calls it, and how to get there.
+    Elsewhere {
+        /// Such as `net:[4026532281]`, with its name of `ip netns` if it has one.
+        name: String,
+        /// The words before a command that is to run there.
+        enter: String,
+    },
+}
+
+impl Place {
+    /// Where we are.
+    pub fn here() -> io::Result<Self> {
+        let namespace = fs::metadata("/proc/thread-self/ns/net")?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Ok(Self {
+            boot: boot.trim().to_owned(),
+            device: namespace.dev(),
+            inode: namespace.ino(),
+            cookie: cookie().unwrap_or(0),
+        })
+    }
+
+    /// How this place stands to the one we are in.
+    pub fn seen_from_here(&self) -> io::Result<Whereabouts> {
+        let here = Self::here()?;
+        if *self == here {
+            return Ok(Whereabouts::Here);
+        }
+        if self.boot != here.boot {
+            return Ok(Whereabouts::BeforeBoot);
+        }
+        let number = format!("net:[{}]", self.inode);
+        // The number is ours, but not the cookie: it was another's before.
+        if (self.device, self.inode) == (here.device, here.inode) {
+            return Ok(Whereabouts::Gone(number));
+        }
+        Ok(mounted(&number)
+            .or_else(|| inhabited(&number))
+            .unwrap_or(Whereabouts::Gone(number)))
+    }
+}
+
+/// A namespace that a mount keeps, such as those of `ip netns`.
+fn mounted(number: &str) -> Option<Whereabouts> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // Fields 4 and 5: what is mounted, and where.
+    let path = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        (fields.next() == Some(number)).then(|| fields.next())?
+    })?;
+    let (name, enter) = match path.strip_prefix("/run/netns/") {
+        Some(name) => (
+            format!("{name} ({number})"),
+            format!("ip netns exec {name}"),
+        ),
+        None => (number.to_owned(), format!("nsenter --net={path}")),
+    };
+    Some(Whereabouts::Elsewhere { name, enter })
+}
+
+/// A namespace that a process is in.
+fn inhabited(number: &str) -> Option<Whereabouts> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let inside = processes
+        .map(|process| process.path().join("ns/net"))
+        .find(|link| fs::read_link(link).is_ok_and(|target| target.as_os_str() == number))?;
+    Some(Whereabouts::Elsewhere {
+        name: number.to_owned(),
+        enter: format!("nsenter --net={}", inside.display()),
+    })
+}
+
+/// `SO_NETNS_COOKIE` of a socket of ours.
+fn cookie() -> Option<u64> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
+    let (mut cookie, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `len` bytes into `cookie`, and both live through the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    (outcome == 0).then_some(cookie)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_again_and_told_from_others() {
+        let here = Place::here().unwrap();
+        assert_eq!(here.seen_from_here().unwrap(), Whereabouts::Here);
+        let earlier = Place {
+            boot: "another".to_owned(),
+            ..here.clone()
+        };
+        assert_eq!(earlier.seen_from_here().unwrap(), Whereabouts::BeforeBoot);
+        let gone = Place {
+            inode: 7,
+            ..here.clone()
+        };
+        let number = "net:[7]".to_owned();
+        assert_eq!(gone.seen_from_here().unwrap(), Whereabouts::Gone(number));
+        let reused = Place {
+            cookie: here.cookie + 1,
+            ..here
+        };
+        assert!(matches!(
+            reused.seen_from_here().unwrap(),
+            Whereabouts::Gone(_)
+        ));
+    }
+}
