@@ -288,7 +288,7 @@ pub struct Running<P: Prepare, C> {
     passed: Arc<AtomicU64>,
     batches: usize,
     counters: Arc<Counters>,
-    /// Ends with the pump's last batch committed by whoever has it.
+    /// Ends after the pump.
     _team: Team,
 }
 

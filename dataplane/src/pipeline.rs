@@ -1,13 +1,14 @@
 //! Order kept while many threads work: prepare → transform → commit, for either direction.
 //!
 //! ```text
-//!   source ──► prepare ──► lane ──► transform ──► commit ──► sink
-//!   └── the reading thread ──┘      any worker,   whoever finishes
-//!                                   or itself     the head
+//!   source ──► prepare ──► lane ──► transform ──► lane ──► commit ──► sink
+//!   └── the reading thread ──┘      any worker,    └── the reading thread ──┘
+//!                                   or itself
 //! ```
 
 pub mod affinity;
 pub mod choice;
+pub(crate) mod crossing;
 pub mod event;
 pub mod governor;
 pub mod lane;

@@ -7,6 +7,7 @@ use super::unpack::{Deadline, Unpacker};
 use crate::counters::Counters;
 use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, PlaintextSink, Sent};
+use crate::pipeline::crossing::Crossing;
 use crate::pipeline::lane::Commit;
 use crate::train::Offload;
 use crate::train::merge::{Group, Merger};
@@ -35,6 +36,7 @@ pub struct InboundCommit {
     deliveries: Vec<Delivery<'static>>,
     /// Of each group, the device that it leaves by.
     interfaces: Vec<u32>,
+    crossing: Crossing,
 }
 
 impl InboundCommit {
@@ -56,6 +58,7 @@ impl InboundCommit {
             piece_ranges: Vec::new(),
             deliveries: Vec::new(),
             interfaces: Vec::new(),
+            crossing: Crossing::open(),
         }
     }
 
@@ -134,6 +137,7 @@ impl InboundCommit {
             pieces: &pieces[range.clone()],
         };
         deliveries.extend(self.piece_ranges.iter().map(delivery));
+        self.crossing.settle();
         let sent = hand_over(&mut *self.sink, &self.interfaces, &deliveries);
         self.deliveries = emptied(deliveries);
         self.pieces = emptied(pieces);

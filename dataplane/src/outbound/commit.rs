@@ -4,6 +4,7 @@ use super::OutboundBatch;
 use crate::counters::Counters;
 use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, Parcel, PlaintextSink, ProtectedSink, Sent};
+use crate::pipeline::crossing::Crossing;
 use crate::pipeline::lane::Commit;
 use crate::train::Offload;
 use ipsec::pmtu;
@@ -18,6 +19,7 @@ pub struct OutboundCommit {
     pool: Arc<Pool<OutboundBatch>>,
     parcels: Vec<Parcel<'static>>,
     report: Vec<u8>,
+    crossing: Crossing,
 }
 
 impl OutboundCommit {
@@ -34,6 +36,7 @@ impl OutboundCommit {
             pool,
             parcels: Vec::new(),
             report: Vec::new(),
+            crossing: Crossing::open(),
         }
     }
 
@@ -44,6 +47,7 @@ impl OutboundCommit {
             bytes: batch.bytes_of(parcel),
             stride: parcel.stride,
         }));
+        self.crossing.settle();
         // A sink that fails altogether has sent nothing that anybody knows of.
         let sent = self.sink.deliver(&parcels).unwrap_or_else(|_| Sent {
             failed: batch.parcels.iter().map(|parcel| parcel.packets).sum(),

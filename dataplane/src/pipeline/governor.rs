@@ -11,7 +11,7 @@
 
 use super::affinity;
 use super::choice::{Choice, Chooser, Costs, Interval, Why};
-use super::lane::{Commit, Lane, Transform};
+use super::lane::{Lane, Transform};
 use super::load::{Spent, ThreadTime, idle_time};
 use super::meter::Reading;
 use super::worker::Team;
@@ -169,10 +169,10 @@ impl Governor {
     }
 
     /// Looks at the clock now and then; when an interval is over, says how many workers `lane` shall have from now on.
-    pub fn after<B: Transform, C: Commit<B>>(
+    pub fn after<B: Transform>(
         &mut self,
         step: Step,
-        lane: &Lane<B, C>,
+        lane: &Lane<B>,
     ) -> Option<usize> {
         let now = self.look(step)?;
         if now - self.last.at < INTERVAL {

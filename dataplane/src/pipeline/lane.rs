@@ -6,15 +6,16 @@
 //!   slots     free │ Claimed │ Done    │ Ready  │ Ready     │ free
 //!                  ▲                   ▲                    ▲
 //!        commit, in order,    any thread claims    the one producer publishes:
-//!        under one lock       and transforms       in order and on offer in one act
+//!        by the producer      and transforms       in order and on offer in one act
 //! ```
 //!
-//! Who finishes a batch tries to take the committing role and empties the ring from its head. A head that nobody has
-//! claimed is transformed by the committing thread itself, so that with no workers the same code runs inline.
+//! The producer alone commits. The kernel keeps what a thread hands it in queues of that thread's processor (a backlog, a
+//! transmit queue), so batches that leave in order by changing threads could still overtake each other behind it. Workers
+//! finish batches in their slots; the producer takes them out between two reads, and never sleeps in its source before the
+//! lane is empty, so that no batch waits for more input.
 //!
-//! No commit is lost: a slot turns `Done` under its own lock before its worker tries for the role, and whoever gives
-//! the role back looks at the head's slot again afterwards. If that look came too early to see `Done`, the worker's
-//! try comes after the role was given back, and succeeds.
+//! No batch is forgotten: a slot turns `Done` under its own lock before its worker announces it, and the producer looks
+//! at that slot after it has counted itself among those who wait.
 
 use super::event::Event;
 use super::meter::{Hands, Meter};
@@ -23,13 +24,13 @@ use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 /// The middle step of a batch: any thread, any order, several at a time.
@@ -58,30 +59,27 @@ enum Slot<B> {
 }
 
 /// The queue itself, shared by the producer and all workers.
-pub struct Lane<B, C> {
+pub struct Lane<B> {
     slots: Box<[CachePadded<Mutex<Slot<B>>>]>,
     /// How many batches were ever published. Written by the producer alone.
     published: CachePadded<AtomicU64>,
     /// How many were ever claimed, at most `published`.
     claimed: CachePadded<AtomicU64>,
-    /// How many were ever committed, at most `claimed`. Written by who has the role alone.
+    /// How many were ever committed, at most `claimed`. Written by the producer alone.
     committed: CachePadded<AtomicU64>,
-    /// Whether a thread has the committing role.
-    role: CachePadded<AtomicBool>,
-    /// Never contended: locked by who has the role alone.
-    committer: Mutex<C>,
     /// How many workers take part; with none they all pass by. Changed by the producer alone, between two batches.
     workers: AtomicUsize,
     /// Calls a worker.
     bell: Arc<Event>,
-    /// Tells a waiting producer that the head moved on.
-    moved: Event,
+    /// Tells a waiting producer that a worker has finished a batch.
+    finished: Event,
     meter: CachePadded<Meter>,
 }
 
 /// The one producer's handle.
 pub struct Producer<B, C> {
-    lane: Arc<Lane<B, C>>,
+    lane: Arc<Lane<B>>,
+    committer: C,
 }
 
 impl<B: Transform, C: Commit<B>> Producer<B, C> {
@@ -94,27 +92,26 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
             published: counter(),
             claimed: counter(),
             committed: counter(),
-            role: CachePadded::new(AtomicBool::new(false)),
-            committer: Mutex::new(committer),
             workers: AtomicUsize::new(0),
             bell,
-            moved: Event::default(),
+            finished: Event::default(),
             meter: CachePadded::default(),
         };
         Self {
             lane: Arc::new(lane),
+            committer,
         }
     }
 
     /// The lane, for the workers.
-    pub fn lane(&self) -> &Arc<Lane<B, C>> {
+    pub fn lane(&self) -> &Arc<Lane<B>> {
         &self.lane
     }
 
     /// Puts `batch` behind all others and on offer. A full ring makes the caller work, or wait, until there is room.
     pub fn publish(&mut self, batch: Box<B>) {
+        self.finish_until_below(self.lane.slots.len() as u64);
         let lane = &*self.lane;
-        lane.help_until_below(lane.slots.len() as u64);
         let place = lane.published.load(Ordering::Relaxed);
         *lane.slot(place) = Slot::Ready(batch);
         lane.published.store(place + 1, Ordering::Release);
@@ -135,21 +132,23 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         }
     }
 
-    /// Works as long as anything is on offer.
+    /// Works as long as anything is on offer, and commits what is done.
     pub fn work(&mut self) {
-        while self.lane.work_once(Hands::Own) {}
+        while self.work_once() {}
+        self.commit();
     }
 
-    /// Works while there is so much on offer that another pair of hands is better than more input: more than a batch for
-    /// each worker.
+    /// Commits what is done, and works while there is so much on offer that another pair of hands is better than more
+    /// input: more than a batch for each worker.
     pub fn help(&mut self) {
+        self.commit();
         let offers = self.lane.workers() as u64;
-        while self.on_offer() > offers && self.lane.work_once(Hands::Own) {}
+        while self.on_offer() > offers && self.work_once() {}
     }
 
     /// Returns when everything published has been committed.
     pub fn drain(&mut self) {
-        self.lane.help_until_below(1);
+        self.finish_until_below(1);
     }
 
     /// Batches that nobody has begun to transform.
@@ -161,9 +160,37 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     pub fn in_flight(&self) -> u64 {
         self.lane.in_flight()
     }
+
+    fn work_once(&mut self) -> bool {
+        let worked = self.lane.work_once(Hands::Own);
+        if worked {
+            self.commit();
+        }
+        worked
+    }
+
+    /// The producer's back-pressure: works, and once everything is claimed by others waits for the oldest of it.
+    fn finish_until_below(&mut self, limit: u64) {
+        self.commit();
+        while self.in_flight() >= limit {
+            if !self.work_once() {
+                let lane = &*self.lane;
+                lane.finished.wait_until(|| lane.head_is_done());
+                self.commit();
+            }
+        }
+    }
+
+    /// Empties the ring from its head as far as it is done.
+    fn commit(&mut self) {
+        while let Some(batch) = self.lane.take_head() {
+            self.committer.commit(batch);
+            self.lane.committed.fetch_add(1, Ordering::Release);
+        }
+    }
 }
 
-impl<B: Transform, C: Commit<B>> Serve for Lane<B, C> {
+impl<B: Transform> Serve for Lane<B> {
     fn serve(&self) -> bool {
         self.workers() > 0 && self.work_once(Hands::Worker)
     }
@@ -173,7 +200,7 @@ impl<B: Transform, C: Commit<B>> Serve for Lane<B, C> {
     }
 }
 
-impl<B: Transform, C: Commit<B>> Lane<B, C> {
+impl<B: Transform> Lane<B> {
     /// How many workers take part.
     pub fn workers(&self) -> usize {
         self.workers.load(Ordering::SeqCst)
@@ -191,28 +218,21 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
         self.published.load(Ordering::Acquire) - claimed
     }
 
-    /// Transforms the oldest batch on offer, if there is one, and commits what can be.
-    fn work_once(&self, hands: Hands) -> bool {
-        let Some(place) = self.claim() else {
-            return false;
-        };
-        self.transform(place, hands);
-        self.commit(hands);
-        true
-    }
-
     fn in_flight(&self) -> u64 {
         let committed = self.committed.load(Ordering::Acquire);
         self.published.load(Ordering::Acquire) - committed
     }
 
-    /// The producer's back-pressure: works, and once everything is claimed by others waits for them.
-    fn help_until_below(&self, limit: u64) {
-        while self.in_flight() >= limit {
-            if !self.work_once(Hands::Own) {
-                self.moved.wait_until(|| self.in_flight() < limit);
-            }
+    /// Transforms the oldest batch on offer, if there is one.
+    fn work_once(&self, hands: Hands) -> bool {
+        let Some(place) = self.claim() else {
+            return false;
+        };
+        self.transform(place, hands);
+        if hands == Hands::Worker {
+            self.finished.announce();
         }
+        true
     }
 
     fn slot(&self, place: u64) -> MutexGuard<'_, Slot<B>> {
@@ -254,42 +274,11 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
         *self.slot(place) = Slot::Done(batch);
     }
 
-    /// Empties the ring from its head as far as it is done, unless another thread is at it.
-    fn commit(&self, hands: Hands) {
-        // INVARIANT: who finds the role taken leaves its batch to whoever has it. That thread's look at the head comes
-        // after it gave the role back: had it come before the batch was done, the slot's lock would make that
-        // giving-back visible here, and the role would be free.
-        while self.take_role() {
-            self.commit_all_done(hands);
-            self.role.store(false, Ordering::Release);
-            if !self.head_is_done() {
-                return;
-            }
-        }
-    }
-
-    fn take_role(&self) -> bool {
-        let taken = self
-            .role
-            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok()
-    }
-
-    fn commit_all_done(&self, hands: Hands) {
-        let mut committer = self.committer.lock().expect("no committer panicked");
-        while let Some(batch) = self.take_head(hands) {
-            committer.commit(batch);
-            let committed = self.committed.load(Ordering::Relaxed) + 1;
-            self.committed.store(committed, Ordering::Release);
-            self.moved.announce();
-        }
-    }
-
-    /// The batch at the head if it is done; one that nobody has claimed is transformed first. Under the role only.
-    fn take_head(&self, hands: Hands) -> Option<Box<B>> {
+    /// The batch at the head if it is done. For the producer only.
+    fn take_head(&self) -> Option<Box<B>> {
         let head = self.committed.load(Ordering::Relaxed);
-        if self.claim_at(head) {
-            self.transform(head, hands);
+        if head == self.published.load(Ordering::Relaxed) {
+            return None;
         }
         let mut slot = self.slot(head);
         match std::mem::replace(&mut *slot, Slot::Free) {
@@ -299,14 +288,6 @@ impl<B: Transform, C: Commit<B>> Lane<B, C> {
                 None
             }
         }
-    }
-
-    fn claim_at(&self, place: u64) -> bool {
-        let claim = |claimed| {
-            self.claimed
-                .compare_exchange(claimed, claimed + 1, Ordering::AcqRel, Ordering::Relaxed)
-        };
-        place < self.published.load(Ordering::Acquire) && claim(place).is_ok()
     }
 
     fn head_is_done(&self) -> bool {

@@ -60,25 +60,28 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
     }
 
     /// The lane, for the workers.
-    pub fn lane(&self) -> &Arc<Lane<P::Batch, C>> {
+    pub fn lane(&self) -> &Arc<Lane<P::Batch>> {
         self.producer.lane()
     }
 
     /// Moves one batch, if there is one within `wait`; returns how many items it had.
     ///
-    /// What is on offer when the source runs dry is worked off at once: nothing waits for a worker to wake up, and
-    /// nothing is left on offer when this thread goes to sleep in its source.
+    /// What is on offer when the source runs dry is worked off at once: nothing waits for a worker to wake up. A thread
+    /// that is about to sleep in its source has committed everything first, for nobody else does.
     pub fn step(&mut self, wait: Wait) -> io::Result<usize> {
         let mut batch = self.pool.take();
-        let wait = if self.producer.on_offer() > 0 {
+        let wait_now = if self.producer.in_flight() > 0 {
             Wait::Poll
         } else {
             wait
         };
-        let count = self.prepare.fill(&mut batch, wait);
+        let count = self.prepare.fill(&mut batch, wait_now);
         if !matches!(count, Ok(1..)) {
             self.pool.give_back(batch);
-            self.producer.work();
+            match wait {
+                Wait::Poll => self.producer.work(),
+                Wait::AtMost(_) => self.producer.drain(),
+            }
             return count;
         }
         self.prepare.prepare(&mut batch);

@@ -5,6 +5,7 @@ mod ends;
 mod faults;
 mod gauge;
 mod layers;
+mod moved;
 mod order;
 mod policy;
 mod sizes;

@@ -120,7 +120,7 @@ fn without_workers_the_producer_does_it_all() {
 }
 
 #[test]
-fn a_backlog_is_worked_off_by_workers_alone() {
+fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
@@ -129,11 +129,59 @@ fn a_backlog_is_worked_off_by_workers_alone() {
         producer.publish(Box::new(Job { number, spins: 100 }));
     }
     let give_up = Instant::now() + Duration::from_secs(20);
-    while producer.in_flight() > 0 && Instant::now() < give_up {
+    let all_done =
+        |lane: &Lane<Job>| (0..8).all(|place| matches!(*lane.slot(place), Slot::Done(_)));
+    while !all_done(producer.lane()) && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(team);
+    assert_eq!(producer.in_flight(), 8, "workers commit nothing");
+    producer.help();
     assert!(seen.0.lock().unwrap().iter().copied().eq(0..8));
+}
+
+/// What the kernel makes of packets: those handed over on one processor wait in a queue of that processor, and the queues
+/// are emptied whenever it likes; here the one of the other threads first. A thread stands for a processor.
+#[derive(Clone, Default)]
+struct Kernel(Arc<Mutex<Vec<(std::thread::ThreadId, u64)>>>);
+
+impl Commit<Job> for Kernel {
+    fn commit(&mut self, batch: Box<Job>) {
+        let here = std::thread::current().id();
+        self.0.lock().unwrap().push((here, batch.number));
+    }
+}
+
+impl Kernel {
+    fn delivered(&self, last: std::thread::ThreadId) -> Vec<u64> {
+        let mut all = self.0.lock().unwrap().clone();
+        all.sort_by_key(|(thread, _)| *thread == last);
+        all.into_iter().map(|(_, number)| number).collect()
+    }
+}
+
+#[test]
+fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() {
+    let bell = Arc::new(Event::default());
+    let kernel = Kernel::default();
+    let mut producer = Producer::new(8, kernel.clone(), Arc::clone(&bell));
+    producer.engage(3);
+    let lane: Arc<dyn Serve> = producer.lane().clone();
+    let team = Team::start(3, Place::default(), Idle::Busy, vec![lane], bell).unwrap();
+    for number in 0..2000 {
+        let spins = number as u32 * 7919 % 1500;
+        producer.publish(Box::new(Job { number, spins }));
+        std::thread::yield_now();
+    }
+    producer.drain();
+    let (own, all) = (
+        producer.lane().meter().read().own_transform,
+        producer.lane().meter().read().transform,
+    );
+    drop(team);
+    assert!(own < all, "the workers had their share");
+    let order = kernel.delivered(std::thread::current().id());
+    assert!(order.into_iter().eq(0..2000));
 }
 
 #[test]
