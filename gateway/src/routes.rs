@@ -16,6 +16,7 @@ pub mod barrier;
 pub mod firewall;
 pub mod installed;
 pub mod netlink;
+pub mod nftables;
 pub mod plan;
 pub mod record;
 pub mod steering;

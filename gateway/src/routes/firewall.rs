@@ -1,4 +1,4 @@
-//! The drop rules: a table of our own in the language of `nft`, replaced as a whole in one transaction.
+//! The drop rules: a nftables table of our own, replaced as a whole in one transaction.
 //!
 //! ```text
 //!   leaving    postrouting   by the TUN device or marked as ours: pass; else policy by policy: protected -> drop
@@ -14,378 +14,283 @@
 //! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
 
 pub mod rings;
+pub mod tables;
 
 use super::Site;
+use super::nftables::rule::{Field, Rule, Term};
+use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Entry, Family, Plan, Verdict};
 use ipsec::policy::Upper;
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::process::{Command, Stdio};
+use tables::Firewall;
 
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
 pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
 
-/// The transaction that makes the table enforce `plan`, whatever it held before.
-pub fn script(site: &Site, plan: &Plan) -> String {
-    let mut script = Script::new(site);
-    script.leaving(plan);
-    script.arriving(plan);
-    script.passing(plan);
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ESP: u8 = 50;
+const AH: u8 = 51;
+const ICMP6: u8 = 58;
+
+/// IP protocols that have ports.
+const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
+
+/// The rules that make the table enforce `plan`.
+pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
+    let mut chains = vec![
+        leaving(site, plan),
+        arriving(site, plan),
+        passing(site, plan),
+    ];
     if let Some(device) = site.forward() {
-        script.forwarded(device, plan);
+        chains.push(forwarded(device, plan));
     }
     if let Some(tun) = site.tun() {
-        script.rerouting(tun, plan);
-        script.marking(tun, plan);
-        script.clamping(tun);
+        chains.push(rerouting(site, tun, plan));
+        chains.push(marking(site, plan));
+        chains.push(clamping(tun));
     }
-    script.text
-}
-
-/// The transaction that takes the table away, whether or not it exists.
-pub fn removal(site: &Site) -> String {
-    let table = site.firewall_table();
-    format!("add table inet {table}\ndelete table inet {table}\n")
-}
-
-/// Hands a transaction to `nft`, which does all of it or nothing.
-pub fn apply(script: &str) -> io::Result<()> {
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(missing)?;
-    if let Some(mut input) = child.stdin.take() {
-        // An early end of nft shows in its status and message below.
-        let _ = input.write_all(script.as_bytes());
+    Ruleset {
+        family: TableFamily::Inet,
+        table: site.firewall_table(),
+        counters: COUNTERS.to_vec(),
+        chains,
     }
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!(
-        "nft refused the drop rules: {}",
-        complaint.lines().next().unwrap_or("no reason given").trim()
-    )))
-}
-
-/// The table as the kernel has it, without counts; none if it is not there.
-pub fn listing(site: &Site) -> io::Result<Option<String>> {
-    let table = site.firewall_table();
-    let output = Command::new("nft")
-        .args(["--stateless", "list", "table", "inet", &table])
-        .stderr(Stdio::null())
-        .output()
-        .map_err(missing)?;
-    let there = output.status.success();
-    Ok(there.then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
 /// Packets and bytes of each of [`COUNTERS`], as far as they can be read.
-pub fn counters(site: &Site) -> Vec<(&'static str, u64, u64)> {
-    let table = site.firewall_table();
-    let listing = Command::new("nft")
-        .args(["-j", "list", "counters", "table", "inet", &table])
-        .stderr(Stdio::null())
-        .output();
-    let Ok(output) = listing else {
-        return Vec::new();
-    };
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let entries = json["nftables"].as_array().cloned().unwrap_or_default();
-    let find = |name: &str| {
-        entries
-            .iter()
-            .map(|entry| &entry["counter"])
-            .find(|counter| counter["name"] == *name)
-            .map(|counter| (counter["packets"].as_u64(), counter["bytes"].as_u64()))
-    };
-    COUNTERS
-        .into_iter()
-        .filter_map(|name| match find(name)? {
-            (Some(packets), Some(bytes)) => Some((name, packets, bytes)),
-            _ => None,
-        })
-        .collect()
+pub fn counters(site: &Site) -> Vec<Count> {
+    Firewall::new(TableFamily::Inet, site.firewall_table()).counts(&COUNTERS)
 }
 
-fn missing(error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::NotFound {
-        return error;
+fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<Rule>) -> Chain {
+    Chain {
+        name: name.to_owned(),
+        kind,
+        hook,
+        priority,
+        rules,
     }
-    io::Error::new(
-        io::ErrorKind::NotFound,
-        "`nft` is missing, and without drop rules protected traffic could pass in clear: install the package \
-         `nftables` (apt-get install nftables)",
-    )
 }
 
-/// Grows the transaction chain by chain.
-struct Script<'a> {
-    site: &'a Site,
-    table: String,
-    text: String,
+fn when() -> Rule {
+    Rule::default()
 }
 
-impl<'a> Script<'a> {
-    fn new(site: &'a Site) -> Self {
-        let table = site.firewall_table();
-        let mut text = format!("add table inet {table}\n");
-        for counter in COUNTERS {
-            let _ = writeln!(text, "add counter inet {table} {counter}");
-        }
-        Self { site, table, text }
-    }
+/// The devices whose packets are none of the wire: the TUN device, if there is one, and the loopback.
+fn inside(site: &Site) -> impl Iterator<Item = &str> {
+    site.tun().into_iter().chain(["lo"])
+}
 
-    /// The TUN device before another name, if there is one.
-    fn tun_and(&self) -> String {
-        let tun = self.site.tun();
-        tun.map(|tun| format!("\"{tun}\", ")).unwrap_or_default()
-    }
+/// Before source translation (100), after everything that may still change an address or mark.
+fn leaving(site: &Site, plan: &Plan) -> Chain {
+    let mut rules = vec![
+        when()
+            .device(Field::OutDevice, inside(site), false)
+            .accept(),
+        when().marked(site.outside_mark()).accept(),
+        neighbours(),
+    ];
+    rules.extend(entries(COUNTERS[0], &plan.leaving));
+    chain("leaving", "filter", Hook::Postrouting, -10, rules)
+}
 
-    /// Opens a chain and empties it; both take effect with the rules that follow.
-    fn chain(&mut self, name: &str, kind: &str, hook: &str, priority: i32) {
-        let table = &self.table;
-        let _ = writeln!(
-            self.text,
-            "add chain inet {table} {name} {{ type {kind} hook {hook} priority {priority}; policy accept; }}\n\
-             flush chain inet {table} {name}"
-        );
-    }
-
-    fn rule(&mut self, chain: &str, rule: &str) {
-        let _ = writeln!(self.text, "add rule inet {} {chain} {rule}", self.table);
-    }
-
-    /// Before source translation (100), after everything that may still change an address or mark.
-    fn leaving(&mut self, plan: &Plan) {
-        self.chain("leaving", "filter", "postrouting", -10);
-        let mark = self.site.outside_mark();
-        self.rule(
-            "leaving",
-            &format!("oifname {{ {}\"lo\" }} accept", self.tun_and()),
-        );
-        self.rule(
-            "leaving",
-            &format!("meta mark & {mark:#x} == {mark:#x} accept"),
-        );
-        self.neighbours("leaving");
-        self.entries("leaving", COUNTERS[0], &plan.leaving);
-    }
-
-    fn arriving(&mut self, plan: &Plan) {
-        self.chain("arriving", "filter", "input", -160);
-        self.rule(
-            "arriving",
-            &format!("iifname {{ {}\"lo\" }} accept", self.tun_and()),
-        );
-        self.rule("arriving", "meta l4proto { 50, 51 } accept");
+fn arriving(site: &Site, plan: &Plan) -> Chain {
+    let mut rules = vec![
+        when().device(Field::InDevice, inside(site), false).accept(),
+        when().protocols(&[ESP, AH]).accept(),
         // IPv6 joins fragments behind this hook; all of one packet name the same header.
-        self.rule("arriving", "frag nexthdr { 50, 51 } accept");
-        if !plan.udp_ports.is_empty() {
-            let ports: Vec<_> = plan.udp_ports.iter().map(u16::to_string).collect();
-            self.rule(
-                "arriving",
-                &format!("udp dport {{ {} }} accept", ports.join(", ")),
-            );
-            // IPv6 meets this hook before it is reassembled. A later fragment tells no port, and is worth nothing
-            // without the first one, which does.
-            self.rule(
-                "arriving",
-                "meta nfproto ipv6 frag frag-off != 0 meta l4proto 17 accept",
-            );
-        }
-        self.path_mtu(plan);
-        self.neighbours("arriving");
-        self.entries("arriving", COUNTERS[1], &plan.arriving);
+        when()
+            .family(Family::V6)
+            .any(Field::FragmentNextHeader, [[ESP], [AH]], false)
+            .accept(),
+    ];
+    if !plan.udp_ports.is_empty() {
+        let ports = plan.udp_ports.iter().map(|port| port.to_be_bytes());
+        rules.push(
+            when()
+                .protocols(&[UDP])
+                .any(Field::DestinationPort, ports, false)
+                .accept(),
+        );
+        // IPv6 meets this hook before it is reassembled. A later fragment tells no port, and is worth nothing
+        // without the first one, which does.
+        rules.push(
+            when()
+                .family(Family::V6)
+                .later_fragment(Family::V6)
+                .protocols(&[UDP])
+                .accept(),
+        );
     }
+    rules.extend(path_mtu(plan));
+    rules.push(neighbours());
+    rules.extend(entries(COUNTERS[1], &plan.arriving));
+    chain("arriving", "filter", Hook::Input, -160, rules)
+}
 
-    fn passing(&mut self, plan: &Plan) {
-        self.chain("passing", "filter", "forward", -160);
-        if let Some(tun) = self.site.tun() {
-            self.rule("passing", &format!("iifname \"{tun}\" accept"));
-        }
-        self.entries("passing", COUNTERS[2], &plan.passing);
-    }
+fn passing(site: &Site, plan: &Plan) -> Chain {
+    let from_tun = |tun| when().device(Field::InDevice, [tun], false).accept();
+    let mut rules: Vec<_> = site.tun().map(from_tun).into_iter().collect();
+    rules.extend(entries(COUNTERS[2], &plan.passing));
+    chain("passing", "filter", Hook::Forward, -160, rules)
+}
 
-    /// The kernel sees a copy of each packet that the ring on this device takes: the same policies that make it ours make
-    /// the copy worthless, before connection tracking, routing or an answer. It stays when the gateway is gone.
-    fn forwarded(&mut self, device: &str, plan: &Plan) {
-        self.chain("forwarded", "filter", "prerouting", -300);
-        self.rule("forwarded", &format!("iifname != \"{device}\" accept"));
-        self.rule("forwarded", "meta pkttype != host accept");
-        self.neighbours("forwarded");
-        for entry in &plan.leaving {
+/// The kernel sees a copy of each packet that the ring on this device takes: the same policies that make it ours make
+/// the copy worthless, before connection tracking, routing or an answer. It stays when the gateway is gone.
+fn forwarded(device: &str, plan: &Plan) -> Chain {
+    // PACKET_HOST.
+    let for_us = [[0]];
+    let mut rules = vec![
+        when().device(Field::InDevice, [device], true).accept(),
+        when().any(Field::FrameKind, for_us, true).accept(),
+        neighbours(),
+    ];
+    for entry in &plan.leaving {
+        for condition in conditions(entry) {
             // What this host is asked for stays its own, whatever policy says of the address.
-            let end = match entry.verdict {
-                Verdict::Bypass => "accept",
-                Verdict::Protect | Verdict::Discard => {
-                    "fib daddr type != { local, broadcast, multicast } drop"
-                }
+            rules.push(match entry.verdict {
+                Verdict::Bypass => condition.accept(),
+                Verdict::Protect | Verdict::Discard => condition.taken_here(true).drop(),
+            });
+        }
+    }
+    chain("forwarded", "filter", Hook::Prerouting, -300, rules)
+}
+
+/// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
+/// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
+fn path_mtu(plan: &Plan) -> Vec<Rule> {
+    let unreachable = when().family(Family::V4).protocols(&[ICMP]);
+    let v4 = unreachable
+        .is(Field::IcmpType, [3])
+        .is(Field::IcmpCode, [4]);
+    let too_big = when().family(Family::V6).protocols(&[ICMP6]);
+    let v6 = too_big.is(Field::IcmpType, [2]);
+    let mut rules = Vec::new();
+    for (kind, protocol, port) in [(v4, 17, 28), (v6, 14, 48)] {
+        let about = |number: u8| kind.clone().is(Field::Behind(protocol, 1), [number]);
+        rules.extend([ESP, AH].map(|number| about(number).accept()));
+        rules.extend(plan.udp_ports.iter().map(|udp| {
+            about(UDP)
+                .is(Field::Behind(port, 2), udp.to_be_bytes())
+                .accept()
+        }));
+    }
+    rules
+}
+
+/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
+fn neighbours() -> Rule {
+    when()
+        .family(Family::V6)
+        .protocols(&[ICMP6])
+        .any(Field::IcmpType, (133..=137).map(|kind| [kind]), false)
+        .is(Field::HopLimit, [255])
+        .accept()
+}
+
+fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
+    let rules = entries.iter().flat_map(|entry| {
+        let end = |condition: Rule| match entry.verdict {
+            Verdict::Bypass => condition.accept(),
+            Verdict::Protect | Verdict::Discard => condition.and(Term::Count(counter)).drop(),
+        };
+        conditions(entry).into_iter().map(end)
+    });
+    rules.collect()
+}
+
+/// A local socket without a bound address gets its source address only after the routing rules were asked; asking
+/// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
+fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
+    let mut rules = vec![
+        when().device(Field::OutDevice, ["lo"], false).accept(),
+        when().marked(site.outside_mark()).accept(),
+        neighbours(),
+    ];
+    for entry in &plan.leaving {
+        for condition in conditions(entry) {
+            let astray = match entry.verdict {
+                Verdict::Protect => Some(when().device(Field::OutDevice, [tun], true)),
+                Verdict::Bypass => Some(when().device(Field::OutDevice, [tun], false)),
+                Verdict::Discard => None,
             };
-            for condition in conditions(entry) {
-                self.rule("forwarded", &format!("{condition} {end}"));
-            }
-        }
-    }
-
-    /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
-    /// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
-    fn path_mtu(&mut self, plan: &Plan) {
-        let v4 = "icmp type destination-unreachable icmp code 4";
-        let v6 = "icmpv6 type packet-too-big";
-        for (kind, protocol, port) in [(v4, 136, 224), (v6, 112, 384)] {
-            self.rule("arriving", &format!("{kind} @th,{protocol},8 50 accept"));
-            self.rule("arriving", &format!("{kind} @th,{protocol},8 51 accept"));
-            for udp in &plan.udp_ports {
-                self.rule(
-                    "arriving",
-                    &format!("{kind} @th,{protocol},8 17 @th,{port},16 {udp} accept"),
-                );
-            }
-        }
-    }
-
-    /// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
-    fn neighbours(&mut self, chain: &str) {
-        self.rule(
-            chain,
-            "icmpv6 type { 133, 134, 135, 136, 137 } ip6 hoplimit 255 accept",
-        );
-    }
-
-    fn entries(&mut self, chain: &str, counter: &str, entries: &[Entry]) {
-        for entry in entries {
-            let end = match entry.verdict {
-                Verdict::Bypass => "accept".to_owned(),
-                Verdict::Protect | Verdict::Discard => format!("counter name {counter} drop"),
+            let Some(mut astray) = astray else {
+                rules.push(condition.drop());
+                continue;
             };
-            for condition in conditions(entry) {
-                self.rule(chain, &format!("{condition} {end}"));
-            }
+            astray.terms.extend(condition.terms.clone());
+            rules.push(marked(site, entry.verdict, astray));
+            rules.push(condition.accept());
         }
     }
+    chain("rerouting", "route", Hook::Output, -150, rules)
+}
 
-    /// A local socket without a bound address gets its source address only after the routing rules were asked; asking
-    /// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
-    fn rerouting(&mut self, tun: &str, plan: &Plan) {
-        self.chain("rerouting", "route", "output", -150);
-        let mark = self.site.outside_mark();
-        self.rule("rerouting", "oifname \"lo\" accept");
-        self.rule(
-            "rerouting",
-            &format!("meta mark & {mark:#x} == {mark:#x} accept"),
-        );
-        self.neighbours("rerouting");
-        self.marks("rerouting", tun, &plan.leaving, true);
-    }
-
-    fn marking(&mut self, tun: &str, plan: &Plan) {
-        self.chain("marking", "filter", "prerouting", -150);
-        if plan.needs_marks() {
-            self.rule(
-                "marking",
-                "fib daddr type { local, broadcast, multicast } accept",
-            );
-            self.marks("marking", tun, &plan.leaving, false);
+fn marking(site: &Site, plan: &Plan) -> Chain {
+    let mut rules = Vec::new();
+    if plan.needs_marks() {
+        rules.push(when().taken_here(false).accept());
+        for entry in &plan.leaving {
+            let conditions = conditions(entry).into_iter();
+            rules.extend(conditions.map(|condition| marked(site, entry.verdict, condition)));
         }
     }
+    chain("marking", "filter", Hook::Prerouting, -150, rules)
+}
 
-    fn marks(&mut self, chain: &str, tun: &str, entries: &[Entry], routed: bool) {
-        let inside = self.site.inside_mark();
-        let outside = self.site.outside_mark();
-        for entry in entries {
-            let (astray, end) = match entry.verdict {
-                Verdict::Protect => (
-                    format!("oifname != \"{tun}\" "),
-                    format!("meta mark set meta mark or {inside:#x} accept"),
-                ),
-                Verdict::Bypass => (
-                    format!("oifname \"{tun}\" "),
-                    format!("meta mark set meta mark or {outside:#x} accept"),
-                ),
-                Verdict::Discard => (String::new(), "drop".to_owned()),
-            };
-            for condition in conditions(entry) {
-                if routed && !astray.is_empty() {
-                    self.rule(chain, &format!("{astray}{condition} {end}"));
-                    self.rule(chain, &format!("{condition} accept"));
-                } else {
-                    self.rule(chain, &format!("{condition} {end}"));
-                }
-            }
-        }
+fn marked(site: &Site, verdict: Verdict, condition: Rule) -> Rule {
+    match verdict {
+        Verdict::Protect => condition.and(Term::AddMark(site.inside_mark())).accept(),
+        Verdict::Bypass => condition.and(Term::AddMark(site.outside_mark())).accept(),
+        Verdict::Discard => condition.drop(),
     }
+}
 
-    /// `rt mtu` is the smaller of the two ways' limits, and nft never raises an MSS.
-    fn clamping(&mut self, tun: &str) {
-        self.chain("clamping", "filter", "forward", -150);
-        for way in ["iifname", "oifname"] {
-            self.rule(
-                "clamping",
-                &format!(
-                    "{way} \"{tun}\" tcp flags & (syn|rst) == syn tcp option maxseg size set rt mtu"
-                ),
-            );
-        }
-    }
+/// SYN without RST, by the TUN device in either direction.
+fn clamping(tun: &str) -> Chain {
+    let rules = [Field::InDevice, Field::OutDevice].map(|way| {
+        when()
+            .device(way, [tun], false)
+            .protocols(&[TCP])
+            .bits(Field::TcpFlags, &[0x06], &[0x02], false)
+            .and(Term::ClampSegments)
+    });
+    chain("clamping", "filter", Hook::Forward, -150, rules.to_vec())
 }
 
 /// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.
-fn conditions(entry: &Entry) -> Vec<String> {
+fn conditions(entry: &Entry) -> Vec<Rule> {
     let Some(family) = entry.family() else {
         return Vec::new();
     };
-    let addresses = addresses(entry, family);
-    let mut conditions = vec![format!("{addresses}{}", upper(entry.selector.upper))];
+    let addresses = when()
+        .family(family)
+        .within(Field::Source(family), entry.selector.source)
+        .within(Field::Destination(family), entry.selector.destination);
+    let mut conditions = vec![upper(addresses.clone(), entry.selector.upper)];
     // RFC 4301 7: a later fragment carries no ports. What might belong to protected traffic is not let out.
     if entry.asks_ports() && entry.verdict != Verdict::Bypass {
-        let later = match family {
-            Family::V4 => "ip frag-off & 0x1fff != 0",
-            Family::V6 => "frag frag-off != 0",
-        };
-        conditions.push(format!(
-            "{addresses} {later}{}",
-            protocol(entry.selector.upper)
-        ));
+        let later = addresses.later_fragment(family);
+        conditions.push(protocol(later, entry.selector.upper));
     }
     conditions
 }
 
-fn addresses(entry: &Entry, family: Family) -> String {
-    let (word, proto) = match family {
-        Family::V4 => ("ip", "ipv4"),
-        Family::V6 => ("ip6", "ipv6"),
-    };
-    let mut text = format!("meta nfproto {proto}");
-    for (side, prefix) in [
-        ("saddr", entry.selector.source),
-        ("daddr", entry.selector.destination),
-    ] {
-        if prefix.len > 0 {
-            let _ = write!(text, " {word} {side} {}/{}", prefix.address, prefix.len);
-        }
-    }
-    text
-}
-
-fn protocol(upper: Upper) -> String {
+fn protocol(rule: Rule, upper: Upper) -> Rule {
     match upper {
-        Upper::Any => String::new(),
-        Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => {
-            format!(" meta l4proto {number}")
-        }
-        Upper::Ports { .. } => " meta l4proto { 6, 17, 33, 132, 136 }".to_owned(),
+        Upper::Any => rule,
+        Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => rule.protocols(&[number]),
+        Upper::Ports { .. } => rule.protocols(&WITH_PORTS),
     }
 }
 
-fn upper(upper: Upper) -> String {
-    let mut text = protocol(upper);
-    let facts = match upper {
-        Upper::Any => [("", None), ("", None)],
+fn upper(rule: Rule, upper: Upper) -> Rule {
+    let rule = protocol(rule, upper);
+    match upper {
+        Upper::Any => rule,
         Upper::Protocol {
             source_port,
             destination_port,
@@ -394,25 +299,22 @@ fn upper(upper: Upper) -> String {
         | Upper::Ports {
             source_port,
             destination_port,
-        } => [("th sport", source_port), ("th dport", destination_port)],
-        Upper::Icmp { number, kind, code } => {
-            let words = if number == 1 {
-                ["icmp type", "icmp code"]
-            } else {
-                ["icmpv6 type", "icmpv6 code"]
-            };
-            [
-                (words[0], kind.map(u16::from)),
-                (words[1], code.map(u16::from)),
-            ]
-        }
-    };
-    for (word, value) in facts {
-        if let Some(value) = value {
-            let _ = write!(text, " {word} {value}");
-        }
+        } => [
+            (Field::SourcePort, source_port),
+            (Field::DestinationPort, destination_port),
+        ]
+        .into_iter()
+        .fold(rule, |rule, (field, port)| match port {
+            Some(port) => rule.is(field, port.to_be_bytes()),
+            None => rule,
+        }),
+        Upper::Icmp { kind, code, .. } => [(Field::IcmpType, kind), (Field::IcmpCode, code)]
+            .into_iter()
+            .fold(rule, |rule, (field, value)| match value {
+                Some(value) => rule.is(field, [value]),
+                None => rule,
+            }),
     }
-    text
 }
 
 #[cfg(test)]

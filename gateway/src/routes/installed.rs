@@ -3,9 +3,11 @@
 use super::barrier::Barrier;
 use super::barrier::nftables::Nftables;
 use super::firewall::rings::{self, Rings};
+use super::firewall::tables::Firewall;
 use super::netlink::{Netlink, is_family_absent};
+use super::nftables::TableFamily;
 use super::plan::Plan;
-use super::{Site, firewall, steering};
+use super::{Site, steering};
 use std::io;
 
 /// The hand on the kernel's tables.
@@ -15,6 +17,8 @@ pub struct Installed {
     /// In the order in which they close; they open in the reverse order.
     barriers: Vec<Box<dyn Barrier>>,
     rings: Option<Rings>,
+    /// Drop rules behind the rings.
+    behind_rings: Firewall,
 }
 
 impl Installed {
@@ -24,6 +28,7 @@ impl Installed {
             netlink: Netlink::open()?,
             barriers: vec![Box::new(Nftables::new(&site))],
             rings: None,
+            behind_rings: Firewall::new(TableFamily::Netdev, site.firewall_table()),
             site,
         })
     }
@@ -57,10 +62,10 @@ impl Installed {
         }
         // Told once: a kernel that cannot is not asked again for the same.
         self.rings = Some(rings.clone());
-        match firewall::apply(&rings::script(&self.site, rings)) {
+        match rings::ruleset(&self.site, rings) {
+            Some(ruleset) => self.behind_rings.apply(&ruleset),
             // Where there can be no such table nothing was left either.
-            Err(_) if rings.devices.is_empty() => Ok(()),
-            outcome => outcome,
+            None => self.behind_rings.remove().or(Ok(())),
         }
     }
 
@@ -80,7 +85,7 @@ impl Installed {
             self.netlink.delete_link(index).or_else(gone)?;
         }
         // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
-        let _ = firewall::apply(&rings::removal(&self.site));
+        let _ = self.behind_rings.remove();
         for barrier in self.barriers.iter_mut().rev() {
             barrier.remove()?;
         }

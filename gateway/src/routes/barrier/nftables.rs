@@ -1,6 +1,8 @@
-//! The first barrier: the drop rules of [`firewall`], compared with what the kernel lists.
+//! The first barrier: the drop rules of [`firewall`], in a table that is ours alone while we live.
 
 use super::Barrier;
+use crate::routes::firewall::tables::Firewall;
+use crate::routes::nftables::TableFamily;
 use crate::routes::plan::Plan;
 use crate::routes::{Site, firewall};
 use std::io;
@@ -8,10 +10,7 @@ use std::io;
 /// A table of our own in nftables.
 pub struct Nftables {
     site: Site,
-    /// The transaction in force.
-    script: String,
-    /// What the kernel listed right after it, counters left out.
-    listing: String,
+    table: Firewall,
 }
 
 impl Nftables {
@@ -19,16 +18,8 @@ impl Nftables {
     pub fn new(site: &Site) -> Self {
         Self {
             site: site.clone(),
-            script: String::new(),
-            listing: String::new(),
+            table: Firewall::new(TableFamily::Inet, site.firewall_table()),
         }
-    }
-
-    fn put(&mut self, script: String) -> io::Result<()> {
-        firewall::apply(&script)?;
-        self.script = script;
-        self.listing = firewall::listing(&self.site)?.unwrap_or_default();
-        Ok(())
     }
 }
 
@@ -38,30 +29,25 @@ impl Barrier for Nftables {
     }
 
     fn install(&mut self, plan: &Plan) -> io::Result<()> {
-        let script = firewall::script(&self.site, plan);
-        match script == self.script {
+        let ruleset = firewall::ruleset(&self.site, plan);
+        match self.table.applied() == Some(&ruleset) {
             true => Ok(()),
-            false => self.put(script),
+            false => self.table.apply(&ruleset),
         }
     }
 
     fn missing(&mut self) -> io::Result<Vec<String>> {
-        if self.script.is_empty() {
-            return Ok(Vec::new());
-        }
-        Ok(match firewall::listing(&self.site)? {
-            None => vec!["table deleted".to_owned()],
-            Some(found) if found != self.listing => vec!["rules changed".to_owned()],
-            Some(_) => Vec::new(),
-        })
+        self.table.missing()
     }
 
     fn restore(&mut self) -> io::Result<()> {
-        self.put(self.script.clone())
+        match self.table.applied().cloned() {
+            Some(ruleset) => self.table.apply(&ruleset),
+            None => Ok(()),
+        }
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        self.script.clear();
-        firewall::apply(&firewall::removal(&self.site))
+        self.table.remove()
     }
 }

@@ -2,9 +2,14 @@
 //! costs no route look-up, no hook and no copy for a raw socket. A table of its own, because not every kernel can.
 
 use crate::routes::Site;
+use crate::routes::nftables::rule::{Field, Rule};
+use crate::routes::nftables::{Chain, Hook, Ruleset, TableFamily};
+use crate::routes::plan::Family;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::net::IpAddr;
+
+const ESP: u8 = 50;
+const FRAGMENT: u8 = 44;
 
 /// Which devices have rings, and for which addresses of ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -15,40 +20,49 @@ pub struct Rings {
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// The transaction that leaves the rings' packets to them alone, and takes back what stood there before.
-pub fn script(site: &Site, rings: &Rings) -> String {
-    let mut script = removal(site);
-    let table = site.firewall_table();
+/// The rules that leave the rings' packets to them alone; none where there are no rings.
+pub fn ruleset(site: &Site, rings: &Rings) -> Option<Ruleset> {
     if rings.devices.is_empty() || rings.addresses.is_empty() {
-        return script;
+        return None;
     }
-    let _ = writeln!(script, "add table netdev {table}");
-    for (n, device) in rings.devices.iter().enumerate() {
-        let _ = writeln!(
-            script,
-            "add chain netdev {table} ring{n} {{ type filter hook ingress device \"{device}\" priority -500; }}"
-        );
-        for address in &rings.addresses {
-            let (field, protocols) = match address {
-                IpAddr::V4(_) => ("ip", &["ip protocol 50"][..]),
-                IpAddr::V6(_) => (
-                    "ip6",
-                    &["ip6 nexthdr 50", "ip6 nexthdr 44 frag nexthdr 50"][..],
-                ),
-            };
-            for protocol in protocols {
-                let _ = writeln!(
-                    script,
-                    "add rule netdev {table} ring{n} {field} daddr {address} {protocol} drop"
-                );
-            }
-        }
-    }
-    script
+    let chains = rings.devices.iter().enumerate().map(|(n, device)| Chain {
+        name: format!("ring{n}"),
+        kind: "filter",
+        hook: Hook::Ingress(device.clone()),
+        priority: -500,
+        rules: rings.addresses.iter().flat_map(esp_to).collect(),
+    });
+    Some(Ruleset {
+        family: TableFamily::Netdev,
+        table: site.firewall_table(),
+        counters: Vec::new(),
+        chains: chains.collect(),
+    })
 }
 
-/// The transaction that takes the table away, whether or not it exists.
-pub fn removal(site: &Site) -> String {
-    let table = site.firewall_table();
-    format!("add table netdev {table}\ndelete table netdev {table}\n")
+fn esp_to(address: &IpAddr) -> Vec<Rule> {
+    match address {
+        IpAddr::V4(address) => {
+            let to = to(Family::V4, &address.octets());
+            vec![to.is(Field::Protocol4, [ESP]).drop()]
+        }
+        IpAddr::V6(address) => {
+            let to = to(Family::V6, &address.octets());
+            let fragment = to.clone().is(Field::NextHeader, [FRAGMENT]);
+            vec![
+                to.is(Field::NextHeader, [ESP]).drop(),
+                fragment.is(Field::FragmentNextHeader, [ESP]).drop(),
+            ]
+        }
+    }
+}
+
+fn to(family: Family, address: &[u8]) -> Rule {
+    let ether_type = match family {
+        Family::V4 => 0x0800_u16,
+        Family::V6 => 0x86dd,
+    };
+    Rule::default()
+        .is(Field::EtherType, ether_type.to_be_bytes())
+        .is(Field::Destination(family), address)
 }

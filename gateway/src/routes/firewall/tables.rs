@@ -1,0 +1,163 @@
+//! One table of ours in the kernel: put there as a whole, compared with what was put, counted, taken away.
+//!
+//! While this process lives the table is its own: other tools' `flush ruleset` passes it over, and `delete table` is refused.
+//! When the process dies the table stays, and the next process of ours takes it over. A kernel before 6.9 cannot, and keeps
+//! a table that everybody may change.
+
+use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Ruleset, TableFamily};
+use std::io;
+
+/// A table and the connection that owns it.
+pub struct Firewall {
+    family: TableFamily,
+    table: String,
+    connection: Option<Connection>,
+    /// What was put there last, and how it stood then; nothing if another program was at it in the same moment.
+    applied: Option<(Ruleset, Option<Present>)>,
+    /// The kernel's count of changes at which nothing was missing.
+    generation: Option<u32>,
+}
+
+impl Firewall {
+    /// Nothing is asked or changed yet.
+    pub fn new(family: TableFamily, table: String) -> Self {
+        Self {
+            family,
+            table,
+            connection: None,
+            applied: None,
+            generation: None,
+        }
+    }
+
+    /// Makes the table hold just this, from one moment to the next; its counters go on. On an error nothing has changed.
+    pub fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
+        match self.put(ruleset, OWNED) {
+            Err(refused) if refused.is_about_flags() => self.apply_unowned(ruleset),
+            outcome => self.settle(ruleset, outcome),
+        }
+    }
+
+    /// In a table that everybody may change.
+    pub(super) fn apply_unowned(&mut self, ruleset: &Ruleset) -> io::Result<()> {
+        let outcome = self.put(ruleset, 0);
+        self.settle(ruleset, outcome)
+    }
+
+    fn put(&mut self, ruleset: &Ruleset, flags: u32) -> Result<(), Refused> {
+        let (family, table) = (self.family, self.table.clone());
+        let connection = self.connection().map_err(Refused::whole)?;
+        let counts = connection.counts(family, &table, &ruleset.counters);
+        // Only counts would be lost, and whatever is wrong the transaction says better.
+        connection.replace(ruleset, flags, &counts.unwrap_or_default())
+    }
+
+    /// Reads back what was put there.
+    fn settle(&mut self, ruleset: &Ruleset, outcome: Result<(), Refused>) -> io::Result<()> {
+        let (family, table) = (self.family, self.table.clone());
+        outcome.map_err(|refused| explain(refused, &table))?;
+        let connection = self.connection()?;
+        let present = Present::read(connection, family, &table);
+        let present = present.ok().flatten();
+        let present = present.filter(|present| present.has_shape_of(ruleset));
+        self.generation = None;
+        self.applied = Some((ruleset.clone(), present));
+        Ok(())
+    }
+
+    /// What was put there last.
+    pub fn applied(&self) -> Option<&Ruleset> {
+        self.applied.as_ref().map(|(ruleset, _)| ruleset)
+    }
+
+    /// What of it is gone or changed in the kernel, in words. Costs one short question while nobody changes any table.
+    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+        let Some((_, wanted)) = self.applied.clone() else {
+            return Ok(Vec::new());
+        };
+        let (family, table) = (self.family, self.table.clone());
+        let known = self.generation;
+        let connection = self.connection()?;
+        // Asked first: what changes behind this is compared the next time.
+        let generation = connection.generation()?;
+        if known == Some(generation) {
+            return Ok(Vec::new());
+        }
+        let now = Present::read(connection, family, &table)?;
+        let words = match wanted {
+            Some(wanted) => wanted.differences(now.as_ref()),
+            None => vec!["another program changed the table while it was made".to_owned()],
+        };
+        self.generation = words.is_empty().then_some(generation);
+        Ok(words)
+    }
+
+    /// Packets and bytes of each named counter, as far as they can be read.
+    pub fn counts(&mut self, names: &[&'static str]) -> Vec<Count> {
+        let (family, table) = (self.family, self.table.clone());
+        let counts = self
+            .connection()
+            .and_then(|connection| connection.counts(family, &table, names));
+        counts.unwrap_or_default()
+    }
+
+    /// Takes the table away, whoever put it there, unless that process lives.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.applied = None;
+        self.generation = None;
+        let (family, table) = (self.family, self.table.clone());
+        let removed = self.connection()?.remove(family, &table);
+        removed.map_err(|refused| explain(refused, &table))
+    }
+
+    fn connection(&mut self) -> io::Result<&mut Connection> {
+        if self.connection.is_none() {
+            self.connection = Some(Connection::open().map_err(absent)?);
+        }
+        self.connection
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// A kernel without the part that netlink needs for nftables.
+fn absent(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this kernel has no nftables (module `nf_tables`), and without drop rules protected traffic could pass in \
+             clear: load it (modprobe nf_tables; for a container on its host), or install a kernel that has it",
+        ),
+        _ => error,
+    }
+}
+
+fn explain(refused: Refused, table: &str) -> io::Error {
+    let code = refused.error.raw_os_error();
+    let step = refused.step();
+    match (refused.message, code) {
+        (None, Some(libc::EPERM)) => io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "no permission to change drop rules: CAP_NET_ADMIN is needed, run as root",
+        ),
+        (None, Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT)) => absent(refused.error),
+        (Some(_), Some(libc::EPERM)) => io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "the nftables table `{table}` belongs to another process that lives: another gateway for the same device \
+                 runs in this network namespace (`esplanade status`), stop it first"
+            ),
+        ),
+        (Some(_), Some(libc::ENOENT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
+            io::Error::other(format!(
+                "the kernel lacks a part of nftables that the drop rules need ({step}: {}): load the modules of nftables \
+                 (nft_fib_inet, nft_fib_ipv4, nft_fib_ipv6; `nf_tables_inet` built in), for a container on its host",
+                refused.error
+            ))
+        }
+        _ => io::Error::other(format!(
+            "the kernel refused the drop rules ({step}: {})",
+            refused.error
+        )),
+    }
+}

@@ -1,0 +1,295 @@
+//! The socket to nf_tables. Tables made over it with the flag "owner" are nobody else's to change while it is open.
+//!
+//! The kernel works on a request within the call that sends it, so answers are there when the call returns; nothing waits.
+
+use super::attributes::{self, Attributes};
+use super::encoding::{self, ACK, Batch, Count, HEADER_LEN, message};
+use super::{Ruleset, TableFamily};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Other tools' `flush ruleset` leaves the table alone, and only this connection may change it: NFT_TABLE_F_OWNER
+/// (kernel 5.12). It stays when the connection ends, and another may then take it: NFT_TABLE_F_PERSIST (6.9). Never the
+/// first alone, for then the table would end with us.
+pub const OWNED: u32 = 0x2 | 0x4;
+
+const DUMP: u16 = libc::NLM_F_DUMP as u16;
+
+/// NLM_F_DUMP_INTR: what was being listed has changed meanwhile.
+const INTERRUPTED: u16 = 0x10;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+
+/// A connection to nf_tables.
+pub struct Connection {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// Why the kernel did not do what it was asked.
+#[derive(Debug)]
+pub struct Refused {
+    /// In the kernel's words.
+    pub error: io::Error,
+    /// At which message; none if it refused all of them.
+    pub message: Option<u8>,
+}
+
+impl Refused {
+    /// Not at any one message.
+    pub fn whole(error: io::Error) -> Self {
+        Self {
+            error,
+            message: None,
+        }
+    }
+
+    /// Whether the kernel knows no table that is owned and persists: before 6.9 (EOPNOTSUPP), before 5.12 (EINVAL).
+    pub fn is_about_flags(&self) -> bool {
+        let code = self.error.raw_os_error();
+        self.message == Some(message::NEW_TABLE)
+            && matches!(code, Some(libc::EOPNOTSUPP | libc::EINVAL))
+    }
+
+    /// What the refused message would have done, in words.
+    pub fn step(&self) -> &'static str {
+        match self.message {
+            None => "as a whole",
+            Some(message::NEW_TABLE) => "making the table",
+            Some(message::DELETE_TABLE) => "deleting the table",
+            Some(message::NEW_CHAIN) => "making a chain",
+            Some(message::NEW_RULE) => "making a rule",
+            Some(message::NEW_OBJECT) => "making a counter",
+            Some(_) => "making a set",
+        }
+    }
+}
+
+impl Connection {
+    /// Opens one.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_non_blocking(true)?;
+        // A refusal need not bring the request back.
+        socket.set_cap_ack(true)?;
+        Ok(Self {
+            socket,
+            sequence: 1,
+        })
+    }
+
+    /// Makes a table hold just this, from one moment to the next.
+    pub fn replace(
+        &mut self,
+        ruleset: &Ruleset,
+        table_flags: u32,
+        counts: &[Count],
+    ) -> Result<(), Refused> {
+        let mut batch = Batch::begin(self.sequence);
+        encoding::replace(&mut batch, ruleset, table_flags, counts);
+        self.commit(batch.end())
+    }
+
+    /// Takes a table away, whether or not it exists.
+    pub fn remove(&mut self, family: TableFamily, table: &str) -> Result<(), Refused> {
+        let mut batch = Batch::begin(self.sequence);
+        encoding::remove(&mut batch, family, table);
+        self.commit(batch.end())
+    }
+
+    /// A number that changes whenever anybody changes any table.
+    pub fn generation(&mut self) -> io::Result<u32> {
+        let answers = self.ask(message::GET_GENERATION, 0, 0, Attributes::default())?;
+        let number = answers
+            .first()
+            .and_then(|body| attributes::find_u32(body, 1));
+        number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The counts of a table's named counters.
+    pub fn counts(
+        &mut self,
+        family: TableFamily,
+        table: &str,
+        names: &[&'static str],
+    ) -> io::Result<Vec<Count>> {
+        let mut which = Attributes::default();
+        which
+            .put_text(1, table)
+            .put_u32(3, super::expression::COUNTER);
+        let found = self.list(message::GET_OBJECT, family, which)?;
+        let counts = found.iter().filter_map(|body| {
+            let name = attributes::find_text(body, 2)?;
+            let name = names.iter().copied().find(|known| *known == name)?;
+            let data = attributes::find(body, 4)?;
+            let [bytes, packets] = [1, 2].map(|kind| attributes::find_u64(data, kind));
+            (attributes::find_text(body, 1)? == table).then_some((name, packets?, bytes?))
+        });
+        Ok(counts.collect())
+    }
+
+    /// All that the kernel lists.
+    pub(super) fn list(
+        &mut self,
+        kind: u8,
+        family: TableFamily,
+        which: Attributes,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        self.ask(kind, DUMP, family.number(), which)
+    }
+
+    /// One thing, if it is there.
+    pub(super) fn get(
+        &mut self,
+        kind: u8,
+        family: TableFamily,
+        which: Attributes,
+    ) -> io::Result<Option<Vec<u8>>> {
+        match self.ask(kind, 0, family.number(), which) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            answers => Ok(answers?.into_iter().next()),
+        }
+    }
+
+    /// A question and the attributes of each answer.
+    fn ask(
+        &mut self,
+        kind: u8,
+        flags: u16,
+        family: u8,
+        which: Attributes,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let number = self.take_numbers(1);
+        let question = encoding::request(kind, flags | ACK, family, number, &which.into_bytes());
+        self.socket.send(&question, 0)?;
+        let (mut answers, mut interrupted) = (Vec::new(), false);
+        loop {
+            for answer in self.receive()? {
+                if answer.number != number {
+                    continue;
+                }
+                interrupted |= answer.flags & INTERRUPTED != 0;
+                match answer.kind {
+                    NLMSG_ERROR => answer.outcome()?,
+                    NLMSG_DONE => {}
+                    _ => {
+                        answers.push(answer.attributes());
+                        continue;
+                    }
+                }
+                return match interrupted {
+                    true => Err(io::ErrorKind::Interrupted.into()),
+                    false => Ok(answers),
+                };
+            }
+        }
+    }
+
+    /// Sends a batch and reads until its last message is acknowledged, or the whole refused.
+    fn commit(&mut self, batch: Batch) -> Result<(), Refused> {
+        let _ = self.take_numbers(batch.next().wrapping_sub(self.sequence));
+        let whole = Refused::whole;
+        self.make_room(batch.bytes().len()).map_err(whole)?;
+        self.socket.send(batch.bytes(), 0).map_err(whole)?;
+        let mut refusal = None;
+        loop {
+            let answers = match self.receive() {
+                // More refusals than fit: the first of them is what counts.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => continue,
+                Err(error) => return Err(refusal.unwrap_or_else(|| whole(error))),
+                Ok(answers) => answers,
+            };
+            for answer in answers.iter().filter(|answer| answer.kind == NLMSG_ERROR) {
+                let Some(message) = batch.kind(answer.number) else {
+                    continue;
+                };
+                let outcome = answer.outcome();
+                if let Err(error) = outcome {
+                    refusal.get_or_insert(Refused { error, message });
+                }
+                if message.is_none() || answer.number == batch.acknowledged() {
+                    return refusal.map_or(Ok(()), Err);
+                }
+            }
+        }
+    }
+
+    fn take_numbers(&mut self, many: u32) -> u32 {
+        let first = self.sequence;
+        self.sequence = first.wrapping_add(many);
+        first
+    }
+
+    /// A batch is one message to the socket, and must fit its buffer.
+    fn make_room(&self, len: usize) -> io::Result<()> {
+        // SAFETY: the socket lives as long as this borrow of its descriptor.
+        let socket = unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) };
+        let room = len + 1024;
+        if set_socket_send_buffer_size_force(socket, room).is_err() {
+            set_socket_send_buffer_size(socket, room)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&self) -> io::Result<Vec<Answer>> {
+        let (datagram, _) = self.socket.recv_from_full()?;
+        let mut rest = &datagram[..];
+        let mut answers = Vec::new();
+        while let Some((answer, len)) = Answer::read(rest) {
+            answers.push(answer);
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(answers)
+    }
+}
+
+/// One message from the kernel.
+struct Answer {
+    kind: u16,
+    flags: u16,
+    number: u32,
+    /// Behind netlink's header.
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn read(bytes: &[u8]) -> Option<(Self, usize)> {
+        let header = bytes.first_chunk::<16>()?;
+        let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
+        let len = u32::from_ne_bytes(word(0)) as usize;
+        let answer = Self {
+            kind: u16::from_ne_bytes([header[4], header[5]]),
+            flags: u16::from_ne_bytes([header[6], header[7]]),
+            number: u32::from_ne_bytes(word(8)),
+            body: bytes.get(16..len)?.to_vec(),
+        };
+        Some((answer, len))
+    }
+
+    /// Behind the header of nfnetlink.
+    fn attributes(&self) -> Vec<u8> {
+        self.body
+            .get(HEADER_LEN - 16..)
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// What an acknowledgement says: 0, or the negated number of an error.
+    fn outcome(&self) -> io::Result<()> {
+        let code = self
+            .body
+            .first_chunk()
+            .map(|code| i32::from_ne_bytes(*code));
+        match code {
+            Some(0) => Ok(()),
+            Some(code) => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing changes.
+
+use super::attributes::Attributes;
+use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set};
+use super::{Chain, Hook, Ruleset, TableFamily};
+
+/// Kinds of messages, as nf_tables numbers them.
+pub mod message {
+    pub const NEW_TABLE: u8 = 0;
+    pub const GET_TABLE: u8 = 1;
+    pub const DELETE_TABLE: u8 = 2;
+    pub const NEW_CHAIN: u8 = 3;
+    pub const GET_CHAIN: u8 = 4;
+    pub const NEW_RULE: u8 = 6;
+    pub const GET_RULE: u8 = 7;
+    pub const NEW_SET: u8 = 9;
+    pub const NEW_SET_ELEMENTS: u8 = 12;
+    pub const GET_GENERATION: u8 = 16;
+    pub const NEW_OBJECT: u8 = 18;
+    pub const GET_OBJECT: u8 = 19;
+}
+
+/// NFNL_SUBSYS_NFTABLES: the high byte of a message's type.
+pub const SUBSYSTEM: u16 = 10;
+
+/// NFNL_MSG_BATCH_BEGIN and NFNL_MSG_BATCH_END.
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+
+const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
+const CREATE: u16 = libc::NLM_F_CREATE as u16;
+const APPEND: u16 = libc::NLM_F_APPEND as u16;
+pub const ACK: u16 = libc::NLM_F_ACK as u16;
+
+/// Netlink's header and the one of nfnetlink behind it.
+pub const HEADER_LEN: usize = 20;
+
+/// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT.
+const SET_FLAGS: u32 = 1 | 2;
+
+/// Each element takes at most 44 bytes, and an attribute holds less than 65 536.
+const ELEMENTS_PER_MESSAGE: usize = 1024;
+
+/// A count of packets and bytes, by name.
+pub type Count = (&'static str, u64, u64);
+
+/// Messages that take effect together.
+pub struct Batch {
+    bytes: Vec<u8>,
+    first: u32,
+    /// What each message is, from the first on; nothing for begin and end.
+    kinds: Vec<Option<u8>>,
+    last_at: usize,
+}
+
+impl Batch {
+    /// Opens one whose messages are numbered from `first` on.
+    pub fn begin(first: u32) -> Self {
+        let mut batch = Self {
+            bytes: Vec::new(),
+            first,
+            kinds: Vec::new(),
+            last_at: 0,
+        };
+        batch.frame(BATCH_BEGIN);
+        batch
+    }
+
+    /// Appends a message.
+    fn add(&mut self, kind: u8, flags: u16, family: TableFamily, attributes: Attributes) {
+        self.last_at = self.bytes.len();
+        let number = self.next();
+        let body = attributes.into_bytes();
+        self.bytes
+            .extend(request(kind, flags, family.number(), number, &body));
+        self.kinds.push(Some(kind));
+    }
+
+    /// Closes it. Only the last message is acknowledged: when it is, all are.
+    pub fn end(mut self) -> Self {
+        // The flags lie behind the length and the type.
+        if let Some(low) = self.bytes.get_mut(self.last_at + 6) {
+            *low |= ACK as u8;
+        }
+        self.frame(BATCH_END);
+        self
+    }
+
+    /// The number behind the last.
+    pub fn next(&self) -> u32 {
+        self.first.wrapping_add(self.kinds.len() as u32)
+    }
+
+    /// The number of the message that is acknowledged.
+    pub fn acknowledged(&self) -> u32 {
+        self.next().wrapping_sub(2)
+    }
+
+    /// Whether a number is one of this batch, and the kind of that message.
+    pub fn kind(&self, number: u32) -> Option<Option<u8>> {
+        let place = number.wrapping_sub(self.first) as usize;
+        self.kinds.get(place).copied()
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn frame(&mut self, kind: u16) {
+        let number = self.next();
+        // AF_UNSPEC, version 0, and for which subsystem.
+        let body = [&[0, 0][..], &SUBSYSTEM.to_be_bytes()].concat();
+        self.bytes.extend(
+            header(kind, REQUEST, number, body.len())
+                .into_iter()
+                .chain(body),
+        );
+        self.kinds.push(None);
+    }
+}
+
+/// One message of nf_tables.
+pub fn request(kind: u8, flags: u16, family: u8, number: u32, body: &[u8]) -> Vec<u8> {
+    let kind = SUBSYSTEM << 8 | u16::from(kind);
+    let mut bytes = header(kind, REQUEST | flags, number, 4 + body.len());
+    bytes.extend([family, 0, 0, 0]);
+    bytes.extend(body);
+    bytes
+}
+
+fn header(kind: u16, flags: u16, number: u32, body_len: usize) -> Vec<u8> {
+    let len = (16 + body_len) as u32;
+    let mut bytes = len.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(number.to_ne_bytes());
+    // From whom: the kernel knows.
+    bytes.extend([0; 4]);
+    bytes
+}
+
+/// Takes the table away, whether or not it exists.
+pub fn remove(batch: &mut Batch, family: TableFamily, table: &str) {
+    for kind in [message::NEW_TABLE, message::DELETE_TABLE] {
+        let mut attributes = Attributes::default();
+        attributes.put_text(1, table);
+        batch.add(kind, create(kind), family, attributes);
+    }
+}
+
+fn create(kind: u8) -> u16 {
+    if kind == message::NEW_TABLE {
+        CREATE
+    } else {
+        0
+    }
+}
+
+/// Makes the table hold just this. Its counters go on from `counts`.
+pub fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, counts: &[Count]) {
+    remove(batch, ruleset.family, &ruleset.table);
+    let mut attributes = Attributes::default();
+    attributes
+        .put_text(1, &ruleset.table)
+        .put_u32(2, table_flags);
+    batch.add(message::NEW_TABLE, CREATE, ruleset.family, attributes);
+    for name in &ruleset.counters {
+        let count = counts.iter().find(|(known, ..)| known == name);
+        counter(batch, ruleset, count.copied().unwrap_or((name, 0, 0)));
+    }
+    let mut next_set = 1;
+    for chain in &ruleset.chains {
+        open_chain(batch, ruleset, chain);
+        for rule in &chain.rules {
+            let mut sets = Vec::new();
+            let expressions = expression::of_rule(rule, &mut next_set, &mut sets);
+            for set in &sets {
+                fill_set(batch, ruleset, set);
+            }
+            let mut attributes = Attributes::default();
+            attributes
+                .put_text(1, &ruleset.table)
+                .put_text(2, &chain.name);
+            attributes.nest(4, |list| *list = expressions);
+            batch.add(
+                message::NEW_RULE,
+                CREATE | APPEND,
+                ruleset.family,
+                attributes,
+            );
+        }
+    }
+}
+
+fn counter(batch: &mut Batch, ruleset: &Ruleset, (name, packets, bytes): Count) {
+    let mut attributes = Attributes::default();
+    attributes.put_text(1, &ruleset.table).put_text(2, name);
+    attributes.put_u32(3, COUNTER);
+    attributes.nest(4, |data| {
+        data.put(1, &bytes.to_be_bytes());
+        data.put(2, &packets.to_be_bytes());
+    });
+    batch.add(message::NEW_OBJECT, CREATE, ruleset.family, attributes);
+}
+
+/// What no rule decides passes (NF_ACCEPT).
+fn open_chain(batch: &mut Batch, ruleset: &Ruleset, chain: &Chain) {
+    let mut attributes = Attributes::default();
+    attributes
+        .put_text(1, &ruleset.table)
+        .put_text(3, &chain.name);
+    attributes.nest(4, |hook| {
+        hook.put_u32(1, chain.hook.number());
+        hook.put(2, &chain.priority.to_be_bytes());
+        if let Hook::Ingress(device) = &chain.hook {
+            hook.put_text(3, device);
+        }
+    });
+    attributes.put_u32(5, 1).put_text(7, chain.kind);
+    batch.add(message::NEW_CHAIN, CREATE, ruleset.family, attributes);
+}
+
+fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
+    let mut attributes = Attributes::default();
+    attributes
+        .put_text(1, &ruleset.table)
+        .put_text(2, NAME_OF_ANY_SET);
+    attributes.put_u32(3, SET_FLAGS).put_u32(4, set.data_type);
+    attributes.put_u32(5, set.key_len).put_u32(10, set.id);
+    attributes.nest(9, |described| {
+        described.put_u32(1, set.values.len() as u32);
+    });
+    // A note for `nft` alone, in its own form: kind, length, and 1 for the host's order of bytes or 2 for the network's.
+    let order: u32 = if set.is_in_host_order { 1 } else { 2 };
+    attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
+    batch.add(message::NEW_SET, CREATE, ruleset.family, attributes);
+    let values: Vec<_> = set.values.iter().collect();
+    for some in values.chunks(ELEMENTS_PER_MESSAGE) {
+        let mut attributes = Attributes::default();
+        attributes
+            .put_text(1, &ruleset.table)
+            .put_text(2, NAME_OF_ANY_SET);
+        attributes.put_u32(4, set.id);
+        attributes.nest(3, |list| {
+            for value in some {
+                list.nest(1, |element| {
+                    element.nest(1, |key| {
+                        key.put(1, value);
+                    });
+                });
+            }
+        });
+        batch.add(
+            message::NEW_SET_ELEMENTS,
+            CREATE,
+            ruleset.family,
+            attributes,
+        );
+    }
+}

@@ -1,0 +1,292 @@
+//! What the kernel makes of a rule's terms: expressions that load a field into a register, compare it, or act.
+//!
+//! The numbers are those of `linux/netfilter/nf_tables.h`. One register serves: each term loads anew.
+
+use super::attributes::Attributes;
+use super::rule::{Field, Rule, Term, Verdict, octets};
+use crate::routes::plan::Family;
+use std::collections::BTreeSet;
+
+/// The values of a term that has several, which the kernel looks up in a set made for that rule alone.
+pub struct Set {
+    /// Known by this number until the transaction is over.
+    pub id: u32,
+    /// What `nft` shows the values as.
+    pub data_type: u32,
+    /// Whether their bytes are in the host's order: `nft` shows them by this, too.
+    pub is_in_host_order: bool,
+    /// The length of each.
+    pub key_len: u32,
+    /// The values.
+    pub values: BTreeSet<Vec<u8>>,
+}
+
+/// The name that asks the kernel to find one for a set.
+pub const NAME_OF_ANY_SET: &str = "__set%d";
+
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
+
+/// NFT_REG_VERDICT and NFT_REG_1.
+const VERDICT_REGISTER: u32 = 0;
+const REGISTER: u32 = 1;
+
+/// NFT_OBJECT_COUNTER.
+pub const COUNTER: u32 = 1;
+
+/// IPPROTO_FRAGMENT, and the TCP option that offers a segment size.
+const FRAGMENT_HEADER: u8 = 44;
+const MAXSEG: u8 = 2;
+
+/// The expressions of a rule; sets that it needs are added to `sets`, numbered on from `next_set`.
+pub fn of_rule(rule: &Rule, next_set: &mut u32, sets: &mut Vec<Set>) -> Attributes {
+    let mut list = Expressions(Attributes::default());
+    for term in &rule.terms {
+        list.term(term, next_set, sets);
+    }
+    if let Some(verdict) = rule.verdict {
+        list.verdict(verdict);
+    }
+    list.0
+}
+
+struct Expressions(Attributes);
+
+impl Expressions {
+    fn push(&mut self, name: &str, fill: impl FnOnce(&mut Attributes)) {
+        self.0.nest(LIST_ELEMENT, |element| {
+            element.put_text(EXPRESSION_NAME, name);
+            element.nest(EXPRESSION_DATA, fill);
+        });
+    }
+
+    fn term(&mut self, term: &Term, next_set: &mut u32, sets: &mut Vec<Set>) {
+        match term {
+            Term::Any {
+                field,
+                values,
+                negated,
+            } => {
+                self.load(*field);
+                if let (Some(only), 1) = (values.first(), values.len()) {
+                    return self.compare(only, *negated);
+                }
+                let set = Set {
+                    id: *next_set,
+                    data_type: data_type(*field),
+                    is_in_host_order: is_in_host_order(*field),
+                    key_len: values.first().map_or(0, Vec::len) as u32,
+                    values: values.clone(),
+                };
+                *next_set += 1;
+                self.look_up(set.id, *negated);
+                sets.push(set);
+            }
+            Term::Bits {
+                field,
+                mask,
+                value,
+                negated,
+            } => {
+                self.load(*field);
+                self.mask(mask, &vec![0; mask.len()]);
+                self.compare(value, *negated);
+            }
+            Term::Within(field, prefix) => self.within(*field, octets(prefix.address), prefix.len),
+            Term::Count(name) => self.push("objref", |data| {
+                data.put_u32(1, COUNTER).put_text(2, name);
+            }),
+            Term::AddMark(bits) => {
+                self.load(Field::Mark);
+                self.mask(&(!bits).to_ne_bytes(), &bits.to_ne_bytes());
+                self.push("meta", |data| {
+                    data.put_u32(2, 3).put_u32(3, REGISTER);
+                });
+            }
+            Term::ClampSegments => self.clamp(),
+        }
+    }
+
+    /// A prefix of whole bytes is loaded as just these.
+    fn within(&mut self, field: Field, address: Vec<u8>, len: u8) {
+        let Some((base, offset, _)) = payload(field) else {
+            return;
+        };
+        let whole = usize::from(len / 8);
+        if len.is_multiple_of(8) && whole < address.len() {
+            self.load_payload(base, offset, u32::from(len / 8));
+            return self.compare(&address[..whole], false);
+        }
+        self.load(field);
+        if usize::from(len) < 8 * address.len() {
+            let mask: Vec<_> = (0..address.len()).map(|n| mask_byte(len, n)).collect();
+            self.mask(&mask, &vec![0; mask.len()]);
+        }
+        self.compare(&address, false);
+    }
+
+    fn load(&mut self, field: Field) {
+        if let Some((base, offset, len)) = payload(field) {
+            return self.load_payload(base, offset, len);
+        }
+        if let Some(key) = meta_key(field) {
+            return self.push("meta", |data| {
+                data.put_u32(1, REGISTER).put_u32(2, key);
+            });
+        }
+        match field {
+            Field::FragmentNextHeader => self.load_fragment_header(0, 1),
+            Field::FragmentOffset => self.load_fragment_header(2, 2),
+            // NFT_FIB_RESULT_ADDRTYPE of NFTA_FIB_F_DADDR.
+            _ => self.push("fib", |data| {
+                data.put_u32(1, REGISTER).put_u32(2, 3).put_u32(3, 2);
+            }),
+        }
+    }
+
+    fn load_payload(&mut self, base: u32, offset: u32, len: u32) {
+        self.push("payload", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, base);
+            data.put_u32(3, offset).put_u32(4, len);
+        });
+    }
+
+    fn load_fragment_header(&mut self, offset: u32, len: u32) {
+        self.push("exthdr", |data| {
+            data.put_u32(1, REGISTER).put(2, &[FRAGMENT_HEADER]);
+            data.put_u32(3, offset).put_u32(4, len);
+            data.put_u32(6, 0);
+        });
+    }
+
+    /// NFT_CMP_EQ and NFT_CMP_NEQ.
+    fn compare(&mut self, value: &[u8], negated: bool) {
+        self.push("cmp", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, negated.into());
+            data.nest(3, |inner| {
+                inner.put(DATA_VALUE, value);
+            });
+        });
+    }
+
+    fn mask(&mut self, mask: &[u8], toggled: &[u8]) {
+        self.push("bitwise", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, REGISTER);
+            data.put_u32(3, mask.len() as u32);
+            for (kind, value) in [(4, mask), (5, toggled)] {
+                data.nest(kind, |inner| {
+                    inner.put(DATA_VALUE, value);
+                });
+            }
+        });
+    }
+
+    fn look_up(&mut self, set: u32, negated: bool) {
+        self.push("lookup", |data| {
+            data.put_text(1, NAME_OF_ANY_SET).put_u32(2, REGISTER);
+            data.put_u32(4, set).put_u32(5, negated.into());
+        });
+    }
+
+    /// `rt mtu` is the smaller of the two ways' limits, and the kernel never raises a segment size.
+    fn clamp(&mut self) {
+        self.push("rt", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, 3);
+        });
+        // Two bytes, from the host's order to the network's.
+        self.push("byteorder", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, REGISTER);
+            data.put_u32(3, 1).put_u32(4, 2).put_u32(5, 2);
+        });
+        self.push("exthdr", |data| {
+            data.put_u32(7, REGISTER).put(2, &[MAXSEG]);
+            data.put_u32(3, 2).put_u32(4, 2).put_u32(6, 1);
+        });
+    }
+
+    /// NF_DROP and NF_ACCEPT.
+    fn verdict(&mut self, verdict: Verdict) {
+        let code = match verdict {
+            Verdict::Drop => 0,
+            Verdict::Accept => 1,
+        };
+        self.push("immediate", |data| {
+            data.put_u32(1, VERDICT_REGISTER);
+            data.nest(2, |inner| {
+                inner.nest(DATA_VERDICT, |inner| {
+                    inner.put_u32(VERDICT_CODE, code);
+                });
+            });
+        });
+    }
+}
+
+/// Where a field lies in the packet: behind which header's start, how far, how long.
+fn payload(field: Field) -> Option<(u32, u32, u32)> {
+    const NETWORK: u32 = 1;
+    const TRANSPORT: u32 = 2;
+    Some(match field {
+        Field::Source(Family::V4) => (NETWORK, 12, 4),
+        Field::Source(Family::V6) => (NETWORK, 8, 16),
+        Field::Destination(Family::V4) => (NETWORK, 16, 4),
+        Field::Destination(Family::V6) => (NETWORK, 24, 16),
+        Field::Fragment4 => (NETWORK, 6, 2),
+        Field::Protocol4 => (NETWORK, 9, 1),
+        Field::NextHeader => (NETWORK, 6, 1),
+        Field::HopLimit => (NETWORK, 7, 1),
+        Field::SourcePort => (TRANSPORT, 0, 2),
+        Field::DestinationPort => (TRANSPORT, 2, 2),
+        Field::IcmpType => (TRANSPORT, 0, 1),
+        Field::IcmpCode => (TRANSPORT, 1, 1),
+        Field::TcpFlags => (TRANSPORT, 13, 1),
+        Field::Behind(offset, len) => (TRANSPORT, offset, len),
+        _ => return None,
+    })
+}
+
+/// NFT_META_*.
+fn meta_key(field: Field) -> Option<u32> {
+    Some(match field {
+        Field::EtherType => 1,
+        Field::Mark => 3,
+        Field::InDevice => 6,
+        Field::OutDevice => 7,
+        Field::Family => 15,
+        Field::Protocol => 16,
+        Field::FrameKind => 19,
+        _ => return None,
+    })
+}
+
+/// The numbers by which `nft` knows how to show what sets hold; the kernel only keeps them.
+fn data_type(field: Field) -> u32 {
+    match field {
+        Field::Source(Family::V4) | Field::Destination(Family::V4) => 7,
+        Field::Source(Family::V6) | Field::Destination(Family::V6) => 8,
+        Field::Protocol | Field::FragmentNextHeader => 12,
+        Field::SourcePort | Field::DestinationPort => 13,
+        Field::Mark => 19,
+        Field::IcmpType => 29,
+        Field::DestinationKind => 38,
+        Field::InDevice | Field::OutDevice => 41,
+        // An integer.
+        _ => 4,
+    }
+}
+
+fn is_in_host_order(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Mark | Field::DestinationKind | Field::InDevice | Field::OutDevice
+    )
+}
+
+/// Byte `n` of the mask of `len` bits.
+fn mask_byte(len: u8, n: usize) -> u8 {
+    let bits = usize::from(len).saturating_sub(8 * n).min(8);
+    (0xff00_u16 >> bits) as u8
+}

@@ -1,0 +1,155 @@
+//! What of a table stands in the kernel, by the handles that the kernel gives: a rule cannot be changed, only replaced by
+//! one with another handle, so equal handles mean that nothing was touched.
+
+use super::attributes::{self, Attributes};
+use super::connection::Connection;
+use super::encoding::message;
+use super::{Ruleset, TableFamily};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+/// How often a listing begins anew that others' changes interrupt.
+const ATTEMPTS: u32 = 10;
+
+/// A table as it was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Present {
+    handle: u64,
+    flags: u32,
+    chains: BTreeMap<String, Chain>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Chain {
+    handle: u64,
+    policy: u32,
+    rules: Vec<u64>,
+}
+
+impl Present {
+    /// Reads a table; none if it is not there.
+    pub fn read(
+        connection: &mut Connection,
+        family: TableFamily,
+        table: &str,
+    ) -> io::Result<Option<Self>> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match Self::read_once(connection, family, table) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && attempt < ATTEMPTS => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn read_once(
+        connection: &mut Connection,
+        family: TableFamily,
+        table: &str,
+    ) -> io::Result<Option<Self>> {
+        let named = || {
+            let mut which = Attributes::default();
+            which.put_text(1, table);
+            which
+        };
+        let Some(found) = connection.get(message::GET_TABLE, family, named())? else {
+            return Ok(None);
+        };
+        let mut present = Self {
+            handle: attributes::find_u64(&found, 4).unwrap_or_default(),
+            flags: attributes::find_u32(&found, 2).unwrap_or_default(),
+            chains: BTreeMap::new(),
+        };
+        let is_ours = |body: &&Vec<u8>| attributes::find_text(body, 1) == Some(table);
+        let chains = connection.list(message::GET_CHAIN, family, named())?;
+        for body in chains.iter().filter(is_ours) {
+            let name = attributes::find_text(body, 3).unwrap_or_default();
+            let chain = Chain {
+                handle: attributes::find_u64(body, 2).unwrap_or_default(),
+                policy: attributes::find_u32(body, 5).unwrap_or_default(),
+                rules: Vec::new(),
+            };
+            present.chains.insert(name.to_owned(), chain);
+        }
+        let rules = connection.list(message::GET_RULE, family, named())?;
+        for body in rules.iter().filter(is_ours) {
+            let chain = attributes::find_text(body, 2).unwrap_or_default();
+            let handle = attributes::find_u64(body, 3).unwrap_or_default();
+            if let Some(chain) = present.chains.get_mut(chain) {
+                chain.rules.push(handle);
+            }
+        }
+        Ok(Some(present))
+    }
+
+    /// Whether it has the chains of `ruleset`, each with as many rules.
+    pub fn has_shape_of(&self, ruleset: &Ruleset) -> bool {
+        let wanted = ruleset.chains.iter();
+        let wanted: BTreeMap<_, _> = wanted
+            .map(|chain| (chain.name.as_str(), chain.rules.len()))
+            .collect();
+        let found = self.chains.iter();
+        let found: BTreeMap<_, _> = found
+            .map(|(name, chain)| (name.as_str(), chain.rules.len()))
+            .collect();
+        wanted == found
+    }
+
+    /// What is gone or changed in `now`, in words.
+    pub fn differences(&self, now: Option<&Self>) -> Vec<String> {
+        let Some(now) = now else {
+            return vec!["table deleted".to_owned()];
+        };
+        if now.handle != self.handle {
+            return vec!["table replaced by another".to_owned()];
+        }
+        let mut words = Vec::new();
+        if now.flags != self.flags {
+            words.push(format!(
+                "table flags are {:#x} instead of {:#x}",
+                now.flags, self.flags
+            ));
+        }
+        for (name, chain) in &self.chains {
+            match now.chains.get(name) {
+                None => words.push(format!("chain {name} deleted")),
+                Some(found) => words.extend(
+                    chain
+                        .difference(found)
+                        .map(|what| format!("chain {name}: {what}")),
+                ),
+            }
+        }
+        let strange = now
+            .chains
+            .keys()
+            .filter(|name| !self.chains.contains_key(*name));
+        words.extend(strange.map(|name| format!("chain {name} added")));
+        words
+    }
+}
+
+impl Chain {
+    fn difference(&self, found: &Self) -> Option<String> {
+        if self == found {
+            return None;
+        }
+        if self.handle != found.handle {
+            return Some("replaced by another".to_owned());
+        }
+        if self.policy != found.policy {
+            return Some("its policy changed".to_owned());
+        }
+        let [wanted, there]: [BTreeSet<_>; 2] =
+            [self, found].map(|chain| chain.rules.iter().collect());
+        let missing = wanted.difference(&there).count();
+        let added = there.difference(&wanted).count();
+        Some(match (missing, added) {
+            (0, 1) => "1 rule added".to_owned(),
+            (0, more) => format!("{more} rules added"),
+            (1, _) => "1 rule missing".to_owned(),
+            (many, _) => format!("{many} rules missing"),
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! What a rule says: terms that must all hold, or that do something, and what then happens to the packet.
+//!
+//! Terms name fields as packets and the kernel have them. Those that only some packets have (a port, a type of ICMP) do
+//! not hold for the others.
+
+use crate::routes::plan::Family;
+use ipsec::policy::Prefix;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// One rule.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rule {
+    /// In order.
+    pub terms: Vec<Term>,
+    /// What happens when all hold; without it, the next rule is asked.
+    pub verdict: Option<Verdict>,
+}
+
+/// What happens to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It passes this chain.
+    Accept,
+    /// It is gone.
+    Drop,
+}
+
+/// A condition, or something to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Term {
+    /// The field has one of these values; or none of them.
+    Any {
+        /// Which field.
+        field: Field,
+        /// In the order of bytes that the kernel compares.
+        values: BTreeSet<Vec<u8>>,
+        /// None of them.
+        negated: bool,
+    },
+    /// Under the mask the field has this value; or another.
+    Bits {
+        /// Which field.
+        field: Field,
+        /// As long as the field.
+        mask: Vec<u8>,
+        /// As long as the field.
+        value: Vec<u8>,
+        /// Another.
+        negated: bool,
+    },
+    /// The address lies in the prefix.
+    Within(Field, Prefix),
+    /// Count it by this name.
+    Count(&'static str),
+    /// Set these bits of its mark.
+    AddMark(u32),
+    /// Lower the segment size that it offers to what fits its route.
+    ClampSegments,
+}
+
+/// What of a packet, or known about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// The device by which it came.
+    InDevice,
+    /// The device by which it leaves.
+    OutDevice,
+    /// Its mark.
+    Mark,
+    /// IPv4 or IPv6.
+    Family,
+    /// The protocol behind the IP headers.
+    Protocol,
+    /// Whether the frame was for us.
+    FrameKind,
+    /// The type of what an Ethernet frame carries.
+    EtherType,
+    /// Whether its destination is an address of ours, of all, of many, or another.
+    DestinationKind,
+    /// IP source.
+    Source(Family),
+    /// IP destination.
+    Destination(Family),
+    /// IPv4: flags and offset of a fragment.
+    Fragment4,
+    /// IPv4: the protocol.
+    Protocol4,
+    /// IPv6: the protocol behind the first header.
+    NextHeader,
+    /// IPv6: how far it may still go.
+    HopLimit,
+    /// IPv6: the protocol that a fragment header names.
+    FragmentNextHeader,
+    /// IPv6: the offset in a fragment header.
+    FragmentOffset,
+    /// Source port.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// Type of ICMP.
+    IcmpType,
+    /// Code of ICMP.
+    IcmpCode,
+    /// The flags of TCP.
+    TcpFlags,
+    /// Bytes behind the IP headers: from where, and how many.
+    Behind(u32, u32),
+}
+
+/// RTN_LOCAL, RTN_BROADCAST and RTN_MULTICAST: what a host takes itself.
+const TAKEN_HERE: [u32; 3] = [2, 3, 5];
+
+impl Rule {
+    /// The field has one of these values.
+    pub fn any<V: AsRef<[u8]>>(
+        self,
+        field: Field,
+        values: impl IntoIterator<Item = V>,
+        negated: bool,
+    ) -> Self {
+        let values = values.into_iter().map(|value| value.as_ref().to_vec());
+        self.and(Term::Any {
+            field,
+            values: values.collect(),
+            negated,
+        })
+    }
+
+    /// The field has this value.
+    pub fn is(self, field: Field, value: impl AsRef<[u8]>) -> Self {
+        self.any(field, [value], false)
+    }
+
+    /// The device is one of these, or none of them.
+    pub fn device<'a>(
+        self,
+        field: Field,
+        names: impl IntoIterator<Item = &'a str>,
+        negated: bool,
+    ) -> Self {
+        self.any(field, names.into_iter().map(device), negated)
+    }
+
+    /// Bits of the field under a mask.
+    pub fn bits(self, field: Field, mask: &[u8], value: &[u8], negated: bool) -> Self {
+        self.and(Term::Bits {
+            field,
+            mask: mask.to_vec(),
+            value: value.to_vec(),
+            negated,
+        })
+    }
+
+    /// The packet bears all these bits of a mark.
+    pub fn marked(self, mark: u32) -> Self {
+        let mark = mark.to_ne_bytes();
+        self.bits(Field::Mark, &mark, &mark, false)
+    }
+
+    /// It is of this family.
+    pub fn family(self, family: Family) -> Self {
+        self.is(Field::Family, [family_number(family)])
+    }
+
+    /// It carries one of these protocols.
+    pub fn protocols(self, numbers: &[u8]) -> Self {
+        self.any(Field::Protocol, numbers.iter().map(|n| [*n]), false)
+    }
+
+    /// The address lies in the prefix.
+    pub fn within(self, field: Field, prefix: Prefix) -> Self {
+        match prefix.len {
+            0 => self,
+            _ => self.and(Term::Within(field, prefix)),
+        }
+    }
+
+    /// A later fragment of a packet: what carries no ports.
+    pub fn later_fragment(self, family: Family) -> Self {
+        let (field, mask) = match family {
+            Family::V4 => (Field::Fragment4, 0x1fff_u16),
+            Family::V6 => (Field::FragmentOffset, 0xfff8),
+        };
+        self.bits(field, &mask.to_be_bytes(), &[0, 0], true)
+    }
+
+    /// Its destination is this host itself, alone or among others; or it is not.
+    pub fn taken_here(self, negated: bool) -> Self {
+        let kinds = TAKEN_HERE.map(u32::to_ne_bytes);
+        self.any(Field::DestinationKind, kinds, negated)
+    }
+
+    /// Another term.
+    pub fn and(mut self, term: Term) -> Self {
+        self.terms.push(term);
+        self
+    }
+
+    /// It passes.
+    pub fn accept(self) -> Self {
+        self.end(Verdict::Accept)
+    }
+
+    /// It is dropped.
+    pub fn drop(self) -> Self {
+        self.end(Verdict::Drop)
+    }
+
+    fn end(mut self, verdict: Verdict) -> Self {
+        self.verdict = Some(verdict);
+        self
+    }
+}
+
+/// The name of a device as the kernel compares it.
+fn device(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (place, byte) in bytes.iter_mut().zip(name.bytes()) {
+        *place = byte;
+    }
+    bytes
+}
+
+/// NFPROTO_IPV4 and NFPROTO_IPV6.
+fn family_number(family: Family) -> u8 {
+    match family {
+        Family::V4 => 2,
+        Family::V6 => 10,
+    }
+}
+
+/// The bytes of an address.
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
