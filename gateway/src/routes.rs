@@ -13,6 +13,7 @@
 //! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
 
 pub mod barrier;
+pub mod device_filter;
 pub mod firewall;
 pub mod installed;
 pub mod netlink;

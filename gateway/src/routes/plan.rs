@@ -53,6 +53,8 @@ pub struct Plan {
     pub udp_ports: BTreeSet<u16>,
     /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own gateways.
     pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
+    /// Outer source and destination of every association whose packets travel in this network namespace.
+    pub outer: BTreeSet<(IpAddr, IpAddr)>,
 }
 
 /// IPv4 or IPv6.
@@ -242,6 +244,11 @@ pub(crate) mod tests {
             address: address.parse().unwrap(),
             len: len.parse().unwrap(),
         }
+    }
+
+    /// The prefix without host bits.
+    pub fn normal(prefix: Prefix) -> Prefix {
+        masked(prefix)
     }
 
     /// An entry of a plan.

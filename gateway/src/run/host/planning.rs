@@ -34,11 +34,14 @@ impl Host {
                 plan.push(policy, false, None);
             }
         }
-        plan.gateway_peers = snapshot
+        plan.outer = snapshot
             .sas()
             .map(|sa| (sa.config.source, sa.config.id.destination))
-            .filter(|(source, destination)| plan.protects(*source, *destination))
             .filter(|_| !self.outside.is_elsewhere())
+            .collect();
+        let protected = plan.outer.iter().copied();
+        plan.gateway_peers = protected
+            .filter(|(source, destination)| plan.protects(*source, *destination))
             .collect();
         plan
     }

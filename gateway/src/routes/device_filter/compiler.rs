@@ -1,0 +1,296 @@
+//! From a plan to programs: each judges a box of addresses and leaves all others to the next, so together they are one
+//! filter, in whatever order they run, and any part of them drops nothing that the whole would let pass.
+
+use super::assembler::{Assembler, Instruction, Label};
+use super::headers::{self, Exits, LinkKind};
+use super::judgement::{self, Area, Outcomes, Rule};
+use super::search::{Range, search};
+use super::{Hook, TooMany, exceptions};
+use crate::routes::plan::{Entry, Family, Plan, Verdict};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// TC_ACT_UNSPEC: the next filter decides, ours or somebody else's; without one the packet passes.
+pub const PASS: u32 = u32::MAX;
+
+/// TC_ACT_SHOT: the packet ends here.
+pub const DROP: u32 = 2;
+
+/// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
+pub const MOST_INSTRUCTIONS: usize = 3500;
+
+/// Programs for one direction of one device.
+pub const MOST_PROGRAMS: usize = 256;
+
+/// What programs are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Which way packets go.
+    pub hook: Hook,
+    /// How they begin.
+    pub link: LinkKind,
+    /// The mark on our own outer packets.
+    pub mark: u32,
+    /// Whether this gateway sends opened packets out of the device itself, marked as its own.
+    pub delivers: bool,
+}
+
+/// The programs that enforce a plan; none where nothing would ever be dropped.
+pub fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
+    programs_of(plan, target, MOST_INSTRUCTIONS)
+}
+
+/// The same with programs of at most so many instructions.
+pub(super) fn programs_of(
+    plan: &Plan,
+    target: Target,
+    most: usize,
+) -> Result<Vec<Vec<Instruction>>, TooMany> {
+    let families = [Family::V4, Family::V6].map(|family| Task::new(plan, target, family));
+    let tasks: Vec<_> = families.iter().filter(|task| task.ever_drops()).collect();
+    if tasks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let whole: Vec<_> = tasks
+        .iter()
+        .map(|task| (*task, Area::all(task.family)))
+        .collect();
+    if let Some(program) = fitting(&whole, most)? {
+        return Ok(vec![program]);
+    }
+    let mut programs = Vec::new();
+    for (task, area) in whole {
+        split(task, area, most, &mut programs)?;
+    }
+    Ok(programs)
+}
+
+/// Halves the box until each part fits a program.
+fn split(
+    task: &Task,
+    area: Area,
+    most: usize,
+    programs: &mut Vec<Vec<Instruction>>,
+) -> Result<(), TooMany> {
+    if !task.within(&area).ever_drops() {
+        return Ok(());
+    }
+    if let Some(program) = fitting(&[(task, area)], most)? {
+        programs.push(program);
+        return if programs.len() > MOST_PROGRAMS {
+            Err(TooMany)
+        } else {
+            Ok(())
+        };
+    }
+    for half in task.within(&area).halves(area).ok_or(TooMany)? {
+        split(task, half, most, programs)?;
+    }
+    Ok(())
+}
+
+/// One program for these boxes, unless it is too long.
+fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instruction>>, TooMany> {
+    let Some((first, _)) = boxes.first() else {
+        return Ok(None);
+    };
+    let mut program = Assembler::default();
+    let (pass, drop) = (program.label(), program.label());
+    let mut bodies: Vec<_> = boxes
+        .iter()
+        .map(|(task, area)| (program.label(), *task, *area))
+        .collect();
+    let body = |family| {
+        bodies
+            .iter()
+            .find(|(_, task, _)| task.family == family)
+            .map(|(label, ..)| *label)
+    };
+    let (v4, v6) = (body(Family::V4), body(Family::V6));
+    headers::begin(
+        &mut program,
+        first.target.link,
+        &Exits { v4, v6, pass, drop },
+    );
+    for (label, task, area) in bodies.drain(..) {
+        program.bind(label);
+        match task
+            .within(&area)
+            .write(&mut program, &area, Ends { pass, drop })
+        {
+            Err(TooMany) if area.is_divisible() => return Ok(None),
+            written => written?,
+        }
+    }
+    program.bind(pass);
+    program.finish_with(PASS);
+    program.bind(drop);
+    program.finish_with(DROP);
+    let instructions = program.instructions();
+    Ok((instructions.len() <= most).then_some(instructions))
+}
+
+/// Where a program ends.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub pass: Label,
+    pub drop: Label,
+}
+
+/// One family's part of a plan.
+pub(super) struct Task {
+    pub family: Family,
+    pub target: Target,
+    /// What is dropped is what each of these lists drops.
+    lists: Vec<Vec<Rule>>,
+    /// Outer addresses between which our own packets leave.
+    pub outer: Vec<Rule>,
+    /// Where protected packets arrive, or leave from.
+    pub udp_ports: BTreeSet<u16>,
+}
+
+impl Task {
+    fn new(plan: &Plan, target: Target, family: Family) -> Self {
+        let mut lists = match target.hook {
+            Hook::Egress => vec![rules(&plan.leaving, family)],
+            Hook::Ingress => vec![rules(&plan.arriving, family), rules(&plan.passing, family)],
+        };
+        lists.dedup();
+        let mut udp_ports = plan.udp_ports.clone();
+        if target.hook == Hook::Egress {
+            udp_ports.extend(KEY_EXCHANGE);
+        }
+        Self {
+            family,
+            target,
+            lists,
+            outer: match target.hook {
+                Hook::Egress => outer(plan, family),
+                Hook::Ingress => Vec::new(),
+            },
+            udp_ports,
+        }
+    }
+
+    /// What of it lies in a box.
+    fn within(&self, area: &Area) -> Self {
+        let inside =
+            |rules: &Vec<Rule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
+        Self {
+            lists: self.lists.iter().map(inside).collect(),
+            outer: inside(&self.outer),
+            udp_ports: self.udp_ports.clone(),
+            ..*self
+        }
+    }
+
+    fn ever_drops(&self) -> bool {
+        self.lists
+            .iter()
+            .all(|rules| rules.iter().any(|rule| rule.drops))
+    }
+
+    /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
+    fn halves(&self, area: Area) -> Option<[Area; 2]> {
+        let all = || self.lists.iter().flatten().chain(&self.outer);
+        let destinations = cuts(area.destination, all().map(|rule| rule.destination));
+        let sources = cuts(area.source, all().map(|rule| rule.source));
+        if destinations.len() >= sources.len() {
+            let [low, high] = halved(area.destination, &destinations)?;
+            return Some([low, high].map(|destination| Area {
+                destination,
+                ..area
+            }));
+        }
+        let [low, high] = halved(area.source, &sources)?;
+        Some([low, high].map(|source| Area { source, ..area }))
+    }
+
+    fn write(&self, program: &mut Assembler, area: &Area, ends: Ends) -> Result<(), TooMany> {
+        let reads = self.lists.iter().any(|rules| judgement::asks_upper(rules));
+        for (field, range) in [
+            (headers::destination(self.family), area.destination),
+            (headers::source(self.family), area.source),
+        ] {
+            let inside = program.label();
+            search(program, field, &[(range, inside)], ends.pass);
+            program.bind(inside);
+        }
+        if reads {
+            headers::read_upper(program, self.family, self.target.link);
+        }
+        for rules in &self.lists {
+            let (dropped, passed) = (program.label(), ends.pass);
+            let judge = (self.family, self.target.hook, self.target.mark);
+            judgement::judge(program, judge, rules, Outcomes { dropped, passed })?;
+            program.bind(dropped);
+        }
+        exceptions::write(self, program, ends, reads);
+        program.jump(ends.drop);
+        Ok(())
+    }
+}
+
+impl Area {
+    fn is_divisible(&self) -> bool {
+        self.source.first < self.source.last || self.destination.first < self.destination.last
+    }
+}
+
+/// UDP ports of key exchange (RFC 7296 2).
+const KEY_EXCHANGE: [u16; 2] = [500, 4500];
+
+fn rules(entries: &[Entry], family: Family) -> Vec<Rule> {
+    let of_family = entries
+        .iter()
+        .filter(|entry| entry.family() == Some(family));
+    let rules = of_family.map(|entry| Rule {
+        source: Range::of(entry.selector.source),
+        destination: Range::of(entry.selector.destination),
+        upper: entry.selector.upper,
+        drops: entry.verdict != Verdict::Bypass,
+    });
+    rules.collect()
+}
+
+/// Outer addresses that a policy covers; between others nothing is dropped.
+fn outer(plan: &Plan, family: Family) -> Vec<Rule> {
+    let covered = |(source, destination): &&(IpAddr, IpAddr)| {
+        source.is_ipv4() == (family == Family::V4)
+            && plan.leaving.iter().any(|entry| {
+                entry.verdict != Verdict::Bypass
+                    && entry.selector.source.contains(*source)
+                    && entry.selector.destination.contains(*destination)
+            })
+    };
+    let pairs = plan.outer.iter().filter(covered);
+    let rule = |(source, destination): &(IpAddr, IpAddr)| Rule {
+        source: Range::host(*source),
+        destination: Range::host(*destination),
+        upper: ipsec::policy::Upper::Any,
+        drops: false,
+    };
+    pairs.map(rule).collect()
+}
+
+/// Addresses before which a range may be cut.
+fn cuts(area: Range, ranges: impl Iterator<Item = Range>) -> Vec<u128> {
+    let ends = ranges.flat_map(|range| [Some(range.first), range.last.checked_add(1)]);
+    let inside = ends
+        .flatten()
+        .filter(|end| area.first < *end && *end <= area.last);
+    inside.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn halved(area: Range, cuts: &[u128]) -> Option<[Range; 2]> {
+    let middle = *cuts.get(cuts.len() / 2)?;
+    let low = Range {
+        last: middle - 1,
+        ..area
+    };
+    let high = Range {
+        first: middle,
+        ..area
+    };
+    Some([low, high])
+}

@@ -1,0 +1,187 @@
+//! What passes although policy would drop it: asked last, so that it costs other packets nothing.
+
+use super::Hook;
+use super::assembler::{Assembler, Label, Op, Test};
+use super::compiler::{Ends, Task};
+use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, START, UPPER};
+use super::judgement::MARK;
+use super::search::{Range, search};
+use crate::routes::plan::Family;
+
+/// Where the kernel answers for whom a frame is.
+const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+
+/// PACKET_OTHERHOST.
+const OTHER_HOST: u32 = 3;
+
+/// Goes to `pass` with what passes all the same, and on here with what does not. `is_read` says whether the header above IP
+/// has been read.
+pub fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
+    task.exceptions(program, ends, is_read);
+}
+
+impl Task {
+    fn exceptions(&self, program: &mut Assembler, ends: Ends, is_read: bool) {
+        if self.target.hook == Hook::Ingress {
+            // A frame for another station is for no layer of ours; where a bridge carries it on, it is not our traffic.
+            program.run(&[Op::Word(PACKET_TYPE)]);
+            program.go_if(Test::Equal(OTHER_HOST), ends.pass);
+        }
+        if self.target.delivers && self.target.hook == Hook::Egress {
+            program.run(&[Op::Word(MARK)]);
+            program.go_if(Test::HasBit(self.target.mark), ends.pass);
+        }
+        if !is_read {
+            headers::read_upper(program, self.family, self.target.link);
+        }
+        if self.family == Family::V6 {
+            neighbours(program, ends.pass);
+        }
+        leases(program, self.family, ends.pass);
+        match self.target.hook {
+            Hook::Egress => self.our_own(program, ends),
+            Hook::Ingress => self.for_us(program, ends),
+        }
+    }
+
+    /// Our own outer packets: marked, of a kind that we send, and between addresses of an association.
+    fn our_own(&self, program: &mut Assembler, ends: Ends) {
+        if self.outer.is_empty() {
+            return;
+        }
+        let (ours, udp) = (program.label(), program.label());
+        program.run(&[Op::Word(MARK)]);
+        program.go_unless(Test::HasBit(self.target.mark), ends.drop);
+        self.is_protected(program, ours, udp, ends.drop);
+        program.bind(udp);
+        for shift in [16, 0] {
+            self.has_port(program, shift, ours);
+        }
+        program.jump(ends.drop);
+        program.bind(ours);
+        let rules = self.outer.iter();
+        let mut pairs: Vec<_> = rules.map(|rule| (rule.destination, rule.source)).collect();
+        pairs.sort_unstable();
+        self.is_pair(program, &pairs, ends);
+    }
+
+    /// Packets for our sockets. Ports and addresses are looked at by those who open them.
+    fn for_us(&self, program: &mut Assembler, ends: Ends) {
+        let (udp, other) = (program.label(), program.label());
+        self.is_protected(program, ends.pass, udp, other);
+        program.bind(udp);
+        self.has_port(program, 0, ends.pass);
+        program.jump(ends.drop);
+        program.bind(other);
+        self.path_mtu(program, ends);
+    }
+
+    /// ESP and AH, or UDP with ports; a later fragment of UDP is worth nothing without the first one, which has them.
+    fn is_protected(&self, program: &mut Assembler, yes: Label, udp: Label, no: Label) {
+        program.run(&[Op::Recall(PROTOCOL)]);
+        program.go_if(Test::Equal(50), yes);
+        program.go_if(Test::Equal(51), yes);
+        program.go_unless(Test::Equal(17), no);
+        program.run(&[Op::Recall(KNOWLEDGE)]);
+        if !self.udp_ports.is_empty() {
+            program.go_if(Test::Equal(LATER), yes);
+        }
+        program.branch(Test::Equal(KNOWN), udp, no);
+    }
+
+    fn has_port(&self, program: &mut Assembler, shift: u32, yes: Label) {
+        program.run(&[Op::Recall(PORTS), Op::ShiftRight(shift), Op::And(0xffff)]);
+        for port in &self.udp_ports {
+            program.go_if(Test::Equal((*port).into()), yes);
+        }
+    }
+
+    fn is_pair(&self, program: &mut Assembler, pairs: &[(Range, Range)], ends: Ends) {
+        let groups: Vec<_> = pairs.chunk_by(|one, next| one.0 == next.0).collect();
+        let labels: Vec<_> = groups.iter().map(|_| program.label()).collect();
+        let ranges: Vec<_> = groups
+            .iter()
+            .zip(&labels)
+            .map(|(group, label)| (group[0].0, *label))
+            .collect();
+        search(
+            program,
+            headers::destination(self.family),
+            &ranges,
+            ends.drop,
+        );
+        for (group, label) in groups.iter().zip(labels) {
+            program.bind(label);
+            let sources: Vec<_> = group
+                .iter()
+                .map(|(_, source)| (*source, ends.pass))
+                .collect();
+            search(program, headers::source(self.family), &sources, ends.drop);
+        }
+    }
+
+    /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us. Behind the 8 bytes of ICMP is the outer packet's
+    /// header: its protocol, then its source port.
+    fn path_mtu(&self, program: &mut Assembler, ends: Ends) {
+        let (number, shift, message, protocol, port) = match self.family {
+            Family::V4 => (1, 16, 0x0304, 17, 28),
+            Family::V6 => (58, 24, 2, 14, 48),
+        };
+        program.run(&[Op::Recall(PROTOCOL)]);
+        program.go_unless(Test::Equal(number), ends.drop);
+        program.run(&[Op::Recall(PORTS), Op::ShiftRight(shift)]);
+        program.go_unless(Test::Equal(message), ends.drop);
+        headers::unless_within(program, port + 2, ends.drop);
+        program.run(&[Op::RecallX(UPPER), Op::ByteAtX(protocol)]);
+        program.go_if(Test::Equal(50), ends.pass);
+        program.go_if(Test::Equal(51), ends.pass);
+        program.go_unless(Test::Equal(17), ends.drop);
+        program.run(&[Op::HalfAtX(port)]);
+        for udp in &self.udp_ports {
+            program.go_if(Test::Equal((*udp).into()), ends.pass);
+        }
+    }
+}
+
+/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
+fn neighbours(program: &mut Assembler, pass: Label) {
+    let (other, kind) = (program.label(), program.label());
+    program.run(&[Op::RecallX(START), Op::HalfAtX(6)]);
+    program.go_unless(Test::Equal(58 << 8 | 255), other);
+    program.run(&[Op::Recall(PORTS), Op::ShiftRight(24)]);
+    program.branch(Test::AtLeast(133), kind, other);
+    program.bind(kind);
+    program.branch(Test::Greater(137), other, pass);
+    program.bind(other);
+}
+
+/// A lease is asked for before there is an address that a policy could mean (RFC 2131 4.1), or on the link alone
+/// (RFC 8415 16).
+fn leases(program: &mut Assembler, family: Family, pass: Label) {
+    let (asks, other) = (program.label(), program.label());
+    let ports: [u32; 2] = match family {
+        Family::V4 => [68 << 16 | 67, 67 << 16 | 68],
+        Family::V6 => [546 << 16 | 547, 547 << 16 | 546],
+    };
+    program.run(&[Op::Recall(PROTOCOL)]);
+    program.go_unless(Test::Equal(17), other);
+    program.run(&[Op::Recall(PORTS)]);
+    for ports in ports {
+        program.go_if(Test::Equal(ports), asks);
+    }
+    program.jump(other);
+    program.bind(asks);
+    program.run(&[Op::Recall(headers::source(family).slot)]);
+    match family {
+        Family::V4 => {
+            program.go_if(Test::Equal(0), pass);
+            program.run(&[Op::Recall(headers::destination(family).slot)]);
+            program.go_if(Test::Equal(u32::MAX), pass);
+        }
+        Family::V6 => {
+            program.run(&[Op::ShiftRight(22)]);
+            program.go_if(Test::Equal(0xfe80 >> 6), pass);
+        }
+    }
+    program.bind(other);
+}

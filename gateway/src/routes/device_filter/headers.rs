@@ -1,0 +1,294 @@
+//! Headers of a packet, read into scratch memory: whatever lies before the IP header, the addresses, and what selectors
+//! ask of the layer above.
+//!
+//! A load beyond the packet's end makes classic BPF return 0, and that lets a packet pass. So everything behind the fixed
+//! part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed header is
+//! none that anybody takes.
+
+use super::assembler::{Assembler, Label, Op, Test};
+use super::search::Field;
+use crate::routes::plan::Family;
+
+/// How a device's packets begin.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LinkKind {
+    /// With an Ethernet header. What it says counts, not what a packet socket's owner told the kernel.
+    Ethernet,
+    /// With the IP header, or another that the kernel has looked at: the version in it counts.
+    Other,
+}
+
+/// Scratch memory: where the IP header begins.
+pub const START: u32 = 1;
+/// The protocol above IP, or [`UNKNOWN`].
+pub const PROTOCOL: u32 = 2;
+/// How much is known of the header above IP: one of the three below.
+pub const KNOWLEDGE: u32 = 3;
+/// Its first four bytes: ports, or type and code of ICMP.
+pub const PORTS: u32 = 4;
+/// Where it begins.
+pub const UPPER: u32 = 5;
+/// Where the packet ends.
+const END: u32 = 6;
+/// Its destination, in up to four words.
+const DESTINATION: u32 = 8;
+/// Its source.
+const SOURCE: u32 = 12;
+
+/// A later fragment: the header above IP was in the first one.
+pub const LATER: u32 = 0;
+/// The first four bytes are there.
+pub const KNOWN: u32 = 1;
+/// The packet ends before, or is a riddle of extension headers.
+pub const SHORT: u32 = 2;
+
+/// No protocol's number: it could be any.
+pub const UNKNOWN: u32 = 256;
+
+/// Extension headers that are followed. RFC 8200 4.1 names six, of which one may come twice.
+const MOST_EXTENSIONS: usize = 8;
+
+/// Tags inside an Ethernet frame that are followed, beside the one that the kernel takes off.
+const MOST_TAGS: u32 = 2;
+
+/// EtherTypes of IEEE 802.1Q, 802.1ad and its forerunner.
+const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
+
+/// The address fields of a family.
+pub fn source(family: Family) -> Field {
+    Field {
+        slot: SOURCE,
+        words: words(family),
+    }
+}
+
+/// The same for the destination.
+pub fn destination(family: Family) -> Field {
+    Field {
+        slot: DESTINATION,
+        words: words(family),
+    }
+}
+
+/// 32-bit words of an address.
+pub fn words(family: Family) -> u32 {
+    match family {
+        Family::V4 => 1,
+        Family::V6 => 4,
+    }
+}
+
+/// Where each family's judgement begins, and where what is not IP goes.
+pub struct Exits {
+    /// IPv4, if it is judged.
+    pub v4: Option<Label>,
+    /// IPv6, if it is judged.
+    pub v6: Option<Label>,
+    /// Nothing that is judged here.
+    pub pass: Label,
+    /// More tags than can be looked behind.
+    pub drop: Label,
+}
+
+/// Finds the IP header and reads the addresses.
+pub fn begin(program: &mut Assembler, link: LinkKind, exits: &Exits) {
+    match link {
+        LinkKind::Ethernet => ethernet(program, exits),
+        LinkKind::Other => by_version(program, exits),
+    }
+}
+
+fn ethernet(program: &mut Assembler, exits: &Exits) {
+    for tags in 0..=MOST_TAGS {
+        let start = 14 + 4 * tags;
+        program.run(&[Op::Half(start - 2)]);
+        let (v4, v6) = (program.label(), program.label());
+        let tagged = if tags == MOST_TAGS {
+            exits.drop
+        } else {
+            program.label()
+        };
+        program.go_if(Test::Equal(0x0800), v4);
+        program.go_if(Test::Equal(0x86dd), v6);
+        for tag in TAGS {
+            program.go_if(Test::Equal(tag), tagged);
+        }
+        program.jump(exits.pass);
+        for (family, label, exit) in [(Family::V4, v4, exits.v4), (Family::V6, v6, exits.v6)] {
+            program.bind(label);
+            addresses(program, family, start, exit.unwrap_or(exits.pass));
+        }
+        if tags < MOST_TAGS {
+            program.bind(tagged);
+        }
+    }
+}
+
+/// Without a header that is known, the first half byte of the network header tells the family.
+fn by_version(program: &mut Assembler, exits: &Exits) {
+    let start = libc::SKF_NET_OFF as u32;
+    program.run(&[Op::Byte(start), Op::ShiftRight(4)]);
+    let (v4, v6) = (program.label(), program.label());
+    program.go_if(Test::Equal(4), v4);
+    program.branch(Test::Equal(6), v6, exits.pass);
+    for (family, label, exit) in [(Family::V4, v4, exits.v4), (Family::V6, v6, exits.v6)] {
+        program.bind(label);
+        addresses(program, family, start, exit.unwrap_or(exits.pass));
+    }
+}
+
+fn addresses(program: &mut Assembler, family: Family, start: u32, exit: Label) {
+    let at = match family {
+        Family::V4 => [(12, SOURCE), (16, DESTINATION)],
+        Family::V6 => [(8, SOURCE), (24, DESTINATION)],
+    };
+    program.run(&[Op::Constant(start), Op::Store(START)]);
+    for (offset, slot) in at {
+        for n in 0..words(family) {
+            let place = start.wrapping_add(offset + 4 * n);
+            program.run(&[Op::Word(place), Op::Store(slot + n)]);
+        }
+    }
+    program.jump(exit);
+}
+
+/// Reads protocol, and ports or type and code, into scratch memory.
+pub fn read_upper(program: &mut Assembler, family: Family, link: LinkKind) {
+    find_end(program, family, link);
+    program.run(&[Op::Constant(0), Op::Store(PORTS)]);
+    let (upper, done) = (program.label(), program.label());
+    match family {
+        Family::V4 => v4_upper(program, upper, done),
+        Family::V6 => v6_upper(program, upper, done),
+    }
+    program.bind(upper);
+    let short = program.label();
+    unless_within(program, 4, short);
+    program.run(&[
+        Op::RecallX(UPPER),
+        Op::WordAtX(0),
+        Op::Store(PORTS),
+        Op::Constant(KNOWN),
+        Op::Store(KNOWLEDGE),
+    ]);
+    program.jump(done);
+    program.bind(short);
+    program.run(&[Op::Constant(SHORT), Op::Store(KNOWLEDGE)]);
+    program.bind(done);
+}
+
+/// With an Ethernet header the packet's own length counts. Elsewhere it is not known how much lies before the IP header;
+/// whoever receives a packet that is shorter than it says drops it. One that says 0 is longer than it can say, if it is of
+/// TCP, or in IPv6 begins with hop-by-hop options (RFC 2675 2).
+fn find_end(program: &mut Assembler, family: Family, link: LinkKind) {
+    if link == LinkKind::Ethernet {
+        return program.run(&[Op::Length, Op::Store(END)]);
+    }
+    let (length, fixed, next, long) = match family {
+        Family::V4 => (2, 0, 9, 6),
+        Family::V6 => (4, 40, 6, 0),
+    };
+    let (zero, jumbo, short, done) = (
+        program.label(),
+        program.label(),
+        program.label(),
+        program.label(),
+    );
+    program.run(&[Op::RecallX(START), Op::HalfAtX(length)]);
+    program.branch(Test::Equal(0), zero, short);
+    program.bind(zero);
+    program.run(&[Op::ByteAtX(next)]);
+    program.go_if(Test::Equal(long), jumbo);
+    program.run(&[Op::Constant(0)]);
+    program.bind(short);
+    program.run(&[Op::Add(fixed), Op::AddX, Op::Store(END)]);
+    program.jump(done);
+    program.bind(jumbo);
+    program.run(&[Op::Constant(u32::MAX), Op::Store(END)]);
+    program.bind(done);
+}
+
+fn v4_upper(program: &mut Assembler, upper: Label, done: Label) {
+    program.run(&[Op::RecallX(START), Op::ByteAtX(9), Op::Store(PROTOCOL)]);
+    program.run(&[
+        Op::ByteAtX(0),
+        Op::And(0xf),
+        Op::ShiftLeft(2),
+        Op::AddX,
+        Op::Store(UPPER),
+    ]);
+    program.run(&[Op::HalfAtX(6)]);
+    program.go_unless(Test::HasBit(0x1fff), upper);
+    program.run(&[Op::Constant(LATER), Op::Store(KNOWLEDGE)]);
+    program.jump(done);
+}
+
+fn v6_upper(program: &mut Assembler, upper: Label, done: Label) {
+    program.run(&[Op::RecallX(START), Op::ByteAtX(6), Op::Store(PROTOCOL)]);
+    program.run(&[Op::Constant(40), Op::AddX, Op::Store(UPPER)]);
+    let (riddle, later, nothing) = (program.label(), program.label(), program.label());
+    for _ in 0..MOST_EXTENSIONS {
+        let (extension, fragment, next) = (program.label(), program.label(), program.label());
+        program.run(&[Op::Recall(PROTOCOL)]);
+        is_extension(program, extension, fragment);
+        program.branch(Test::Equal(59), nothing, upper);
+        program.bind(extension);
+        unless_within(program, 8, riddle);
+        program.run(&[Op::RecallX(UPPER), Op::ByteAtX(0), Op::Store(PROTOCOL)]);
+        program.run(&[
+            Op::ByteAtX(1),
+            Op::Add(1),
+            Op::ShiftLeft(3),
+            Op::AddX,
+            Op::Store(UPPER),
+        ]);
+        program.jump(next);
+        program.bind(fragment);
+        unless_within(program, 8, riddle);
+        program.run(&[
+            Op::RecallX(UPPER),
+            Op::ByteAtX(0),
+            Op::Store(PROTOCOL),
+            Op::HalfAtX(2),
+        ]);
+        program.go_if(Test::HasBit(0xfff8), later);
+        program.run(&[Op::Constant(8), Op::AddX, Op::Store(UPPER)]);
+        program.bind(next);
+    }
+    // The last header that was followed may well have been the last of all.
+    program.run(&[Op::Recall(PROTOCOL)]);
+    is_extension(program, riddle, riddle);
+    program.branch(Test::Equal(59), nothing, upper);
+    // What a later fragment begins with is what the first one's extension headers led to only if there were none.
+    program.bind(later);
+    program.run(&[
+        Op::Constant(LATER),
+        Op::Store(KNOWLEDGE),
+        Op::Recall(PROTOCOL),
+    ]);
+    let any = program.label();
+    is_extension(program, any, any);
+    program.jump(done);
+    program.bind(any);
+    program.run(&[Op::Constant(UNKNOWN), Op::Store(PROTOCOL)]);
+    program.jump(done);
+    program.bind(riddle);
+    program.run(&[Op::Constant(UNKNOWN), Op::Store(PROTOCOL)]);
+    program.bind(nothing);
+    program.run(&[Op::Constant(SHORT), Op::Store(KNOWLEDGE)]);
+    program.jump(done);
+}
+
+/// Hop-by-hop, routing, destination, mobility, HIP and shim6 headers share one shape; a fragment header has its own.
+fn is_extension(program: &mut Assembler, extension: Label, fragment: Label) {
+    for number in [0, 43, 60, 135, 139, 140] {
+        program.go_if(Test::Equal(number), extension);
+    }
+    program.go_if(Test::Equal(44), fragment);
+}
+
+/// Goes there where the packet ends within so many bytes of the header above IP.
+pub fn unless_within(program: &mut Assembler, bytes: u32, short: Label) {
+    program.run(&[Op::Recall(UPPER), Op::Add(bytes), Op::ToX, Op::Recall(END)]);
+    program.go_unless(Test::AtLeastX, short);
+}

@@ -1,0 +1,342 @@
+//! Ordered policies over a box of addresses, as code: the first that fits decides, found by destination, then by source,
+//! then by what the policy asks of the layer above.
+//!
+//! The addresses are cut at every prefix's ends, so that between two cuts the same policies fit everywhere. What cannot
+//! change the outcome is left out, and places with the same policies share their code.
+
+use super::assembler::{Assembler, Label, Op, Test};
+use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, UNKNOWN};
+use super::search::{Range, search};
+use super::{Hook, TooMany};
+use crate::routes::plan::Family;
+use ipsec::policy::Upper;
+use std::collections::{BTreeSet, HashMap};
+
+/// A policy's part in the filter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rule {
+    /// Where from.
+    pub source: Range,
+    /// Where to.
+    pub destination: Range,
+    /// What else it asks.
+    pub upper: Upper,
+    /// Whether the packet is dropped here.
+    pub drops: bool,
+}
+
+impl Rule {
+    /// Its part of a box; none if it has none there.
+    pub fn within(&self, area: &Area) -> Option<Self> {
+        Some(Self {
+            source: self.source.within(area.source)?,
+            destination: self.destination.within(area.destination)?,
+            ..*self
+        })
+    }
+}
+
+/// A box of addresses: sources times destinations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// Sources.
+    pub source: Range,
+    /// Destinations.
+    pub destination: Range,
+}
+
+impl Area {
+    /// Everything.
+    pub fn all(family: Family) -> Self {
+        let all = Range::all(headers::words(family));
+        Self {
+            source: all,
+            destination: all,
+        }
+    }
+}
+
+/// Where the judgement of one list leads.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcomes {
+    /// The first policy that fits drops.
+    pub dropped: Label,
+    /// It lets pass, or none fits.
+    pub passed: Label,
+}
+
+/// Policies that may be named between all cuts together, so that neither time nor memory run away.
+const MOST_PLACES: usize = 100_000;
+
+/// Whether a list asks for more than addresses.
+pub fn asks_upper(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.upper != Upper::Any)
+}
+
+/// Writes the judgement of one list. The hook decides what becomes of a fragment without ports; `mark`
+/// is our own.
+pub fn judge(
+    program: &mut Assembler,
+    (family, hook, mark): (Family, Hook, u32),
+    rules: &[Rule],
+    outcomes: Outcomes,
+) -> Result<(), TooMany> {
+    let mut writer = Writer {
+        family,
+        hook,
+        mark,
+        outcomes,
+        places: 0,
+    };
+    writer.by_destination(program, rules)
+}
+
+struct Writer {
+    family: Family,
+    hook: Hook,
+    mark: u32,
+    outcomes: Outcomes,
+    places: usize,
+}
+
+/// What the layer above has to be, in order, and whether that drops.
+type Asked = Vec<(Upper, bool)>;
+
+impl Writer {
+    fn by_destination(&mut self, program: &mut Assembler, rules: &[Rule]) -> Result<(), TooMany> {
+        let mut leaves: HashMap<Vec<(Range, Asked)>, Label> = HashMap::new();
+        let (mut ranges, mut order) = (Vec::new(), Vec::new());
+        for (range, fitting) in self.cut(rules, |rule| rule.destination)? {
+            let leaf = self.sources(&fitting)?;
+            if leaf.is_empty() {
+                continue;
+            }
+            let label = *leaves.entry(leaf.clone()).or_insert_with(|| {
+                let label = program.label();
+                order.push((label, leaf));
+                label
+            });
+            ranges.push((range, label));
+        }
+        let field = headers::destination(self.family);
+        search(program, field, &ranges, self.outcomes.passed);
+        for (label, leaf) in order {
+            program.bind(label);
+            self.by_source(program, &leaf);
+        }
+        Ok(())
+    }
+
+    /// What is asked of the layer above for each range of sources, where anything is dropped at all.
+    fn sources(&mut self, rules: &[Rule]) -> Result<Vec<(Range, Asked)>, TooMany> {
+        let cut = self.cut(rules, |rule| rule.source)?;
+        let asked = cut
+            .into_iter()
+            .map(|(range, fitting)| (range, asked(&fitting)));
+        Ok(asked.filter(|(_, asked)| !asked.is_empty()).collect())
+    }
+
+    /// Ranges between the ends of all prefixes, each with the rules that fit there, in their order.
+    fn cut(
+        &mut self,
+        rules: &[Rule],
+        side: fn(&Rule) -> Range,
+    ) -> Result<Vec<(Range, Vec<Rule>)>, TooMany> {
+        let mut ends: Vec<_> = rules
+            .iter()
+            .enumerate()
+            .flat_map(|(n, rule)| ends(side(rule), n))
+            .collect();
+        ends.sort_unstable();
+        let (mut pieces, mut open) = (Vec::new(), BTreeSet::new());
+        for (place, end) in ends.iter().enumerate() {
+            match end.opens {
+                true => open.insert(end.rule),
+                false => open.remove(&end.rule),
+            };
+            let next = ends.get(place + 1).map(|next| next.at);
+            let Some(next) = next.filter(|next| *next != end.at && !open.is_empty()) else {
+                continue;
+            };
+            let (first, last) = (end.at.begin(), next.begin().wrapping_sub(1));
+            self.places += open.len();
+            if self.places > MOST_PLACES {
+                return Err(TooMany);
+            }
+            let fitting = open.iter().map(|rule| rules[*rule]).collect();
+            pieces.push((Range { first, last }, fitting));
+        }
+        Ok(pieces)
+    }
+
+    fn by_source(&self, program: &mut Assembler, leaf: &[(Range, Asked)]) {
+        let mut known: HashMap<&Asked, Label> = HashMap::new();
+        let (mut ranges, mut order) = (Vec::new(), Vec::new());
+        for (range, asked) in leaf {
+            let label = match &asked[..] {
+                [(Upper::Any, true)] => self.outcomes.dropped,
+                _ => *known.entry(asked).or_insert_with(|| {
+                    let label = program.label();
+                    order.push((label, asked));
+                    label
+                }),
+            };
+            ranges.push((*range, label));
+        }
+        search(
+            program,
+            headers::source(self.family),
+            &ranges,
+            self.outcomes.passed,
+        );
+        for (label, asked) in order {
+            program.bind(label);
+            self.by_upper(program, asked);
+        }
+    }
+
+    fn by_upper(&self, program: &mut Assembler, asked: &Asked) {
+        for (upper, drops) in asked {
+            let next = program.label();
+            self.one(program, *upper, *drops, next);
+            program.bind(next);
+        }
+        program.jump(self.outcomes.passed);
+    }
+
+    /// One policy: to its outcome if it fits, else on to `next`.
+    fn one(&self, program: &mut Assembler, upper: Upper, drops: bool, next: Label) {
+        let end = match drops {
+            true => self.outcomes.dropped,
+            false => self.outcomes.passed,
+        };
+        let numbers: &[u8] = match &upper {
+            Upper::Any => return program.jump(end),
+            Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => {
+                std::slice::from_ref(number)
+            }
+            Upper::Ports { .. } => &WITH_PORTS,
+        };
+        program.run(&[Op::Recall(PROTOCOL)]);
+        let right = program.label();
+        for number in numbers {
+            program.go_if(Test::Equal((*number).into()), right);
+        }
+        // What cannot be looked into might be what has to be dropped.
+        match drops {
+            true => program.branch(Test::Equal(UNKNOWN), end, next),
+            false => program.jump(next),
+        }
+        program.bind(right);
+        let facts = facts(upper);
+        if facts.is_empty() {
+            return program.jump(end);
+        }
+        self.with_ports(program, drops, end, next);
+        for (shift, mask, value) in facts {
+            program.run(&[Op::Recall(PORTS), Op::ShiftRight(shift), Op::And(mask)]);
+            program.go_unless(Test::Equal(value), next);
+        }
+        program.jump(end);
+    }
+
+    /// Goes on where ports are known. RFC 4301 7: a later fragment carries none, so what drops by port drops it; what
+    /// lets pass by port lets it pass where it is worth nothing without the first fragment (ingress), and where the
+    /// drop rules have seen the packet whole and marked it (egress).
+    fn with_ports(&self, program: &mut Assembler, drops: bool, end: Label, next: Label) {
+        program.run(&[Op::Recall(KNOWLEDGE)]);
+        if drops {
+            return program.go_unless(Test::Equal(KNOWN), end);
+        }
+        let (known, unknown) = (program.label(), program.label());
+        program.branch(Test::Equal(KNOWN), known, unknown);
+        program.bind(unknown);
+        program.go_unless(Test::Equal(LATER), next);
+        match self.hook {
+            Hook::Ingress => program.jump(end),
+            Hook::Egress => {
+                program.run(&[Op::Word(MARK)]);
+                program.branch(Test::HasBit(self.mark), end, next);
+            }
+        }
+        program.bind(known);
+    }
+}
+
+/// Where the kernel answers with the packet's mark.
+pub const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
+
+/// IP protocols that have ports.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
+/// Shift, mask and value of what is asked of the first four bytes.
+fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
+    let wide = |shift, value: Option<u16>| value.map(|value| (shift, 0xffff, value.into()));
+    let narrow = |shift, value: Option<u8>| value.map(|value| (shift, 0xff, value.into()));
+    let facts = match upper {
+        Upper::Any => [None, None],
+        Upper::Protocol {
+            source_port,
+            destination_port,
+            ..
+        }
+        | Upper::Ports {
+            source_port,
+            destination_port,
+        } => [wide(16, source_port), wide(0, destination_port)],
+        Upper::Icmp { kind, code, .. } => [narrow(24, kind), narrow(16, code)],
+    };
+    facts.into_iter().flatten().collect()
+}
+
+/// What decides among rules that fit the same addresses: nothing behind one that fits always, and at the end nothing that
+/// only lets pass, since that is what happens anyway.
+fn asked(rules: &[Rule]) -> Asked {
+    let always = rules.iter().position(|rule| rule.upper == Upper::Any);
+    let reached = always.map_or(rules, |place| &rules[..=place]);
+    let last = reached.iter().rposition(|rule| rule.drops);
+    let deciding = &reached[..last.map_or(0, |place| place + 1)];
+    // What is dropped in the end whatever it is needs no question on the way.
+    match deciding {
+        [.., last] if last.upper == Upper::Any && deciding.iter().all(|rule| rule.drops) => {
+            vec![(Upper::Any, true)]
+        }
+        _ => deciding
+            .iter()
+            .map(|rule| (rule.upper, rule.drops))
+            .collect(),
+    }
+}
+
+/// The place before an address, or the one behind the last of all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Place {
+    Before(u128),
+    BehindAll,
+}
+
+impl Place {
+    fn begin(self) -> u128 {
+        match self {
+            Self::Before(address) => address,
+            Self::BehindAll => 0,
+        }
+    }
+}
+
+/// One end of a rule's range.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct End {
+    at: Place,
+    opens: bool,
+    rule: usize,
+}
+
+fn ends(range: Range, rule: usize) -> [End; 2] {
+    let behind = range
+        .last
+        .checked_add(1)
+        .map_or(Place::BehindAll, Place::Before);
+    let end = |at, opens| End { at, opens, rule };
+    [end(Place::Before(range.first), true), end(behind, false)]
+}

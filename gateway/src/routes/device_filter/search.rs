@@ -1,0 +1,190 @@
+//! Where an address lies, found by halving: address words in scratch memory are compared with sorted ranges, so that four
+//! thousand destinations cost a dozen comparisons.
+
+use super::assembler::{Assembler, Label, Op, Test};
+use ipsec::policy::Prefix;
+use std::net::IpAddr;
+
+/// Addresses from one to another, both included, as numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Range {
+    /// The first.
+    pub first: u128,
+    /// The last.
+    pub last: u128,
+}
+
+impl Range {
+    /// All addresses of a family with this many words.
+    pub fn all(words: u32) -> Self {
+        let last = u128::MAX >> (128 - 32 * words);
+        Self { first: 0, last }
+    }
+
+    /// The addresses of a prefix without host bits.
+    pub fn of(prefix: Prefix) -> Self {
+        let (first, bits) = match prefix.address {
+            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+            IpAddr::V6(address) => (u128::from(address), 128),
+        };
+        let hosts = bits - u32::from(prefix.len).min(bits);
+        let mask = u128::MAX.checked_shl(hosts).map_or(u128::MAX, |net| !net);
+        Self {
+            first,
+            last: first | mask,
+        }
+    }
+
+    /// One address.
+    pub fn host(address: IpAddr) -> Self {
+        let len = if address.is_ipv4() { 32 } else { 128 };
+        Self::of(Prefix { address, len })
+    }
+
+    /// What lies in both.
+    pub fn within(self, other: Self) -> Option<Self> {
+        let first = self.first.max(other.first);
+        let last = self.last.min(other.last);
+        (first <= last).then_some(Self { first, last })
+    }
+}
+
+/// Where the words of an address lie in scratch memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// The first of them.
+    pub slot: u32,
+    /// How many.
+    pub words: u32,
+}
+
+/// Goes to the label of the range that holds the address, else to `miss`. The ranges are sorted and share no address.
+pub fn search(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: Label) {
+    let joined = join(ranges);
+    match &joined[..] {
+        [] => program.jump(miss),
+        [(range, label)] if *range == Range::all(field.words) => program.jump(*label),
+        _ => word(program, field, &joined, miss),
+    }
+}
+
+/// Ranges that touch and lead to the same place are one.
+fn join(ranges: &[(Range, Label)]) -> Vec<(Range, Label)> {
+    let mut joined: Vec<(Range, Label)> = Vec::new();
+    for (range, label) in ranges {
+        match joined.last_mut() {
+            Some((before, same))
+                if same == label && before.last.checked_add(1) == Some(range.first) =>
+            {
+                before.last = range.last;
+            }
+            _ => joined.push((*range, *label)),
+        }
+    }
+    joined
+}
+
+/// What the first word of an address decides.
+enum Part {
+    /// From one value to another, whatever follows: this label.
+    Whole(u32, u32, Label),
+    /// This value: the words behind it decide.
+    Deeper(u32, Vec<(Range, Label)>),
+}
+
+impl Part {
+    fn first(&self) -> u32 {
+        match self {
+            Self::Whole(first, ..) | Self::Deeper(first, _) => *first,
+        }
+    }
+}
+
+fn word(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: Label) {
+    let mut parts = Vec::new();
+    for (range, label) in ranges {
+        cut(&mut parts, field, *range, *label);
+    }
+    program.run(&[Op::Recall(field.slot)]);
+    halve(program, field, &parts, (0, u32::MAX), miss);
+}
+
+/// A range whose ends lie inside a word's value is cut there.
+fn cut(parts: &mut Vec<Part>, field: Field, range: Range, label: Label) {
+    let behind = 32 * (field.words - 1);
+    let rest = (1u128 << behind) - 1;
+    let high = |number: u128| (number >> behind) as u32;
+    let (mut first, mut last) = (u64::from(high(range.first)), u64::from(high(range.last)));
+    let low = Range {
+        first: range.first & rest,
+        last: range.last & rest,
+    };
+    if first == last && (low.first, low.last) != (0, rest) {
+        return deeper(parts, first as u32, low, label);
+    }
+    if low.first != 0 {
+        let end = Range { last: rest, ..low };
+        deeper(parts, first as u32, end, label);
+        first += 1;
+    }
+    let tail = (low.last != rest).then_some(last as u32);
+    // Nothing is left of the whole values where both ends were cut off; signed by one more bit, it may go below zero.
+    let whole_to = last as i64 - i64::from(tail.is_some());
+    if first as i64 <= whole_to {
+        last = whole_to as u64;
+        parts.push(Part::Whole(first as u32, last as u32, label));
+    }
+    if let Some(value) = tail {
+        let start = Range { first: 0, ..low };
+        deeper(parts, value, start, label);
+    }
+}
+
+fn deeper(parts: &mut Vec<Part>, value: u32, range: Range, label: Label) {
+    match parts.last_mut() {
+        Some(Part::Deeper(same, ranges)) if *same == value => ranges.push((range, label)),
+        _ => parts.push(Part::Deeper(value, vec![(range, label)])),
+    }
+}
+
+/// The accumulator holds the word, which is known to lie between two values.
+fn halve(
+    program: &mut Assembler,
+    field: Field,
+    parts: &[Part],
+    (least, most): (u32, u32),
+    miss: Label,
+) {
+    match parts {
+        [] => program.jump(miss),
+        [Part::Whole(first, last, label)] => {
+            if *first > least {
+                program.go_unless(Test::AtLeast(*first), miss);
+            }
+            match *last < most {
+                true => program.branch(Test::Greater(*last), miss, *label),
+                false => program.jump(*label),
+            }
+        }
+        [Part::Deeper(value, ranges)] => {
+            if least != most {
+                program.go_unless(Test::Equal(*value), miss);
+            }
+            let field = Field {
+                slot: field.slot + 1,
+                words: field.words - 1,
+            };
+            word(program, field, ranges, miss);
+        }
+        _ => {
+            let (below, above) = parts.split_at(parts.len() / 2);
+            let middle = above[0].first();
+            let (upper, lower) = (program.label(), program.label());
+            program.branch(Test::AtLeast(middle), upper, lower);
+            program.bind(lower);
+            halve(program, field, below, (least, middle - 1), miss);
+            program.bind(upper);
+            halve(program, field, above, (middle, most), miss);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a plan says about a packet, read entry by entry from facts instead of bytes.
+
+use super::super::compiler::Target;
+use super::super::{Hook, LinkKind};
+use super::packet::{Fragment, Packet};
+use crate::routes::plan::{Entry, Plan, Verdict};
+use ipsec::policy::Upper;
+
+/// Whether the packet is dropped at a device.
+pub fn reads_drop(plan: &Plan, target: Target, packet: &Packet) -> bool {
+    let lists = match target.hook {
+        Hook::Egress => vec![&plan.leaving],
+        Hook::Ingress => vec![&plan.arriving, &plan.passing],
+    };
+    let judges = |v6: bool| {
+        lists.iter().all(|list| {
+            list.iter().any(|entry| {
+                entry.selector.source.address.is_ipv6() == v6 && entry.verdict != Verdict::Bypass
+            })
+        })
+    };
+    if target.link == LinkKind::Ethernet && packet.tags.len() > 2 {
+        return judges(false) || judges(true);
+    }
+    judges(packet.is_v6())
+        && lists.iter().all(|list| refuses(list, target, packet))
+        && !is_excepted(plan, target, packet)
+}
+
+fn refuses(list: &[Entry], target: Target, packet: &Packet) -> bool {
+    let first = list.iter().find(|entry| fits(entry, target, packet));
+    first.is_some_and(|entry| entry.verdict != Verdict::Bypass)
+}
+
+/// What is known above IP.
+#[derive(PartialEq)]
+enum Upwards {
+    Riddle,
+    Later,
+    Short,
+    Known,
+}
+
+fn upwards(packet: &Packet) -> Upwards {
+    let extensions = if packet.is_v6() {
+        packet.extensions.len()
+    } else {
+        0
+    };
+    let headers = extensions + usize::from(packet.is_v6() && packet.fragment.is_some());
+    let no_next = packet.is_v6() && packet.protocol == 59;
+    match packet.fragment {
+        _ if extensions > 8 || headers > 8 && packet.fragment.is_some() => Upwards::Riddle,
+        Some(Fragment::Later) => Upwards::Later,
+        _ if packet.payload < 4 || no_next => Upwards::Short,
+        _ => Upwards::Known,
+    }
+}
+
+fn fits(entry: &Entry, target: Target, packet: &Packet) -> bool {
+    let drops = entry.verdict != Verdict::Bypass;
+    let selector = &entry.selector;
+    if !selector.source.contains(packet.source)
+        || !selector.destination.contains(packet.destination)
+    {
+        return false;
+    }
+    let protocols: Vec<u8> = match selector.upper {
+        Upper::Any => return true,
+        Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => vec![number],
+        Upper::Ports { .. } => vec![6, 17, 33, 132, 136],
+    };
+    let known = upwards(packet);
+    if known == Upwards::Riddle {
+        return drops;
+    }
+    if !protocols.contains(&packet.protocol) {
+        return false;
+    }
+    match known {
+        Upwards::Known => asks_for(selector.upper, packet),
+        _ if !entry.asks_ports() || drops => true,
+        Upwards::Later => target.hook == Hook::Ingress || packet.mark & target.mark != 0,
+        _ => false,
+    }
+}
+
+fn asks_for(upper: Upper, packet: &Packet) -> bool {
+    let word = packet.first_word();
+    let source = u16::from_be_bytes([word[0], word[1]]);
+    let destination = u16::from_be_bytes([word[2], word[3]]);
+    match upper {
+        Upper::Any => true,
+        Upper::Protocol {
+            source_port,
+            destination_port,
+            ..
+        }
+        | Upper::Ports {
+            source_port,
+            destination_port,
+        } => {
+            source_port.is_none_or(|port| port == source)
+                && destination_port.is_none_or(|port| port == destination)
+        }
+        Upper::Icmp { kind, code, .. } => {
+            kind.is_none_or(|kind| kind == word[0]) && code.is_none_or(|code| code == word[1])
+        }
+    }
+}
+
+fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
+    let known = upwards(packet);
+    let bare = packet.extensions.is_empty() && packet.fragment.is_none();
+    let discovers = packet.is_v6()
+        && bare
+        && packet.protocol == 58
+        && packet.hops == 255
+        && known == Upwards::Known
+        && (133..=137).contains(&packet.icmp.0);
+    let protocol = if known == Upwards::Riddle {
+        0
+    } else {
+        packet.protocol
+    };
+    let udp_later = protocol == 17 && known == Upwards::Later;
+    let ports = (protocol == 17 && known == Upwards::Known).then_some(packet.ports);
+    if discovers || ports.is_some_and(|ports| is_lease(packet, ports)) {
+        return true;
+    }
+    let used = |port| plan.udp_ports.contains(&port);
+    match target.hook {
+        Hook::Egress => {
+            let may_send = |port| used(port) || matches!(port, 500 | 4500);
+            let ours = matches!(protocol, 50 | 51)
+                || udp_later
+                || ports
+                    .is_some_and(|(source, destination)| may_send(source) || may_send(destination));
+            packet.mark & target.mark != 0
+                && ours
+                && plan.outer.contains(&(packet.source, packet.destination))
+        }
+        Hook::Ingress => {
+            let complains = match packet.is_v6() {
+                false => protocol == 1 && packet.icmp == (3, 4) && packet.payload >= 30,
+                true => protocol == 58 && packet.icmp.0 == 2 && packet.payload >= 50,
+            };
+            let (quoted, port) = packet.quoted;
+            let ours = matches!(quoted, 50 | 51) || quoted == 17 && used(port);
+            packet.kind == 3
+                || matches!(protocol, 50 | 51)
+                || udp_later && !plan.udp_ports.is_empty()
+                || ports.is_some_and(|(_, destination)| used(destination))
+                || known == Upwards::Known && complains && ours
+        }
+    }
+}
+
+fn is_lease(packet: &Packet, ports: (u16, u16)) -> bool {
+    match packet.is_v6() {
+        false => {
+            matches!(ports, (67, 68) | (68, 67))
+                && (packet.source.is_unspecified()
+                    || packet.destination.to_string() == "255.255.255.255")
+        }
+        true => {
+            matches!(ports, (546, 547) | (547, 546))
+                && packet.source.to_string().starts_with("fe80:")
+        }
+    }
+}
