@@ -169,11 +169,7 @@ impl Governor {
     }
 
     /// Looks at the clock now and then; when an interval is over, says how many workers `lane` shall have from now on.
-    pub fn after<B: Transform>(
-        &mut self,
-        step: Step,
-        lane: &Lane<B>,
-    ) -> Option<usize> {
+    pub fn after<B: Transform>(&mut self, step: Step, lane: &Lane<B>) -> Option<usize> {
         let now = self.look(step)?;
         if now - self.last.at < INTERVAL {
             return None;

@@ -81,12 +81,18 @@ struct Wire {
 impl Wire {
     fn new() -> Self {
         let (middle, right) = (Namespace::new(), Namespace::new());
-        command(&format!("ip link add left type veth peer name near netns {}", middle.path()));
+        command(&format!(
+            "ip link add left type veth peer name near netns {}",
+            middle.path()
+        ));
         command("ip addr add 192.0.2.1/24 dev left");
         command("ethtool -K left tx-udp-segmentation off");
         command("ip link set left up");
         middle.run(|| {
-            let over = format!("ip link add far type veth peer name right netns {}", right.path());
+            let over = format!(
+                "ip link add far type veth peer name right netns {}",
+                right.path()
+            );
             for line in [
                 over.as_str(),
                 "ip link add bridge type bridge",
@@ -142,7 +148,8 @@ fn watch(mut source: UdpSource, came: &Came) {
             for packet in intake.bytes[range.clone()].chunks(arrival.stride) {
                 let number = u32::from_be_bytes(packet[4..8].try_into().unwrap());
                 came.packets.fetch_add(1, Ordering::Relaxed);
-                came.overtaken.fetch_add(u64::from(number < last), Ordering::Relaxed);
+                came.overtaken
+                    .fetch_add(u64::from(number < last), Ordering::Relaxed);
                 last = last.max(number);
             }
         }
