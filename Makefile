@@ -10,7 +10,7 @@ help:
 	@echo 'make demo     build, measure a tunnel between two gateways, show the table (demo-out/)'
 	@echo 'make check    formatting, clippy, unit tests: the quick half'
 	@echo 'make test     every test: cargo, scapy, tshark, two gateways end to end'
-	@echo 'make interop  the Linux kernel in QEMU as our peer, with its matrix'
+	@echo 'make interop  the Linux kernel in a guest as our peer, with its matrix'
 	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make fuzz     the fuzz targets for a minute each (needs a nightly toolchain)'

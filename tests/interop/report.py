@@ -17,7 +17,7 @@ WIDTH = 6
 PAGE = """# What the Linux kernel said
 
 Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop` repeats it. The judge is Linux {release}
-(Debian, in QEMU), first with itself as its peer, which proves the case, then with Esplanade.
+(Debian, {place}), first with itself as its peer, which proves the case, then with Esplanade.
 
 {combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families, nesting,
 encapsulation, sequence numbers and window that can stand together do so in one of them.{cases}
@@ -86,11 +86,11 @@ def hand_picked(cases):
     return f" {len(names)} hand-picked cases with TCP and ping went before them." if names else ""
 
 
-def write(path, release, cases, covered):
+def write(path, release, place, cases, covered):
     everything = [*cases, *covered]
     failed = sum(1 for row in everything if any(row[2].values()))
     carried = {row[0].number for row in covered if row[1] == "gateway"}
-    text = PAGE.format(date=datetime.date.today(), release=release, cases=hand_picked(cases),
+    text = PAGE.format(date=datetime.date.today(), release=release, place=place, cases=hand_picked(cases),
                        combinations=len({row[0].number for row in covered}), passed=len(everything) - failed, failed=failed,
                        grids=grids(covered), rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
     with open(path, "w") as file:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every folder of scenarios/ through our plane and through the kernel's: equal verdicts, packet by packet.
 
-    tests/scenarios/run [--only-gateway | --only-kernel] [-v] [WORD...]     only what has every WORD in its name
+    tests/scenarios/run [--guest uml|qemu] [--only-gateway | --only-kernel] [-v] [WORD...]     what has every WORD in its name
 
 The peer is scapy: it seals what a scenario sends from outside and opens what the subject sends there. One boot of the
 guest serves all. `plane.py` adds what only the kernel's plane has to prove.
@@ -10,7 +10,6 @@ guest serves all. `plane.py` adds what only the kernel's plane has to prove.
 import argparse
 import os
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,15 +18,13 @@ sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "interop"), os.path.join(TESTS,
 
 import plane  # noqa: E402
 from crafting import Crafter, Reader, is_answer, question  # noqa: E402
-from guest import Guest  # noqa: E402
-from image import image  # noqa: E402
+from guest import KINDS, guest_option  # noqa: E402
+from network.gateway import program  # noqa: E402
 from network.namespace import Network  # noqa: E402
 from network.wire import Wire  # noqa: E402
-from overlay import with_programs  # noqa: E402
 from situation import load  # noqa: E402
 from subjects import GatewaySubject, KernelSubject, build_script  # noqa: E402
 
-GUEST_NIC = "02:00:00:00:00:aa"
 PACE = 0.004
 PATIENCE = 20
 
@@ -36,12 +33,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only-gateway", action="store_true")
     parser.add_argument("--only-kernel", action="store_true")
+    guest_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     situations = load(chosen.words)
-    with Network("scn") as network, tempfile.TemporaryDirectory(prefix="esplanade-scenarios-") as folder:
-        bench = Bench(network, folder, chosen)
+    with Network("scn") as network:
+        bench = Bench(network, chosen)
         try:
             good = [bench.judge(situation) for situation in situations]
             if bench.guest is not None:
@@ -55,14 +53,14 @@ def main():
 class Bench:
     """The subjects and their wires, for all scenarios."""
 
-    def __init__(self, network, folder, chosen):
+    def __init__(self, network, chosen):
         self.verbose = chosen.verbose
         self.subjects, self.guest, self.explained = [], None, []
         runner = network.host("runner")
         if not chosen.only_kernel:
             self.subjects.append(self.gateway(network, runner))
         if not chosen.only_gateway:
-            self.subjects.append(self.kernel(runner, folder))
+            self.subjects.append(self.kernel(runner, chosen.guest))
 
     @staticmethod
     def gateway(network, runner):
@@ -72,12 +70,11 @@ class Bench:
         host.sh(build_script("eth0"))
         return GatewaySubject(host, Wire(runner, "togateway"))
 
-    def kernel(self, runner, folder):
+    def kernel(self, runner, kind):
         runner.sh("ip tuntap add dev tap0 mode tap; ip link set tap0 up")
-        kernel, initramfs = image()
         started = time.monotonic()
-        self.guest = Guest(kernel, with_programs(initramfs, folder), runner.name, "tap0", GUEST_NIC)
-        print(f"guest up after {time.monotonic() - started:.1f} s", flush=True)
+        self.guest = KINDS[kind](runner.name, "tap0", [program("setkey"), program("esplanade")])
+        print(f"guest ({kind}) up after {time.monotonic() - started:.1f} s", flush=True)
         status, output = self.guest.root.run("""set -e
             ip link add br0 type bridge ageing_time 0 mcast_snooping 0
             ip link add toright type veth peer name eth0 netns right
