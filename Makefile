@@ -4,7 +4,7 @@
 # A toolchain that rustup put there a minute ago is not yet on the path of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo build check test interop lint fresh fuzz clean
+.PHONY: help demo build check test interop lint fresh fuzz dist clean
 
 help:
 	@echo 'make demo     build, measure a tunnel between two gateways, show the table (demo-out/)'
@@ -13,6 +13,7 @@ help:
 	@echo 'make interop  the Linux kernel in a guest as our peer, with its matrix'
 	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
+	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
 	@echo 'make fuzz     the fuzz targets for a minute each (needs a nightly toolchain)'
 
 demo: build
@@ -32,6 +33,10 @@ fresh:
 
 fuzz:
 	@exec fuzz/run
+
+dist:
+	@tests/setup demo
+	@exec packaging/dist
 
 clean:
 	cargo clean

@@ -5,7 +5,7 @@ mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{capture, run, speed, tune};
+use crate::{arm, capture, run, speed, tune};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -40,6 +40,8 @@ Examples:
 enum Command {
     /// Run a gateway in the foreground until SIGTERM or SIGINT
     Run(run::Options),
+    /// Block, before the network comes up, what a file's policies protect
+    Arm(arm::Options),
     /// Add, change, show and remove associations and policies, in the language of setkey
     #[command(disable_help_flag = true)]
     Setkey(setkey_cli::Arguments),
@@ -188,6 +190,7 @@ impl std::fmt::Display for Failure {
 pub fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Arm(options) => arm::run(&options),
         Command::Setkey(arguments) => {
             return setkey_cli::run(
                 &arguments,

@@ -9,6 +9,7 @@
 //!                                                                tune: settings of the host
 //! ```
 
+pub mod arm;
 pub mod capture;
 pub mod cli;
 pub mod control;

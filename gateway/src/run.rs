@@ -183,7 +183,11 @@ fn site(options: &Options) -> Result<Site, Failure> {
 }
 
 /// What an earlier gateway left here is taken over, never doubled.
-fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Record>, Failure> {
+pub(crate) fn inherit(
+    folder: &Folder,
+    site: &Site,
+    warn: &Warn,
+) -> Result<Option<Record>, Failure> {
     let control = folder.socket().display();
     let Some(record) = Record::load(folder).map_err(Failure::new)? else {
         return Ok(None);

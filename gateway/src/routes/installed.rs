@@ -55,6 +55,12 @@ impl Installed {
         self.drop_routes(plan)
     }
 
+    /// Puts up the barriers of `plan` alone: nothing leads into a tunnel yet.
+    pub fn arm(&mut self, plan: &Plan) -> io::Result<()> {
+        let mut barriers = self.barriers.iter_mut();
+        barriers.try_for_each(|barrier| barrier.install(plan))
+    }
+
     /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
     pub fn leave_to_rings(&mut self, rings: &Rings) -> io::Result<()> {
         if self.rings.as_ref() == Some(rings) {

@@ -1,0 +1,330 @@
+//! `esplanade arm`: the barriers of a file's policies, put up at boot before the network comes and before a gateway runs.
+//!
+//! ```text
+//!   FILE ──► policies ──► Plan ──► barriers              a gateway that starts later takes them over
+//!              │
+//!              └──► DIR/armed-esp0.setkey                what is armed again when FILE cannot be read whole
+//! ```
+//!
+//! Nothing else is needed: no device, no key, no name service. Only barriers are put up; what leads packets into the
+//! tunnel comes with the gateway. `esplanade down` takes them away.
+
+use crate::cli::{Failure, print};
+use crate::control::{self, Folder};
+use crate::routes::installed::Installed;
+use crate::routes::plan::Plan;
+use crate::routes::record::Record;
+use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
+use crate::run::{inherit, number};
+use clap::Args;
+use dataplane::io::Warn;
+use ipsec::database::{Database, Snapshot};
+use ipsec::policy::Direction;
+use ipsec::setkey::ast::Statement;
+use ipsec::setkey::{self, Forwarding, NoNames, Problem};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// What `esplanade arm` takes.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Policies, in the language of setkey; associations are read too, but their keys are not used
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The TUN device of the gateway that will run
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
+    tun: String,
+    /// The inner Ethernet device, for a gateway that will run with --forward
+    #[arg(long, value_name = "DEVICE", conflicts_with = "tun")]
+    forward: Option<String>,
+    /// The control socket of the gateway that will run [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Where the policies are kept for a boot at which FILE cannot be read
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/esplanade")]
+    state: PathBuf,
+    /// The mark bit of the gateway that will run
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MARK, value_parser = number)]
+    mark: u32,
+    /// The routing table of the gateway that will run [default: 4500 for esp0]
+    #[arg(long, value_name = "N")]
+    table: Option<u32>,
+    /// The UDP port of ESP in UDP, beside those that associations name
+    #[arg(long, value_name = "PORT", default_value_t = 4500)]
+    port: u16,
+}
+
+const EXAMPLES: &str = "\
+Example:
+  esplanade arm /etc/esplanade/tunnel.setkey
+
+From then on nothing that a policy of the file protects leaves or enters in clear, also before `esplanade run` has started.
+`esplanade down` removes it. packaging/systemd/esplanade-arm@.service runs it before the network comes up.";
+
+/// Port of IKE, whose packets pass beside those of ESP in UDP.
+const IKE_PORT: u16 = 500;
+
+/// Puts up the barriers of a file, or, where it cannot be read whole, those that were armed last.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let site = match &options.forward {
+        Some(device) => Site::forwarding(device, options.table, options.mark),
+        None => Site::new(&options.tun, options.table, options.mark),
+    };
+    let site = site.map_err(Failure::new)?;
+    let kept = options.state.join(format!("armed-{}.setkey", site.name()));
+    let control = control::path(options.control.clone());
+    let folder = Folder::make(&control).map_err(Failure::new)?;
+    let lock = folder.lock().map_err(Failure::new)?;
+    match Armed::read(&options.file, options.port, Optional::AsWritten) {
+        Ok(armed) => {
+            armed.put_up(&site, &folder)?;
+            armed
+                .keep(&kept)
+                .map_err(|error| cannot_keep(&kept, &error))?;
+            drop(lock);
+            armed.report(&options.file)
+        }
+        Err(why) => fall_back(&why, &kept, options.port, &site, &folder),
+    }
+}
+
+fn cannot_keep(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!(
+        "the barriers are up, but the policies cannot be kept in {} for a boot at which the file cannot be read: {error}",
+        path.display()
+    ))
+}
+
+/// A file that cannot be read whole leaves what was armed last, from this boot or an earlier one.
+fn fall_back(
+    why: &str,
+    kept: &Path,
+    port: u16,
+    site: &Site,
+    folder: &Folder,
+) -> Result<(), Failure> {
+    if !kept.exists() {
+        return Err(Failure::new(format!(
+            "{why}\nNothing is armed by this, and no policies were kept in {} by an earlier `esplanade arm`: mend the file",
+            kept.display()
+        )));
+    }
+    let armed = Armed::read(kept, port, Optional::Closed).map_err(Failure::new)?;
+    armed.put_up(site, folder)?;
+    Err(Failure::new(format!(
+        "{why}\nThe {} policies armed last ({}) are in force instead; mend the file and say `esplanade arm` again",
+        armed.policies,
+        kept.display()
+    )))
+}
+
+/// What a file wants armed.
+struct Armed {
+    plan: Plan,
+    policies: usize,
+    /// The file's policies alone: no keys.
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Armed {
+    fn read(path: &Path, port: u16, optional: Optional) -> Result<Self, String> {
+        let text =
+            fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text = Zeroizing::new(text);
+        Self::of(&text, &path.display().to_string(), port, optional)
+    }
+
+    fn of(text: &[u8], name: &str, port: u16, optional: Optional) -> Result<Self, String> {
+        let lowered = setkey::compile(text, Forwarding::WithIn, &mut NoNames)
+            .map_err(|problems| rendered(&problems, name, text))?;
+        let mut database = Database::default();
+        let mut spi = 0x100;
+        let mut next_spi = || {
+            spi += 1;
+            spi
+        };
+        database
+            .apply(&lowered.commands, 0, &mut next_spi)
+            .map_err(|refused| {
+                let problem = lowered
+                    .places
+                    .get(refused.index)
+                    .map(|place| Problem::new(*place, refused.reason.clone()));
+                problem.map_or(refused.reason, |problem| problem.render(name, text))
+            })?;
+        let snapshot = database.snapshot();
+        Ok(Self {
+            plan: plan(&snapshot, port, optional),
+            policies: DIRECTIONS
+                .iter()
+                .map(|way| snapshot.policies(*way).count())
+                .sum(),
+            text: policies_alone(text),
+        })
+    }
+
+    /// The record comes first: whatever is put up can then be found and taken away.
+    fn put_up(&self, site: &Site, folder: &Folder) -> Result<(), Failure> {
+        let warn: Warn = Arc::new(|text: &str| eprintln!("esplanade: warning: {text}"));
+        let record = match inherit(folder, site, &warn)? {
+            Some(record) => record,
+            None => Record::of(site).map_err(Failure::new)?,
+        };
+        record.save(folder).map_err(Failure::new)?;
+        let armed =
+            Installed::new(site.clone()).and_then(|mut installed| installed.arm(&self.plan));
+        armed.map_err(|error| Failure::new(format!("the barriers cannot be put up: {error}")))
+    }
+}
+
+impl Armed {
+    /// Keeps the policies for a boot at which the file cannot be read: whole or not at all.
+    fn keep(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        let draft = path.with_extension("new");
+        // A draft that a crash left is ours; whatever else stands there is not written through.
+        let _ = fs::remove_file(&draft);
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
+        file.write_all(&self.text)?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    }
+
+    fn report(&self, file: &Path) -> Result<(), Failure> {
+        print(&format!(
+            "{} policies of {} are armed; `esplanade down` removes the barriers\n",
+            self.policies,
+            file.display()
+        ))
+    }
+}
+
+/// What becomes of traffic whose policy has the level `use`, which passes in clear where no association exists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Optional {
+    /// It is dropped where the file has an association for it, as it would be with a gateway that runs.
+    AsWritten,
+    /// It is dropped: the policies were kept without their associations.
+    Closed,
+}
+
+const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
+
+/// What has to be dropped in clear.
+fn plan(snapshot: &Snapshot, port: u16, optional: Optional) -> Plan {
+    let mut plan = Plan {
+        udp_ports: BTreeSet::from([IKE_PORT, port]),
+        ..Plan::default()
+    };
+    for (policy, paths) in snapshot.ways_out() {
+        let mut paths = paths.filter(|path| !path.is_empty());
+        plan.push(
+            policy,
+            optional == Optional::Closed || paths.next().is_some(),
+            None,
+        );
+    }
+    for direction in &DIRECTIONS[1..] {
+        for (_, policy) in snapshot.policies(*direction) {
+            plan.push(policy, false, None);
+        }
+    }
+    plan
+}
+
+/// The statements about policies, printed anew.
+fn policies_alone(text: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut file = setkey::parse(text).file;
+    file.statements.retain(|statement| {
+        matches!(
+            statement.node,
+            Statement::SpdAdd(_)
+                | Statement::SpdUpdate(_)
+                | Statement::SpdDelete(_)
+                | Statement::SpdFlush
+                | Statement::Exit
+        )
+    });
+    setkey::print(&file)
+}
+
+fn rendered(problems: &[Problem], name: &str, text: &[u8]) -> String {
+    let lines: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.render(name, text))
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::plan::Verdict;
+
+    const TUNNEL: &str = "\
+        add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
+        spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;
+        spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require;";
+
+    fn armed(text: &[u8], optional: Optional) -> Armed {
+        Armed::of(text, "test.setkey", 4500, optional).ok().unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_holds_every_policy_and_no_key() {
+        let whole = armed(TUNNEL.as_bytes(), Optional::AsWritten);
+        let kept = armed(&whole.text, Optional::Closed);
+        assert_eq!(kept.policies, whole.policies);
+        assert_eq!(kept.plan.leaving, whole.plan.leaving);
+        let text = String::from_utf8(whole.text.to_vec()).unwrap();
+        assert!(
+            !text.contains("0001020304") && !text.contains("add 192"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_optional_policy_is_closed_by_its_association_or_where_that_is_not_known() {
+        let policies = armed(TUNNEL.as_bytes(), Optional::AsWritten).text;
+        let verdict = |armed: Armed| armed.plan.leaving[0].verdict;
+        assert_eq!(
+            verdict(armed(TUNNEL.as_bytes(), Optional::AsWritten)),
+            Verdict::Protect
+        );
+        assert_eq!(
+            verdict(armed(&policies, Optional::AsWritten)),
+            Verdict::Bypass
+        );
+        assert_eq!(
+            verdict(armed(&policies, Optional::Closed)),
+            Verdict::Protect
+        );
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place() {
+        let why = Armed::of(
+            b"spdadd 10.1.0.0/24;",
+            "boot.setkey",
+            4500,
+            Optional::AsWritten,
+        )
+        .err()
+        .unwrap();
+        assert!(why.contains("boot.setkey:1:"), "{why}");
+    }
+}
