@@ -10,7 +10,7 @@
 //! `outbound` and `inbound` are mirror images; [`io`] has the ends; `pipeline` keeps order while many threads
 //! transform; [`train`] is a super-packet and its segments.
 
-mod clock;
+pub mod clock;
 pub mod counters;
 pub mod dummy;
 pub mod engine;

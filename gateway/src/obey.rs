@@ -3,6 +3,7 @@
 use crate::control::SetkeyText;
 use crate::local_time::utc_offset;
 use crate::plane::Plane;
+use dataplane::clock;
 use ipsec::command::{Answer, Command, Phase, Refused, SaReport};
 use ipsec::setkey::{
     Forwarding, Frame, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
@@ -64,9 +65,12 @@ pub fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> Stri
 
 /// Dumps grow without leaving copies of keys behind: each piece is zeroed when it has been taken over.
 fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<String> {
+    // Moments are told by a clock that the date is not: what was set since the start is added for the reader.
+    let set_by = clock::date_of(now).wrapping_sub(now) as i64;
+    let offset = move |moment: u64| set_by + utc_offset(moment.saturating_add_signed(set_by));
     let frame = Frame {
         now,
-        utc_offset: &utc_offset,
+        utc_offset: &offset,
         pid: request.pid,
         ports: request.with_ports,
     };

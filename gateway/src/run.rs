@@ -42,7 +42,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
 /// What `esplanade run` takes.
@@ -274,11 +273,9 @@ fn read_whole(file: &mut File, len: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// Seconds since the Unix epoch.
+/// What lifetimes count by: seconds since the Unix epoch, whatever the date is set to meanwhile.
 fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs())
+    dataplane::clock::now()
 }
 
 /// Unpredictable bits, or with a seed always the same ones.

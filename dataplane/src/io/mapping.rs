@@ -13,6 +13,22 @@ pub(super) struct Mapping {
 // SAFETY: the memory belongs to nobody's thread; who may touch which part when is settled by the rings' indices.
 unsafe impl Send for Mapping {}
 
+/// A value that any pattern of bits is one of: it may be copied out of memory that others write.
+///
+/// # Safety
+/// Numbers alone, without a pattern that is no value (no `bool`, reference or enum). A copy takes padding along, so that what
+/// has some is read whole or not at all.
+pub(super) unsafe trait Bits: Copy {}
+
+// SAFETY: numbers.
+unsafe impl Bits for u32 {}
+// SAFETY: numbers.
+unsafe impl Bits for u64 {}
+// SAFETY: four-byte and two-byte numbers, and four bytes.
+unsafe impl Bits for libc::tpacket2_hdr {}
+// SAFETY: two numbers of four bytes behind one of eight.
+unsafe impl Bits for libc::xdp_desc {}
+
 impl Mapping {
     /// A socket's ring.
     pub fn of_socket(socket: BorrowedFd<'_>, len: usize, offset: i64) -> io::Result<Self> {
@@ -52,37 +68,42 @@ impl Mapping {
 
     /// A number that the kernel changes too, at a multiple of four.
     pub fn number(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
+        assert!(at.is_multiple_of(4) && self.holds(at, size_of::<u32>()));
         // SAFETY: it lies inside the mapping, is aligned, lives as long as self, and is only ever used atomically.
         unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
     }
 
     /// Copies a plain value out of memory that is ours now.
-    pub fn read<T: Copy>(&self, at: usize) -> T {
-        assert!(at + size_of::<T>() <= self.len);
-        // SAFETY: it lies inside the mapping; callers read plain numbers, for which every pattern of bits is a value.
+    pub fn read<T: Bits>(&self, at: usize) -> T {
+        assert!(self.holds(at, size_of::<T>()));
+        // SAFETY: it lies inside the mapping, and by the trait every pattern of bits is a value.
         unsafe { self.start.add(at).cast::<T>().read_unaligned() }
     }
 
     /// Copies a plain value into memory that is ours now.
-    pub fn write<T: Copy>(&mut self, at: usize, value: T) {
-        assert!(at + size_of::<T>() <= self.len);
+    pub fn write<T: Bits>(&mut self, at: usize, value: T) {
+        assert!(self.holds(at, size_of::<T>()));
         // SAFETY: it lies inside the mapping.
         unsafe { self.start.add(at).cast::<T>().write_unaligned(value) }
+    }
+
+    /// Whether so many bytes lie there. No place is too far to be asked for: a sum that wrapped around would seem near.
+    fn holds(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
     /// Bytes that are ours now.
     ///
     /// INVARIANT: callers ask only for frames that an index or a status word has handed to user space.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        assert!(at <= self.len && len <= self.len - at);
+        assert!(self.holds(at, len));
         // SAFETY: inside the mapping; by the invariant the kernel does not write there meanwhile.
         unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
     }
 
     /// The same, to write.
     pub fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
-        assert!(at <= self.len && len <= self.len - at);
+        assert!(self.holds(at, len));
         // SAFETY: inside the mapping, borrowed once; by the invariant the kernel does not touch it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) }
     }
@@ -92,5 +113,52 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: nothing borrowed from the mapping outlives it. A failure would leave it mapped, which harms nobody.
         unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const LEN: usize = 4096;
+
+    #[test]
+    fn what_is_written_is_read_at_any_place_that_holds_it() {
+        let mut memory = Mapping::anonymous(LEN).unwrap();
+        for at in [0, 1, 7, LEN - 8] {
+            memory.write(at, 0x0123_4567_89ab_cdef_u64);
+            assert_eq!(memory.read::<u64>(at), 0x0123_4567_89ab_cdef);
+        }
+        memory.bytes_mut(8, 4).copy_from_slice(&7_u32.to_ne_bytes());
+        assert_eq!(memory.number(8).load(Relaxed), 7);
+        assert_eq!(memory.bytes(LEN, 0), [0; 0]);
+    }
+
+    #[test]
+    fn no_place_outside_is_touched_however_far_it_is() {
+        let mut memory = Mapping::anonymous(LEN).unwrap();
+        let mut refuses = |touch: &dyn Fn(&mut Mapping)| {
+            catch_unwind(AssertUnwindSafe(|| touch(&mut memory))).is_err()
+        };
+        for at in [LEN - 7, LEN, LEN + 1, usize::MAX - 7, usize::MAX] {
+            assert!(
+                refuses(&|memory| assert!(memory.read::<u64>(at) < 1)),
+                "{at}"
+            );
+            assert!(refuses(&|memory| memory.write(at, 0_u64)), "{at}");
+            assert!(
+                refuses(&|memory| assert_eq!(memory.bytes(at, 8), [0; 8])),
+                "{at}"
+            );
+            assert!(refuses(&|memory| memory.bytes_mut(at, 8).fill(0)), "{at}");
+        }
+        for at in [2, LEN, usize::MAX - 3] {
+            assert!(
+                refuses(&|memory| memory.number(at).store(0, Relaxed)),
+                "{at}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! nothing over a packet ring on veth (820 to 950 ns a packet against 570 to 780, 2-core Xeon VM, under load).
 
 use super::Sent;
-use super::mapping::Mapping;
+use super::mapping::{Bits, Mapping};
 use super::socket::{get_option_from, set_option_to};
 use super::waker::poll_patiently;
 use rustix::event::{PollFd, PollFlags};
@@ -103,11 +103,15 @@ impl Transmitter {
 
     /// Puts a packet, in pieces, into the transmit ring. It leaves with the next [`Transmitter::flush`].
     pub fn push(&mut self, pieces: [&[u8]; 2], sent: &mut Sent) -> io::Result<()> {
+        let len = pieces[0].len() + pieces[1].len();
+        if len > FRAME_LEN as usize {
+            sent.too_big += 1;
+            return Ok(());
+        }
         if self.free.is_empty() {
             self.flush(sent)?;
         }
-        let len = pieces[0].len() + pieces[1].len();
-        let Some(frame) = self.free.pop().filter(|_| len <= FRAME_LEN as usize) else {
+        let Some(frame) = self.free.pop() else {
             sent.no_buffer += 1;
             return Ok(());
         };
@@ -242,7 +246,7 @@ impl Queue {
     }
 
     /// Adds an entry. INVARIANT: there are as many places as frames, and each entry holds a frame of its own.
-    fn produce<T: Copy>(&mut self, entry: T) {
+    fn produce<T: Bits>(&mut self, entry: T) {
         let place = self.memory.number(self.producer).load(Ordering::Relaxed);
         let at = self.entries + (place % FRAMES) as usize * size_of::<T>();
         self.memory.write(at, entry);
@@ -251,7 +255,7 @@ impl Queue {
             .store(place.wrapping_add(1), Ordering::Release);
     }
 
-    fn consume<T: Copy>(&mut self) -> Option<T> {
+    fn consume<T: Bits>(&mut self) -> Option<T> {
         if self.waiting() == 0 {
             return None;
         }
@@ -291,5 +295,34 @@ fn bind(socket: &OwnedFd, device: u32) -> io::Result<()> {
     match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::io::namespaces::{Namespace, cable, isolated};
+
+    #[test]
+    fn a_packet_that_is_too_large_costs_no_frame() {
+        isolated(|| {
+            let other = Namespace::new();
+            cable(&other, 1500);
+            let mut transmitter = Transmitter::open(device(), 1514).unwrap();
+            let (head, large) = ([0; 14], [0; FRAME_LEN as usize - 13]);
+            let mut sent = Sent::default();
+            for _ in 0..2 * FRAMES {
+                transmitter.push([&head, &large], &mut sent).unwrap();
+            }
+            assert_eq!((sent.packets, sent.too_big), (0, u64::from(2 * FRAMES)));
+            assert_eq!(transmitter.free.len(), FRAMES as usize);
+            transmitter.push([&head, &large[1..]], &mut sent).unwrap();
+            assert_eq!((sent.packets, sent.no_buffer), (1, 0));
+        });
+    }
+
+    fn device() -> u32 {
+        // SAFETY: the name ends with a zero byte and is only read.
+        unsafe { libc::if_nametoindex(c"left".as_ptr()) }
     }
 }

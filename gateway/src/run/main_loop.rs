@@ -267,7 +267,8 @@ impl Gateway {
         ) {
             eprintln!("esplanade: {what}");
         }
-        let event = Event { time: now(), what };
+        let time = dataplane::clock::today();
+        let event = Event { time, what };
         self.server.tell(&Answer::Event(event));
     }
 
