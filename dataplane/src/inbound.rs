@@ -12,6 +12,7 @@
 mod batch;
 mod commit;
 mod deeper;
+mod exit;
 mod look;
 mod open;
 mod unpack;
@@ -61,8 +62,8 @@ impl Inbound {
         size: BatchSize,
         spare: usize,
     ) -> (InboundPrepare, InboundCommit, Arc<Pool<InboundBatch>>) {
-        let takes = self.sink.takes_trains();
-        let make = move || InboundBatch::new(size, takes);
+        let (takes, forwards) = (self.sink.takes_trains(), self.sink.only_forwards());
+        let make = move || InboundBatch::new(size, takes, forwards);
         let pool = Arc::new(Pool::new(spare, make));
         let deadline = unpack::Deadline::default();
         let prepare = InboundPrepare {

@@ -279,6 +279,11 @@ pub trait PlaintextSink: Send {
         self.deliver(deliveries)
     }
 
+    /// Whether everything that it takes is forwarded, and nothing delivered to this host. Fixed from the start.
+    fn only_forwards(&self) -> bool {
+        false
+    }
+
     /// Which trains may be given to it; of all else it gets single packets with finished checksums. Fixed from the
     /// start: asked once.
     fn takes_trains(&self) -> Takes;
@@ -320,6 +325,10 @@ impl<S: PlaintextSink + ?Sized> PlaintextSink for Box<S> {
 
     fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
         (**self).deliver_by(interface, deliveries)
+    }
+
+    fn only_forwards(&self) -> bool {
+        (**self).only_forwards()
     }
 
     fn takes_trains(&self) -> Takes {

@@ -2,6 +2,7 @@
 
 use crate::control::Explain;
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
+use crate::routes::firewall::REFUSED;
 use crate::status::{Drops, LaneStatus, PolicyStatus, SaDrops, SaStatus, Traffic};
 use dataplane::counters::Tally;
 use dataplane::io::tun::Abilities;
@@ -9,11 +10,11 @@ use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::Takes;
 use ipsec::Dropped;
 use ipsec::command::{Phase, PolicyReport, SaReport};
-use ipsec::database::{Outcome, Snapshot};
+use ipsec::database::{Finding, Outcome, SaIndex, Snapshot};
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::policy::{Action, Direction, Level, Template};
 use ipsec::sa::{Mode, SaConfig};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub fn association(report: &SaReport) -> SaStatus {
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port)),
         moved_to: None,
+        carried_by: None,
         interface: config.interface.as_ref().map(|name| name.to_string()),
         reqid: config.reqid.0,
         phase: phase_name(report.phase).to_owned(),
@@ -92,8 +94,8 @@ pub fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
         .collect()
 }
 
-/// Everything for `drops`.
-pub fn drops(tallies: &[Tally], sas: &[SaReport], clear: &[(&'static str, u64, u64)]) -> Drops {
+/// Everything for `drops`; `counters` are those of the drop rules, by name with packets and bytes.
+pub fn drops(tallies: &[Tally], sas: &[SaReport], counters: &[(&'static str, u64, u64)]) -> Drops {
     let counted = Dropped::ALL.iter().map(|reason| {
         let count = tallies
             .iter()
@@ -101,7 +103,13 @@ pub fn drops(tallies: &[Tally], sas: &[SaReport], clear: &[(&'static str, u64, u
             .sum();
         (*reason, count)
     });
-    let reasons = by_name(counted);
+    let mut reasons = by_name(counted);
+    let (refused, clear): (Vec<_>, Vec<_>) = counters
+        .iter()
+        .partition(|(name, ..)| REFUSED.contains(name));
+    let refused = refused.iter().filter(|(_, packets, _)| *packets > 0);
+    // As our own drops are: these are opened packets, dropped for us behind the device.
+    reasons.extend(refused.map(|(name, packets, _)| (name.replace('_', "-"), *packets)));
     Drops {
         total: reasons.values().sum(),
         reasons,
@@ -198,6 +206,42 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     all
 }
 
+/// Where a change has made one association carry what another of another kind could carry too: a sentence for each such pair.
+pub fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let ids = |snapshot: &Snapshot, index: SaIndex| snapshot.sa(index).config.id;
+    let known: HashSet<_> = before
+        .rivals()
+        .into_iter()
+        .map(|rival| (ids(before, rival.idle), ids(before, rival.carrier)))
+        .collect();
+    let news = after
+        .rivals()
+        .into_iter()
+        .filter(|rival| !known.contains(&(ids(after, rival.idle), ids(after, rival.carrier))));
+    let sentence = |rival: ipsec::database::Rival| {
+        format!(
+            "{} carries the traffic that {} would carry too: of associations that fit a policy the youngest carries \
+             everything. Delete the one that is not meant, or tell them apart by `-u N` and `unique:N`",
+            kind_of(&after.sa(rival.carrier).config),
+            kind_of(&after.sa(rival.idle).config)
+        )
+    };
+    news.map(sentence).collect()
+}
+
+/// An association with what tells it from another between the same ends.
+fn kind_of(config: &SaConfig) -> String {
+    let encapsulation = config.encapsulation.map_or_else(
+        || "native".to_owned(),
+        |udp| format!("in UDP {}-{}", udp.source_port, udp.destination_port),
+    );
+    format!(
+        "{} ({}, {encapsulation})",
+        SaName::of(config),
+        suite_name(config)
+    )
+}
+
 /// Which policy and associations a packet would meet.
 pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
     let has_ports = question.source_port.is_some() || question.destination_port.is_some();
@@ -266,6 +310,10 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
     };
     let _ = writeln!(text, "{outcome}");
     for finding in explanation.findings {
+        if let Finding::Rival { idle } = finding {
+            let idle = kind_of(&snapshot.sa(idle).config);
+            let _ = writeln!(text, "carries nothing: {idle}");
+        }
         let _ = writeln!(text, "look: {}", finding.advice());
     }
     text

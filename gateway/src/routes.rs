@@ -104,6 +104,12 @@ impl Site {
         self.forwards.then_some(&*self.name)
     }
 
+    /// The devices for what `in` policies alone let through, and for what `fwd` policies alone do. A name of 15 letters is the
+    /// kernel's limit, and each of these is longer than the TUN device's.
+    pub fn doors(&self) -> [String; 2] {
+        ["in", "fwd"].map(|way| format!("{}-{way}", self.name))
+    }
+
     /// The routing table.
     pub fn table(&self) -> u32 {
         self.table

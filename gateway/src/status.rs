@@ -158,6 +158,9 @@ pub struct SaStatus {
     /// Where its packets come from, if that is another address or port than it says.
     #[serde(default)]
     pub moved_to: Option<std::net::SocketAddr>,
+    /// The younger association that carries what this one could, if the two differ in algorithms or encapsulation.
+    #[serde(default)]
+    pub carried_by: Option<SaName>,
     /// The device that it serves, if policies do not use it.
     #[serde(default)]
     pub interface: Option<String>,
@@ -262,6 +265,15 @@ impl Drops {
 }
 
 fn advice(name: &str) -> &'static str {
+    match name {
+        "policy-in" => {
+            return "the packet is for this host, and only a `fwd` policy lets it through";
+        }
+        "policy-fwd" => {
+            return "the packet is to be forwarded, and only an `in` policy lets it through";
+        }
+        _ => {}
+    }
     ipsec::Dropped::ALL
         .iter()
         .find(|reason| reason.name() == name)

@@ -16,13 +16,15 @@ mod index;
 mod interfaces;
 mod places;
 mod resolve;
+mod rivals;
 mod snapshot;
 mod spread;
 
 pub use ahead::TOGETHER;
 pub use explain::{Explanation, Finding, Outcome};
 pub use interfaces::Interface;
-pub use snapshot::{Decision, SaIndex, Snapshot};
+pub use rivals::Rival;
+pub use snapshot::{Allowed, Decision, SaIndex, Snapshot};
 
 use crate::command::{Answer, Command, Refused};
 use crate::policy::Policy;

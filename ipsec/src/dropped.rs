@@ -33,6 +33,8 @@ pub enum Dropped {
     Dummy,
     /// Policy demands protection but the packet came in clear, or through another association (RFC 4301 5.2).
     PolicyMismatch,
+    /// Transport mode: authentic, but the packet came from another address than the association's, which no key covers.
+    SourceNotOfAssociation,
     /// No policy knows this traffic (RFC 4301 5.1, 5.2).
     NoPolicy,
     /// A policy says discard.
@@ -62,7 +64,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -76,6 +78,7 @@ impl Dropped {
         Self::BadInner,
         Self::Dummy,
         Self::PolicyMismatch,
+        Self::SourceNotOfAssociation,
         Self::NoPolicy,
         Self::PolicyDiscard,
         Self::Acquire,
@@ -111,6 +114,7 @@ impl Dropped {
             Self::BadInner => "bad-inner",
             Self::Dummy => "dummy",
             Self::PolicyMismatch => "policy-mismatch",
+            Self::SourceNotOfAssociation => "source-not-of-association",
             Self::NoPolicy => "no-policy",
             Self::PolicyDiscard => "policy-discard",
             Self::Acquire => "acquire",
@@ -155,6 +159,10 @@ impl Dropped {
             Self::Dummy => "a dummy packet of traffic-flow confidentiality; nothing is wrong",
             Self::PolicyMismatch => {
                 "policy wants this traffic protected by another association; compare `setkey -DP` on both sides"
+            }
+            Self::SourceNotOfAssociation => {
+                "in transport mode the outer source is the packet's own: a NAT has changed the peer's address (`update` the \
+                 association), or somebody on the path has"
             }
             Self::NoPolicy => "no policy knows this traffic; see `setkey -DP`",
             Self::PolicyDiscard => "a policy says discard",

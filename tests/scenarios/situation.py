@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FOLDER = os.path.join(ROOT, "scenarios")
 KNOWN = {"name", "send", "src", "dst", "proto", "sport", "dport", "type", "code", "ttl", "tos", "df", "size", "part",
-         "sequence", "repeat", "tamper", "outer", "expect", "by", "shows", "why", "kernel", "because"}
+         "sequence", "repeat", "tamper", "outer", "run", "expect", "by", "shows", "why", "kernel", "because"}
 EXPECTATIONS = {"lan", "protected", "clear", "answered", "nothing"}
 
 
@@ -43,6 +43,8 @@ class Situation:
     packets: list
     peer: dict = field(default_factory=dict)
     explain: list = field(default_factory=list)
+    setup: str = ""
+    cleanup: str = ""
 
 
 def load(words):
@@ -60,7 +62,8 @@ def read(name):
     packets = [Packet(number, row) for number, row in enumerate(table.get("packet", []), 10)]
     for packet in packets:
         check(name, packet)
-    return Situation(name, table["title"], texts["left"], packets, associations(texts["right"]), table.get("explain", []))
+    return Situation(name, table["title"], texts["left"], packets, associations(texts["right"]),
+                     table.get("explain", []), table.get("setup", ""), table.get("cleanup", ""))
 
 
 def check(name, packet):

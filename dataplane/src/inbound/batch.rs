@@ -23,6 +23,8 @@ pub struct InboundBatch {
     /// Transport mode: packets with a header that was outside before, each whole.
     pub(super) rebuilt: Vec<u8>,
     pub(super) takes: Takes,
+    /// Whether the sink only forwards.
+    pub(super) forwards: bool,
     pub(super) now: u64,
     pub(super) tally: Tally,
     pub(super) jobs: Vec<OpenJob<'static>>,
@@ -115,17 +117,20 @@ pub(super) struct Inner {
     pub start: usize,
     pub len: usize,
     pub passenger: Passenger,
+    /// The number of the device by which it goes to the kernel.
+    pub exit: u32,
 }
 
 impl InboundBatch {
     /// An empty batch with room for what one read of the source brings.
-    pub fn new(size: BatchSize, takes: Takes) -> Self {
+    pub fn new(size: BatchSize, takes: Takes, forwards: bool) -> Self {
         Self {
             intake: Intake::with_room(size.bytes, size.items),
             snapshot: None,
             packets: Vec::with_capacity(size.items),
             rebuilt: Vec::new(),
             takes,
+            forwards,
             now: 0,
             tally: Tally::default(),
             jobs: Vec::new(),

@@ -92,9 +92,10 @@ impl InboundCommit {
             }
         }
         self.unpacker.finish(batch, &snapshot, &mut self.merger);
-        let device = |group: &Group| {
-            let first = &batch.packets[group.first() as usize];
-            snapshot.interface_of(first.sa)
+        let device = |group: &Group| match &batch.packets[group.first() as usize].outcome {
+            Outcome::Genuine(Ok(inner)) => inner.exit,
+            // INVARIANT: only what is delivered is in a group.
+            _ => 0,
         };
         self.interfaces.clear();
         self.interfaces

@@ -10,7 +10,7 @@
 //! What was proven on the way is remembered as a [`Walk`]: commit checks and moves every window on it, outermost first.
 
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
-use super::open::{AT_ONCE, Layer, Opener};
+use super::open::{AT_ONCE, Layer, Opener, check_source};
 use crate::frames::{Carver, emptied, first};
 use crate::outbound::MOST_HOPS;
 use ipsec::Dropped;
@@ -245,6 +245,7 @@ fn follow(
 ) -> Result<Next, Dropped> {
     let mtu = cursor.mtu_inside(opener.snapshot);
     let outline = Outline::read(opener.bytes_at(place)).map_err(|_| Dropped::BadInner)?;
+    check_source(opener.snapshot.sa(cursor.sa), place, &outline)?;
     match enter(opener, walk, cursor.packet, place, &outline, mtu)? {
         Some(next) => Ok(Next::Deeper(next)),
         None => {
@@ -252,11 +253,9 @@ fn follow(
             for (place, step) in path.iter_mut().zip(walk.steps()) {
                 *place = step.sa;
             }
-            opener
-                .snapshot
-                .inbound(&outline, &path[..walk.steps().len()])?;
+            let exit = opener.judge(&outline, &path[..walk.steps().len()])?;
             let innermost = walk.blame;
-            let inner = opener.deliverable(place, &outline, innermost, mtu);
+            let inner = opener.deliverable(place, &outline, (innermost, exit), mtu);
             Ok(Next::Done(inner))
         }
     }

@@ -7,6 +7,7 @@ pub(super) use unwrap::Layer;
 use super::InboundBatch;
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
 use super::deeper::{self, Cursor, State, Walk};
+use super::exit;
 use crate::frames::{Carver, emptied};
 use crate::io::Arrival;
 use crate::pipeline::lane::Transform;
@@ -43,6 +44,7 @@ impl Transform for InboundBatch {
             let mut opener = Opener {
                 snapshot,
                 takes: self.takes,
+                forwards: self.forwards,
                 bytes: &mut self.intake.bytes,
                 rebuilt: &mut self.rebuilt,
                 allowed: None,
@@ -135,6 +137,7 @@ impl Incoming {
 pub(super) struct Opener<'a> {
     pub snapshot: &'a Snapshot,
     takes: Takes,
+    forwards: bool,
     bytes: &'a mut [u8],
     rebuilt: &'a mut Vec<u8>,
     /// The packet that policy allowed last: most are followed by another one of their flow.
@@ -145,6 +148,7 @@ pub(super) struct Opener<'a> {
 struct Allowed {
     outline: Outline,
     through: SaIndex,
+    exit: u32,
     familiar: Option<Familiar>,
 }
 
@@ -174,17 +178,19 @@ impl Opener<'_> {
             return None;
         }
         let opened = self.unwrap(&layer).and_then(|place| {
-            if let Some(outline) = self.recognize(place, packet.sa) {
-                return Ok((place, outline, true));
+            if let Some((outline, exit)) = self.recognize(place, packet.sa) {
+                return Ok((place, outline, Some(exit)));
             }
             let outline = Outline::read(self.at(place)).map_err(|_| Dropped::BadInner)?;
-            Ok((place, outline, false))
+            check_source(self.snapshot.sa(packet.sa), place, &outline)?;
+            Ok((place, outline, None))
         });
         let outcome = match opened {
-            Ok((place, outline, true)) => {
-                Ok(self.deliverable(place, &outline, packet.sa, packet.inner_mtu))
+            Ok((place, outline, Some(exit))) => {
+                let through = (packet.sa, exit);
+                Ok(self.deliverable(place, &outline, through, packet.inner_mtu))
             }
-            Ok((place, outline, false)) if is_ipsec(outline.protocol) => {
+            Ok((place, outline, None)) if is_ipsec(outline.protocol) => {
                 let walk = packet.begin_walk(walks, place.len);
                 match deeper::enter(self, walk, number, place, &outline, packet.inner_mtu) {
                     Ok(Some(next)) => return Some(next),
@@ -192,9 +198,7 @@ impl Opener<'_> {
                     Err(reason) => Err(reason),
                 }
             }
-            Ok((place, outline, false)) => {
-                self.finish(place, &outline, packet.sa, packet.inner_mtu)
-            }
+            Ok((place, outline, None)) => self.finish(place, &outline, packet.sa, packet.inner_mtu),
             Err(reason) => Err(reason),
         };
         packet.outcome = Outcome::Genuine(outcome);
@@ -208,20 +212,19 @@ impl Opener<'_> {
         index: SaIndex,
         inner_mtu: usize,
     ) -> Result<Inner, Dropped> {
-        self.ask_policy(place, outline, index)?;
-        Ok(self.deliverable(place, outline, index, inner_mtu))
+        let exit = self.ask_policy(place, outline, index)?;
+        Ok(self.deliverable(place, outline, (index, exit), inner_mtu))
     }
 
-    /// A packet that policy allows, ready to be delivered.
+    /// A packet that policy allows to go by the device `exit`, ready to be delivered.
     pub fn deliverable(
         &mut self,
         place: Place,
         outline: &Outline,
-        index: SaIndex,
+        (index, exit): (SaIndex, u32),
         inner_mtu: usize,
     ) -> Inner {
         let takes = self.takes;
-        let interface = self.snapshot.interface_of(index);
         let sa = self.snapshot.sa(index);
         let is_mended = place.rebuilt && !place.in_tunnel && is_behind_nat(sa);
         let packet = self.at(place);
@@ -232,44 +235,53 @@ impl Opener<'_> {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
         }
         Inner {
-            passenger: Passenger::read(packet, outline, takes).by(interface),
+            passenger: Passenger::read(packet, outline, takes).by(exit),
             len: outline.total_len,
             rebuilt: place.rebuilt,
             start: place.start,
+            exit,
         }
     }
 
-    /// The outline of a packet that is of the same flow, by the same way, as the one that policy allowed last.
-    fn recognize(&self, place: Place, index: SaIndex) -> Option<Outline> {
+    /// The outline of a packet that is of the same flow, by the same way, as the one that policy allowed last, and by which
+    /// device that one went.
+    fn recognize(&self, place: Place, index: SaIndex) -> Option<(Outline, u32)> {
         let allowed = self.allowed.as_ref().filter(|last| last.through == index)?;
         let familiar = allowed.familiar.as_ref()?;
         let total_len = familiar.total_len_of(self.bytes_at(place))?;
-        Some(Outline {
+        let outline = Outline {
             total_len,
             ..allowed.outline
-        })
+        };
+        Some((outline, allowed.exit))
     }
 
-    /// RFC 4301 5.2; not asked again about what differs in nothing but its length.
+    /// RFC 4301 5.2: by which device it may go. Not asked again about what differs in nothing but its length.
     fn ask_policy(
         &mut self,
         place: Place,
         outline: &Outline,
         index: SaIndex,
-    ) -> Result<(), Dropped> {
+    ) -> Result<u32, Dropped> {
         if let Some(last) = &mut self.allowed {
             last.outline.total_len = outline.total_len;
             if last.through == index && last.outline == *outline {
-                return Ok(());
+                return Ok(last.exit);
             }
         }
-        self.snapshot.inbound(outline, &[index])?;
+        let exit = self.judge(outline, &[index])?;
         self.allowed = Some(Allowed {
             outline: *outline,
             through: index,
+            exit,
             familiar: Familiar::new(self.bytes_at(place), outline),
         });
-        Ok(())
+        Ok(exit)
+    }
+
+    /// RFC 4301 5.2, for a packet that came through `path`.
+    pub fn judge(&self, outline: &Outline, path: &[SaIndex]) -> Result<u32, Dropped> {
+        exit::judge(self.snapshot, self.forwards, outline, path)
     }
 
     /// One of the two buffers in which packets lie.
@@ -291,6 +303,16 @@ impl Opener<'_> {
             false => &*self.bytes,
         };
         &buffer[place.start..place.start + place.len]
+    }
+}
+
+/// In transport mode the address that a packet came from is its own source, and no key covers it: it is the association's,
+/// or the packet is another host's word for this one's. An association from anybody (0.0.0.0, ::) speaks for anybody.
+pub(super) fn check_source(sa: &Sa, place: Place, outline: &Outline) -> Result<(), Dropped> {
+    let speaker = sa.config.source;
+    match place.in_tunnel || speaker.is_unspecified() || outline.source == speaker {
+        true => Ok(()),
+        false => Err(Dropped::SourceNotOfAssociation),
     }
 }
 

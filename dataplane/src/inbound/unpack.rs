@@ -9,6 +9,7 @@
 
 use super::InboundBatch;
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
+use super::exit;
 use crate::clock;
 use crate::io::Wait;
 use crate::syn;
@@ -67,8 +68,8 @@ pub(super) struct Unpacker {
     waiting: Vec<(SaId, u64)>,
     /// What the last payload brought: packets in the batch's rebuilt bytes, or why there is none.
     found: Vec<Result<Range<usize>, Dropped>>,
-    /// The packet that policy allowed last in this batch.
-    allowed: Option<(Outline, SaIndex)>,
+    /// The packet that policy allowed last in this batch, and by which device it went.
+    allowed: Option<(Outline, SaIndex, u32)>,
 }
 
 /// Whose packets were found.
@@ -211,35 +212,35 @@ impl Unpacker {
     ) -> Result<Inner, Dropped> {
         let packet = &mut batch.rebuilt[range.clone()];
         let outline = Outline::read(packet).map_err(|_| Dropped::BadInner)?;
-        self.ask_policy(snapshot, &outline, origin.sa)?;
+        let exit = self.ask_policy((snapshot, batch.forwards), &outline, origin.sa)?;
         if syn::is_syn(packet, &outline) {
             syn::clamp(packet, origin.inner_mtu, TcpChecksum::Finished);
         }
-        let interface = snapshot.interface_of(origin.sa);
         Ok(Inner {
-            passenger: Passenger::read(packet, &outline, batch.takes).by(interface),
+            passenger: Passenger::read(packet, &outline, batch.takes).by(exit),
             len: outline.total_len,
             rebuilt: true,
             start: range.start,
+            exit,
         })
     }
 
-    /// Not asked again about what differs in nothing but its length.
+    /// By which device it may go. Not asked again about what differs in nothing but its length.
     fn ask_policy(
         &mut self,
-        snapshot: &Snapshot,
+        (snapshot, forwards): (&Snapshot, bool),
         outline: &Outline,
         index: SaIndex,
-    ) -> Result<(), Dropped> {
-        if let Some((before, through)) = &mut self.allowed {
+    ) -> Result<u32, Dropped> {
+        if let Some((before, through, exit)) = &mut self.allowed {
             before.total_len = outline.total_len;
             if *through == index && before == outline {
-                return Ok(());
+                return Ok(*exit);
             }
         }
-        snapshot.inbound(outline, &[index])?;
-        self.allowed = Some((*outline, index));
-        Ok(())
+        let exit = exit::judge(snapshot, forwards, outline, &[index])?;
+        self.allowed = Some((*outline, index, exit));
+        Ok(exit)
     }
 }
 

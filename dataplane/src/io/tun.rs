@@ -77,6 +77,7 @@ pub struct Tun {
     pub index: u32,
     /// What it can do.
     pub abilities: Abilities,
+    chatty: bool,
     queues: Vec<Arc<OwnedFd>>,
 }
 
@@ -101,6 +102,7 @@ impl Tun {
             name,
             index,
             abilities,
+            chatty: options.chatty,
             queues: queues.into_iter().map(Arc::new).collect(),
         })
     }
@@ -116,6 +118,7 @@ impl Tun {
             let source = TunSource {
                 device: queue.clone(),
                 waker: None,
+                chatty: self.chatty,
             };
             (
                 source,
@@ -133,6 +136,7 @@ impl Tun {
 pub struct TunSource {
     device: Arc<OwnedFd>,
     waker: Option<Waker>,
+    chatty: bool,
 }
 
 impl TunSource {
@@ -149,6 +153,7 @@ impl TunSource {
         let before = intake.items.len();
         while intake.places() > 0 && intake.free().len() >= LARGEST {
             match self.read_one(intake.free()) {
+                Ok((len, Some(_))) if !self.chatty && is_chatter(&intake.free()[..len]) => {}
                 Ok((len, Some(offload))) => intake.push(len, offload),
                 Ok((_, None)) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -192,6 +197,23 @@ impl PlaintextSource for TunSource {
         }
         Ok(added)
     }
+}
+
+/// Whether this is the kernel's report of the multicast groups that it has joined on the device by itself, of which no
+/// setting keeps it: behind a hop-by-hop header, RFC 2710 and RFC 3810 messages that must not pass a router. Nobody has sent
+/// it and nobody misses it, so it is no dropped traffic either.
+fn is_chatter(packet: &[u8]) -> bool {
+    const HOP_BY_HOP: u8 = 0;
+    const ICMPV6: u8 = 58;
+    let Some((header, [next, _, _, _, _, _, _, _, kind, ..])) = packet.split_at_checked(40) else {
+        return false;
+    };
+    let speaks_for_itself = header[8..24] == [0; 16] || header[8..10] == [0xfe, 0x80];
+    header[0] >> 4 == 6
+        && (header[6], *next) == (HOP_BY_HOP, ICMPV6)
+        && header[7] == 1
+        && speaks_for_itself
+        && matches!(kind, 131 | 132 | 143)
 }
 
 impl AsFd for TunSource {

@@ -8,6 +8,10 @@
 //! ```
 //!
 //! A batch is read from one device, so that its number need not travel with each packet.
+//!
+//! Two more devices are only written to: what `in` policies alone let through comes out of one, what `fwd` policies alone
+//! let through out of the other, and drop rules hold the kernel to it. They are there once policies can differ so; until
+//! then nothing goes by them.
 
 use super::tun::{Tun, TunSink, TunSource};
 use super::waker::poll_patiently;
@@ -19,6 +23,17 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// The number of the device for what may be delivered here, and not forwarded.
+pub const IN_ALONE: u32 = u32::MAX - 1;
+
+/// The number of the device for what may be forwarded, and not delivered here.
+pub const FWD_ALONE: u32 = u32::MAX;
+
+/// Whether nothing is read from the device of this number.
+fn is_written_only(number: u32) -> bool {
+    number >= IN_ALONE
+}
 
 /// The devices beside the first, and how they come and go. Clones share them.
 #[derive(Clone, Default)]
@@ -110,7 +125,10 @@ impl TunnelSource {
                 let (source, _) = device.ends().next()?;
                 Some((number, source))
             };
-            self.others = devices.into_iter().filter_map(source).collect();
+            let read_too = devices
+                .into_iter()
+                .filter(|(number, _)| !is_written_only(*number));
+            self.others = read_too.filter_map(source).collect();
         }
     }
 

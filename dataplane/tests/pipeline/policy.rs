@@ -131,3 +131,33 @@ fn a_hard_lifetime_is_never_overshot_not_even_within_a_train() {
     assert_eq!(left.packets, 9, "of 1040 bytes each");
     assert_eq!(left.drops[Dropped::LifetimeOver.index()], 21);
 }
+
+#[test]
+fn in_transport_mode_a_packet_is_from_whom_its_association_is_from() {
+    for protocol in ["esp", "esp-udp"] {
+        let text = |near: &str, direction| {
+            format!(
+                "add 10.1.0.1 10.2.0.1 {protocol} 0x2001 -m transport {};
+                 spdadd {near} 10.2.0.1 any -P {direction} ipsec esp/transport//require;",
+                gcm()
+            )
+        };
+        let right = text("0.0.0.0/0", "in");
+        let mut world = World::new(&text("10.1.0.1", "out"), &right, ALL_TRAINS, 65_535);
+        for number in 0..3 {
+            world.left_in.put(datagram(number, 100), Offload::default());
+            world.send();
+        }
+        // Whoever is on the path changes the second one's outer source, which nothing covers.
+        for (number, (bytes, mut arrival)) in world.wire.take_all().into_iter().enumerate() {
+            if number == 1 {
+                arrival.outer.source = "203.0.113.77".parse().unwrap();
+            }
+            world.wire.put(bytes, arrival);
+        }
+        world.receive();
+        assert_eq!(world.delivered_numbers(), [0, 2], "{protocol}");
+        let (_, right) = world.balance();
+        assert_eq!(right.drops[Dropped::SourceNotOfAssociation.index()], 1);
+    }
+}

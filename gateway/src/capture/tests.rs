@@ -201,7 +201,16 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
     sealed[0][12..16].copy_from_slice(&[203, 0, 113, 7]);
     sealed[0][20..22].copy_from_slice(&61_000u16.to_be_bytes());
     ipsec::wire::ip::v4::finish_checksum(&mut sealed[0]);
-    let text = text.replace("spdadd 10.1.0.2", "spdadd 203.0.113.7");
+    let original = go(
+        &capture(&sealed),
+        &text.replace("-P out", "-P in"),
+        Verb::Open,
+    );
+    assert_eq!(
+        original.1, [[0; 0]; 0],
+        "the association is of another address"
+    );
+    let text = text.replace("10.1.0.2", "203.0.113.7");
     let (report, opened) = go(
         &capture(&sealed),
         &text.replace("-P out", "-P in"),

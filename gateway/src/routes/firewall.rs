@@ -26,6 +26,10 @@ use tables::Firewall;
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
 pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
 
+/// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here, or
+/// forwarded.
+pub const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
+
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -38,6 +42,10 @@ const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
 
 /// The rules that make the table enforce `plan`.
 pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
+    let mut counters = COUNTERS.to_vec();
+    if doors(site, plan).is_some() {
+        counters.extend(REFUSED);
+    }
     let mut chains = vec![
         leaving(site, plan),
         arriving(site, plan),
@@ -49,19 +57,20 @@ pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
     if let Some(tun) = site.tun() {
         chains.push(rerouting(site, tun, plan));
         chains.push(marking(site, plan));
-        chains.push(clamping(tun));
+        chains.push(clamping(tun, doors(site, plan)));
     }
     Ruleset {
         family: TableFamily::Inet,
         table: site.firewall_table(),
-        counters: COUNTERS.to_vec(),
+        counters,
         chains,
     }
 }
 
-/// Packets and bytes of each of [`COUNTERS`], as far as they can be read.
+/// Packets and bytes of each of [`COUNTERS`] and [`REFUSED`], as far as they can be read.
 pub fn counters(site: &Site) -> Vec<Count> {
-    Firewall::new(TableFamily::Inet, site.firewall_table()).counts(&COUNTERS)
+    Firewall::new(TableFamily::Inet, site.firewall_table())
+        .counts(&[&COUNTERS[..], &REFUSED].concat())
 }
 
 fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<Rule>) -> Chain {
@@ -96,8 +105,26 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
     chain("leaving", "filter", Hook::Postrouting, -10, rules)
 }
 
+/// The devices of what `in` policies alone let through and of what `fwd` policies alone do, where there are such policies.
+fn doors(site: &Site, plan: &Plan) -> Option<[String; 2]> {
+    (plan.has_doors && site.tun().is_some()).then(|| site.doors())
+}
+
+/// What comes by one of the devices is refused on this way, and what comes by the other passes.
+fn one_way(refused: &str, passing: &str, counter: &'static str) -> [Rule; 2] {
+    let by = |device| when().device(Field::InDevice, [device], false);
+    [
+        by(refused).and(Term::Count(counter)).drop(),
+        by(passing).accept(),
+    ]
+}
+
 fn arriving(site: &Site, plan: &Plan) -> Chain {
-    let mut rules = vec![
+    let mut rules = Vec::new();
+    if let Some([here, onward]) = doors(site, plan) {
+        rules.extend(one_way(&onward, &here, REFUSED[0]));
+    }
+    rules.extend([
         when().device(Field::InDevice, inside(site), false).accept(),
         when().protocols(&[ESP, AH]).accept(),
         // IPv6 joins fragments behind this hook; all of one packet name the same header.
@@ -105,7 +132,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
             .family(Family::V6)
             .any(Field::FragmentNextHeader, [[ESP], [AH]], false)
             .accept(),
-    ];
+    ]);
     if !plan.udp_ports.is_empty() {
         let ports = plan.udp_ports.iter().map(|port| port.to_be_bytes());
         rules.push(
@@ -132,7 +159,11 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
 
 fn passing(site: &Site, plan: &Plan) -> Chain {
     let from_tun = |tun| when().device(Field::InDevice, [tun], false).accept();
-    let mut rules: Vec<_> = site.tun().map(from_tun).into_iter().collect();
+    let mut rules = Vec::new();
+    if let Some([here, onward]) = doors(site, plan) {
+        rules.extend(one_way(&here, &onward, REFUSED[1]));
+    }
+    rules.extend(site.tun().map(from_tun));
     rules.extend(entries(COUNTERS[2], &plan.passing));
     chain("passing", "filter", Hook::Forward, -160, rules)
 }
@@ -250,15 +281,19 @@ fn marked(site: &Site, verdict: Verdict, condition: Rule) -> Rule {
 }
 
 /// SYN without RST, by the TUN device in either direction.
-fn clamping(tun: &str) -> Chain {
-    let rules = [Field::InDevice, Field::OutDevice].map(|way| {
+fn clamping(tun: &str, doors: Option<[String; 2]>) -> Chain {
+    let onward = doors
+        .as_ref()
+        .map(|[_, onward]| (Field::InDevice, &**onward));
+    let ways = [(Field::InDevice, tun), (Field::OutDevice, tun)];
+    let rules = ways.into_iter().chain(onward).map(|(way, device)| {
         when()
-            .device(way, [tun], false)
+            .device(way, [device], false)
             .protocols(&[TCP])
             .bits(Field::TcpFlags, &[0x06], &[0x02], false)
             .and(Term::ClampSegments)
     });
-    chain("clamping", "filter", Hook::Forward, -150, rules.to_vec())
+    chain("clamping", "filter", Hook::Forward, -150, rules.collect())
 }
 
 /// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.

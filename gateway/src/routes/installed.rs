@@ -43,6 +43,11 @@ impl Installed {
         &mut self.netlink
     }
 
+    /// Both.
+    pub fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
+        (&self.site, &mut self.netlink)
+    }
+
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment in between can protected traffic pass in clear: the
     /// drop rules come first and change in one transaction, and "unreachable" stands before a rule leads there.
     pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {

@@ -49,6 +49,8 @@ pub struct Plan {
     pub arriving: Vec<Entry>,
     /// What `fwd` policies say.
     pub passing: Vec<Entry>,
+    /// Whether what only `in` or only `fwd` policies let through comes out of a device of its own.
+    pub has_doors: bool,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
     /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own gateways.

@@ -3,12 +3,15 @@
 //! Fail closed: a device outlives its associations, the gateway and its death, for a route that leads nowhere is lost
 //! traffic and a route that is gone is traffic in clear by the next one that fits. What is routed into a device without
 //! association, or without gateway, is dropped.
+//!
+//! And the *doors*: two devices by which packets come out of the tunnel that `in` or `fwd` policies alone let through.
 
+use super::interface;
 use crate::routes::Site;
 use crate::routes::netlink::Netlink;
 use dataplane::io::Warn;
 use dataplane::io::tun::{Tun, TunOptions};
-use dataplane::io::tunnels::Tunnels;
+use dataplane::io::tunnels::{FWD_ALONE, IN_ALONE, Tunnels};
 use ipsec::database::Interface;
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +26,7 @@ pub(super) struct Devices {
     held: BTreeMap<Arc<str>, Device>,
     alias: String,
     first: String,
+    has_doors: bool,
     trains: bool,
     warn: Warn,
 }
@@ -40,6 +44,7 @@ impl Devices {
             held: BTreeMap::new(),
             alias: site.alias(),
             first: site.name().to_owned(),
+            has_doors: false,
             trains,
             warn: Arc::clone(warn),
         }
@@ -62,6 +67,41 @@ impl Devices {
         let mut each = self.held.iter();
         let found = each.find(|(_, device)| device.number == number);
         found.map(|(name, _)| name.to_string())
+    }
+
+    /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can differ. They
+    /// stay as long as the gateway runs: packets judged by older policies may still be on their way.
+    pub fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
+        for (number, name) in [IN_ALONE, FWD_ALONE].into_iter().zip(site.doors()) {
+            if self.tunnels.get(number).is_none() {
+                let door = self.make_door(&name, netlink)?;
+                self.tunnels.set(number, Some(Arc::new(door)));
+            }
+        }
+        self.has_doors = true;
+        Ok(())
+    }
+
+    /// Whether there are these two.
+    pub fn has_doors(&self) -> bool {
+        self.has_doors
+    }
+
+    fn make_door(&self, name: &str, netlink: &mut Netlink) -> io::Result<Tun> {
+        let options = TunOptions {
+            trains: self.trains,
+            ..TunOptions::named(name)
+        };
+        let door = Tun::open(&options, &self.warn).map_err(|why| {
+            io::Error::other(format!(
+                "`in` and `fwd` policies that differ need the device {name} beside {}, and it cannot be had: {why}",
+                self.first
+            ))
+        })?;
+        interface::prepare(name, &self.warn);
+        // No route leads back by a door: a path check, however loose, forgives that only a device with an address.
+        netlink.add_dummy_address(door.index)?;
+        Ok(door)
     }
 
     /// Makes every device that is named; `mtu` is what fits through it, where that is known.

@@ -299,6 +299,10 @@ impl Kernel for Host {
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
         self.put_rings(snapshot)?;
+        if snapshot.ways_differ() && self.forward().is_none() {
+            let (site, netlink) = self.installed.site_and_netlink();
+            self.devices.open_doors(site, netlink)?;
+        }
         self.open_devices(snapshot)?;
         let plan = self.plan(snapshot, &needs);
         if self.plan.as_ref() != Some(&plan) {

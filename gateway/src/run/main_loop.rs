@@ -121,6 +121,9 @@ impl Gateway {
         for warning in &obeyed.warnings {
             eprint!("{warning}");
         }
+        for warning in report::rivals(&Snapshot::default(), &self.snapshot()) {
+            (self.warnings.warn())(&warning);
+        }
         self.mind_path_checks();
         let hook = self.hook();
         let published = self.plane.published();
@@ -206,6 +209,7 @@ impl Gateway {
     }
 
     fn obey(&mut self, text: &SetkeyText) -> Answer {
+        let mut rivals = Vec::new();
         let outcome = if text.dry_run {
             obey::obey(&mut Recorder::over(self.plane.draft()), text, now())
         } else {
@@ -213,15 +217,21 @@ impl Gateway {
             let outcome = obey::obey(&mut self.plane, text, now());
             self.mind_path_checks();
             self.tell_changes(&before);
+            rivals = report::rivals(&before, &self.snapshot());
             drop(before);
             self.plane.drain();
             outcome
         };
         match outcome {
-            Ok(obeyed) => Answer::Setkey {
-                output: obeyed.output,
-                warnings: obeyed.warnings,
-            },
+            Ok(mut obeyed) => {
+                let rivals = rivals.iter();
+                let warning = |rival| format!("{}: warning: {rival}\n", text.name);
+                obeyed.warnings.extend(rivals.map(warning));
+                Answer::Setkey {
+                    output: obeyed.output,
+                    warnings: obeyed.warnings,
+                }
+            }
             Err(why) => Answer::Refused(why),
         }
     }

@@ -111,6 +111,12 @@ fn associations(text: &mut String, associations: &[SaStatus]) {
         if let Some(from) = sa.moved_to {
             let _ = writeln!(text, "      comes from {from} now");
         }
+        if let Some(younger) = &sa.carried_by {
+            let _ = writeln!(
+                text,
+                "      carries nothing: {younger} is younger and fits too"
+            );
+        }
         for (reason, count) in &sa.drops {
             let _ = writeln!(text, "      dropped {count}: {reason}");
         }

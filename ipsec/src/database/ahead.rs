@@ -53,6 +53,9 @@ impl Snapshot {
     pub fn fetch_policies_in(&self, hosts: impl Iterator<Item = Hosts>) {
         self.among_many(hosts, |hosts| {
             self.inbound.fetch_entries(hosts);
+            if self.ways_differ {
+                self.forward.fetch_entries(hosts);
+            }
         });
     }
 

@@ -1,5 +1,6 @@
 //! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
 
+use super::rivals::clash;
 use super::spread::Spreader;
 use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
@@ -145,6 +146,7 @@ impl Draft {
                 describe(&config.id)
             ));
         }
+        self.keep_hosts_apart(config)?;
         self.larval.retain(|(id, _)| *id != config.id);
         self.places.insert(config.id, self.sas.len());
         self.sas
@@ -168,6 +170,30 @@ impl Draft {
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;
         Ok(Answer::Done)
+    }
+
+    /// RFC 3948 5.2: two hosts behind one NAT have one address here, and policies know hosts by their addresses. An update
+    /// is not asked: a NAT that gives one host another port moves all its associations, one after the other.
+    fn keep_hosts_apart(&self, config: &SaConfig) -> Result<(), String> {
+        let Some(known) = clash(config, self.sas.iter().map(|sa| &**sa)) else {
+            return Ok(());
+        };
+        let ports = |config: &SaConfig| {
+            let udp = config
+                .encapsulation
+                .map(|udp| (udp.source_port, udp.destination_port));
+            udp.map_or_else(String::new, |(source, destination)| {
+                format!("UDP ports {source} to {destination}")
+            })
+        };
+        Err(format!(
+            "{} has the same ends by {}, and this one is by {}: two hosts behind one NAT, and in transport mode policies \
+             could not tell which of them a packet is for. Use `-m tunnel`, give each its own `-u N` with policies of its \
+             own ports (`unique:N`), or delete the other one first",
+            describe(&known.id),
+            ports(known),
+            ports(config)
+        ))
     }
 
     fn delete_sa(&mut self, id: &SaId, source: IpAddr) -> Outcome {

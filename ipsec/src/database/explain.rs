@@ -44,6 +44,11 @@ pub enum Finding {
     NoAssociation,
     /// Answers would arrive without a policy that lets them in.
     NoWayBack,
+    /// Another association fits as well and carries nothing, though it has other algorithms or another encapsulation.
+    Rival {
+        /// That one.
+        idle: SaIndex,
+    },
     /// A tunnel's endpoint lies in the protected network itself, so the tunnel would have to carry itself.
     TunnelInsideItself,
 }
@@ -61,6 +66,10 @@ impl Finding {
                 .to_owned(),
             Self::NoWayBack => "no `in` policy knows the answers to this traffic, so they would be dropped; add the \
                                 mirror image of the `out` policy"
+                .to_owned(),
+            Self::Rival { .. } => "another association fits this policy too, with other algorithms or another encapsulation; \
+                                   the youngest carries everything: delete the one that is not meant, or tell them apart \
+                                   by `-u N` and `unique:N`"
                 .to_owned(),
             Self::TunnelInsideItself => "the tunnel's far end lies inside the protected network; outer packets are kept \
                                          out by their mark, but a narrower selector would be plainer"
@@ -125,6 +134,11 @@ impl Snapshot {
             .is_none()
         {
             findings.push(Finding::NoWayBack);
+        }
+        if let Decision::Protect(path) = decision {
+            let rivals = self.rivals().into_iter();
+            let of_path = rivals.filter(|rival| path.contains(&rival.carrier));
+            findings.extend(of_path.map(|rival| Finding::Rival { idle: rival.idle }));
         }
         let far_ends = templates
             .iter()

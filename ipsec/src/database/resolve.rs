@@ -252,6 +252,36 @@ pub(super) fn satisfies(sa: &Sa, template: &Template) -> bool {
         && template.endpoints.is_none_or(|wanted| wanted == ends)
 }
 
+/// Whether two policies demand the same of every packet that arrives. `unique` without a number is `require` in the `fwd`
+/// policy that setkey makes of an `in` policy.
+pub(super) fn demand_alike(one: &Policy, other: &Policy) -> bool {
+    let template = |template: &Template| {
+        let Template {
+            protocol,
+            mode,
+            endpoints,
+            level,
+        } = *template;
+        let is_optional = level == Level::Use;
+        (
+            protocol,
+            mode,
+            endpoints,
+            is_optional,
+            wanted_reqid(template),
+        )
+    };
+    let alike = match (&one.action, &other.action) {
+        (Action::Discard, Action::Discard) => true,
+        (Action::Bypass | Action::Entrust, Action::Bypass | Action::Entrust) => true,
+        (Action::Protect(one), Action::Protect(other)) => {
+            one.iter().map(template).eq(other.iter().map(template))
+        }
+        (Action::Discard | Action::Bypass | Action::Entrust | Action::Protect(_), _) => false,
+    };
+    alike && one.selector == other.selector
+}
+
 fn mode_fits(sa: &Sa, mode: Mode) -> bool {
     sa.config.mode == mode || sa.config.mode == Mode::Any
 }

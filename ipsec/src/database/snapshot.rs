@@ -4,7 +4,7 @@ use super::SpdEntry;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
 use super::places::Places;
-use super::resolve::{Demand, Resolver, Route, Way, satisfies};
+use super::resolve::{Demand, Resolver, Route, Way, demand_alike, satisfies};
 use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
@@ -21,14 +21,27 @@ pub struct Snapshot {
     pub(super) places: Places,
     pub(super) out: Spd<Route>,
     pub(super) inbound: Spd<Demand>,
-    forward: Spd<Demand>,
+    pub(super) forward: Spd<Demand>,
+    /// Whether `in` and `fwd` policies can come to different verdicts. Where they cannot, a packet is judged once.
+    pub(super) ways_differ: bool,
     interfaces: Interfaces,
     spreader: Spreader,
 }
 
 /// An association's place in one snapshot. Never valid in another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SaIndex(pub u32);
+
+/// What inbound policy allows a packet to be used for that was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Allowed {
+    /// To be delivered here or forwarded, as its destination has it.
+    Both,
+    /// To be delivered here and nothing else: an `in` policy lets it pass, no `fwd` policy does.
+    In,
+    /// To be forwarded and nothing else.
+    Fwd,
+}
 
 /// What outbound policy says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +88,7 @@ impl Snapshot {
         let demands = |direction| Spd::new(&sorted, direction, |policy| resolver.demand(policy));
         let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
         let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
+        let ways_differ = !inbound.judges_as(&forward);
         let places = Places::of(sas.iter().map(|sa| words(&sa.config.id)));
         Self {
             sas,
@@ -82,9 +96,15 @@ impl Snapshot {
             out,
             inbound,
             forward,
+            ways_differ,
             interfaces,
             spreader,
         }
+    }
+
+    /// Whether `in` and `fwd` policies can come to different verdicts about a packet.
+    pub fn ways_differ(&self) -> bool {
+        self.ways_differ
     }
 
     /// Tells of each policy that was used since it was last asked.
@@ -190,20 +210,29 @@ impl Snapshot {
     }
 
     /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301
-    /// 5.2. Whether the host keeps or forwards it is the kernel's business, so `in` and `fwd` may both allow it.
-    pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
+    /// 5.2. Whether the host keeps or forwards it is the kernel's business; `in` judges it for the one and `fwd` for the
+    /// other, each alone.
+    pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<Allowed, Dropped> {
         if let [only] = path
             && self.interface_of(*only) != 0
         {
-            return Ok(());
+            return Ok(Allowed::Both);
         }
-        match self.allows(&self.inbound, packet, path) {
-            Ok(()) => Ok(()),
-            Err(reason) => match self.allows(&self.forward, packet, path) {
-                Err(Dropped::NoPolicy) => Err(reason),
-                verdict => verdict,
-            },
+        let here = self.allows(&self.inbound, packet, path);
+        if !self.ways_differ {
+            return here.map(|()| Allowed::Both);
         }
+        match (here, self.allows(&self.forward, packet, path)) {
+            (Ok(()), Ok(())) => Ok(Allowed::Both),
+            (Ok(()), Err(_)) => Ok(Allowed::In),
+            (Err(_), Ok(())) => Ok(Allowed::Fwd),
+            (Err(reason), Err(Dropped::NoPolicy)) | (Err(_), Err(reason)) => Err(reason),
+        }
+    }
+
+    /// The same for a packet that can only be forwarded.
+    pub fn forwarded(&self, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
+        self.allows(&self.forward, packet, path)
     }
 
     fn allows(&self, spd: &Spd<Demand>, packet: &Outline, path: &[SaIndex]) -> Result<(), Dropped> {
@@ -326,6 +355,15 @@ impl<A> Spd<A> {
                 tell(&entry.spd);
             }
         }
+    }
+
+    /// Whether every packet meets the same here as there: the same policies in the same order, but for words that mean the
+    /// same.
+    fn judges_as(&self, other: &Self) -> bool {
+        let alike =
+            |(one, two): (&Entry<A>, &Entry<A>)| demand_alike(&one.spd.policy, &two.spd.policy);
+        self.entries.len() == other.entries.len()
+            && self.entries.iter().zip(&other.entries).all(alike)
     }
 
     fn policies(&self) -> impl Iterator<Item = (u32, &Arc<Policy>)> {

@@ -518,7 +518,12 @@ fn inbound_demands_exactly_the_path_that_policy_names() {
     let snapshot = database.snapshot();
     let right = snapshot.find(&id(0x1001, GATEWAYS.1)).unwrap();
     let wrong = snapshot.find(&id(0x2001, GATEWAYS.1)).unwrap();
-    assert_eq!(snapshot.inbound(&site_packet(), &[right]), Ok(()));
+    let allowed = snapshot.inbound(&site_packet(), &[right]);
+    assert_eq!(
+        allowed,
+        Ok(Allowed::In),
+        "nothing says that it may be forwarded"
+    );
     assert_eq!(
         snapshot.inbound(&site_packet(), &[wrong]),
         Err(Dropped::PolicyMismatch)
@@ -538,22 +543,6 @@ fn inbound_demands_exactly_the_path_that_policy_names() {
         snapshot.inbound(&stranger, &[right]),
         Err(Dropped::NoPolicy)
     );
-}
-
-#[test]
-fn what_is_forwarded_may_pass_by_its_own_policy() {
-    let forward = Policy {
-        direction: Direction::Fwd,
-        ..site_to_site(Level::Require)
-    };
-    let local = Policy {
-        direction: Direction::In,
-        ..policy("10.1.0.0/16", "10.2.0.1/32", Upper::Any, Action::Discard)
-    };
-    let database = database(&[add(tunnel(0x1001)), add_policy(forward), add_policy(local)]);
-    let snapshot = database.snapshot();
-    let path = [snapshot.find(&id(0x1001, GATEWAYS.1)).unwrap()];
-    assert_eq!(snapshot.inbound(&site_packet(), &path), Ok(()));
 }
 
 #[test]
@@ -744,7 +733,7 @@ fn policies_and_devices_do_not_share_associations() {
     ));
     // What comes through a device's association needs no policy.
     let through = snapshot.find(&id(1, GATEWAYS.1)).unwrap();
-    assert_eq!(snapshot.inbound(&inside, &[through]), Ok(()));
+    assert_eq!(snapshot.inbound(&inside, &[through]), Ok(Allowed::Both));
     assert_ne!(snapshot.interface_of(through), 0);
 }
 
@@ -769,3 +758,6 @@ fn a_device_keeps_its_number_while_others_come_and_go() {
         [named("vpn1", 2), named("vpn0", 1)]
     );
 }
+
+mod directions;
+mod rivals;

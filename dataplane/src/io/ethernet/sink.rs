@@ -319,6 +319,10 @@ impl PlaintextSink for EthernetSink {
         Ok(sent)
     }
 
+    fn only_forwards(&self) -> bool {
+        true
+    }
+
     fn takes_trains(&self) -> Takes {
         self.doors.options().takes()
     }

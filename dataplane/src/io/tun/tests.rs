@@ -445,3 +445,25 @@ fn a_device_that_is_taken_away_is_an_error_not_silence() {
         assert!(sink.deliver(&[delivery]).is_err());
     });
 }
+
+#[test]
+fn only_the_kernels_own_reports_of_groups_are_chatter() {
+    // As Linux sends it when a device with IPv6 comes up on a router.
+    let mut report = [0; 76];
+    report[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 36, 0, 1]);
+    report[24..40].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16]);
+    report[40..56].copy_from_slice(&[0x3a, 0, 5, 2, 0, 0, 1, 0, 0x8f, 0, 0x6e, 0x8a, 0, 0, 0, 1]);
+    assert!(is_chatter(&report));
+    let with = |at: usize, byte| {
+        let mut packet = report;
+        packet[at] = byte;
+        is_chatter(&packet)
+    };
+    assert!(!with(0, 0x45) && !with(6, 58) && !with(40, 17));
+    assert!(!with(7, 64), "it may pass a router");
+    assert!(!with(8, 0xfd), "a host that has an address has sent it");
+    assert!(!with(48, 128), "an echo request");
+    for len in 0..49 {
+        assert!(!is_chatter(&report[..len]));
+    }
+}

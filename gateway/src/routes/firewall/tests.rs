@@ -139,3 +139,30 @@ fn without_a_tun_device_no_device_is_trusted_and_the_rings_copies_are_dropped() 
         assert!(chain(&site, &plan(), absent).is_empty(), "{absent}");
     }
 }
+
+#[test]
+fn what_policies_let_through_one_way_alone_goes_no_other_way() {
+    let plan = |has_doors| Plan {
+        has_doors,
+        ..plan()
+    };
+    let by = |device| when().device(Field::InDevice, [device], false);
+    for (name, refused, passing, counter) in [
+        ("arriving", "esp0-fwd", "esp0-in", "policy_in"),
+        ("passing", "esp0-in", "esp0-fwd", "policy_fwd"),
+    ] {
+        let rules = chain(&site(), &plan(true), name);
+        let expected = [
+            by(refused).and(Term::Count(counter)).drop(),
+            by(passing).accept(),
+        ];
+        assert_eq!(rules[..2], expected, "before all else");
+        assert_eq!(rules[2..], chain(&site(), &plan(false), name));
+    }
+    assert_eq!(chain(&site(), &plan(true), "clamping").len(), 3);
+    assert!(
+        ruleset(&site(), &plan(true))
+            .counters
+            .contains(&"policy_in")
+    );
+}

@@ -2,12 +2,16 @@
 //! leads there any more.
 
 use super::Netlink;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// RFC 7600 section 4.8: the IPv4 dummy address.
+const DUMMY_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8));
 
 impl Netlink {
     /// Index of the device of this name, if there is one.
@@ -67,6 +71,21 @@ impl Netlink {
         message.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
         self.ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
             .map(drop)
+    }
+
+    /// Gives a device RFC 7600's IPv4 address for who has none, of a scope in which it is never chosen as a source.
+    pub fn add_dummy_address(&mut self, index: u32) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 32;
+        message.header.index = index;
+        message.header.scope = AddressScope::Link;
+        message.attributes = vec![AddressAttribute::Local(DUMMY_ADDRESS)];
+        self.ask(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_ACK | NLM_F_CREATE,
+        )
+        .map(drop)
     }
 
     /// Takes a device away, whoever has it open.

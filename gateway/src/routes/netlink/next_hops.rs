@@ -8,7 +8,9 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMe
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,
+};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
@@ -82,15 +84,7 @@ impl Netlink {
         destination: IpAddr,
         mark: u32,
     ) -> io::Result<Option<SimpleRoute>> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(destination);
-        message.header.destination_prefix_length = bits(destination);
-        message.header.source_prefix_length = bits(source);
-        message.attributes = vec![
-            RouteAttribute::Destination(destination.into()),
-            RouteAttribute::Source(source.into()),
-            RouteAttribute::Mark(mark),
-        ];
+        let message = request(source, destination, mark);
         let answers = self.ask(RouteNetlinkMessage::GetRoute(message), 0)?;
         let Some(RouteNetlinkMessage::NewRoute(route)) = answers.into_iter().next() else {
             return Ok(None);
@@ -113,11 +107,31 @@ impl Netlink {
                 _ => {}
             }
         }
-        let mtu = metrics_mtu(&route.attributes);
-        Ok(device.map(|device| SimpleRoute {
+        let Some(device) = device else {
+            return Ok(None);
+        };
+        let mtu = self.configured_mtu(source, destination, mark)?;
+        Ok(Some(SimpleRoute {
             device,
             gateway,
             mtu,
+        }))
+    }
+
+    /// What the route was configured to take. The answer that names the hop also has what the kernel has learnt of the path,
+    /// and that it learns from anybody's ICMP message.
+    fn configured_mtu(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        mark: u32,
+    ) -> io::Result<Option<u32>> {
+        let mut message = request(source, destination, mark);
+        message.header.flags = RouteFlags::FibMatch;
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(message), 0)?;
+        Ok(answers.iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => metrics_mtu(&route.attributes),
+            _ => None,
         }))
     }
 
@@ -137,6 +151,20 @@ impl Netlink {
             _ => None,
         }))
     }
+}
+
+/// The question for the way of marked packets between two addresses.
+fn request(source: IpAddr, destination: IpAddr, mark: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(destination);
+    message.header.destination_prefix_length = bits(destination);
+    message.header.source_prefix_length = bits(source);
+    message.attributes = vec![
+        RouteAttribute::Destination(destination.into()),
+        RouteAttribute::Source(source.into()),
+        RouteAttribute::Mark(mark),
+    ];
+    message
 }
 
 fn simple(link: &LinkMessage) -> Option<SimpleLink> {

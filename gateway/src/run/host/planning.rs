@@ -17,6 +17,7 @@ impl Host {
     pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
         let mut plan = Plan {
             udp_ports: sockets::udp_ports(needs),
+            has_doors: self.devices.has_doors(),
             ..Plan::default()
         };
         let mut known = HashMap::new();

@@ -2,12 +2,14 @@
 
 use super::Gateway;
 use crate::control::Explain;
+use crate::events::SaName;
 use crate::plane::Plane;
 use crate::report;
 use crate::routes::firewall;
 use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
 use ipsec::command::{Answer, Command, PolicyReport, SaReport};
+use std::collections::HashMap;
 
 impl Gateway {
     pub(super) fn explain(&self, question: &Explain) -> String {
@@ -55,11 +57,15 @@ impl Gateway {
         status.paths = paths.into_iter().map(path).collect();
         status.interfaces = self.interfaces();
         let snapshot = self.snapshot();
+        let rivals = snapshot.rivals().into_iter();
+        let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
         let association = |told: &SaReport| {
             let place = snapshot.find(&told.config.id);
             let moved_to = place.and_then(|place| snapshot.sa(place).state.moved_to());
+            let carrier = place.and_then(|place| rivals.get(&place).copied());
             SaStatus {
                 moved_to,
+                carried_by: carrier.map(|sa| SaName::of(&snapshot.sa(sa).config)),
                 ..report::association(told)
             }
         };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Dropped;
 use crate::command::Command;
-use crate::database::{Database, Decision};
+use crate::database::{Allowed, Database, Decision};
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
 use crate::sa::{Mode, Protocol, SaConfig, Spi};
@@ -120,7 +120,7 @@ fn what_is_fetched_for_a_packet_is_what_it_meets() {
             let way = snapshot.fetch_way(rank.unwrap(), hosts_of(n)).unwrap();
             assert_eq!(snapshot.outbound(&packet(n)), Decision::Protect(&[way]));
             assert_eq!(snapshot.find(&id(n)), Some(way));
-            assert_eq!(snapshot.inbound(&packet(n), &[way]), Ok(()));
+            assert_eq!(snapshot.inbound(&packet(n), &[way]), Ok(Allowed::In));
             let other = SaIndex((way.0 + 1) % MANY);
             let wrong = snapshot.inbound(&packet(n), &[other]);
             assert_eq!(wrong, Err(Dropped::PolicyMismatch));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Dropped;
-use crate::database::{Database, Decision, Snapshot};
+use crate::database::{Allowed, Database, Decision, Snapshot};
 use crate::setkey::{Forwarding, NoNames, compile};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -280,7 +280,8 @@ fn what_arrives_may_come_through_any_of_them() {
         + "spdadd 10.1.0.0/16 10.2.0.0/16 any -P in ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;";
     let snapshot = database(&text).snapshot();
     for place in 0..4 {
-        assert_eq!(snapshot.inbound(&flow(1), &[SaIndex(place)]), Ok(()));
+        let through = snapshot.inbound(&flow(1), &[SaIndex(place)]);
+        assert_eq!(through, Ok(Allowed::Both));
     }
 }
 

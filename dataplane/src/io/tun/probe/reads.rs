@@ -80,6 +80,7 @@ impl Bench {
             Ok(TunSource {
                 device: Arc::new(dup(queue)?),
                 waker: None,
+                chatty: true,
             })
         };
         Ok(Self {

@@ -1,0 +1,120 @@
+//! Associations between the same two ends that policies cannot tell apart: the youngest carries everything, as in the
+//! kernel. That is how keys are renewed; where the two do not look alike on the wire it is more likely a mistake.
+//!
+//! ```text
+//!   template esp/tunnel/A-B ──► 0x1003  native       carries the traffic: the youngest that fits
+//!                           └─► 0x1001  ESP in UDP   carries nothing: a rival
+//! ```
+//!
+//! In transport mode behind one NAT it is never right: both ends have the NAT's address, and one would get the other's
+//! traffic. There the later association is refused (RFC 3948 5.2).
+
+use super::resolve::{Route, Way};
+use super::{SaIndex, Snapshot, is_alive};
+use crate::sa::{Mode, Protocol, Reqid, Sa, SaConfig};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+/// An association that carries nothing, and the one that carries what it could.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rival {
+    /// It fits too, but is not the youngest.
+    pub idle: SaIndex,
+    /// It is the youngest that fits.
+    pub carrier: SaIndex,
+}
+
+impl Snapshot {
+    /// The associations that carry nothing on the way out because a younger one fits as well that has other algorithms or
+    /// another encapsulation. One that is renewed in kind is not among them.
+    pub fn rivals(&self) -> Vec<Rival> {
+        let carriers = self.carriers();
+        let mut groups: HashMap<_, Vec<SaIndex>> = HashMap::new();
+        for (place, sa) in (0..).zip(&self.sas) {
+            if sa.config.interface.is_none() && is_alive(sa) {
+                let key = ends(&sa.config);
+                groups.entry(key).or_default().push(SaIndex(place));
+            }
+        }
+        let mut rivals = Vec::new();
+        for carrier in &carriers {
+            let sa = self.sa(*carrier);
+            let others = groups.get(&ends(&sa.config)).into_iter().flatten();
+            let idle = others.filter(|other| !carriers.contains(other));
+            let unlike = idle.filter(|other| is_unlike(sa, self.sa(**other)));
+            rivals.extend(unlike.map(|idle| Rival {
+                idle: *idle,
+                carrier: *carrier,
+            }));
+        }
+        rivals.sort_by_key(|rival| (rival.idle.0, rival.carrier.0));
+        rivals
+    }
+
+    /// Every association that some policy leads packets through.
+    fn carriers(&self) -> HashSet<SaIndex> {
+        let mut carriers = HashSet::new();
+        for entry in &self.out.entries {
+            let ways: Vec<&Way> = match &entry.answer {
+                Route::Discard | Route::Bypass => Vec::new(),
+                Route::Fixed(way) => way.iter().collect(),
+                Route::ByHosts(ways) => ways.values().collect(),
+            };
+            for way in ways {
+                match way {
+                    Way::Path(path) => carriers.extend(path.iter().copied()),
+                    Way::OneOf(alternatives) => carriers.extend(alternatives.iter().copied()),
+                }
+            }
+        }
+        carriers
+    }
+}
+
+/// RFC 3948 5.2: why an association cannot be beside others, if its packets and theirs would go to two hosts behind one NAT
+/// that no policy can tell apart.
+pub(super) fn clash<'a>(
+    new: &SaConfig,
+    mut others: impl Iterator<Item = &'a Sa>,
+) -> Option<&'a SaConfig> {
+    let ports = new.encapsulation?;
+    let clashes = |sa: &&Sa| {
+        let known = &sa.config;
+        known.id != new.id
+            && ends(known) == ends(new)
+            && known.interface == new.interface
+            && modes_meet(known.mode, new.mode)
+            && known.mode != Mode::Tunnel
+            && new.mode != Mode::Tunnel
+            && known.encapsulation.is_some_and(|known| known != ports)
+            && is_alive(sa)
+    };
+    others.find(clashes).map(|sa| &sa.config)
+}
+
+/// What a template knows an association by.
+type Ends = (IpAddr, IpAddr, Protocol, Reqid);
+
+fn ends(config: &SaConfig) -> Ends {
+    let SaConfig {
+        id, source, reqid, ..
+    } = config;
+    (*source, id.destination, id.protocol, *reqid)
+}
+
+fn modes_meet(one: Mode, other: Mode) -> bool {
+    one == other || one == Mode::Any || other == Mode::Any
+}
+
+fn is_unlike(one: &Sa, other: &Sa) -> bool {
+    let (one, other) = (&one.config, &other.config);
+    let names = |config: &SaConfig| {
+        let encryption = config.suite.encryption().map(|(row, _)| row.name);
+        (
+            encryption,
+            config.suite.integrity().map(|(row, _)| row.name),
+        )
+    };
+    modes_meet(one.mode, other.mode)
+        && (one.encapsulation != other.encapsulation || names(one) != names(other))
+}
