@@ -15,6 +15,7 @@ pub mod cli;
 pub mod control;
 pub mod events;
 pub mod local_time;
+pub mod memory;
 pub mod obey;
 pub mod plane;
 pub mod privileges;

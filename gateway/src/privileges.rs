@@ -3,7 +3,9 @@
 
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
     set_capabilities, set_no_new_privs,
@@ -20,6 +22,20 @@ pub fn keep_keys_out_of_core_dumps() {
     };
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Keys lie in locked pages, of which the system's limit allows few; root may raise it, others as far as they may.
+pub fn let_keys_be_locked() {
+    let all = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    if setrlimit(Resource::Memlock, all).is_err() {
+        let maximum = getrlimit(Resource::Memlock).maximum;
+        // What then cannot be locked is told when it happens.
+        let current = maximum;
+        let _ = setrlimit(Resource::Memlock, Rlimit { current, maximum });
+    }
 }
 
 /// What a gateway needs for as long as it runs: devices, routes, rules and marks; raw sockets; ports below 1024.

@@ -23,6 +23,7 @@ mod sockets;
 
 use crate::cli::Failure;
 use crate::control::{self, Folder, Server, SetkeyText};
+use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
 use crate::privileges;
@@ -132,12 +133,16 @@ pub type CpuList = Arc<[usize]>;
 pub fn run(options: &Options) -> Result<(), Failure> {
     considerate(options)?;
     privileges::keep_keys_out_of_core_dumps();
+    privileges::let_keys_be_locked();
     dataplane::io::leave_rooms_untouched();
     let site = site(options)?;
     let warnings = Warnings::default();
-    let text = read(&options.setkey, &warnings.warn())?;
-    // Mistakes in the file are told before anything is touched.
-    obey::read(&text).map_err(Failure::new)?;
+    let text = memory::with_keys(|| {
+        let text = read(&options.setkey, &warnings.warn())?;
+        // Mistakes in the file are told before anything is touched.
+        obey::read(&text).map_err(Failure::new)?;
+        Ok(text)
+    })?;
     let control = control::path(options.control.clone());
     let folder = Folder::make(&control).map_err(Failure::new)?;
     let server = Server::bind(folder).map_err(Failure::new)?;
@@ -157,7 +162,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let gateway = Gateway::new(plane, server, signals, options, record, warnings);
     gateway
         .map_err(Failure::new)?
-        .start(&text, is_first)?
+        .start(text, is_first)?
         .serve()
 }
 

@@ -63,6 +63,11 @@ impl Sealing {
         }
     }
 
+    /// Whether our own GCM computes for packets of every length.
+    pub(crate) fn is_ours_alone(&self) -> bool {
+        matches!(self.engine, Engine::Ours(_))
+    }
+
     /// Asks for what a packet of `len` bytes will need of the key.
     #[inline]
     pub(crate) fn fetch(&self, len: usize) {

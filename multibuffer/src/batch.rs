@@ -17,7 +17,8 @@ mod sign;
 use std::ptr;
 
 use crate::{
-    Key, OpenJob, SealJob, SignJob, Verdict, VerifyJob, cbc::CipherKey, key::Transform, mac::MacKey,
+    Key, OpenJob, SealJob, SignJob, Verdict, VerifyJob, cbc::CipherKey, key::Transform,
+    mac::MacKey, wipe,
 };
 
 /// Jobs that are looked at together.
@@ -166,13 +167,14 @@ fn by_suite<'a, J: Job<'a>>(jobs: &mut [J], each: impl Fn(&'a Key, Members<'_, J
                 *flag = !*done && key.is_like(job.key());
                 *done |= *flag;
             }
-            each(
-                key,
-                Members {
-                    jobs: window,
-                    flags,
-                },
-            );
+            let members = Members {
+                jobs: window,
+                flags,
+            };
+            wipe::apart(|| each(key, members));
+            if key.leaves_copies() {
+                wipe::stack();
+            }
         }
     }
 }

@@ -194,6 +194,12 @@ impl Key {
         ptr::eq(self, other) || suite(self) == suite(other)
     }
 
+    /// Whether kernels put round keys or keys on the stack: side by side for their lanes, or where registers are too few.
+    /// Those of AES-GCM read every round key where it lies.
+    pub(crate) fn leaves_copies(&self) -> bool {
+        !matches!(&self.transform, Transform::Sealing(key) if key.is_ours_alone())
+    }
+
     /// Whether the libraries alone compute with this key, packet by packet.
     pub(crate) fn is_by_library(&self) -> bool {
         self.by_library

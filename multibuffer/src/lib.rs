@@ -37,6 +37,7 @@ mod key;
 mod mac;
 #[cfg(feature = "memcheck")]
 pub mod memcheck;
+mod wipe;
 mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
@@ -85,6 +86,14 @@ pub fn time_stamp() -> Option<u64> {
 #[inline]
 pub fn prefetch<T: ?Sized>(what: &T) {
     kernels::prefetch(what);
+}
+
+/// Makes something that holds a [`Key`], and zeroes the part of the stack where it came to be: what is moved from there to
+/// its place leaves its bytes behind, which could be carried on in the padding of whatever comes next.
+pub fn leaving_no_copies<R>(make: impl FnOnce() -> R) -> R {
+    let made = wipe::apart(make);
+    wipe::stack();
+    made
 }
 
 /// Computes the ICV of every job and compares it, in constant time, with the one received; the outcome is each job's

@@ -10,6 +10,7 @@ use super::{Options, Warnings, interface, now};
 use crate::cli::Failure;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
+use crate::memory;
 use crate::obey;
 use crate::plane::{OwnPlane, Recorder};
 use crate::report;
@@ -50,6 +51,8 @@ pub(super) struct Gateway {
     acquired: HashMap<(u32, u32), Instant>,
     /// Where packets of associations come from, as last told.
     moved: HashMap<SaId, SocketAddr>,
+    /// Whether it was told that keys are not locked.
+    told_unlocked: bool,
 }
 
 /// Whether to go on.
@@ -90,19 +93,24 @@ impl Gateway {
             inbound: Rate::new(started),
             acquired: HashMap::new(),
             moved: HashMap::new(),
+            told_unlocked: false,
         })
     }
 
     /// Obeys the file and starts the threads; a failure takes back what this start has changed. `is_first` unless an
     /// earlier gateway's rules are taken over.
-    pub fn start(mut self, text: &SetkeyText, is_first: bool) -> Result<Self, Failure> {
+    pub fn start(mut self, text: SetkeyText, is_first: bool) -> Result<Self, Failure> {
         let installed = self.plane.kernel().installed();
         if is_first && installed.is_present().map_err(Failure::new)? {
             return Err(in_the_way(&self.record, installed.site()));
         }
         self.save_record()
             .map_err(|error| Failure::new(format!("cannot note what will be changed: {error}")))?;
-        if let Err(failure) = self.bring_up(text) {
+        let brought_up = self.bring_up(&text);
+        // The gateway runs for years, and the file's text is of no use any more.
+        drop(text);
+        memory::wipe_stack();
+        if let Err(failure) = brought_up {
             if is_first {
                 self.take_away().ok();
             }
@@ -117,7 +125,8 @@ impl Gateway {
     }
 
     fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
-        let obeyed = obey::obey(&mut self.plane, text, now()).map_err(Failure::new)?;
+        let obeyed = memory::with_keys(|| obey::obey(&mut self.plane, text, now()));
+        let obeyed = obeyed.map_err(Failure::new)?;
         for warning in &obeyed.warnings {
             eprint!("{warning}");
         }
@@ -134,17 +143,24 @@ impl Gateway {
         Ok(())
     }
 
-    /// Serves until a signal or a request ends it.
+    /// Serves until a signal or a request ends it. All that this thread allocates meanwhile may hold keys.
     pub fn serve(mut self) -> Result<(), Failure> {
         self.say_ready();
+        self.warn_of_unlocked_keys();
+        let (take_away, asked_by) = memory::with_keys(|| self.serve_until_the_end())?;
+        self.finish(take_away, asked_by)
+    }
+
+    /// Whether to take the rules away then, and who asked for the end.
+    fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
-        let (take_away, asked_by) = loop {
+        loop {
             let time = next_tick.saturating_duration_since(Instant::now());
             let others = [self.signals.as_fd(), self.bell.as_fd()];
             let heard = self.server.wait(&others, time).map_err(Failure::new)?;
             if let Some(name) = self.signals.take() {
                 println!("esplanade: {name}, stopping");
-                break (self.options.fail_open, None);
+                return Ok((self.options.fail_open, None));
             }
             let mut end = None;
             for (id, request) in heard.requests {
@@ -155,17 +171,27 @@ impl Gateway {
                 {
                     end = Some((take_away, asked_by));
                 }
+                memory::wipe_stack();
             }
             if let Some(end) = end {
-                break end;
+                return Ok(end);
             }
             self.hear_notices()?;
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
             }
-        };
-        self.finish(take_away, asked_by)
+        }
+    }
+
+    /// Says it once, at start or when there are more keys than may be locked.
+    fn warn_of_unlocked_keys(&mut self) {
+        if !memory::is_locked() && !std::mem::replace(&mut self.told_unlocked, true) {
+            (self.warnings.warn())(
+                "keys cannot be kept from being swapped out: the system does not let this process lock so much memory. \
+                 Raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity), or do without swap",
+            );
+        }
     }
 
     fn say_ready(&self) {
@@ -220,6 +246,7 @@ impl Gateway {
             rivals = report::rivals(&before, &self.snapshot());
             drop(before);
             self.plane.drain();
+            self.warn_of_unlocked_keys();
             outcome
         };
         match outcome {

@@ -6,6 +6,7 @@ use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
 use crate::sa::{Protocol, Sa, SaConfig, SaId, Spi};
+use multibuffer::leaving_no_copies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -149,8 +150,10 @@ impl Draft {
         self.keep_hosts_apart(config)?;
         self.larval.retain(|(id, _)| *id != config.id);
         self.places.insert(config.id, self.sas.len());
-        self.sas
-            .push(Arc::new(Sa::new((**config).clone(), now, random())));
+        let start = random();
+        self.sas.push(leaving_no_copies(|| {
+            Arc::new(Sa::new((**config).clone(), now, start))
+        }));
         Ok(Answer::Done)
     }
 
@@ -166,7 +169,7 @@ impl Draft {
         let place = self.find(&config.id, config.source)?;
         let state = Arc::clone(&self.sas[place].state);
         state.can_become(config)?;
-        let updated = Arc::new(Sa::with_state((**config).clone(), state));
+        let updated = leaving_no_copies(|| Arc::new(Sa::with_state((**config).clone(), state)));
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;
         Ok(Answer::Done)

@@ -18,6 +18,7 @@ pub(crate) use mac::CbcMacJob;
 pub(super) use run::{cbc_encrypt, cbc_mac};
 
 use super::aesni::{MAX_ROUND_KEYS, RoundKeys};
+use crate::wipe::wipe;
 
 /// One packet to encrypt in place.
 pub(crate) struct CbcJob<'a> {
@@ -40,6 +41,12 @@ struct Flight<const N: usize> {
     text: [*mut u8; N],
     /// Whether no lane that carries a packet has another key than the first, which always carried one.
     uniform: bool,
+}
+
+impl<const N: usize> Drop for Flight<N> {
+    fn drop(&mut self) {
+        wipe(&mut self.keys);
+    }
 }
 
 /// Where lanes without a packet write.
