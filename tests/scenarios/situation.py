@@ -45,6 +45,7 @@ class Situation:
     explain: list = field(default_factory=list)
     setup: str = ""
     cleanup: str = ""
+    guest: str = ""
 
 
 def load(words):
@@ -63,7 +64,7 @@ def read(name):
     for packet in packets:
         check(name, packet)
     return Situation(name, table["title"], texts["left"], packets, associations(texts["right"]),
-                     table.get("explain", []), table.get("setup", ""), table.get("cleanup", ""))
+                     table.get("explain", []), table.get("setup", ""), table.get("cleanup", ""), table.get("guest", ""))
 
 
 def check(name, packet):
