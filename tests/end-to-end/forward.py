@@ -4,6 +4,7 @@ import itertools
 import signal
 import socket
 import struct
+import tempfile
 
 import fail_closed
 import path_mtu
@@ -251,10 +252,10 @@ def policies_change_under_way():
 
 def refused(options, *words, text=None, before="true"):
     def test():
-        with Sites("fw") as sites:
+        with Sites("fw") as sites, tempfile.TemporaryDirectory(prefix="esplanade-test-") as folder:
             sites.left.sh(before)
             state = sites.left.sh(fail_closed.STATE)
-            status, output = run_gateway(sites.left, text or setkey_text("left"), "/tmp/esplanade-fw.sock", *options)
+            status, output = run_gateway(sites.left, text or setkey_text("left"), f"{folder}/fw.sock", *options)
             expect_refusal(status, output, *words)
             expect(sites.left.sh(fail_closed.STATE) == state, "something stayed behind")
     return test
