@@ -64,6 +64,18 @@ pub enum What {
         /// Bytes of the largest packet.
         mtu: u32,
     },
+    /// Something that keeps traffic protected was taken away or changed, and is back.
+    Restored {
+        /// What it was.
+        what: String,
+        /// How often that has happened since the start.
+        times: u64,
+    },
+    /// Something that keeps traffic protected is missing and not back.
+    Missing {
+        /// What it is, and why.
+        what: String,
+    },
     /// The gateway ends.
     Stopping,
 }
@@ -240,6 +252,13 @@ impl fmt::Display for What {
             Self::PathMtu { peer, mtu } => {
                 write!(f, "the path to {peer} takes packets of {mtu} bytes")
             }
+            Self::Restored { what, times } => {
+                write!(
+                    f,
+                    "taken away by another program and put back: {what} (restored {times} times)"
+                )
+            }
+            Self::Missing { what } => write!(f, "missing and not put back: {what}"),
             Self::Stopping => f.write_str("the gateway ends"),
         }
     }

@@ -13,14 +13,17 @@
 //! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
 
 pub mod barrier;
+pub mod both;
 pub mod device_filter;
 pub mod firewall;
 pub mod installed;
+pub mod monitor;
 pub mod netlink;
 pub mod nftables;
 pub mod plan;
 pub mod record;
 pub mod steering;
+pub mod tables;
 
 use std::fmt;
 

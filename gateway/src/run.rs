@@ -14,6 +14,7 @@ mod forward;
 mod hearsay;
 mod host;
 mod interface;
+mod losses;
 mod main_loop;
 mod native;
 mod outside;
@@ -319,6 +320,16 @@ impl Warnings {
             // A gateway runs for years; the first hundred say what is wrong with it.
             if kept.len() < 100 && !kept.iter().any(|known| known == text) {
                 kept.push(text.to_owned());
+            }
+        })
+    }
+
+    /// The same, but what is known already is not told again.
+    fn warn_once(&self) -> Warn {
+        let (known, warn) = (self.clone(), self.warn());
+        Arc::new(move |text: &str| {
+            if !known.list().iter().any(|known| known == text) {
+                warn(text);
             }
         })
     }

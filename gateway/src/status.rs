@@ -10,6 +10,12 @@ use std::fmt::Write as _;
 /// What is up and what it carries.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
+    /// What keeps protected traffic from passing in clear.
+    #[serde(default)]
+    pub barriers: Vec<BarrierStatus>,
+    /// What other programs have taken away of it.
+    #[serde(default)]
+    pub restorations: Restorations,
     /// The gateway's version.
     pub version: String,
     /// Its process.
@@ -81,6 +87,32 @@ pub struct Status {
     pub peak_memory_bytes: u64,
     /// What one should know.
     pub warnings: Vec<String>,
+}
+
+/// One thing that keeps protected traffic from passing in clear.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BarrierStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it stands in the kernel as it should, at this moment.
+    pub holds: bool,
+    /// What is wrong with it otherwise.
+    pub faults: Vec<String>,
+}
+
+/// What other programs have taken away of ours.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Restorations {
+    /// How often something was put back.
+    pub times: u64,
+    /// How long ago that was last.
+    pub seconds_ago: Option<u64>,
+    /// What it was.
+    pub last: Option<String>,
+    /// What is missing and could not be put back.
+    pub missing: Option<String>,
+    /// Whether so much was taken away that it comes back once a second only.
+    pub held_back: bool,
 }
 
 /// What went one way since the start.

@@ -36,8 +36,8 @@ def target_dir():
 class Gateway:
     """`esplanade run` on a host, from start to stop."""
 
-    def __init__(self, host, setkey, options=()):
-        self.host = host
+    def __init__(self, host, setkey, options=(), wrap=()):
+        self.host, self.wrap = host, wrap
         self.folder = tempfile.mkdtemp(prefix="esplanade-test-")
         # Not sooner: a test may still read the log of a gateway that it has let go.
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
@@ -52,7 +52,7 @@ class Gateway:
 
     def start(self):
         """Starts it, for the first time or again."""
-        argv = [program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options]
+        argv = [*self.wrap, program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options]
         with open(self.log, "w") as log:
             self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
         return self

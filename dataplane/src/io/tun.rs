@@ -107,7 +107,14 @@ impl Tun {
         })
     }
 
-    /// Sets the device's MTU.
+    /// The name that the device has by now; none once somebody has deleted it.
+    pub fn name_now(&self) -> Option<String> {
+        self.queues
+            .first()
+            .and_then(|queue| device::attached_to(queue))
+    }
+
+    /// Sets the device's MTU, and the device up.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), Refusal> {
         device::bring_up(&self.name, mtu).map(drop)
     }

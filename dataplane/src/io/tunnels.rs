@@ -12,6 +12,9 @@
 //! Two more devices are only written to: what `in` policies alone let through comes out of one, what `fwd` policies alone
 //! let through out of the other, and drop rules hold the kernel to it. They are there once policies can differ so; until
 //! then nothing goes by them.
+//!
+//! Somebody may delete the first device too. Until another takes its place nothing comes from there and what is to be
+//! delivered is lost; the others, and the reading thread, go on.
 
 use super::tun::{Tun, TunSink, TunSource};
 use super::waker::poll_patiently;
@@ -21,7 +24,7 @@ use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The number of the device for what may be delivered here, and not forwarded.
@@ -34,6 +37,8 @@ pub const FWD_ALONE: u32 = u32::MAX;
 fn is_written_only(number: u32) -> bool {
     number >= IN_ALONE
 }
+/// The number of the first device.
+pub const FIRST: u32 = 0;
 
 /// The devices beside the first, and how they come and go. Clones share them.
 #[derive(Clone, Default)]
@@ -43,15 +48,22 @@ pub struct Tunnels(Arc<Shared>);
 struct Shared {
     devices: Mutex<Vec<(u32, Arc<Tun>)>>,
     changes: AtomicU64,
+    /// The reading thread's.
+    waker: OnceLock<Waker>,
 }
 
 impl Tunnels {
-    /// From the next call of a source or sink on, `device` is number `number`, or nothing is.
+    /// From the next call of a source or sink on, `device` is number `number`, or nothing is. A [`FIRST`] takes the place
+    /// of the one that source and sinks were made with.
     pub fn set(&self, number: u32, device: Option<Arc<Tun>>) {
         let mut devices = self.lock();
         devices.retain(|(known, _)| *known != number);
         devices.extend(device.map(|device| (number, device)));
         self.0.changes.fetch_add(1, Ordering::Release);
+        drop(devices);
+        if let Some(waker) = self.0.waker.get() {
+            waker.wake();
+        }
     }
 
     /// The device of a number has failed, unless it was replaced since `seen`.
@@ -70,8 +82,10 @@ impl Tunnels {
 
     /// The plaintext source of all of them and `first`; `waker` ends its sleep.
     pub fn source(&self, first: TunSource, waker: Waker) -> TunnelSource {
+        // A gateway has one reading thread for all of them, and starts once.
+        let _ = self.0.waker.set(waker.clone());
         TunnelSource {
-            first: first.woken_by(waker.clone()),
+            first: Some(first.woken_by(waker.clone())),
             others: Vec::new(),
             tunnels: self.clone(),
             changes: 0,
@@ -108,7 +122,8 @@ impl Tunnels {
 
 /// Reads from all devices, one a batch, each in its turn.
 pub struct TunnelSource {
-    first: TunSource,
+    /// None while it is deleted.
+    first: Option<TunSource>,
     others: Vec<(u32, TunSource)>,
     tunnels: Tunnels,
     changes: u64,
@@ -120,41 +135,46 @@ pub struct TunnelSource {
 
 impl TunnelSource {
     fn follow(&mut self) {
-        if let Some(devices) = self.tunnels.news(&mut self.changes) {
-            let source = |(number, device): (u32, Arc<Tun>)| {
-                let (source, _) = device.ends().next()?;
-                Some((number, source))
+        let Some(devices) = self.tunnels.news(&mut self.changes) else {
+            return;
+        };
+        self.others.clear();
+        for (number, device) in devices {
+            let Some((source, _)) = device.ends().next() else {
+                continue;
             };
-            let read_too = devices
-                .into_iter()
-                .filter(|(number, _)| !is_written_only(*number));
-            self.others = read_too.filter_map(source).collect();
+            match number {
+                FIRST => self.first = Some(source.woken_by(self.waker.clone())),
+                _ if is_written_only(number) => {}
+                _ => self.others.push((number, source)),
+            }
         }
     }
 
     /// The places that have something, 0 for the first device, after at most this time.
     fn ready(&self, limit: Duration) -> io::Result<Vec<usize>> {
-        let others = self.others.iter().map(|(_, source)| source.as_fd());
-        let mut watched: Vec<_> = [self.waker.as_fd(), self.first.as_fd()]
-            .into_iter()
-            .chain(others)
+        let first = self.first.iter().map(|source| (0, source.as_fd()));
+        let others = self.others.iter().enumerate();
+        let others = others.map(|(other, (_, source))| (other + 1, source.as_fd()));
+        let places: Vec<_> = first.chain(others).collect();
+        let mut watched: Vec<_> = std::iter::once(self.waker.as_fd())
+            .chain(places.iter().map(|(_, fd)| *fd))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         poll_patiently(&mut watched, limit)?;
         if !watched[0].revents().is_empty() {
             self.waker.take();
         }
-        let places = watched[1..].iter().enumerate();
-        Ok(places
+        let ready = places.iter().zip(&watched[1..]);
+        Ok(ready
             .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(place, _)| place)
+            .map(|((place, _), _)| *place)
             .collect())
     }
 
     fn fill_at(&mut self, place: usize, intake: &mut Intake<Offload>) -> io::Result<usize> {
         let Some(other) = place.checked_sub(1) else {
-            self.last = 0;
-            return self.first.fill(intake, Wait::Poll);
+            return self.fill_first(intake, Wait::Poll);
         };
         let (number, source) = &mut self.others[other];
         self.last = *number;
@@ -167,14 +187,32 @@ impl TunnelSource {
         }
         Ok(filled.unwrap_or(0))
     }
+
+    fn fill_first(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+        self.last = FIRST;
+        let Some(first) = &mut self.first else {
+            return Ok(0);
+        };
+        match first.fill(intake, wait) {
+            Err(error) if is_gone(&error) => {
+                self.first = None;
+                Ok(0)
+            }
+            filled => filled,
+        }
+    }
+}
+
+/// Whether the error means that the device was deleted.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADFD | libc::ENODEV))
 }
 
 impl PlaintextSource for TunnelSource {
     fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
         self.follow();
-        if self.others.is_empty() {
-            self.last = 0;
-            return self.first.fill(intake, wait);
+        if self.others.is_empty() && self.first.is_some() {
+            return self.fill_first(intake, wait);
         }
         let limit = match wait {
             Wait::AtMost(limit) => limit,
@@ -202,27 +240,37 @@ pub struct TunnelSink {
     changes: u64,
 }
 
+impl TunnelSink {
+    fn follow(&mut self) {
+        let Some(devices) = self.tunnels.news(&mut self.changes) else {
+            return;
+        };
+        self.others.clear();
+        for (number, device) in devices {
+            let Some((_, sink)) = device.ends().next() else {
+                continue;
+            };
+            match number {
+                FIRST => self.first = sink,
+                _ => self.others.push((number, sink)),
+            }
+        }
+    }
+}
+
 impl PlaintextSink for TunnelSink {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
+        self.follow();
         self.first.deliver(deliveries)
     }
 
     fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
-        if interface == 0 {
+        if interface == FIRST {
             return self.deliver(deliveries);
         }
-        if let Some(devices) = self.tunnels.news(&mut self.changes) {
-            let sink = |(number, device): (u32, Arc<Tun>)| {
-                let (_, sink) = device.ends().next()?;
-                Some((number, sink))
-            };
-            self.others = devices.into_iter().filter_map(sink).collect();
-        }
-        let known = self
-            .others
-            .iter_mut()
-            .find(|(number, _)| *number == interface);
-        match known {
+        self.follow();
+        let mut others = self.others.iter_mut();
+        match others.find(|(number, _)| *number == interface) {
             Some((_, sink)) => sink.deliver(deliveries),
             None => Err(io::ErrorKind::NotFound.into()),
         }
@@ -232,3 +280,6 @@ impl PlaintextSink for TunnelSink {
         self.first.takes_trains()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! Our own data plane: the database that its threads read, and the kernel's tables around it.
 //!
 //! ```text
-//!   commands ──► a draft of the database ──► kernel's tables (drop rules, routes) ──► published to the threads
-//!                  │ refused                   │ failed: the old ones again
+//!   commands ──► a draft of the database ──► kernel's tables: closed ──► routes ──► open ──► published to the threads
+//!                  │ refused                   │ failed: closed, the old ones again
 //!                  └──► nothing has changed ◄──┘
 //! ```
 
@@ -26,7 +26,7 @@ pub trait Kernel {
         Ok(Vec::new())
     }
 
-    /// Makes drop rules, routes, devices and sockets fit.
+    /// Makes drop rules, routes, devices and sockets fit. Refused, the old ones stand again, or everything is closed.
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()>;
 }
 
@@ -37,6 +37,11 @@ pub struct OwnPlane<K> {
     /// Snapshots that are replaced but may still be in use by batches in flight.
     retired: Vec<Arc<Snapshot>>,
     kernel: K,
+    /// Whether the kernel's side could not follow the databases.
+    behind: bool,
+    /// Whether any databases have been enforced yet. Before that there is nothing to go back to but what an earlier gateway
+    /// has left closed.
+    has_enforced: bool,
     clock: fn() -> u64,
     random: fn() -> u64,
 }
@@ -52,6 +57,8 @@ impl<K: Kernel> OwnPlane<K> {
             published: Arc::default(),
             retired: Vec::new(),
             kernel,
+            behind: false,
+            has_enforced: false,
             clock,
             random,
         }
@@ -72,16 +79,22 @@ impl<K: Kernel> OwnPlane<K> {
         self.database.clone()
     }
 
-    /// Ages associations; those that have ended are out of the databases, and of the kernel's tables, when this returns.
-    pub fn tick(&mut self) -> io::Result<Vec<(SaId, LifeEvent)>> {
+    /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's tables
+    /// unless these could not follow. Then every tick tries again.
+    pub fn tick(&mut self) -> (Vec<(SaId, LifeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
         let events = self.database.tick((self.clock)());
         let after = self.database.snapshot();
-        if !Arc::ptr_eq(&before, &after) {
+        let changed = !Arc::ptr_eq(&before, &after);
+        if changed {
             self.published.store(Arc::clone(&after));
-            self.kernel.enforce(&after)?;
         }
-        Ok(events)
+        let followed = match changed || self.behind {
+            true => self.kernel.enforce(&after),
+            false => Ok(()),
+        };
+        self.behind = followed.is_err();
+        (events, followed)
     }
 
     /// Brings the kernel's side in line again, after addresses or paths have changed.
@@ -90,7 +103,9 @@ impl<K: Kernel> OwnPlane<K> {
         if self.database.know_local(&addresses) {
             self.published.store(self.database.snapshot());
         }
-        self.kernel.enforce(&self.database.snapshot())
+        let followed = self.kernel.enforce(&self.database.snapshot());
+        self.behind = followed.is_err();
+        followed
     }
 
     fn publish(&mut self) {
@@ -131,12 +146,16 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         }
         if let Err(error) = self.kernel.enforce(&draft.snapshot()) {
             // The old tables were accepted before; if they are refused now, the first reason is the one to tell.
-            let _ = self.kernel.enforce(&self.database.snapshot());
+            if self.has_enforced {
+                self.behind = self.kernel.enforce(&self.database.snapshot()).is_err();
+            }
             return Err(Refused {
                 index: commands.len(),
                 reason: error.to_string(),
             });
         }
+        // Open by now: what the engine does with the new databases is led to it, and nothing else is.
+        (self.behind, self.has_enforced) = (false, true);
         self.database = draft;
         self.publish();
         Ok(answers)

@@ -1,36 +1,103 @@
-//! What of ours is in the kernel, brought to what a plan wants, in the order that is safe.
+//! What of ours is in the kernel: brought to what a plan wants, in the order that is safe, and compared with it.
+//!
+//! ```text
+//!   change    closed (what the old or the new plan drops) ──► routes ──► open (the new plan alone)
+//!   refused   closed again ──► the old routes ──► the old plan alone; where that is refused too it stays closed
+//!   watch     missing? ──► barriers ──► routes
+//! ```
 
 use super::barrier::Barrier;
 use super::barrier::nftables::Nftables;
+use super::both::both;
 use super::firewall::rings::{self, Rings};
 use super::firewall::tables::Firewall;
 use super::netlink::{Netlink, is_family_absent};
 use super::nftables::TableFamily;
-use super::plan::Plan;
+use super::plan::{Family, Plan};
+use super::tables::Tables;
 use super::{Site, steering};
 use std::io;
 
 /// The hand on the kernel's tables.
-pub struct Installed {
+pub struct Installed<T = Netlink> {
     site: Site,
-    netlink: Netlink,
+    tables: T,
     /// In the order in which they close; they open in the reverse order.
     barriers: Vec<Box<dyn Barrier>>,
+    /// Barriers that this host does not offer, and why.
+    absent: Vec<(&'static str, String)>,
     rings: Option<Rings>,
     /// Drop rules behind the rings.
     behind_rings: Firewall,
+    /// The plan in force.
+    plan: Option<Plan>,
+    /// What the barriers drop while a change that was refused has not been taken back whole.
+    closed: Option<Plan>,
+}
+
+/// A barrier, as far as the kernel has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BarrierState {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong with it; nothing where it holds.
+    pub faults: Vec<String>,
 }
 
 impl Installed {
     /// For this site; changes nothing yet.
     pub fn new(site: Site) -> io::Result<Self> {
-        Ok(Self {
-            netlink: Netlink::open()?,
-            barriers: vec![Box::new(Nftables::new(&site))],
-            rings: None,
+        let barriers: Vec<Box<dyn Barrier>> = vec![Box::new(Nftables::new(&site))];
+        Ok(Self::over(site, Netlink::open()?, barriers))
+    }
+
+    /// The connection to the kernel's tables.
+    pub fn netlink(&mut self) -> &mut Netlink {
+        &mut self.tables
+    }
+
+    /// The site, and that connection.
+    pub fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
+        (&self.site, &mut self.tables)
+    }
+
+    /// Takes everything away: first what leads to the device, the drop rules last.
+    pub fn remove(&mut self) -> io::Result<()> {
+        (self.rings, self.plan, self.closed) = (None, None, None);
+        for rule in self.tables.rules(self.site.first_preference())? {
+            self.tables.delete_rule(&rule).or_else(gone)?;
+        }
+        let tun = self.tun_index()?;
+        for route in self.tables.routes(self.site.table(), tun)? {
+            self.tables
+                .delete_route(self.site.table(), tun, &route)
+                .or_else(gone)?;
+        }
+        for (_, index) in self.tables.links_called(&self.site.alias())? {
+            self.tables.delete_link(index).or_else(gone)?;
+        }
+        // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
+        let _ = self.behind_rings.remove();
+        for barrier in self.barriers.iter_mut().rev() {
+            barrier.remove()?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Tables> Installed<T> {
+    /// With these tables and barriers; changes nothing yet.
+    pub fn over(site: Site, tables: T, barriers: Vec<Box<dyn Barrier>>) -> Self {
+        Self {
             behind_rings: Firewall::new(TableFamily::Netdev, site.firewall_table()),
             site,
-        })
+            tables,
+            barriers,
+            absent: Vec::new(),
+            rings: None,
+            plan: None,
+            closed: None,
+        }
     }
 
     /// The site.
@@ -38,22 +105,80 @@ impl Installed {
         &self.site
     }
 
-    /// The connection to the kernel's tables.
-    pub fn netlink(&mut self) -> &mut Netlink {
-        &mut self.netlink
-    }
-
-    /// Both.
-    pub fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
-        (&self.site, &mut self.netlink)
-    }
-
-    /// Makes the kernel enforce `plan`. INVARIANT: at no moment in between can protected traffic pass in clear: the
-    /// drop rules come first and change in one transaction, and "unreachable" stands before a rule leads there.
-    pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
-        for barrier in &mut self.barriers {
-            barrier.install(plan)?;
+    /// One more barrier, behind those there are; or why the host does not offer it.
+    pub fn add_barrier(&mut self, name: &'static str, barrier: io::Result<Box<dyn Barrier>>) {
+        match barrier {
+            Ok(barrier) => self.barriers.push(barrier),
+            Err(why) => self.absent.push((name, why.to_string())),
         }
+    }
+
+    /// Each barrier, and what the kernel lacks of it by now.
+    pub fn barriers(&mut self) -> Vec<BarrierState> {
+        let state = |barrier: &mut Box<dyn Barrier>| BarrierState {
+            name: barrier.name(),
+            faults: barrier
+                .missing()
+                .unwrap_or_else(|error| vec![format!("cannot be looked at: {error}")]),
+        };
+        let there = self.barriers.iter_mut().map(state);
+        let absent = self.absent.iter().map(|(name, why)| BarrierState {
+            name,
+            faults: vec![format!("not on this host: {why}")],
+        });
+        there.chain(absent).collect()
+    }
+
+    /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step is refused, can traffic pass in clear
+    /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
+    pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
+        if self.closed.is_none() && self.plan.as_ref() == Some(plan) {
+            return Ok(());
+        }
+        let closed = match &self.plan {
+            Some(old) => both(old, plan),
+            None => plan.clone(),
+        };
+        if let Err(error) = self.change(&closed, plan) {
+            self.closed = Some(closed);
+            // What cannot be taken back now is tried again by the watch; until then it is closed.
+            let _ = self.settle();
+            return Err(error);
+        }
+        self.plan = Some(plan.clone());
+        self.closed = None;
+        Ok(())
+    }
+
+    fn change(&mut self, closed: &Plan, plan: &Plan) -> io::Result<()> {
+        self.close(closed)?;
+        self.lead(plan)?;
+        self.open(plan)
+    }
+
+    /// Back to the plan in force, after a change that was refused. Before the first plan there is nothing to go back to:
+    /// closed it stays.
+    fn settle(&mut self) -> io::Result<()> {
+        let (Some(closed), Some(plan)) = (self.closed.clone(), self.plan.clone()) else {
+            return Ok(());
+        };
+        self.change(&closed, &plan)?;
+        self.closed = None;
+        Ok(())
+    }
+
+    fn close(&mut self, plan: &Plan) -> io::Result<()> {
+        let mut barriers = self.barriers.iter_mut();
+        barriers.try_for_each(|barrier| barrier.install(plan))
+    }
+
+    fn open(&mut self, plan: &Plan) -> io::Result<()> {
+        let mut barriers = self.barriers.iter_mut().rev();
+        barriers.try_for_each(|barrier| barrier.install(plan))
+    }
+
+    /// "Unreachable" stands before a rule leads there, and the TUN device's routes come last.
+    fn lead(&mut self, plan: &Plan) -> io::Result<()> {
         self.put_routes(plan, false)?;
         self.put_rules(plan)?;
         self.put_routes(plan, true)?;
@@ -62,8 +187,101 @@ impl Installed {
 
     /// Puts up the barriers of `plan` alone: nothing leads into a tunnel yet.
     pub fn arm(&mut self, plan: &Plan) -> io::Result<()> {
-        let mut barriers = self.barriers.iter_mut();
-        barriers.try_for_each(|barrier| barrier.install(plan))
+        self.close(plan)
+    }
+
+    /// What the kernel has lost of the plan in force, in plain words.
+    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+        let (mut words, mut failed) = (Vec::new(), None);
+        for barrier in &mut self.barriers {
+            match barrier.missing() {
+                Ok(lost) => {
+                    words.extend(lost.iter().map(|lost| format!("{} {lost}", barrier.name())))
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match self.missing_steering() {
+            Ok(lost) => words.extend(lost),
+            Err(error) => failed = Some(error),
+        }
+        if self.closed.is_some() {
+            words.push("a change that was refused is not taken back yet".to_owned());
+        }
+        // Where something is known to be missing, that comes first.
+        match failed.filter(|_| words.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(words),
+        }
+    }
+
+    fn missing_steering(&mut self) -> io::Result<Vec<String>> {
+        let Some(plan) = self.plan.take() else {
+            return Ok(Vec::new());
+        };
+        let lost = self.lost_steering(&plan);
+        self.plan = Some(plan);
+        lost
+    }
+
+    fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
+        let rules = self.tables.rules(self.site.first_preference())?;
+        let wanted = steering::rules(&self.site, plan);
+        let lost_rules = wanted.iter().filter(|rule| !rules.contains(rule)).count();
+        let tun = self.tun_index()?;
+        let routes = self.tables.routes(self.site.table(), tun)?;
+        let wanted = steering::routes(plan);
+        let lost_routes = wanted
+            .iter()
+            .filter(|route| !routes.contains(route))
+            .count();
+        let table = self.site.table();
+        let told = [
+            (lost_rules, "routing rules deleted".to_owned()),
+            (lost_routes, format!("routes of table {table} deleted")),
+        ];
+        let told = told.into_iter().filter(|(count, _)| *count > 0);
+        Ok(told
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect())
+    }
+
+    /// Whether nothing at all keeps protected traffic from passing in clear.
+    pub fn is_open(&mut self) -> bool {
+        let holds =
+            |barrier: &mut Box<dyn Barrier>| barrier.missing().is_ok_and(|lost| lost.is_empty());
+        self.plan.is_some() && !self.barriers.iter_mut().any(holds)
+    }
+
+    /// Whether the plan in force leads packets of this family into the tunnel.
+    pub fn steers(&self, family: Family) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.steers(family))
+    }
+
+    /// Puts back what is missing of the plan in force, the barriers first. What is refused keeps nothing else from being
+    /// put back; the first refusal is the answer.
+    pub fn restore(&mut self) -> io::Result<()> {
+        if self.closed.is_some() {
+            return self.settle();
+        }
+        let outcome = self.restore_barriers();
+        let Some(plan) = self.plan.clone() else {
+            return outcome;
+        };
+        outcome.and(self.lead(&plan))
+    }
+
+    /// Puts barriers back, and nothing else.
+    pub fn restore_barriers(&mut self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for barrier in &mut self.barriers {
+            let restored = match barrier.missing() {
+                Ok(lost) if lost.is_empty() => Ok(()),
+                _ => barrier.restore(),
+            };
+            outcome = outcome.and(restored);
+        }
+        outcome
     }
 
     /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
@@ -80,53 +298,30 @@ impl Installed {
         }
     }
 
-    /// Takes everything away: first what leads to the device, the drop rules last.
-    pub fn remove(&mut self) -> io::Result<()> {
-        self.rings = None;
-        for rule in self.netlink.rules(self.site.first_preference())? {
-            self.netlink.delete_rule(&rule).or_else(gone)?;
-        }
-        let tun = self.tun_index()?;
-        for route in self.netlink.routes(self.site.table(), tun)? {
-            self.netlink
-                .delete_route(self.site.table(), tun, &route)
-                .or_else(gone)?;
-        }
-        for (_, index) in self.netlink.links_called(&self.site.alias())? {
-            self.netlink.delete_link(index).or_else(gone)?;
-        }
-        // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
-        let _ = self.behind_rings.remove();
-        for barrier in self.barriers.iter_mut().rev() {
-            barrier.remove()?;
-        }
-        Ok(())
-    }
-
     fn tun_index(&mut self) -> io::Result<Option<u32>> {
         match self.site.tun() {
-            Some(tun) => self.netlink.link(tun),
+            Some(tun) => self.tables.device(tun),
             None => Ok(None),
         }
     }
 
     /// Whether rules of ours stand here, from this or an earlier run.
     pub fn is_present(&mut self) -> io::Result<bool> {
-        Ok(!self.netlink.rules(self.site.first_preference())?.is_empty())
+        Ok(!self.tables.rules(self.site.first_preference())?.is_empty())
     }
 
     fn put_rules(&mut self, plan: &Plan) -> io::Result<()> {
         let wanted = steering::rules(&self.site, plan);
-        let present = self.netlink.rules(self.site.first_preference())?;
+        let present = self.tables.rules(self.site.first_preference())?;
         // Backwards, so that a place to go to is there before anything goes there.
         for rule in wanted.iter().rev() {
             if !present.contains(rule) {
-                self.netlink.add_rule(rule).map_err(explain)?;
+                self.tables.add_rule(rule).map_err(explain)?;
             }
         }
         for rule in &present {
             if !wanted.contains(rule) {
-                self.netlink.delete_rule(rule).or_else(gone)?;
+                self.tables.delete_rule(rule).or_else(gone)?;
             }
         }
         Ok(())
@@ -137,11 +332,11 @@ impl Installed {
         if by_tun && tun.is_none() {
             return Ok(());
         }
-        let present = self.netlink.routes(self.site.table(), tun)?;
+        let present = self.tables.routes(self.site.table(), tun)?;
         let wanted = steering::routes(plan);
         for route in wanted.iter().filter(|route| route.by_tun == by_tun) {
             if !present.contains(route) {
-                self.netlink
+                self.tables
                     .put_route(self.site.table(), tun, route)
                     .map_err(explain)?;
             }
@@ -153,12 +348,12 @@ impl Installed {
     fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
         let tun = self.tun_index()?;
         let wanted = steering::routes(plan);
-        for route in self.netlink.routes(self.site.table(), tun)? {
+        for route in self.tables.routes(self.site.table(), tun)? {
             let same_place = |other: &steering::Route| {
                 (other.destination, other.metric) == (route.destination, route.metric)
             };
             if !wanted.iter().any(same_place) {
-                self.netlink
+                self.tables
                     .delete_route(self.site.table(), tun, &route)
                     .or_else(gone)?;
             }
@@ -189,3 +384,6 @@ fn explain(error: io::Error) -> io::Error {
     }
     error
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 //!
 //! And the *doors*: two devices by which packets come out of the tunnel that `in` or `fwd` policies alone let through.
 
+use super::forward::fault;
 use super::interface;
 use crate::routes::Site;
 use crate::routes::netlink::Netlink;
@@ -141,6 +142,43 @@ impl Devices {
             }
             netlink.delete_link(index)?;
         }
+        Ok(())
+    }
+
+    /// What is wrong with them by now, in plain words.
+    pub fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
+        let mut words = Vec::new();
+        for (name, device) in &self.held {
+            match self.tunnels.get(device.number) {
+                Some(tun) => words.extend(fault(&tun, device.mtu, netlink)?),
+                None => words.push(format!("device {name} deleted")),
+            }
+        }
+        Ok(words)
+    }
+
+    /// Puts them back: as they were, or others in their place. Routes that led there were not ours, and stay away.
+    pub fn restore(&mut self, netlink: &mut Netlink) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for (name, device) in &self.held {
+            let restored = self.restore_one(name, device, netlink);
+            outcome = outcome.and(restored);
+        }
+        outcome
+    }
+
+    fn restore_one(&self, name: &str, device: &Device, netlink: &mut Netlink) -> io::Result<()> {
+        if let Some(tun) = self.tunnels.get(device.number) {
+            if fault(&tun, device.mtu, netlink)?.is_none() {
+                return Ok(());
+            }
+            let is_ours = tun.name_now().as_deref() == Some(name);
+            if is_ours && tun.set_mtu(device.mtu as u16).is_ok() {
+                return Ok(());
+            }
+        }
+        let again = self.make(name, device.mtu, netlink)?;
+        self.tunnels.set(device.number, Some(Arc::new(again)));
         Ok(())
     }
 

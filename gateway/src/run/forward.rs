@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use dataplane::io::ethernet::{Ethernet, EthernetHandle, EthernetOptions, Hosts};
 use dataplane::io::packet::{self, NativeIo};
 use dataplane::io::tun::{Abilities, Tun, TunOptions};
-use dataplane::io::tunnels::Tunnels;
-use dataplane::io::{PlaintextSink, PlaintextSource, Waker, Warn};
+use dataplane::io::tunnels::{self, Tunnels};
+use dataplane::io::{PlaintextSink, PlaintextSource, Refusal, Waker, Warn};
 use ipsec::database::Snapshot;
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Where packets of hosts come from and go to.
 pub(super) enum Plaintext {
     /// The kernel routes them into a device of our own.
-    Tun(Tun),
+    Tun { tun: Arc<Tun>, trains: bool },
     /// They are taken where they arrive.
     Ethernet {
         device: Ethernet,
@@ -44,8 +44,52 @@ impl Plaintext {
     ) -> Result<Self, Failure> {
         match (site.tun(), site.forward()) {
             (_, Some(device)) => open_ethernet(site, device, options, netlink, warn),
-            (tun, None) => open_tun(tun.unwrap_or_default(), options, warn).map(Self::Tun),
+            (tun, None) => {
+                let trains = !options.no_offloads;
+                let tun = tun_named(tun.unwrap_or_default(), trains, warn);
+                let tun = tun.map_err(Failure::new)?;
+                Ok(Self::Tun { tun, trains })
+            }
         }
+    }
+
+    /// What is wrong with the TUN device by now, in plain words.
+    pub fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
+        let Self::Tun { tun, .. } = self else {
+            return Ok(Vec::new());
+        };
+        let mut words = Vec::from_iter(fault(tun, u16::MAX.into(), netlink)?);
+        if words.is_empty() && interface::checks_strictly(&tun.name) {
+            words.push(format!("reverse path check of {} made strict", tun.name));
+        }
+        Ok(words)
+    }
+
+    /// Puts the TUN device back: as it was, or another one in its place.
+    pub fn restore(
+        &mut self,
+        tunnels: &Tunnels,
+        netlink: &mut Netlink,
+        warn: &Warn,
+    ) -> io::Result<()> {
+        let Self::Tun { tun, trains } = self else {
+            return Ok(());
+        };
+        let is_ours = tun.name_now().as_deref() == Some(&*tun.name);
+        if is_ours && tun.set_mtu(u16::MAX).is_ok() {
+            interface::prepare(&tun.name, warn);
+            return Ok(());
+        }
+        if let Some(other) = tun.name_now()
+            && netlink.link(&other)? == Some(tun.index)
+        {
+            // Renamed: sinks may hold it open for as long as they have nothing to deliver.
+            netlink.delete_link(tun.index)?;
+        }
+        let again = tun_named(&tun.name, *trains, warn).map_err(io::Error::other)?;
+        tunnels.set(tunnels::FIRST, Some(Arc::clone(&again)));
+        *tun = again;
+        Ok(())
     }
 
     /// Its ends, for a gateway that starts.
@@ -56,7 +100,7 @@ impl Plaintext {
         waker: &Waker,
     ) -> io::Result<PlaintextEnds> {
         match self {
-            Self::Tun(tun) => {
+            Self::Tun { tun, .. } => {
                 let (source, sink) = tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
                 let (_, replies) = tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
                 Ok((
@@ -93,7 +137,7 @@ impl Plaintext {
     /// What it can do and has done, in words.
     pub fn describe(&self) -> Vec<String> {
         match self {
-            Self::Tun(tun) => report::offloads(tun.abilities),
+            Self::Tun { tun, .. } => report::offloads(tun.abilities),
             Self::Ethernet { device, handle, .. } => {
                 let abilities = Abilities {
                     checksum: true,
@@ -108,12 +152,29 @@ impl Plaintext {
     }
 }
 
-fn open_tun(name: &str, options: &Options, warn: &Warn) -> Result<Tun, Failure> {
-    let mut tun = TunOptions::named(name);
-    tun.trains = !options.no_offloads;
-    let tun = Tun::open(&tun, warn).map_err(Failure::new)?;
+fn tun_named(name: &str, trains: bool, warn: &Warn) -> Result<Arc<Tun>, Refusal> {
+    let mut options = TunOptions::named(name);
+    options.trains = trains;
+    let tun = Tun::open(&options, warn)?;
     interface::prepare(name, warn);
-    Ok(tun)
+    Ok(Arc::new(tun))
+}
+
+/// What is wrong with a device of ours by now. Another's device of the same name is none of ours.
+pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Option<String>> {
+    let name = &tun.name;
+    let what = match tun.name_now() {
+        None => "deleted",
+        Some(now) if now != *name => "renamed",
+        Some(_) if netlink.link(name)? != Some(tun.index) => "moved away",
+        Some(_) => match netlink.link_state(tun.index)? {
+            None => "deleted",
+            Some((false, _)) => "taken down",
+            Some((true, found)) if found != mtu => "given another MTU",
+            Some((true, _)) => return Ok(None),
+        },
+    };
+    Ok(Some(format!("device {name} {what}")))
 }
 
 fn open_ethernet(

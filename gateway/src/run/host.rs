@@ -1,6 +1,7 @@
 //! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
 
 mod planning;
+mod watch;
 
 use super::devices::Devices;
 use super::forward::Plaintext;
@@ -305,13 +306,14 @@ impl Kernel for Host {
         }
         self.open_devices(snapshot)?;
         let plan = self.plan(snapshot, &needs);
-        if self.plan.as_ref() != Some(&plan) {
-            self.plan = None;
-            self.installed.enforce(&plan)?;
-            self.plan = Some(plan);
-        }
+        self.installed.enforce(&plan)?;
+        self.plan = Some(plan);
+        // The new plan stands, so this refuses nothing any more; the next look at addresses tries again.
         let netlink = self.installed.netlink();
-        self.devices.close(snapshot.interfaces(), netlink)
+        if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {
+            (self.warn)(&format!("a device that nobody asks for stays: {error}"));
+        }
+        Ok(())
     }
 }
 

@@ -50,11 +50,7 @@ pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) 
     let Some(before) = read(&own) else {
         return;
     };
-    let strict = |value: Option<&str>| value == Some("1");
-    let loose = |value: Option<&str>| value == Some("2");
-    // The larger of the two counts.
-    let (one, all) = (Some(&*before), of_all.as_deref());
-    if loose(one) || loose(all) || !(strict(one) || strict(all)) {
+    if !is_strict(&before, of_all.as_deref()) {
         return;
     }
     match fs::write(format!("/proc/sys/{own}"), "2") {
@@ -64,6 +60,49 @@ pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) 
              own gateways will be dropped; set net.ipv4.conf.{device}.rp_filter to 2"
         )),
     }
+}
+
+/// Whether the reverse path check of a device is strict, which those that we have loosened are not.
+pub(super) fn checks_strictly(device: &str) -> bool {
+    let one = read(&format!("net/ipv4/conf/{device}/rp_filter"));
+    let all = read("net/ipv4/conf/all/rp_filter");
+    one.is_some_and(|one| is_strict(&one, all.as_deref()))
+}
+
+/// The larger of the two counts.
+fn is_strict(one: &str, all: Option<&str>) -> bool {
+    let values = [Some(one), all];
+    values.contains(&Some("1")) && !values.contains(&Some("2"))
+}
+
+/// Devices whose reverse path check we had loosened and somebody has made strict again.
+pub(super) fn tightened(record: &Record) -> Vec<String> {
+    let devices = record.settings.iter().filter_map(|(setting, _)| {
+        let setting = setting.strip_prefix("net/ipv4/conf/")?;
+        setting.strip_suffix("/rp_filter")
+    });
+    let strict = devices.filter(|device| checks_strictly(device));
+    strict.map(str::to_owned).collect()
+}
+
+/// Loosens it again; the note of what it was before stays.
+pub(super) fn loosen_again(device: &str) -> std::io::Result<()> {
+    fs::write(format!("/proc/sys/net/ipv4/conf/{device}/rp_filter"), "2")
+}
+
+/// Whether IPv6 was switched off on this device, and not on the whole host.
+pub(super) fn lacks_ipv6(device: &str) -> bool {
+    let off =
+        |place: &str| read(&format!("net/ipv6/conf/{place}/disable_ipv6")).as_deref() == Some("1");
+    off(device) && !off("all")
+}
+
+/// Switches it on again.
+pub(super) fn allow_ipv6(device: &str) -> std::io::Result<()> {
+    fs::write(
+        format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"),
+        "0",
+    )
 }
 
 fn read(path: &str) -> Option<String> {

@@ -1,9 +1,11 @@
-//! The gateway's main thread: requests, signals, notices and a tick a second, one after the other.
+//! The gateway's main thread: requests, signals, notices, the kernel's news and a tick a second, one after the other.
 
 mod answers;
+mod compare;
 mod watch;
 
 use super::host::Host;
+use super::losses::Losses;
 use super::rates::Rate;
 use super::signals::Signals;
 use super::{Options, Warnings, interface, now};
@@ -15,6 +17,7 @@ use crate::obey;
 use crate::plane::{OwnPlane, Recorder};
 use crate::report;
 use crate::routes::Site;
+use crate::routes::monitor::Monitor;
 use crate::routes::record::Record;
 use dataplane::{Hook, Notice};
 use ipsec::database::Snapshot;
@@ -53,6 +56,10 @@ pub(super) struct Gateway {
     moved: HashMap<SaId, SocketAddr>,
     /// Whether it was told that keys are not locked.
     told_unlocked: bool,
+    monitor: Monitor,
+    losses: Losses,
+    /// Whether addresses of this host have changed since they were last looked at.
+    addresses_changed: bool,
 }
 
 /// Whether to go on.
@@ -67,7 +74,7 @@ enum Next {
 impl Gateway {
     /// Brings the parts together; nothing is enforced yet.
     pub fn new(
-        plane: OwnPlane<Host>,
+        mut plane: OwnPlane<Host>,
         server: Server,
         signals: Signals,
         options: &Options,
@@ -76,6 +83,7 @@ impl Gateway {
     ) -> io::Result<Self> {
         let (sender, notices) = sync_channel(MOST_NOTICES);
         let started = Instant::now();
+        let monitor = Monitor::open(plane.kernel().installed().site())?;
         Ok(Self {
             plane,
             server,
@@ -94,6 +102,9 @@ impl Gateway {
             acquired: HashMap::new(),
             moved: HashMap::new(),
             told_unlocked: false,
+            monitor,
+            losses: Losses::default(),
+            addresses_changed: false,
         })
     }
 
@@ -155,8 +166,13 @@ impl Gateway {
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
-            let time = next_tick.saturating_duration_since(Instant::now());
-            let others = [self.signals.as_fd(), self.bell.as_fd()];
+            let next = self
+                .losses
+                .due()
+                .map_or(next_tick, |due| due.min(next_tick));
+            let time = next.saturating_duration_since(Instant::now());
+            let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
+            others.extend(self.monitor.fds());
             let heard = self.server.wait(&others, time).map_err(Failure::new)?;
             if let Some(name) = self.signals.take() {
                 println!("esplanade: {name}, stopping");
@@ -177,9 +193,14 @@ impl Gateway {
                 return Ok(end);
             }
             self.hear_notices()?;
+            self.hear_news();
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
+                self.losses.suspect(Instant::now());
+            }
+            if self.losses.due().is_some_and(|due| due <= Instant::now()) {
+                self.compare();
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The status as a person wants to read it.
 
-use super::{LaneStatus, SaStatus, Status, Traffic};
+use super::{BarrierStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
 use std::fmt::Write as _;
 
 pub(super) fn status(status: &Status) -> String {
-    let mut text = String::new();
+    let mut text = barriers(&status.barriers);
+    text += &restorations(&status.restorations);
     let _ = writeln!(
         text,
         "esplanade {} · process {} · up {} · device {} · {}",
@@ -69,6 +70,47 @@ fn way(name: &str, traffic: &Traffic) -> String {
         scaled(traffic.bits_per_second, ""),
         traffic.packets_per_second,
     )
+}
+
+/// One barrier alone is worth a word: whatever takes it away opens everything until it is back.
+fn barriers(barriers: &[BarrierStatus]) -> String {
+    let state = |barrier: &BarrierStatus| match barrier.holds {
+        true => format!("{} holds", barrier.name),
+        false => format!(
+            "{} DOES NOT HOLD ({})",
+            barrier.name,
+            barrier.faults.join(", ")
+        ),
+    };
+    let states: Vec<_> = barriers.iter().map(state).collect();
+    let verdict = match barriers.iter().filter(|barrier| barrier.holds).count() {
+        0 => ": protected traffic may pass IN CLEAR",
+        1 => ": there is no second one",
+        _ => "",
+    };
+    match states.is_empty() {
+        true => String::new(),
+        false => format!("barriers · {}{verdict}\n", states.join(" · ")),
+    }
+}
+
+fn restorations(told: &Restorations) -> String {
+    let mut text = String::new();
+    if let (Some(seconds), Some(what)) = (told.seconds_ago, &told.last) {
+        let ago = duration(seconds);
+        let _ = writeln!(
+            text,
+            "restored {} times, last {ago} ago: {what}",
+            told.times
+        );
+    }
+    if told.held_back {
+        text += "taken away too often: it comes back once a second\n";
+    }
+    if let Some(what) = &told.missing {
+        let _ = writeln!(text, "MISSING: {what}");
+    }
+    text
 }
 
 fn hands(workers: usize) -> String {
@@ -166,6 +208,34 @@ mod tests {
             lane(&told),
             "inbound   2 workers: workers bring 1.43 x · 9500 ns a packet for ciphers, 512 in order"
         );
+    }
+
+    #[test]
+    fn barriers_come_first_and_what_was_put_back_behind_them() {
+        let barrier = |name: &str, faults: &[&str]| BarrierStatus {
+            name: name.to_owned(),
+            holds: faults.is_empty(),
+            faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
+        };
+        let mut told = Status {
+            barriers: vec![barrier("nftables", &[]), barrier("clsact", &[])],
+            ..Status::default()
+        };
+        assert!(status(&told).starts_with("barriers · nftables holds · clsact holds\nesplanade"));
+        told.barriers[1] = barrier("clsact", &["not on this host: no"]);
+        told.restorations = Restorations {
+            times: 6,
+            seconds_ago: Some(3),
+            last: Some("nftables table deleted".to_owned()),
+            ..Restorations::default()
+        };
+        assert!(status(&told).starts_with(
+            "barriers · nftables holds · clsact DOES NOT HOLD (not on this host: no): there is no second one\n\
+             restored 6 times, last 3 s ago: nftables table deleted\nesplanade"
+        ));
+        told.barriers.truncate(1);
+        told.barriers[0] = barrier("nftables", &["table deleted"]);
+        assert!(status(&told).contains("IN CLEAR"));
     }
 
     #[test]

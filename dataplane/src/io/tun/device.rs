@@ -189,17 +189,24 @@ fn request_for(name: &str) -> libc::ifreq {
     request
 }
 
+/// The name of the device that the queue is attached to; none once that is gone.
+pub(super) fn attached_to(queue: &OwnedFd) -> Option<String> {
+    let mut request = request_for("");
+    interface_ioctl(queue, libc::TUNGETIFF as c_ulong, &mut request).ok()?;
+    Some(name_in(&request))
+}
+
+fn name_in(request: &libc::ifreq) -> String {
+    let bytes = request.ifr_name.iter().take_while(|&&byte| byte != 0);
+    bytes.map(|&byte| char::from(byte as u8)).collect()
+}
+
 /// TUNSETIFF; says the name that the kernel chose.
 fn set_interface(queue: &OwnedFd, name: &str, flags: c_int) -> io::Result<String> {
     let mut request = request_for(name);
     request.ifr_ifru.ifru_flags = flags as i16;
     interface_ioctl(queue, libc::TUNSETIFF as c_ulong, &mut request)?;
-    Ok(request
-        .ifr_name
-        .iter()
-        .take_while(|&&byte| byte != 0)
-        .map(|&byte| char::from(byte as u8))
-        .collect())
+    Ok(name_in(&request))
 }
 
 fn interface_ioctl(file: &OwnedFd, number: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {

@@ -1,12 +1,17 @@
 use super::*;
 use ipsec::setkey::{Forwarding, NoNames, compile};
 
-/// Counts, and fails when told to.
+/// Counts, and fails when told to: as a host does, after it has changed a part. What the parts do then is asked of
+/// `routes::installed`, whose model of a host refuses each step.
 #[derive(Default)]
 struct Pretend {
     enforced: usize,
     policies: usize,
+    /// What would pass in clear by now: the policies of the plan that was last begun.
+    begun: usize,
     fails: bool,
+    /// Whether the old ones are refused too.
+    fails_for_good: bool,
 }
 
 impl Kernel for Pretend {
@@ -15,11 +20,13 @@ impl Kernel for Pretend {
     }
 
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        if self.fails {
+        let policies = snapshot.policies(ipsec::policy::Direction::Out).count();
+        self.begun = policies;
+        if std::mem::replace(&mut self.fails, self.fails_for_good) {
             return Err(io::Error::other("no more room for rules"));
         }
         self.enforced += 1;
-        self.policies = snapshot.policies(ipsec::policy::Direction::Out).count();
+        self.policies = policies;
         Ok(())
     }
 }
@@ -54,9 +61,54 @@ fn a_kernel_that_refuses_leaves_everything_as_it_was() {
     let refused = plane.apply(&commands("flush; spdflush;")).unwrap_err();
     assert_eq!(refused.reason, "no more room for rules");
     assert_eq!(plane.published().load().sas().count(), 1);
-    plane.kernel().fails = false;
+    assert_eq!(
+        plane.kernel().begun,
+        1,
+        "the old policies were not put back"
+    );
     plane.apply(&commands("spdflush;")).unwrap();
     assert_eq!(plane.kernel().policies, 0);
+}
+
+#[test]
+fn a_start_that_is_refused_does_not_open_what_an_earlier_gateway_left_closed() {
+    let mut plane = plane();
+    plane.kernel().fails = true;
+    plane.apply(&commands(TUNNEL)).unwrap_err();
+    let kernel = plane.kernel();
+    assert_eq!(
+        (kernel.begun, kernel.enforced),
+        (1, 0),
+        "an empty plan was enforced"
+    );
+}
+
+#[test]
+fn what_cannot_be_taken_back_at_once_is_tried_at_every_tick() {
+    let mut plane = plane();
+    plane.apply(&commands(TUNNEL)).unwrap();
+    (plane.kernel().fails, plane.kernel().fails_for_good) = (true, true);
+    plane.apply(&commands("spdflush;")).unwrap_err();
+    assert!(plane.tick().1.is_err());
+    (plane.kernel().fails, plane.kernel().fails_for_good) = (false, false);
+    let enforced = plane.kernel().enforced;
+    plane.tick().1.unwrap();
+    plane.tick().1.unwrap();
+    assert_eq!(
+        (plane.kernel().enforced, plane.kernel().policies),
+        (enforced + 1, 1)
+    );
+}
+
+#[test]
+fn what_ends_is_told_even_where_the_kernel_cannot_follow() {
+    let mut plane = OwnPlane::new(Pretend::default(), || 1_000_000, || 4);
+    let mortal = TUNNEL.replace("-r 64", "-r 64 -lh 10");
+    plane.apply(&commands(&mortal)).unwrap();
+    plane.clock = || 1_000_011;
+    plane.kernel().fails = true;
+    let (events, followed) = plane.tick();
+    assert_eq!((events.len(), followed.is_err()), (1, true));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::Netlink;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
@@ -62,6 +62,28 @@ impl Netlink {
             link.attributes.iter().any(ours).then(|| named(link))?
         });
         Ok(called.collect())
+    }
+
+    /// Whether a device is up, and its MTU; none if there is no such device.
+    pub fn link_state(&mut self, index: u32) -> io::Result<Option<(bool, u32)>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let answers = match self.ask(RouteNetlinkMessage::GetLink(message), 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+            answers => answers?,
+        };
+        let link = answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => Some(link),
+            _ => None,
+        });
+        Ok(link.map(|link| {
+            let mtu = |attribute: &LinkAttribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            };
+            let mtu = link.attributes.iter().find_map(mtu);
+            (link.header.flags.contains(LinkFlags::Up), mtu.unwrap_or(0))
+        }))
     }
 
     /// Gives a device an alias, which `ip link` shows.

@@ -56,6 +56,8 @@ impl Gateway {
         let path = |(peer, mtu)| PathStatus { peer, mtu };
         status.paths = paths.into_iter().map(path).collect();
         status.interfaces = self.interfaces();
+        status.barriers = self.barriers();
+        status.restorations = self.restorations();
         let snapshot = self.snapshot();
         let rivals = snapshot.rivals().into_iter();
         let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();

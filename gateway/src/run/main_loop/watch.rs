@@ -7,6 +7,7 @@ use crate::run::now;
 use dataplane::Notice;
 use ipsec::database::Snapshot;
 use ipsec::sa::LifeEvent;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// How often the same policy's want of an association is told.
@@ -52,19 +53,16 @@ impl Gateway {
 
     pub(super) fn tick(&mut self) {
         self.ticks += 1;
-        match self.plane.tick() {
-            Ok(events) => events.into_iter().for_each(|(id, event)| {
-                let name = SaName::from(id);
-                self.tell(match event {
-                    LifeEvent::Soft => What::SaDying(name),
-                    LifeEvent::Hard => What::SaExpired(name),
-                    LifeEvent::SequenceOver => What::SaExhausted(name),
-                });
-            }),
-            Err(error) => {
-                (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"))
-            }
+        let (events, followed) = self.plane.tick();
+        for (id, event) in events {
+            let name = SaName::from(id);
+            self.tell(match event {
+                LifeEvent::Soft => What::SaDying(name),
+                LifeEvent::Hard => What::SaExpired(name),
+                LifeEvent::SequenceOver => What::SaExhausted(name),
+            });
         }
+        self.mind(followed);
         let snapshot = self.snapshot();
         self.plane.kernel().remind(&snapshot, now());
         self.plane.kernel().send_dummies(&snapshot, now());
@@ -110,7 +108,17 @@ impl Gateway {
         } else if !self.ticks.is_multiple_of(LOOK_AGAIN) {
             return;
         }
-        if let Err(error) = self.plane.refresh() {
+        self.refresh();
+    }
+
+    /// Brings the kernel's side in line with addresses and paths.
+    pub(super) fn refresh(&mut self) {
+        let followed = self.plane.refresh();
+        self.mind(followed);
+    }
+
+    fn mind(&self, followed: io::Result<()>) {
+        if let Err(error) = followed {
             (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"));
         }
     }

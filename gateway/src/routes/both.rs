@@ -1,0 +1,361 @@
+//! The plan that drops whatever either of two plans drops: what stands while one gives way to the other.
+//!
+//! Each list of a plan is asked from its head until an entry fits, and what no entry fits passes. A packet passes both
+//! lists only if each lets it pass, and one list can say so exactly:
+//!
+//! ```text
+//!   equal heads            as they are               one of them drops    that one first
+//!   two different bypasses whatever the other list says of the first one's packets, then the bypass
+//! ```
+
+use super::plan::{Entry, Plan, Verdict};
+use ipsec::policy::{Prefix, Selector, Upper};
+
+/// More than this for each entry of the two lists together, and bypasses are left out: for a moment less passes.
+const MOST_FOR_EACH: usize = 2;
+
+/// Protocols of which the selector with ports alone speaks.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
+/// Drops what `one` or `other` drops; steers nothing by itself.
+pub fn both(one: &Plan, other: &Plan) -> Plan {
+    Plan {
+        leaving: lists(&one.leaving, &other.leaving),
+        arriving: lists(&one.arriving, &other.arriving),
+        passing: lists(&one.passing, &other.passing),
+        has_doors: one.has_doors || other.has_doors,
+        // A port at which protected packets arrive is an exception from the drops, so both must make it.
+        udp_ports: &one.udp_ports & &other.udp_ports,
+        // These say which packets are our own, which no plan drops.
+        outer: &one.outer | &other.outer,
+        gateway_peers: &one.gateway_peers | &other.gateway_peers,
+    }
+}
+
+fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
+    let exact = merged(one, other);
+    if exact.len() <= MOST_FOR_EACH * (one.len() + other.len()) {
+        return exact;
+    }
+    let all = one.iter().chain(other);
+    all.filter(|entry| drops(entry)).cloned().collect()
+}
+
+fn merged(mut one: &[Entry], mut other: &[Entry]) -> Vec<Entry> {
+    let mut all = Vec::new();
+    loop {
+        let (Some((a, one_behind)), Some((b, other_behind))) =
+            (one.split_first(), other.split_first())
+        else {
+            all.extend(one.iter().chain(other).cloned());
+            return all;
+        };
+        if a.selector == b.selector && drops(a) == drops(b) {
+            all.push(a.clone());
+            (one, other) = (one_behind, other_behind);
+        } else if drops(b) && !drops(a) {
+            all.push(b.clone());
+            other = other_behind;
+        } else {
+            match drops(a) {
+                true => all.push(a.clone()),
+                false => all.extend(within(a, other)),
+            }
+            one = one_behind;
+        }
+    }
+}
+
+fn drops(entry: &Entry) -> bool {
+    entry.verdict != Verdict::Bypass
+}
+
+/// What a list says of the packets of one bypass alone.
+fn within(bypass: &Entry, list: &[Entry]) -> Vec<Entry> {
+    let mut said = Vec::new();
+    for entry in list {
+        let Some(selector) = common(&bypass.selector, &entry.selector) else {
+            continue;
+        };
+        said.push(Entry {
+            selector,
+            ..entry.clone()
+        });
+        if selector == bypass.selector {
+            return said;
+        }
+    }
+    said.push(bypass.clone());
+    said
+}
+
+/// The packets that two selectors have in common.
+fn common(one: &Selector, other: &Selector) -> Option<Selector> {
+    Some(Selector {
+        source: narrower(one.source, other.source)?,
+        destination: narrower(one.destination, other.destination)?,
+        upper: common_upper(one.upper, other.upper)?,
+    })
+}
+
+/// Of two masked prefixes the one inside the other.
+fn narrower(one: Prefix, other: Prefix) -> Option<Prefix> {
+    let (narrow, wide) = match one.len >= other.len {
+        true => (one, other),
+        false => (other, one),
+    };
+    wide.contains(narrow.address).then_some(narrow)
+}
+
+fn common_upper(one: Upper, other: Upper) -> Option<Upper> {
+    use Upper::{Any, Icmp, Ports, Protocol};
+    match (one, other) {
+        (Any, upper) | (upper, Any) => Some(upper),
+        (
+            Protocol {
+                number,
+                source_port: s,
+                destination_port: d,
+            },
+            Protocol {
+                number: second,
+                source_port,
+                destination_port,
+            },
+        ) if number == second => Some(Protocol {
+            number,
+            source_port: agreed(s, source_port)?,
+            destination_port: agreed(d, destination_port)?,
+        }),
+        (
+            Ports {
+                source_port: s,
+                destination_port: d,
+            },
+            Ports {
+                source_port,
+                destination_port,
+            },
+        ) => Some(Ports {
+            source_port: agreed(s, source_port)?,
+            destination_port: agreed(d, destination_port)?,
+        }),
+        (
+            Protocol {
+                number,
+                source_port: s,
+                destination_port: d,
+            },
+            Ports {
+                source_port,
+                destination_port,
+            },
+        )
+        | (
+            Ports {
+                source_port,
+                destination_port,
+            },
+            Protocol {
+                number,
+                source_port: s,
+                destination_port: d,
+            },
+        ) if WITH_PORTS.contains(&number) => Some(Protocol {
+            number,
+            source_port: agreed(s, source_port)?,
+            destination_port: agreed(d, destination_port)?,
+        }),
+        (
+            Icmp { number, kind, code },
+            Icmp {
+                number: second,
+                kind: k,
+                code: c,
+            },
+        ) if number == second => Some(Icmp {
+            number,
+            kind: agreed(kind, k)?,
+            code: agreed(code, c)?,
+        }),
+        (
+            Icmp { number, kind, code },
+            Protocol {
+                number: second,
+                source_port: None,
+                destination_port: None,
+            },
+        )
+        | (
+            Protocol {
+                number: second,
+                source_port: None,
+                destination_port: None,
+            },
+            Icmp { number, kind, code },
+        ) if number == second => Some(Icmp { number, kind, code }),
+        _ => None,
+    }
+}
+
+/// What satisfies both wishes; none if nothing does.
+fn agreed<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
+    match (one, other) {
+        (Some(one), Some(other)) => (one == other).then_some(Some(one)),
+        (one, other) => Some(one.or(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::plan::tests::prefix;
+    use proptest::prelude::*;
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let prefix = prop_oneof![
+            Just("10.1.0.0/24"),
+            Just("10.1.0.0/30"),
+            Just("10.0.0.0/8"),
+            Just("10.2.0.0/24"),
+            Just("0.0.0.0/0"),
+        ];
+        let port = || prop_oneof![Just(None), (1u16..4).prop_map(Some)];
+        let kind = prop_oneof![Just(None), (1u8..3).prop_map(Some)];
+        let number = prop_oneof![Just(6u8), Just(17), Just(50)];
+        let upper = prop_oneof![
+            Just(Upper::Any),
+            (number, port(), port()).prop_map(|(number, source_port, destination_port)| {
+                Upper::Protocol {
+                    number,
+                    source_port,
+                    destination_port,
+                }
+            }),
+            (port(), port()).prop_map(|(source_port, destination_port)| Upper::Ports {
+                source_port,
+                destination_port
+            }),
+            kind.prop_map(|kind| Upper::Icmp {
+                number: 1,
+                kind,
+                code: None
+            }),
+        ];
+        let verdict = prop_oneof![
+            Just(Verdict::Protect),
+            Just(Verdict::Discard),
+            Just(Verdict::Bypass),
+            Just(Verdict::Bypass),
+        ];
+        (prefix.clone(), prefix, upper, verdict).prop_map(
+            |(source, destination, upper, verdict)| {
+                crate::routes::plan::tests::entry(source, destination, upper, verdict)
+            },
+        )
+    }
+
+    /// Source, destination, protocol, and ports or type.
+    type Packet = (&'static str, &'static str, u8, u16, u16);
+
+    fn packets() -> impl Iterator<Item = Packet> {
+        let ends = ["10.1.0.1", "10.1.0.9", "10.2.0.1", "192.0.2.1"];
+        let pairs = ends.into_iter().flat_map(move |a| ends.map(|b| (a, b)));
+        pairs.flat_map(|(a, b)| {
+            [1, 6, 17, 50]
+                .into_iter()
+                .flat_map(move |p| (0..4).flat_map(move |s| (0..4).map(move |d| (a, b, p, s, d))))
+        })
+    }
+
+    fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> bool {
+        let upper = match entry.selector.upper {
+            Upper::Any => true,
+            Upper::Protocol {
+                number,
+                source_port,
+                destination_port,
+            } => {
+                number == protocol
+                    && source_port.is_none_or(|port| WITH_PORTS.contains(&protocol) && port == a)
+                    && destination_port
+                        .is_none_or(|port| WITH_PORTS.contains(&protocol) && port == b)
+            }
+            Upper::Ports {
+                source_port,
+                destination_port,
+            } => {
+                WITH_PORTS.contains(&protocol)
+                    && source_port.is_none_or(|port| port == a)
+                    && destination_port.is_none_or(|port| port == b)
+            }
+            Upper::Icmp { number, kind, .. } => {
+                number == protocol && kind.is_none_or(|kind| u16::from(kind) == a)
+            }
+        };
+        upper
+            && entry.selector.source.contains(source.parse().unwrap())
+            && entry
+                .selector
+                .destination
+                .contains(destination.parse().unwrap())
+    }
+
+    fn passes(list: &[Entry], packet: Packet) -> bool {
+        let first = list.iter().find(|entry| fits(entry, packet));
+        first.is_none_or(|entry| !drops(entry))
+    }
+
+    proptest! {
+        #[test]
+        fn a_packet_passes_both_lists_only_if_each_lets_it_pass(
+            one in proptest::collection::vec(entry(), 0..6),
+            other in proptest::collection::vec(entry(), 0..6),
+        ) {
+            let exact = merged(&one, &other);
+            for packet in packets() {
+                let each = passes(&one, packet) && passes(&other, packet);
+                prop_assert_eq!(passes(&exact, packet), each, "{:?} in {:?}", packet, exact);
+                prop_assert!(each || !passes(&lists(&one, &other), packet));
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_that_comes_or_goes_leaves_the_others_as_they_are() {
+        let entries: Vec<_> = (0..200u8)
+            .map(|n| {
+                let verdict = if n % 2 == 0 {
+                    Verdict::Protect
+                } else {
+                    Verdict::Bypass
+                };
+                crate::routes::plan::tests::entry(
+                    "10.0.0.0/8",
+                    &format!("10.1.{n}.0/24"),
+                    Upper::Any,
+                    verdict,
+                )
+            })
+            .collect();
+        assert_eq!(lists(&entries, &entries), entries);
+        let mut less = entries.clone();
+        less.remove(100);
+        assert_eq!(lists(&less, &entries), entries);
+        assert_eq!(lists(&entries, &less), entries);
+    }
+
+    #[test]
+    fn an_exception_for_a_port_stands_only_where_both_make_it() {
+        let with = |ports: &[u16]| Plan {
+            udp_ports: ports.iter().copied().collect(),
+            ..Plan::default()
+        };
+        let joined = both(&with(&[4500, 5000]), &with(&[4500, 6000]));
+        assert_eq!(joined.udp_ports, [4500].into());
+        assert_eq!(
+            narrower(prefix("10.0.0.0/8"), prefix("10.1.0.0/16")),
+            Some(prefix("10.1.0.0/16"))
+        );
+    }
+}

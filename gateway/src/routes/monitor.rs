@@ -1,0 +1,184 @@
+//! The kernel's news about anything that our enforcement stands on: links, addresses, routes, rules, traffic control,
+//! settings of devices, nftables.
+//!
+//! News only say when to look: what is missing then comes from a comparison with the kernel itself. So it does no harm to
+//! take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
+
+use super::Site;
+use super::steering::OWNER;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Groups of the kernel's news, as `linux/rtnetlink.h` numbers them: links, traffic control, and of both families
+/// addresses, routes, rules and settings.
+const ROUTE_GROUPS: [u32; 10] = [1, 4, 5, 7, 8, 9, 11, 19, 24, 25];
+
+/// NFNLGRP_NFTABLES of `linux/netfilter/nfnetlink.h`.
+const NFTABLES_GROUP: u32 = 7;
+
+/// Longer messages are cut, and then count as ours.
+const ROOM: usize = 32 << 10;
+
+/// Bytes of a message's header.
+const HEADER: usize = 16;
+
+/// The kernel's news.
+pub struct Monitor {
+    route: Socket,
+    /// Absent where the kernel has no nftables, or does not let us listen: the comparison each second is left then.
+    nftables: Option<Socket>,
+    /// The name of our table with the zero byte behind it.
+    table: Vec<u8>,
+}
+
+/// What has happened since the last look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// Something of ours may have changed.
+    pub ours: bool,
+    /// Addresses of this host have changed.
+    pub addresses: bool,
+    /// Some news were lost, so anything may have changed.
+    pub lost: bool,
+}
+
+impl Monitor {
+    /// From now on nothing is missed.
+    pub fn open(site: &Site) -> io::Result<Self> {
+        let mut table = site.firewall_table().into_bytes();
+        table.push(0);
+        Ok(Self {
+            route: listen(NETLINK_ROUTE, &ROUTE_GROUPS)?,
+            nftables: listen(NETLINK_NETFILTER, &[NFTABLES_GROUP]).ok(),
+            table,
+        })
+    }
+
+    /// Readable where there are news.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let all = std::iter::once(&self.route).chain(&self.nftables);
+        // SAFETY: the sockets live as long as the borrow of this monitor, and are not closed before.
+        all.map(|socket| unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) })
+    }
+
+    /// Takes all news that there are.
+    pub fn take(&self) -> News {
+        let mut news = News::default();
+        read_all(&self.route, &mut news, |kind, body, news| match kind {
+            // RTM_NEWADDR, RTM_DELADDR
+            20 | 21 => news.addresses = true,
+            // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte says whose it is.
+            24 | 25 => news.ours |= body.get(5).is_none_or(|owner| *owner == OWNER),
+            _ => news.ours = true,
+        });
+        if let Some(socket) = &self.nftables {
+            let table = &*self.table;
+            read_all(socket, &mut news, |_, body, news| {
+                news.ours |= body.windows(table.len()).any(|bytes| bytes == table);
+            });
+        }
+        news
+    }
+}
+
+fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
+    socket.bind(&SocketAddr::new(0, mask))?;
+    socket.set_non_blocking(true)?;
+    Ok(socket)
+}
+
+/// Hands over each message by its kind and body.
+fn read_all(socket: &Socket, news: &mut News, mut each: impl FnMut(u16, &[u8], &mut News)) {
+    let mut room = vec![0; ROOM];
+    loop {
+        match socket.recv(&mut &mut room[..], libc::MSG_TRUNC) {
+            Ok(len) if len > ROOM => news.ours = true,
+            Ok(len) => messages(&room[..len], |kind, body| each(kind, body, news)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                news.lost = true;
+                if error.raw_os_error() != Some(libc::ENOBUFS) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn messages(mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
+    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let Some(body) = rest.get(HEADER..len) else {
+            return;
+        };
+        each(u16::from_ne_bytes([header[4], header[5]]), body);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::DEFAULT_MARK;
+    use crate::routes::netlink::Netlink;
+    use crate::routes::plan::Family;
+    use crate::routes::steering::{Rule, RuleAction};
+
+    fn site() -> Site {
+        Site::new("esp0", None, DEFAULT_MARK).unwrap()
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn several_messages_of_one_datagram_are_told_apart_and_a_cut_one_ends_it() {
+        let mut bytes = [message(24, &[1, 2, 3]), message(20, &[4])].concat();
+        bytes.extend(&message(32, &[9; 40])[..20]);
+        let mut seen = Vec::new();
+        messages(&bytes, |kind, body| seen.push((kind, body.to_vec())));
+        assert_eq!(seen, [(24, vec![1, 2, 3]), (20, vec![4])]);
+    }
+
+    #[test]
+    fn a_rule_that_comes_or_goes_is_news_and_a_full_queue_is_too() {
+        let Ok(mut netlink) = Netlink::open() else {
+            return;
+        };
+        let monitor = Monitor::open(&site()).unwrap();
+        assert_eq!(monitor.take(), News::default());
+        let rule = Rule {
+            family: Family::V4,
+            preference: 31_007,
+            action: RuleAction::Nothing,
+            source: None,
+            destination: None,
+            protocol: None,
+            source_port: None,
+            destination_port: None,
+            mark: None,
+        };
+        netlink.add_rule(&rule).unwrap();
+        netlink.delete_rule(&rule).unwrap();
+        assert!(monitor.take().ours);
+        assert_eq!(monitor.take(), News::default());
+        // The queue holds some 200 KB.
+        for _ in 0..2000 {
+            netlink.add_rule(&rule).unwrap();
+            netlink.delete_rule(&rule).unwrap();
+        }
+        assert!(monitor.take().lost);
+        assert_eq!(monitor.take(), News::default());
+    }
+}

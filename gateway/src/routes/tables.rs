@@ -1,0 +1,53 @@
+//! The kernel's rules and routes as one asks for them, so that a test can stand in for the kernel and refuse any step.
+
+use super::netlink::Netlink;
+use super::steering::{Route, Rule};
+use std::io;
+
+/// Reading and writing rules and routes of ours, one at a time.
+pub trait Tables {
+    /// Index of the device of this name, if there is one.
+    fn device(&mut self, name: &str) -> io::Result<Option<u32>>;
+    /// Our rules with preferences from `first` on, as many as a block has.
+    fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>>;
+    /// Adds a rule.
+    fn add_rule(&mut self, rule: &Rule) -> io::Result<()>;
+    /// Takes a rule away.
+    fn delete_rule(&mut self, rule: &Rule) -> io::Result<()>;
+    /// Our routes in a table. `tun` is the index of the TUN device.
+    fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>>;
+    /// Adds a route to a table, or replaces the one with this destination and metric.
+    fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
+    /// Takes a route out of a table.
+    fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
+}
+
+impl Tables for Netlink {
+    fn device(&mut self, name: &str) -> io::Result<Option<u32>> {
+        self.link(name)
+    }
+
+    fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>> {
+        Netlink::rules(self, first)
+    }
+
+    fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
+        Netlink::add_rule(self, rule)
+    }
+
+    fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
+        Netlink::delete_rule(self, rule)
+    }
+
+    fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
+        Netlink::routes(self, table, tun)
+    }
+
+    fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+        Netlink::put_route(self, table, tun, route)
+    }
+
+    fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+        Netlink::delete_route(self, table, tun, route)
+    }
+}

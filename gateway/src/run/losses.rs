@@ -1,0 +1,181 @@
+//! What was taken away from us and put back: how often, what last, and how soon again.
+//!
+//! Somebody who takes away again and again would otherwise keep this thread from all else: after [`MOST`] losses in
+//! [`SPAN`] one restoration a second is what he gets. What is missing meanwhile is closed, not open: routes and rules lead
+//! nowhere, and one barrier stands in for another.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// So many restorations in [`SPAN`] are made at once.
+const MOST: usize = 10;
+
+/// The span in which they are counted.
+const SPAN: Duration = Duration::from_secs(10);
+
+/// How long a restoration waits after the last one where there were too many.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// News wait this long after a comparison: many small changes cost one comparison, and are seen soon enough all the same.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// The history of a gateway's losses.
+#[derive(Default)]
+pub(super) struct Losses {
+    count: u64,
+    last: Option<(Instant, String)>,
+    recent: VecDeque<Instant>,
+    compared: Option<Instant>,
+    due: Option<Instant>,
+    /// What is missing and could not be put back, as last told.
+    standing: Option<String>,
+}
+
+impl Losses {
+    /// Something may be missing: a comparison is due, soon.
+    pub fn suspect(&mut self, now: Instant) {
+        let soon = self
+            .compared
+            .map_or(now, |compared| now.max(compared + BREATH));
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// When the next comparison is due, if one is.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// A comparison is being made.
+    pub fn compared(&mut self, now: Instant) {
+        (self.compared, self.due) = (Some(now), None);
+    }
+
+    /// Whether what is missing may be put back now. Where not, the next comparison is due when it may.
+    pub fn may_restore(&mut self, now: Instant) -> bool {
+        self.forget_old(now);
+        let wait = match self.recent.back() {
+            Some(last) if self.recent.len() >= MOST => *last + PAUSE,
+            _ => return true,
+        };
+        if now < wait {
+            self.due = Some(wait);
+        }
+        now >= wait
+    }
+
+    /// Whether restorations are held back at the moment.
+    pub fn is_held_back(&mut self, now: Instant) -> bool {
+        self.forget_old(now);
+        self.recent.len() >= MOST
+    }
+
+    /// Something was put back.
+    pub fn restored(&mut self, now: Instant, what: String) -> u64 {
+        self.count += 1;
+        self.recent.push_back(now);
+        self.last = Some((now, what));
+        self.standing = None;
+        self.count
+    }
+
+    /// Something is missing and cannot be put back; true if that is news.
+    pub fn stands(&mut self, what: &str) -> bool {
+        let is_news = self.standing.as_deref() != Some(what);
+        self.standing = Some(what.to_owned());
+        is_news
+    }
+
+    /// Nothing is missing.
+    pub fn nothing(&mut self) {
+        self.standing = None;
+    }
+
+    /// What is missing and could not be put back.
+    pub fn standing(&self) -> Option<&str> {
+        self.standing.as_deref()
+    }
+
+    /// How often something was put back, and how long ago what was last.
+    pub fn summary(&self, now: Instant) -> (u64, Option<(u64, &str)>) {
+        let last = self.last.as_ref();
+        (
+            self.count,
+            last.map(|(when, what)| ((now - *when).as_secs(), &**what)),
+        )
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        let is_old = |first: &Instant| *first + SPAN <= now;
+        while self.recent.len() > 2 * MOST || self.recent.front().is_some_and(is_old) {
+            self.recent.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn ten_losses_in_ten_seconds_are_made_good_at_once_and_then_one_a_second() {
+        let (mut losses, start) = (Losses::default(), Instant::now());
+        for n in 0..10 {
+            assert!(losses.may_restore(start + ms(n)));
+            losses.restored(start + ms(n), "table deleted".to_owned());
+        }
+        let mut restored = 0;
+        for n in 10..5_000 {
+            if losses.may_restore(start + ms(n)) {
+                losses.restored(start + ms(n), "table deleted".to_owned());
+                restored += 1;
+            }
+        }
+        assert_eq!(restored, 4);
+        assert!(losses.is_held_back(start + ms(5_000)));
+        assert_eq!(
+            losses.summary(start + ms(6_100)),
+            (14, Some((2, "table deleted")))
+        );
+    }
+
+    #[test]
+    fn after_a_quiet_time_a_loss_is_made_good_at_once_again() {
+        let (mut losses, start) = (Losses::default(), Instant::now());
+        for _ in 0..10 {
+            losses.restored(start, String::new());
+        }
+        assert!(!losses.may_restore(start + ms(1)));
+        assert_eq!(losses.due(), Some(start + PAUSE));
+        assert!(losses.may_restore(start + SPAN));
+        assert!(!losses.is_held_back(start + SPAN));
+    }
+
+    #[test]
+    fn the_first_news_are_looked_at_at_once_and_a_flood_of_them_every_breath() {
+        let (mut losses, start) = (Losses::default(), Instant::now());
+        losses.suspect(start);
+        assert_eq!(losses.due(), Some(start));
+        let mut comparisons = 0;
+        for n in 0..1000 {
+            losses.suspect(start + ms(n));
+            if losses.due().is_some_and(|due| due <= start + ms(n)) {
+                losses.compared(start + ms(n));
+                comparisons += 1;
+            }
+        }
+        assert_eq!(comparisons, 50);
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_is_news_once() {
+        let mut losses = Losses::default();
+        assert!(losses.stands("table deleted"));
+        assert!(!losses.stands("table deleted"));
+        losses.nothing();
+        assert!(losses.stands("table deleted"));
+    }
+}

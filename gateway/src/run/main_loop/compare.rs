@@ -1,0 +1,127 @@
+//! The watch over what keeps traffic protected: at the kernel's news, and each second without any, all of it is compared
+//! with what the kernel has, and what another program has taken away comes back.
+//!
+//! Our own changes are news too: the comparison that they cause finds nothing missing, and that ends it.
+
+use super::Gateway;
+use crate::events::What;
+use crate::run::interface;
+use crate::status::{BarrierStatus, Restorations};
+use std::io;
+use std::time::Instant;
+
+impl Gateway {
+    pub(super) fn hear_news(&mut self) {
+        let news = self.monitor.take();
+        self.addresses_changed |= news.addresses || news.lost;
+        if news.ours || news.addresses || news.lost {
+            self.losses.suspect(Instant::now());
+        }
+    }
+
+    pub(super) fn compare(&mut self) {
+        self.losses.compared(Instant::now());
+        if std::mem::take(&mut self.addresses_changed) {
+            self.refresh();
+        }
+        match self.missing() {
+            Ok(missing) if missing.is_empty() => self.losses.nothing(),
+            Ok(missing) if self.losses.may_restore(Instant::now()) => self.put_back(&missing),
+            Ok(missing) => self.hold_back(&missing),
+            Err(error) => (self.warnings.warn())(&format!(
+                "what the kernel has of ours cannot be compared: {error}"
+            )),
+        }
+    }
+
+    fn put_back(&mut self, missing: &[String]) {
+        let outcome = self.restore();
+        // Where even that cannot be said, nothing is known to be back.
+        let left = self.missing().unwrap_or_else(|_| missing.to_vec());
+        let back: Vec<_> = missing
+            .iter()
+            .filter(|what| !left.contains(what))
+            .cloned()
+            .collect();
+        if !back.is_empty() {
+            self.tell_restored(back.join(", "));
+        }
+        match (left.is_empty(), outcome) {
+            (true, _) => {}
+            (false, Ok(())) => self.tell_missing(left.join(", ")),
+            (false, Err(why)) => self.tell_missing(format!("{}: {why}", left.join(", "))),
+        }
+    }
+
+    /// Too much was taken away in too short a time. Where nothing would keep traffic from passing in clear meanwhile, the
+    /// barriers do not wait.
+    fn hold_back(&mut self, missing: &[String]) {
+        let installed = self.plane.kernel().installed();
+        if installed.is_open()
+            && let Err(error) = installed.restore_barriers()
+        {
+            self.tell_missing(format!("{}: {error}", missing.join(", ")));
+        }
+        (self.warnings.warn_once())(
+            "another program takes away again and again what keeps traffic protected: it comes back once a second from now \
+             on, and nothing passes in clear meanwhile; `esplanade events` tells what it is",
+        );
+    }
+
+    fn missing(&mut self) -> io::Result<Vec<String>> {
+        let mut words = self.plane.kernel().missing()?;
+        let strict = interface::tightened(&self.record).into_iter();
+        words.extend(strict.map(|device| format!("reverse path check of {device} made strict")));
+        Ok(words)
+    }
+
+    fn restore(&mut self) -> io::Result<()> {
+        let outcome = self.plane.kernel().restore();
+        let strict = interface::tightened(&self.record);
+        let loosened: io::Result<Vec<()>> = strict
+            .iter()
+            .map(|device| interface::loosen_again(device))
+            .collect();
+        outcome.and(loosened.map(drop))
+    }
+
+    fn tell_restored(&mut self, what: String) {
+        let times = self.losses.restored(Instant::now(), what.clone());
+        (self.warnings.warn_once())(
+            "another program has taken away what keeps traffic protected, and it was put back: `esplanade events` tells what \
+             and when, `esplanade status` how often",
+        );
+        self.tell(What::Restored { what, times });
+    }
+
+    fn tell_missing(&mut self, what: String) {
+        if self.losses.stands(&what) {
+            self.tell(What::Missing { what });
+        }
+    }
+
+    pub(super) fn barriers(&mut self) -> Vec<BarrierStatus> {
+        let states = self.plane.kernel().installed().barriers();
+        states
+            .into_iter()
+            .map(|state| BarrierStatus {
+                name: state.name.to_owned(),
+                holds: state.faults.is_empty(),
+                faults: state.faults,
+            })
+            .collect()
+    }
+
+    pub(super) fn restorations(&mut self) -> Restorations {
+        let now = Instant::now();
+        let held_back = self.losses.is_held_back(now);
+        let (times, last) = self.losses.summary(now);
+        Restorations {
+            times,
+            seconds_ago: last.map(|(seconds, _)| seconds),
+            last: last.map(|(_, what)| what.to_owned()),
+            missing: self.losses.standing().map(str::to_owned),
+            held_back,
+        }
+    }
+}
