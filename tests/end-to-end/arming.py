@@ -17,7 +17,7 @@ class Armed:
     def __init__(self, host, text):
         self.host = host
         self.folder = tempfile.mkdtemp(prefix="esplanade-test-")
-        self.file, self.control = f"{self.folder}/boot.setkey", f"{self.folder}/control.sock"
+        self.file, self.control = f"{self.folder}/gateway.setkey", f"{self.folder}/control.sock"
         self.write(text)
 
     def __enter__(self):
@@ -78,10 +78,7 @@ def a_gateway_takes_the_barriers_over():
         everything_passes(sites, "the control, before")
         expect(boot.arm()[0] == 0, "arm failed")
         nothing_in_clear_passes(sites, "armed")
-        gateway = Gateway.__new__(Gateway)
-        gateway.host, gateway.folder, gateway.control, gateway.setkey = sites.left, boot.folder, boot.control, boot.file
-        gateway.log, gateway.options = f"{boot.folder}/log", ()
-        gateway.start().ready()
+        gateway = Gateway(sites.left, setkey_text("left"), folder=boot.folder).ready()
         sites.start("right")
         for family in (4, 6):
             expect(sites.ping(family) == 3, f"no ping through the tunnel, IPv{family}")
@@ -96,7 +93,7 @@ def a_broken_file_leaves_what_was_armed_last():
     with Sites("ar") as sites, Armed(sites.left, "spdadd 10.1.0.0/24 nonsense;") as boot:
         everything_passes(sites, "the control, before")
         status, output = boot.arm()
-        expect(status != 0 and "boot.setkey:1:" in output and "nothing is armed" in output.lower(), f"{status}\n{output}")
+        expect(status != 0 and "gateway.setkey:1:" in output and "nothing is armed" in output.lower(), f"{status}\n{output}")
         boot.write(setkey_text("left"))
         expect(boot.arm()[0] == 0, "arm failed")
         boot.write(setkey_text("left") + "\nspdadd 10.1.0.0/24 nonsense;")

@@ -36,9 +36,9 @@ def target_dir():
 class Gateway:
     """`esplanade run` on a host, from start to stop."""
 
-    def __init__(self, host, setkey, options=(), wrap=()):
+    def __init__(self, host, setkey, options=(), wrap=(), folder=None):
         self.host, self.wrap = host, wrap
-        self.folder = tempfile.mkdtemp(prefix="esplanade-test-")
+        self.folder = folder or tempfile.mkdtemp(prefix="esplanade-test-")
         # Not sooner: a test may still read the log of a gateway that it has let go.
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.control = f"{self.folder}/control.sock"
