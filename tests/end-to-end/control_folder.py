@@ -230,7 +230,8 @@ def a_namespace_that_is_gone():
             file.write("spdflush;\n")
             file.flush()
             process = other.start([program(), "run", "--setkey", file.name, "--control", control])
-            while not os.path.exists(control):
+            # The record is written after the socket is there.
+            while not os.path.exists(f"{control}.state"):
                 expect(process.poll() is None, "the gateway did not start")
                 time.sleep(0.05)
             process.kill()
