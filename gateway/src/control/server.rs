@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_CLIENTS: usize = 64;
 
 /// How many of them may listen to events; the other places are for whoever asks something.
-const MOST_LISTENERS: usize = 48;
+const MOST_EVENT_LISTENERS: usize = 48;
 
 /// Bytes of events that may wait for a slow listener before it is dropped.
 const MOST_WAITING: usize = 1 << 20;
@@ -166,13 +166,13 @@ impl Server {
     /// From now on this client hears every event, if there is a place for one more who does.
     pub fn listen(&mut self, id: ClientId) {
         let listeners = self.clients.values().filter(|client| client.listens);
-        let is_full = listeners.count() >= MOST_LISTENERS;
+        let is_full = listeners.count() >= MOST_EVENT_LISTENERS;
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         if is_full {
             return client.say(&Answer::Refused(format!(
-                "{MOST_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
+                "{MOST_EVENT_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
             )));
         }
         client.listens = true;

@@ -9,13 +9,11 @@
 //! ```
 
 use super::plan::{Entry, Plan, Verdict};
+use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
 
 /// More than this for each entry of the two lists together, and bypasses are left out: for a moment less passes.
-const MOST_FOR_EACH: usize = 2;
-
-/// Protocols of which the selector with ports alone speaks.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+const MOST_MERGED_PER_ENTRY: usize = 2;
 
 /// Drops what `one` or `other` drops; steers nothing by itself.
 pub fn both(one: &Plan, other: &Plan) -> Plan {
@@ -34,7 +32,7 @@ pub fn both(one: &Plan, other: &Plan) -> Plan {
 
 fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
     let exact = merged(one, other);
-    if exact.len() <= MOST_FOR_EACH * (one.len() + other.len()) {
+    if exact.len() <= MOST_MERGED_PER_ENTRY * (one.len() + other.len()) {
         return exact;
     }
     let all = one.iter().chain(other);
@@ -108,64 +106,9 @@ fn narrower(one: Prefix, other: Prefix) -> Option<Prefix> {
 }
 
 fn common_upper(one: Upper, other: Upper) -> Option<Upper> {
-    use Upper::{Any, Icmp, Ports, Protocol};
+    use Upper::{Any, Icmp, Protocol};
     match (one, other) {
         (Any, upper) | (upper, Any) => Some(upper),
-        (
-            Protocol {
-                number,
-                source_port: s,
-                destination_port: d,
-            },
-            Protocol {
-                number: second,
-                source_port,
-                destination_port,
-            },
-        ) if number == second => Some(Protocol {
-            number,
-            source_port: agreed(s, source_port)?,
-            destination_port: agreed(d, destination_port)?,
-        }),
-        (
-            Ports {
-                source_port: s,
-                destination_port: d,
-            },
-            Ports {
-                source_port,
-                destination_port,
-            },
-        ) => Some(Ports {
-            source_port: agreed(s, source_port)?,
-            destination_port: agreed(d, destination_port)?,
-        }),
-        (
-            Protocol {
-                number,
-                source_port: s,
-                destination_port: d,
-            },
-            Ports {
-                source_port,
-                destination_port,
-            },
-        )
-        | (
-            Ports {
-                source_port,
-                destination_port,
-            },
-            Protocol {
-                number,
-                source_port: s,
-                destination_port: d,
-            },
-        ) if WITH_PORTS.contains(&number) => Some(Protocol {
-            number,
-            source_port: agreed(s, source_port)?,
-            destination_port: agreed(d, destination_port)?,
-        }),
         (
             Icmp { number, kind, code },
             Icmp {
@@ -179,7 +122,7 @@ fn common_upper(one: Upper, other: Upper) -> Option<Upper> {
             code: agreed(code, c)?,
         }),
         (
-            Icmp { number, kind, code },
+            icmp @ Icmp { number, .. },
             Protocol {
                 number: second,
                 source_port: None,
@@ -192,9 +135,46 @@ fn common_upper(one: Upper, other: Upper) -> Option<Upper> {
                 source_port: None,
                 destination_port: None,
             },
-            Icmp { number, kind, code },
-        ) if number == second => Some(Icmp { number, kind, code }),
-        _ => None,
+            icmp @ Icmp { number, .. },
+        ) if number == second => Some(icmp),
+        _ => common_ports(one, other),
+    }
+}
+
+/// Of two selectors that ask for ports; a protocol that has none shares nothing with one that asks for ports alone.
+fn common_ports(one: Upper, other: Upper) -> Option<Upper> {
+    let (first, s, d) = ports(one)?;
+    let (second, source_port, destination_port) = ports(other)?;
+    let (source_port, destination_port) = (agreed(s, source_port)?, agreed(d, destination_port)?);
+    match agreed(first, second)? {
+        Some(number) => {
+            let has_ports = first == second || WITH_PORTS.contains(&number);
+            has_ports.then_some(Upper::Protocol {
+                number,
+                source_port,
+                destination_port,
+            })
+        }
+        None => Some(Upper::Ports {
+            source_port,
+            destination_port,
+        }),
+    }
+}
+
+/// The protocol if one is named, and both ports.
+fn ports(upper: Upper) -> Option<(Option<u8>, Option<u16>, Option<u16>)> {
+    match upper {
+        Upper::Protocol {
+            number,
+            source_port,
+            destination_port,
+        } => Some((Some(number), source_port, destination_port)),
+        Upper::Ports {
+            source_port,
+            destination_port,
+        } => Some((None, source_port, destination_port)),
+        Upper::Any | Upper::Icmp { .. } => None,
     }
 }
 

@@ -20,6 +20,7 @@ use super::Site;
 use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Entry, Family, Plan, Verdict};
+use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::Upper;
 use tables::Firewall;
 
@@ -36,9 +37,6 @@ const UDP: u8 = 17;
 const ESP: u8 = 50;
 const AH: u8 = 51;
 const ICMP6: u8 = 58;
-
-/// IP protocols that have ports.
-const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
 
 /// The rules that make the table enforce `plan`.
 pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {

@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Numbers of the IP protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+pub const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
 /// What the kernel does with traffic that a policy names and that is about to pass outside the TUN device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {

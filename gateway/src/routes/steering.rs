@@ -9,6 +9,7 @@
 
 use super::Site;
 use super::plan::{Entry, Family, Plan, Verdict};
+use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,9 +21,6 @@ pub const OWNER: u8 = 229;
 
 /// The preference of "unreachable" behind the TUN device's routes, the largest the kernel's own tools use.
 const LAST_METRIC: u32 = 4_278_198_272;
-
-/// IP protocols that have ports.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// One `ip rule`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -166,13 +166,13 @@ fn listeners_leave_places_for_whoever_asks() {
     let folder = Place::new("places");
     let mut server = bind(&folder).unwrap();
     let mut listeners = Vec::new();
-    for _ in 0..=MOST_LISTENERS {
+    for _ in 0..=MOST_EVENT_LISTENERS {
         let mut client = UnixStream::connect(folder.socket()).unwrap();
         client.write_all(b"\"events\"\n").unwrap();
         listeners.push(client);
     }
     let mut served = 0;
-    while served <= MOST_LISTENERS {
+    while served <= MOST_EVENT_LISTENERS {
         for (id, _) in server.wait(&[], Duration::from_secs(5)).unwrap().requests {
             server.listen(id);
             served += 1;

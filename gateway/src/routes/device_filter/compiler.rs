@@ -17,10 +17,10 @@ pub const PASS: u32 = u32::MAX;
 pub const DROP: u32 = 2;
 
 /// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
-pub const MOST_INSTRUCTIONS: usize = 3500;
+pub const MOST_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 
 /// Programs for one direction of one device.
-pub const MOST_PROGRAMS: usize = 256;
+pub const MOST_PROGRAMS_PER_PLAN: usize = 256;
 
 /// What programs are compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct Target {
 
 /// The programs that enforce a plan; none where nothing would ever be dropped.
 pub fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
-    programs_of(plan, target, MOST_INSTRUCTIONS)
+    programs_of(plan, target, MOST_INSTRUCTIONS_PER_PROGRAM)
 }
 
 /// The same with programs of at most so many instructions.
@@ -77,7 +77,7 @@ fn split(
     }
     if let Some(program) = fitting(&[(task, area)], most)? {
         programs.push(program);
-        return if programs.len() > MOST_PROGRAMS {
+        return if programs.len() > MOST_PROGRAMS_PER_PLAN {
             Err(TooMany)
         } else {
             Ok(())

@@ -9,6 +9,7 @@ use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, UNKNOWN};
 use super::search::{Range, search};
 use super::{Hook, TooMany};
 use crate::routes::plan::Family;
+use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::Upper;
 use std::collections::{BTreeSet, HashMap};
 
@@ -265,9 +266,6 @@ impl Writer {
 
 /// Where the kernel answers with the packet's mark.
 pub const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
-
-/// IP protocols that have ports.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// Shift, mask and value of what is asked of the first four bytes.
 fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {

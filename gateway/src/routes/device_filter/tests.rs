@@ -4,7 +4,7 @@ mod machine;
 mod packet;
 mod reading;
 
-use super::compiler::{MOST_INSTRUCTIONS, Target, programs, programs_of};
+use super::compiler::{MOST_INSTRUCTIONS_PER_PROGRAM, Target, programs, programs_of};
 use super::{Hook, LinkKind};
 use crate::routes::plan::tests::{entry, prefix};
 use crate::routes::plan::{Entry, Plan, Verdict};
@@ -285,7 +285,7 @@ fn four_thousand_policies_are_a_few_programs() {
             assert!(
                 programs
                     .iter()
-                    .all(|program| program.len() <= MOST_INSTRUCTIONS)
+                    .all(|program| program.len() <= MOST_INSTRUCTIONS_PER_PROGRAM)
             );
             for n in [0u32, 1, 199, 1999, 3999] {
                 let packet = hub_packet(n, v6, hook);
