@@ -36,7 +36,7 @@ def target_dir():
 class Gateway:
     """`esplanade run` on a host, from start to stop."""
 
-    def __init__(self, host, setkey, options=(), wrap=(), folder=None):
+    def __init__(self, host, setkey, options=(), wrap=(), folder=None, started=True):
         self.host, self.wrap = host, wrap
         self.folder = folder or tempfile.mkdtemp(prefix="esplanade-test-")
         # Not sooner: a test may still read the log of a gateway that it has let go.
@@ -48,7 +48,8 @@ class Gateway:
             os.fchmod(file.fileno(), 0o600)
             file.write(setkey)
         self.options = options
-        self.start()
+        if started:
+            self.start()
 
     def start(self):
         """Starts it, for the first time or again."""

@@ -2,10 +2,10 @@
  *
  *   refuse FILE PROGRAM ARGUMENT...
  *
- * FILE holds four 32-bit numbers that its user may change at any time: which call to refuse (0 for none), by which error,
- * how many there were, how many were refused. The kernel asks before each send and write (seccomp user notification); what
- * goes elsewhere goes on as it is. What the program runs itself is counted with it. SIGTERM and SIGINT are passed on to it,
- * and SIGUSR1 kills it. */
+ * FILE holds four 32-bit numbers that its user may change at any time: which call to refuse (0 for none), by which error
+ * (AND_KILL: the program is killed instead, and the call never made), how many there were, how many were refused. The kernel
+ * asks before each send and write (seccomp user notification); what goes elsewhere goes on as it is. What the program runs
+ * itself is counted with it. SIGTERM and SIGINT are passed on to it, and SIGUSR1 kills it. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,6 +27,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define AND_KILL UINT32_MAX
 
 struct order { volatile uint32_t call, error, counted, refused; };
 
@@ -86,7 +88,9 @@ static void answer(int listener, struct order *order)
 	if (is_configuration(asked.pid, asked.data.nr, asked.data.args[0]) && ++order->counted == order->call) {
 		order->refused++;
 		said.flags = 0;
-		said.error = -(int)order->error;
+		said.error = order->error == AND_KILL ? -EPERM : -(int)order->error;
+		if (order->error == AND_KILL)
+			kill(child, SIGKILL);
 	}
 	ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &said);
 }

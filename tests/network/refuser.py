@@ -12,6 +12,8 @@ import tempfile
 
 # Kills the program: the signal that nobody can hold would end the one that stands between alone.
 KILL = signal.SIGUSR1
+# In place of an error: the program is killed instead of its call being made.
+AND_KILL = 0xFFFFFFFF
 ERRORS = (errno.EPERM, errno.ENOMEM, errno.ENOBUFS)
 NUMBERS = struct.Struct("4I")
 
