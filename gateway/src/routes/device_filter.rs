@@ -23,7 +23,7 @@
 //!
 //! Passed all the same: frames for other stations, neighbour discovery, requests for a lease, at egress our own outer
 //! packets (marked, ESP, AH or UDP at a port of ours, between addresses of an association), at ingress ESP, AH, UDP to a port
-//! of ours, and complaints that one of our outer packets was too big.
+//! of ours or in a later fragment for an outer address of ours, and complaints that one of our outer packets was too big.
 //!
 //! A later fragment carries no ports: what drops by port drops it. A `none` policy by port lets it pass inwards, where it is
 //! worth nothing without the first one, and outwards if the drop rules have seen the packet whole and marked it. What hides

@@ -23,7 +23,7 @@ pub const MOST_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 pub const MOST_PROGRAMS_PER_PLAN: usize = 256;
 
 /// What programs are compiled for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// Which way packets go.
     pub hook: Hook,
@@ -33,6 +33,9 @@ pub struct Target {
     pub mark: u32,
     /// Whether this gateway sends opened packets out of the device itself, marked as its own.
     pub delivers: bool,
+    /// Whether a bridge or a switch of the host sends frames out of the device that were never routed here. What was
+    /// routed has met the filter of the bridge itself.
+    pub is_bridged: bool,
 }
 
 /// The programs that enforce a plan; none where nothing would ever be dropped.
@@ -143,7 +146,7 @@ pub(super) struct Task {
     pub target: Target,
     /// What is dropped is what each of these lists drops.
     lists: Vec<Vec<Rule>>,
-    /// Outer addresses between which our own packets leave.
+    /// Outer addresses between which our own packets leave, or to which those of peers come.
     pub outer: Vec<Rule>,
     /// Where protected packets arrive, or leave from.
     pub udp_ports: BTreeSet<u16>,
@@ -165,8 +168,8 @@ impl Task {
             target,
             lists,
             outer: match target.hook {
-                Hook::Egress => outer(plan, family),
-                Hook::Ingress => Vec::new(),
+                Hook::Egress => outer(plan, family, &[&plan.leaving]),
+                Hook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
             },
             udp_ports,
         }
@@ -253,11 +256,11 @@ fn rules(entries: &[Entry], family: Family) -> Vec<Rule> {
     rules.collect()
 }
 
-/// Outer addresses that a policy covers; between others nothing is dropped.
-fn outer(plan: &Plan, family: Family) -> Vec<Rule> {
+/// Outer addresses that a policy of these lists covers; between others nothing is dropped.
+fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
     let covered = |(source, destination): &&(IpAddr, IpAddr)| {
         source.is_ipv4() == (family == Family::V4)
-            && plan.leaving.iter().any(|entry| {
+            && lists.iter().copied().flatten().any(|entry| {
                 entry.verdict != Verdict::Bypass
                     && entry.selector.source.contains(*source)
                     && entry.selector.destination.contains(*destination)

@@ -11,6 +11,9 @@ use crate::routes::plan::Family;
 /// Where the kernel answers for whom a frame is.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
+/// PACKET_HOST: at egress what was routed or made here.
+const HOST: u32 = 0;
+
 /// PACKET_OTHERHOST.
 const OTHER_HOST: u32 = 3;
 
@@ -26,6 +29,10 @@ impl Task {
             // A frame for another station is for no layer of ours; where a bridge carries it on, it is not our traffic.
             program.run(&[Op::Word(PACKET_TYPE)]);
             program.go_if(Test::Equal(OTHER_HOST), ends.pass);
+        }
+        if self.target.is_bridged && self.target.hook == Hook::Egress {
+            program.run(&[Op::Word(PACKET_TYPE)]);
+            program.go_unless(Test::Equal(HOST), ends.pass);
         }
         if self.target.delivers && self.target.hook == Hook::Egress {
             program.run(&[Op::Word(MARK)]);
@@ -52,7 +59,7 @@ impl Task {
         let (ours, udp) = (program.label(), program.label());
         program.run(&[Op::Word(MARK)]);
         program.go_unless(Test::HasBit(self.target.mark), ends.drop);
-        self.is_protected(program, ours, udp, ends.drop);
+        self.is_protected(program, (ours, udp, ours), ends.drop);
         program.bind(udp);
         for shift in [16, 0] {
             self.has_port(program, shift, ours);
@@ -67,8 +74,10 @@ impl Task {
 
     /// Packets for our sockets. Ports and addresses are looked at by those who open them.
     fn for_us(&self, program: &mut Assembler, ends: Ends) {
-        let (udp, other) = (program.label(), program.label());
-        self.is_protected(program, ends.pass, udp, other);
+        let (udp, later, other) = (program.label(), program.label(), program.label());
+        self.is_protected(program, (ends.pass, udp, later), other);
+        program.bind(later);
+        self.is_for_us(program, ends);
         program.bind(udp);
         self.has_port(program, 0, ends.pass);
         program.jump(ends.drop);
@@ -76,15 +85,20 @@ impl Task {
         self.path_mtu(program, ends);
     }
 
-    /// ESP and AH, or UDP with ports; a later fragment of UDP is worth nothing without the first one, which has them.
-    fn is_protected(&self, program: &mut Assembler, yes: Label, udp: Label, no: Label) {
+    /// ESP and AH, UDP with ports, and a later fragment of UDP, which has none, where UDP carries ESP at all.
+    fn is_protected(
+        &self,
+        program: &mut Assembler,
+        (yes, udp, later): (Label, Label, Label),
+        no: Label,
+    ) {
         program.run(&[Op::Recall(PROTOCOL)]);
         program.go_if(Test::Equal(50), yes);
         program.go_if(Test::Equal(51), yes);
         program.go_unless(Test::Equal(17), no);
         program.run(&[Op::Recall(KNOWLEDGE)]);
         if !self.udp_ports.is_empty() {
-            program.go_if(Test::Equal(LATER), yes);
+            program.go_if(Test::Equal(LATER), later);
         }
         program.branch(Test::Equal(KNOWN), udp, no);
     }
@@ -94,6 +108,20 @@ impl Task {
         for port in &self.udp_ports {
             program.go_if(Test::Equal((*port).into()), yes);
         }
+    }
+
+    /// A later fragment for one of our outer addresses: it is worth nothing without the first one, which is judged by its port.
+    fn is_for_us(&self, program: &mut Assembler, ends: Ends) {
+        let mut places: Vec<_> = self.outer.iter().map(|rule| rule.destination).collect();
+        places.sort_unstable();
+        places.dedup();
+        let ranges: Vec<_> = places.into_iter().map(|range| (range, ends.pass)).collect();
+        search(
+            program,
+            headers::destination(self.family),
+            &ranges,
+            ends.drop,
+        );
     }
 
     fn is_pair(&self, program: &mut Assembler, pairs: &[(Range, Range)], ends: Ends) {

@@ -23,6 +23,7 @@ fn target(hook: Hook, link: LinkKind) -> Target {
         link,
         mark: MARK,
         delivers: false,
+        is_bridged: false,
     }
 }
 
@@ -195,10 +196,11 @@ proptest! {
     fn programs_drop_what_a_naive_reading_of_the_plan_drops(
         plan in plans(),
         packets in proptest::collection::vec(packets(), 40),
+        (delivers, is_bridged) in any::<(bool, bool)>(),
     ) {
         for hook in [Hook::Ingress, Hook::Egress] {
             for link in [LinkKind::Ethernet, LinkKind::Other] {
-                let target = target(hook, link);
+                let target = Target { delivers, is_bridged, ..target(hook, link) };
                 let programs = programs(&plan, target).unwrap();
                 for packet in &packets {
                     let wanted = reads_drop(&plan, target, packet);

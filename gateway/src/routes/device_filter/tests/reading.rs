@@ -5,6 +5,7 @@ use super::super::{Hook, LinkKind};
 use super::packet::{Fragment, Packet};
 use crate::routes::plan::{Entry, Plan, Verdict};
 use ipsec::policy::Upper;
+use std::net::IpAddr;
 
 /// Whether the packet is dropped at a device.
 pub fn reads_drop(plan: &Plan, target: Target, packet: &Packet) -> bool {
@@ -136,9 +137,13 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
                 || udp_later
                 || ports
                     .is_some_and(|(source, destination)| may_send(source) || may_send(destination));
-            packet.mark & target.mark != 0
-                && ours
-                && plan.outer.contains(&(packet.source, packet.destination))
+            let is_switched = target.is_bridged && packet.kind != 0;
+            let is_opened = target.delivers && packet.mark & target.mark != 0;
+            is_switched
+                || is_opened
+                || packet.mark & target.mark != 0
+                    && ours
+                    && plan.outer.contains(&(packet.source, packet.destination))
         }
         Hook::Ingress => {
             let complains = match packet.is_v6() {
@@ -149,11 +154,25 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
             let ours = matches!(quoted, 50 | 51) || quoted == 17 && used(port);
             packet.kind == 3
                 || matches!(protocol, 50 | 51)
-                || udp_later && !plan.udp_ports.is_empty()
+                || udp_later && !plan.udp_ports.is_empty() && is_for_us(plan, packet.destination)
                 || ports.is_some_and(|(_, destination)| used(destination))
                 || known == Upwards::Known && complains && ours
         }
     }
+}
+
+/// Whether a peer's packets come to this address, as far as policy would drop them.
+fn is_for_us(plan: &Plan, address: IpAddr) -> bool {
+    let drops = |source: IpAddr, entry: &Entry| {
+        entry.verdict != Verdict::Bypass
+            && entry.selector.source.contains(source)
+            && entry.selector.destination.contains(address)
+    };
+    let mut pairs = plan.outer.iter();
+    pairs.any(|(source, destination)| {
+        let mut entries = plan.arriving.iter().chain(&plan.passing);
+        *destination == address && entries.any(|entry| drops(*source, entry))
+    })
 }
 
 fn is_lease(packet: &Packet, ports: (u16, u16)) -> bool {
