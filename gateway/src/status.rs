@@ -318,6 +318,9 @@ fn clear_advice(name: &str) -> &'static str {
         "clear_arriving" => {
             "traffic that should be protected came in clear; does the peer protect it?"
         }
+        "clear_at_devices" => {
+            "protected traffic was about to leave or came in clear, and was dropped at a device"
+        }
         "clear_passing" => {
             "traffic to be forwarded should be protected but came in clear; does the peer protect it?"
         }

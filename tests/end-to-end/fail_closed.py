@@ -10,7 +10,8 @@ from network.wire import Esp, Packet, checksum
 
 MARKER = b"esplanade-canary-in-clear"
 STATE = ("nft list ruleset; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; "
-         "ip -brief link | cut -d' ' -f1")
+         "ip -brief link | cut -d' ' -f1; tc qdisc; "
+         "for device in lan wan; do for way in ingress egress; do tc filter show dev $device $way; done; done")
 
 
 def traffic_is_protected():

@@ -2,12 +2,13 @@
 //! another tool takes all of them away.
 //!
 //! ```text
-//!   Plan ──► Installed ──┬─► Barrier "nftables"   drop rules behind the kernel's own hooks
-//!                        └─► Barrier …            whatever else the host offers
+//!   Plan ──► Installed ──┬─► Barrier "nftables"         drop rules behind the kernel's own hooks
+//!                        └─► Barrier "device filters"   classic BPF on every device that is not ours
 //! ```
 //!
 //! A barrier keeps the plan that it enforces, so it can say what of it the kernel has lost, and put that back.
 
+pub mod device_filter;
 pub mod nftables;
 
 use super::plan::Plan;
@@ -28,6 +29,21 @@ pub trait Barrier: Send {
 
     /// Puts back whatever of the plan in force is missing, without a moment in which what still stands does not.
     fn restore(&mut self) -> io::Result<()>;
+
+    /// Reaches what is new on the host and what nobody has taken away: a device that came.
+    fn reach_new(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What keeps it from holding, in whole or in part, that no restoring mends, and what to do: in plain words.
+    fn faults(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How many packets in clear it has dropped, where the kernel counts them with the barrier itself.
+    fn dropped(&mut self) -> Option<(&'static str, u64)> {
+        None
+    }
 
     /// Takes everything of ours away, also what an earlier gateway of this site left.
     fn remove(&mut self) -> io::Result<()>;

@@ -6,16 +6,20 @@
 //!   watch     missing? ──► barriers ──► routes
 //! ```
 
+mod leading;
+
+use super::Site;
 use super::barrier::Barrier;
+use super::barrier::device_filter::DeviceFilters;
 use super::barrier::nftables::Nftables;
 use super::both::both;
 use super::firewall::rings::{self, Rings};
 use super::firewall::tables::Firewall;
-use super::netlink::{Netlink, is_family_absent};
+use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
 use super::tables::Tables;
-use super::{Site, steering};
+use leading::gone;
 use std::io;
 
 /// The hand on the kernel's tables.
@@ -47,8 +51,14 @@ pub struct BarrierState {
 impl Installed {
     /// For this site; changes nothing yet.
     pub fn new(site: Site) -> io::Result<Self> {
-        let barriers: Vec<Box<dyn Barrier>> = vec![Box::new(Nftables::new(&site))];
-        Ok(Self::over(site, Netlink::open()?, barriers))
+        let first: Box<dyn Barrier> = Box::new(Nftables::new(&site));
+        let second = DeviceFilters::open(&site);
+        let mut installed = Self::over(site, Netlink::open()?, vec![first]);
+        installed.add_barrier(
+            DeviceFilters::NAME,
+            second.map(|second| Box::new(second) as Box<dyn Barrier>),
+        );
+        Ok(installed)
     }
 
     /// The connection to the kernel's tables.
@@ -115,11 +125,15 @@ impl<T: Tables> Installed<T> {
 
     /// Each barrier, and what the kernel lacks of it by now.
     pub fn barriers(&mut self) -> Vec<BarrierState> {
-        let state = |barrier: &mut Box<dyn Barrier>| BarrierState {
-            name: barrier.name(),
-            faults: barrier
-                .missing()
-                .unwrap_or_else(|error| vec![format!("cannot be looked at: {error}")]),
+        let state = |barrier: &mut Box<dyn Barrier>| {
+            let missing = barrier.missing();
+            let mut faults =
+                missing.unwrap_or_else(|error| vec![format!("cannot be looked at: {error}")]);
+            faults.extend(barrier.faults());
+            BarrierState {
+                name: barrier.name(),
+                faults,
+            }
         };
         let there = self.barriers.iter_mut().map(state);
         let absent = self.absent.iter().map(|(name, why)| BarrierState {
@@ -190,6 +204,30 @@ impl<T: Tables> Installed<T> {
         self.close(plan)
     }
 
+    /// Packets in clear that barriers have dropped, by name, where they count themselves.
+    pub fn dropped(&mut self) -> Vec<(&'static str, u64)> {
+        let barriers = self.barriers.iter_mut();
+        barriers.filter_map(|barrier| barrier.dropped()).collect()
+    }
+
+    /// Reaches devices that came, which nobody has taken away.
+    pub fn reach_new(&mut self) -> io::Result<()> {
+        let mut barriers = self.barriers.iter_mut();
+        barriers.try_for_each(|barrier| barrier.reach_new())
+    }
+
+    /// What keeps each barrier from holding that no restoring mends.
+    pub fn faults(&mut self) -> Vec<String> {
+        let there = self.barriers.iter_mut().flat_map(|barrier| {
+            let name = barrier.name();
+            let faults = barrier.faults().into_iter();
+            faults.map(move |why| format!("{name}: {why}"))
+        });
+        let absent = self.absent.iter();
+        let absent = absent.map(|(name, why)| format!("{name}: not on this host: {why}"));
+        there.chain(absent).collect()
+    }
+
     /// What the kernel has lost of the plan in force, in plain words.
     pub fn missing(&mut self) -> io::Result<Vec<String>> {
         let (mut words, mut failed) = (Vec::new(), None);
@@ -215,41 +253,11 @@ impl<T: Tables> Installed<T> {
         }
     }
 
-    fn missing_steering(&mut self) -> io::Result<Vec<String>> {
-        let Some(plan) = self.plan.take() else {
-            return Ok(Vec::new());
-        };
-        let lost = self.lost_steering(&plan);
-        self.plan = Some(plan);
-        lost
-    }
-
-    fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
-        let rules = self.tables.rules(self.site.first_preference())?;
-        let wanted = steering::rules(&self.site, plan);
-        let lost_rules = wanted.iter().filter(|rule| !rules.contains(rule)).count();
-        let tun = self.tun_index()?;
-        let routes = self.tables.routes(self.site.table(), tun)?;
-        let wanted = steering::routes(plan);
-        let lost_routes = wanted
-            .iter()
-            .filter(|route| !routes.contains(route))
-            .count();
-        let table = self.site.table();
-        let told = [
-            (lost_rules, "routing rules deleted".to_owned()),
-            (lost_routes, format!("routes of table {table} deleted")),
-        ];
-        let told = told.into_iter().filter(|(count, _)| *count > 0);
-        Ok(told
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect())
-    }
-
     /// Whether nothing at all keeps protected traffic from passing in clear.
     pub fn is_open(&mut self) -> bool {
-        let holds =
-            |barrier: &mut Box<dyn Barrier>| barrier.missing().is_ok_and(|lost| lost.is_empty());
+        let holds = |barrier: &mut Box<dyn Barrier>| {
+            barrier.missing().is_ok_and(|lost| lost.is_empty()) && barrier.faults().is_empty()
+        };
         self.plan.is_some() && !self.barriers.iter_mut().any(holds)
     }
 
@@ -309,80 +317,6 @@ impl<T: Tables> Installed<T> {
     pub fn is_present(&mut self) -> io::Result<bool> {
         Ok(!self.tables.rules(self.site.first_preference())?.is_empty())
     }
-
-    fn put_rules(&mut self, plan: &Plan) -> io::Result<()> {
-        let wanted = steering::rules(&self.site, plan);
-        let present = self.tables.rules(self.site.first_preference())?;
-        // Backwards, so that a place to go to is there before anything goes there.
-        for rule in wanted.iter().rev() {
-            if !present.contains(rule) {
-                self.tables.add_rule(rule).map_err(explain)?;
-            }
-        }
-        for rule in &present {
-            if !wanted.contains(rule) {
-                self.tables.delete_rule(rule).or_else(gone)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn put_routes(&mut self, plan: &Plan, by_tun: bool) -> io::Result<()> {
-        let tun = self.tun_index()?;
-        if by_tun && tun.is_none() {
-            return Ok(());
-        }
-        let present = self.tables.routes(self.site.table(), tun)?;
-        let wanted = steering::routes(plan);
-        for route in wanted.iter().filter(|route| route.by_tun == by_tun) {
-            if !present.contains(route) {
-                self.tables
-                    .put_route(self.site.table(), tun, route)
-                    .map_err(explain)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Routes that nothing wants any more, once no rule leads to them.
-    fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
-        let tun = self.tun_index()?;
-        let wanted = steering::routes(plan);
-        for route in self.tables.routes(self.site.table(), tun)? {
-            let same_place = |other: &steering::Route| {
-                (other.destination, other.metric) == (route.destination, route.metric)
-            };
-            if !wanted.iter().any(same_place) {
-                self.tables
-                    .delete_route(self.site.table(), tun, &route)
-                    .or_else(gone)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What somebody else has already taken away is gone all the same.
-fn gone(error: io::Error) -> io::Result<()> {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
-        _ => Err(error),
-    }
-}
-
-fn explain(error: io::Error) -> io::Error {
-    if is_family_absent(&error) {
-        return io::Error::other(
-            "a policy names IPv6 addresses, but IPv6 is off here (sysctl net.ipv6.conf.all.disable_ipv6)",
-        );
-    }
-    if error.raw_os_error() == Some(libc::EPERM) {
-        return io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "no permission to change routing rules: CAP_NET_ADMIN is needed, run as root",
-        );
-    }
-    error
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Monitor {
     }
 }
 
-fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+pub(super) fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
     socket.bind(&SocketAddr::new(0, mask))?;
@@ -92,7 +92,11 @@ fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
 }
 
 /// Hands over each message by its kind and body.
-fn read_all(socket: &Socket, news: &mut News, mut each: impl FnMut(u16, &[u8], &mut News)) {
+pub(super) fn read_all(
+    socket: &Socket,
+    news: &mut News,
+    mut each: impl FnMut(u16, &[u8], &mut News),
+) {
     let mut room = vec![0; ROOM];
     loop {
         match socket.recv(&mut &mut room[..], libc::MSG_TRUNC) {

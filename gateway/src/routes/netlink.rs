@@ -1,12 +1,14 @@
 //! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
 //!
 //! Here: the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back what
-//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask.
+//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on devices.
 
 mod links;
 mod next_hops;
+mod raw;
 mod rules;
 mod table;
+pub mod traffic_control;
 
 pub use next_hops::{KernelNextHops, SimpleLink};
 

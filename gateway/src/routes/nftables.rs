@@ -9,7 +9,7 @@
 //!
 //! [`rule`] is the language in which firewall rules are written here, `expression` what the kernel makes of each term.
 
-mod attributes;
+pub mod attributes;
 mod connection;
 mod encoding;
 mod expression;

@@ -75,9 +75,9 @@ fn way(name: &str, traffic: &Traffic) -> String {
 /// One barrier alone is worth a word: whatever takes it away opens everything until it is back.
 fn barriers(barriers: &[BarrierStatus]) -> String {
     let state = |barrier: &BarrierStatus| match barrier.holds {
-        true => format!("{} holds", barrier.name),
+        true => barrier.name.clone(),
         false => format!(
-            "{} DOES NOT HOLD ({})",
+            "{} NOT IN FORCE ({})",
             barrier.name,
             barrier.faults.join(", ")
         ),
@@ -90,7 +90,7 @@ fn barriers(barriers: &[BarrierStatus]) -> String {
     };
     match states.is_empty() {
         true => String::new(),
-        false => format!("barriers · {}{verdict}\n", states.join(" · ")),
+        false => format!("barriers: {}{verdict}\n", states.join(", ")),
     }
 }
 
@@ -218,11 +218,11 @@ mod tests {
             faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
         };
         let mut told = Status {
-            barriers: vec![barrier("nftables", &[]), barrier("clsact", &[])],
+            barriers: vec![barrier("nftables", &[]), barrier("device filters", &[])],
             ..Status::default()
         };
-        assert!(status(&told).starts_with("barriers · nftables holds · clsact holds\nesplanade"));
-        told.barriers[1] = barrier("clsact", &["not on this host: no"]);
+        assert!(status(&told).starts_with("barriers: nftables, device filters\nesplanade"));
+        told.barriers[1] = barrier("device filters", &["not on this host: no"]);
         told.restorations = Restorations {
             times: 6,
             seconds_ago: Some(3),
@@ -230,7 +230,7 @@ mod tests {
             ..Restorations::default()
         };
         assert!(status(&told).starts_with(
-            "barriers · nftables holds · clsact DOES NOT HOLD (not on this host: no): there is no second one\n\
+            "barriers: nftables, device filters NOT IN FORCE (not on this host: no): there is no second one\n\
              restored 6 times, last 3 s ago: nftables table deleted\nesplanade"
         ));
         told.barriers.truncate(1);

@@ -5,7 +5,7 @@ use super::*;
 use crate::routes::DEFAULT_MARK;
 use crate::routes::plan::tests::entry;
 use crate::routes::plan::{Entry, Verdict};
-use crate::routes::steering::{Route, Rule};
+use crate::routes::steering::{self, Route, Rule};
 use ipsec::policy::Upper;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -102,7 +102,9 @@ impl Gateway {
     fn drops_of(&mut self, sas: &[SaReport]) -> Drops {
         let host = self.plane.kernel();
         let Totals { outbound, inbound } = host.totals();
-        let clear = firewall::counters(host.installed().site());
+        let mut clear = firewall::counters(host.installed().site());
+        let at_barriers = host.installed().dropped().into_iter();
+        clear.extend(at_barriers.map(|(name, packets)| (name, packets, 0)));
         report::drops(&[outbound, inbound], sas, &clear)
     }
 

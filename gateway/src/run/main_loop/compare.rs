@@ -15,12 +15,30 @@ impl Gateway {
         let news = self.monitor.take();
         self.addresses_changed |= news.addresses || news.lost;
         if news.ours || news.addresses || news.lost {
+            self.reach_new_devices();
             self.losses.suspect(Instant::now());
+        }
+    }
+
+    /// A device that came has no filters yet, and nobody took them away: it does not wait for the comparison.
+    fn reach_new_devices(&mut self) {
+        let installed = self.plane.kernel().installed();
+        let outcome = installed.reach_new();
+        for fault in installed.faults() {
+            (self.warnings.warn_once())(&format!(
+                "one barrier less keeps protected traffic from passing in clear: {fault}"
+            ));
+        }
+        if let Err(error) = outcome {
+            (self.warnings.warn_once())(&format!(
+                "a device that is new has no filters yet, and only the other barrier holds there: {error}"
+            ));
         }
     }
 
     pub(super) fn compare(&mut self) {
         self.losses.compared(Instant::now());
+        self.reach_new_devices();
         if std::mem::take(&mut self.addresses_changed) {
             self.refresh();
         }

@@ -1,0 +1,82 @@
+//! What keeps filters off a device for as long as nobody mends it, told from what may work at the next attempt.
+
+use super::places::PREFERENCE;
+use std::io;
+
+/// Why a device has no filters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// There is no such device any more.
+    Gone,
+    /// It stays so until somebody mends this, in words that say how.
+    Lasting(String),
+}
+
+/// The old kind of place, which has no way out.
+pub(super) fn has_ingress_of_old(device: &str, kind: &str) -> Refusal {
+    Refusal::Lasting(format!(
+        "another program's qdisc `{kind}` is where `clsact` would be: set that program up with clsact, or delete it (tc qdisc \
+         del dev {device} {kind})"
+    ))
+}
+
+/// Sorts an error of the kernel; what may work the next time stays an error.
+pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result<Refusal> {
+    let lasting = |why: String| Ok(Refusal::Lasting(why));
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => Ok(Refusal::Gone),
+        Some(libc::ENOENT) => lasting(
+            "this kernel has no filters for devices (`sch_ingress`, `cls_bpf`): load these modules, for a container on its host"
+                .to_owned(),
+        ),
+        Some(libc::EOPNOTSUPP) => lasting(
+            "the device takes no filter of its own: it shares a block of filters with others, or has none".to_owned(),
+        ),
+        // Also what the kernel says where the place went in the same moment.
+        Some(libc::EINVAL) if is_there => lasting(format!(
+            "another program's filters of another kind have preference {PREFERENCE}: give them another one, or delete them (tc \
+             filter del dev {device} ingress pref {PREFERENCE}, and egress)"
+        )),
+        _ => Err(error),
+    }
+}
+
+/// Faults of devices as one list: the same one of several devices once.
+pub(super) fn told<'a>(faults: impl Iterator<Item = &'a (String, String)>) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (device, why) in faults {
+        match told.iter_mut().find(|(known, _)| known == why) {
+            Some((_, devices)) => devices.push(device),
+            None => told.push((why, vec![device])),
+        }
+    }
+    told.into_iter()
+        .map(|(why, devices)| format!("{}: {why}", devices.join(", ")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_work_the_next_time_stays_an_error() {
+        let sorted = |code, is_there| sort(io::Error::from_raw_os_error(code), "eth0", is_there);
+        for code in [libc::EPERM, libc::ENOMEM, libc::ENOBUFS, libc::EEXIST] {
+            assert_eq!(sorted(code, true).unwrap_err().raw_os_error(), Some(code));
+        }
+        assert!(sorted(libc::EINVAL, false).is_err());
+        assert_eq!(sorted(libc::ENODEV, true).unwrap(), Refusal::Gone);
+        let Refusal::Lasting(why) = sorted(libc::EINVAL, true).unwrap() else {
+            panic!("a preference that is taken is not a device that is gone");
+        };
+        assert!(why.contains("pref 7"), "{why}");
+    }
+
+    #[test]
+    fn the_same_fault_of_several_devices_is_told_once() {
+        let fault = |device: &str, why: &str| (device.to_owned(), why.to_owned());
+        let all = [fault("eth0", "a"), fault("eth1", "b"), fault("eth2", "a")];
+        assert_eq!(told(all.iter()), ["eth0, eth2: a", "eth1: b"]);
+    }
+}

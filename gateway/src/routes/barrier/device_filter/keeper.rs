@@ -1,0 +1,225 @@
+//! The filters of one device at a time: added, compared, deleted.
+
+use super::faults::{self, Refusal};
+use super::places::{Handles, PREFERENCE, Place};
+use super::{HOOKS, Programs};
+use crate::routes::Site;
+use crate::routes::device_filter::Hook;
+use crate::routes::device_filter::assembler::Instruction;
+use crate::routes::netlink::Netlink;
+use crate::routes::netlink::traffic_control::{Device, Filter, Spot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+/// The hand on filters of devices.
+pub(super) struct Keeper {
+    netlink: Netlink,
+    handles: Handles,
+    /// Devices where we have made the place of filters.
+    made: BTreeSet<u32>,
+}
+
+impl Keeper {
+    /// Changes nothing yet.
+    pub fn open(site: &Site) -> io::Result<Self> {
+        Ok(Self {
+            netlink: Netlink::open()?,
+            handles: Handles::of(site),
+            made: BTreeSet::new(),
+        })
+    }
+
+    /// All devices.
+    pub fn devices(&mut self) -> io::Result<Vec<Device>> {
+        self.netlink.devices()
+    }
+
+    /// What sits where filters belong, by device.
+    pub fn disciplines(&mut self) -> io::Result<BTreeMap<u32, String>> {
+        let all = self.netlink.disciplines()?.into_iter();
+        Ok(all.map(|there| (there.device, there.kind)).collect())
+    }
+
+    /// Packets dropped where the place of filters is of our making: elsewhere others' filters are counted with ours.
+    pub fn dropped(&mut self) -> io::Result<u64> {
+        let all = self.netlink.disciplines()?.into_iter();
+        let ours = all.filter(|there| self.made.contains(&there.device));
+        Ok(ours.map(|there| u64::from(there.drops)).sum())
+    }
+
+    /// A device has gone, and its filters with it.
+    pub fn forget(&mut self, device: u32) {
+        self.made.remove(&device);
+    }
+
+    /// Adds what a device lacks; `there` sits where filters belong. Notes what was added.
+    pub fn add(
+        &mut self,
+        place: &Place,
+        there: Option<&str>,
+        wanted: &[Programs; 2],
+        added: &mut Vec<Spot>,
+    ) -> io::Result<Result<(), Refusal>> {
+        if wanted.iter().all(|programs| programs.is_empty()) {
+            return Ok(Ok(()));
+        }
+        if let Some(kind) = there.filter(|kind| *kind != "clsact") {
+            return Ok(Err(faults::has_ingress_of_old(&place.name, kind)));
+        }
+        match self.try_to_add(place.index, there.is_some(), wanted, added) {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => {
+                let is_there = self.disciplines()?.contains_key(&place.index);
+                faults::sort(error, &place.name, is_there).map(Err)
+            }
+        }
+    }
+
+    fn try_to_add(
+        &mut self,
+        device: u32,
+        is_there: bool,
+        wanted: &[Programs; 2],
+        added: &mut Vec<Spot>,
+    ) -> io::Result<()> {
+        if !is_there {
+            self.make_place(device)?;
+        }
+        let mut present = Vec::new();
+        for hook in HOOKS {
+            present.push(self.ours(device, hook)?);
+        }
+        for ((hook, programs), present) in HOOKS.into_iter().zip(wanted).zip(present) {
+            let mut taken: Vec<_> = present.iter().map(|filter| filter.handle).collect();
+            for program in lacking(programs, &present) {
+                let handle = self.handles.free(&taken, self.made.contains(&device));
+                let spot = spot(device, hook, handle);
+                self.netlink.add_filter(spot, program)?;
+                taken.push(handle);
+                added.push(spot);
+            }
+        }
+        Ok(())
+    }
+
+    fn make_place(&mut self, device: u32) -> io::Result<()> {
+        self.made.remove(&device);
+        match self.netlink.add_clsact(device) {
+            Ok(()) => drop(self.made.insert(device)),
+            // Another program was faster.
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Our filters in one direction of a device.
+    fn ours(&mut self, device: u32, hook: Hook) -> io::Result<Vec<Filter>> {
+        let mut filters = self.netlink.filters(device, hook)?;
+        filters.retain(|filter| self.handles.has(filter));
+        if filters.iter().any(|filter| self.handles.says_made(filter)) {
+            self.made.insert(device);
+        }
+        Ok(filters)
+    }
+
+    /// Deletes all of ours but what is wanted, and the place if it was of our making and is empty.
+    pub fn clear(&mut self, device: u32, wanted: Option<&[Programs; 2]>) -> io::Result<()> {
+        let mut is_empty = true;
+        for (number, hook) in HOOKS.into_iter().enumerate() {
+            let present = self.ours(device, hook)?;
+            let wanted = wanted.map_or(&[][..], |wanted| &wanted[number]);
+            for filter in unwanted(wanted, &present) {
+                let deleted = self
+                    .netlink
+                    .delete_filter(spot(device, hook, filter.handle));
+                deleted.or_else(gone)?;
+            }
+            is_empty &= wanted.is_empty() && self.netlink.filters(device, hook)?.is_empty();
+        }
+        if is_empty && self.made.remove(&device) {
+            self.netlink.delete_clsact(device).or_else(gone)?;
+        }
+        Ok(())
+    }
+
+    /// What a device has lost of ours, or has too much, in words.
+    pub fn lost(
+        &mut self,
+        place: &Place,
+        there: Option<&str>,
+        wanted: &[Programs; 2],
+    ) -> io::Result<Option<String>> {
+        let (name, is_there) = (&place.name, there == Some("clsact"));
+        if !is_there && wanted.iter().any(|programs| !programs.is_empty()) {
+            return Ok(Some(format!("of {name} deleted (qdisc clsact)")));
+        }
+        if !is_there {
+            return Ok(None);
+        }
+        let (mut lacks, mut exceeds) = (false, false);
+        for (hook, programs) in HOOKS.into_iter().zip(wanted) {
+            let present = self.ours(place.index, hook)?;
+            lacks |= lacking(programs, &present).next().is_some();
+            exceeds |= unwanted(programs, &present).next().is_some();
+        }
+        let word = match (lacks, exceeds) {
+            (true, _) => "deleted",
+            (false, true) => "changed",
+            (false, false) => return Ok(None),
+        };
+        Ok(Some(format!("of {name} {word}")))
+    }
+
+    /// Takes back what was added in vain. What that is refused too drops more than it should, until the watch sees it.
+    pub fn undo(&mut self, added: &[Spot]) {
+        for spot in added {
+            let _ = self.netlink.delete_filter(*spot);
+        }
+    }
+}
+
+fn spot(device: u32, hook: Hook, handle: u32) -> Spot {
+    Spot {
+        device,
+        hook,
+        preference: PREFERENCE,
+        handle,
+    }
+}
+
+fn is(program: &[Instruction], filter: &Filter) -> bool {
+    filter.is_direct && filter.program == program
+}
+
+/// Programs that no filter has.
+fn lacking<'a>(
+    wanted: &'a [Vec<Instruction>],
+    present: &'a [Filter],
+) -> impl Iterator<Item = &'a [Instruction]> {
+    let lacks = |program: &&Vec<Instruction>| !present.iter().any(|filter| is(program, filter));
+    wanted.iter().filter(lacks).map(Vec::as_slice)
+}
+
+/// Filters whose program is not wanted, or is there already.
+fn unwanted<'a>(
+    wanted: &'a [Vec<Instruction>],
+    present: &'a [Filter],
+) -> impl Iterator<Item = &'a Filter> {
+    present.iter().enumerate().filter_map(|(number, filter)| {
+        let is_wanted = wanted.iter().any(|program| is(program, filter));
+        let before = &present[..number];
+        let is_double = before
+            .iter()
+            .any(|other| other.is_direct && filter.is_direct && other.program == filter.program);
+        (!is_wanted || is_double).then_some(filter)
+    })
+}
+
+/// What somebody else has already taken away is gone all the same.
+fn gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => Ok(()),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,92 @@
+//! Whether a comparison with the kernel is worth its price: it is where devices or traffic control have changed since the
+//! last one that found nothing, and every ten seconds.
+
+use crate::routes::monitor::{listen, read_all};
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use std::collections::BTreeSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// RTNLGRP_LINK and RTNLGRP_TC.
+const GROUPS: [u32; 2] = [1, 4];
+
+const RTM_DELLINK: u16 = 17;
+
+/// What no news tells is found after this long.
+const LONGEST_TRUST: Duration = Duration::from_secs(10);
+
+/// The kernel's news about devices and traffic control.
+pub(super) struct News {
+    socket: Socket,
+    /// Something has changed since the last comparison that found nothing missing.
+    changed: bool,
+    /// Something has changed since all devices were reached.
+    unseen: bool,
+    compared: Option<Instant>,
+    /// Devices that went.
+    gone: BTreeSet<u32>,
+}
+
+impl News {
+    /// From now on nothing is missed.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            socket: listen(NETLINK_ROUTE, &GROUPS)?,
+            changed: true,
+            unseen: true,
+            compared: None,
+            gone: BTreeSet::new(),
+        })
+    }
+
+    fn hear(&mut self) {
+        let mut all = crate::routes::monitor::News::default();
+        let (gone, changed) = (&mut self.gone, &mut self.changed);
+        let mut heard = false;
+        read_all(&self.socket, &mut all, |kind, body, _| {
+            heard = true;
+            let index = body.get(4..8).and_then(|bytes| bytes.try_into().ok());
+            if let (RTM_DELLINK, Some(index)) = (kind, index) {
+                gone.insert(u32::from_ne_bytes(index));
+            }
+        });
+        *changed |= heard || all.lost || all.ours;
+        self.unseen |= heard || all.lost || all.ours;
+    }
+
+    /// Devices that went since this was last asked.
+    pub fn take_gone(&mut self) -> BTreeSet<u32> {
+        self.hear();
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Whether there may be devices that have not been reached.
+    pub fn take_unseen(&mut self) -> bool {
+        self.hear();
+        std::mem::take(&mut self.unseen)
+    }
+
+    /// They have not been reached after all.
+    pub fn still_unseen(&mut self) {
+        self.unseen = true;
+    }
+
+    /// Whether to compare now. What changes behind this is compared the next time.
+    pub fn take_due(&mut self) -> bool {
+        self.hear();
+        let is_old = self
+            .compared
+            .is_none_or(|compared| compared.elapsed() >= LONGEST_TRUST);
+        let due = std::mem::take(&mut self.changed) || is_old;
+        if due {
+            self.compared = Some(Instant::now());
+        }
+        due
+    }
+
+    /// The comparison has found something, or failed.
+    pub fn compare_again(&mut self) {
+        self.changed = true;
+    }
+}

@@ -1,0 +1,148 @@
+//! Which devices have filters, and by which numbers these are known.
+
+use crate::routes::Site;
+use crate::routes::device_filter::LinkKind;
+use crate::routes::netlink::traffic_control::{Device, Filter};
+use crate::routes::steering::OWNER;
+
+/// Before the filters of others, as a rule; behind whoever insists on being the first.
+pub(super) const PREFERENCE: u16 = 7;
+
+/// Which way of beginning a packet has, by `linux/if_arp.h`.
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_LOOPBACK: u16 = 772;
+
+/// Says that we have made the place where the filter is.
+const MADE: u32 = 0x8000;
+
+/// A device that has filters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub index: u32,
+    pub name: String,
+    pub link: LinkKind,
+    /// Whether this gateway sends opened packets there by itself.
+    pub delivers: bool,
+    pub is_bridged: bool,
+}
+
+/// Nothing for devices of our own, whose packets are those of the tunnel, and for the loopback, which leads to no wire.
+pub(super) fn place_of(site: &Site, device: &Device) -> Option<Place> {
+    let is_ours = site.tun() == Some(&device.name)
+        || site.tun().is_some() && site.doors().contains(&device.name)
+        || device.alias == site.alias();
+    if is_ours || device.hardware == ARPHRD_LOOPBACK {
+        return None;
+    }
+    Some(Place {
+        index: device.index,
+        name: device.name.clone(),
+        link: match device.hardware {
+            ARPHRD_ETHER => LinkKind::Ethernet,
+            _ => LinkKind::Other,
+        },
+        delivers: site.forward() == Some(&device.name),
+        is_bridged: device.is_bridged,
+    })
+}
+
+/// The handles of one gateway's filters: the number of its routes' owner, its block of preferences among routing rules, whether
+/// it has made the place, and a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Handles(u32);
+
+impl Handles {
+    pub fn of(site: &Site) -> Self {
+        Self(u32::from(OWNER) << 24 | (site.table() % 20) << 16)
+    }
+
+    /// Whether a filter is one of this gateway's.
+    pub fn has(self, filter: &Filter) -> bool {
+        filter.kind == "bpf"
+            && filter.preference == PREFERENCE
+            && filter.handle & 0xffff_0000 == self.0
+    }
+
+    /// Whether it says that we have made its place.
+    pub fn says_made(self, filter: &Filter) -> bool {
+        self.has(filter) && filter.handle & MADE != 0
+    }
+
+    /// One that none of these has.
+    pub fn free(self, taken: &[u32], made: bool) -> u32 {
+        let first = self.0 | if made { MADE } else { 0 };
+        // INVARIANT: a plan has at most 256 programs, so even with those of the plan before there are free ones.
+        let mut numbers = (1..MADE).map(|number| first | number);
+        numbers
+            .find(|handle| !taken.contains(handle))
+            .unwrap_or(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::DEFAULT_MARK;
+
+    fn device(name: &str, alias: &str, hardware: u16) -> Device {
+        Device {
+            index: 3,
+            name: name.to_owned(),
+            alias: alias.to_owned(),
+            hardware,
+            is_bridged: false,
+        }
+    }
+
+    #[test]
+    fn every_device_has_filters_but_ours_and_the_loopback() {
+        let site = Site::new("esp0", None, DEFAULT_MARK).unwrap();
+        for (name, alias, hardware) in [
+            ("esp0", "", 65_534),
+            ("esp0-in", "", 65_534),
+            ("esp0-fwd", "", 65_534),
+            ("branch7", "esplanade esp0", 65_534),
+            ("lo", "", ARPHRD_LOOPBACK),
+        ] {
+            assert_eq!(
+                place_of(&site, &device(name, alias, hardware)),
+                None,
+                "{name}"
+            );
+        }
+        for (name, alias, hardware, link) in [
+            ("eth0", "", 1, LinkKind::Ethernet),
+            ("esp1", "", 65_534, LinkKind::Other),
+            ("tun9", "esplanade esp1", 65_534, LinkKind::Other),
+        ] {
+            let place = place_of(&site, &device(name, alias, hardware)).unwrap();
+            assert_eq!((place.link, place.delivers), (link, false), "{name}");
+        }
+        let site = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
+        assert!(place_of(&site, &device("eth1", "", 1)).unwrap().delivers);
+    }
+
+    #[test]
+    fn handles_tell_gateways_apart_and_who_made_the_place() {
+        let site = |name| Site::new(name, None, DEFAULT_MARK).unwrap();
+        let (one, two) = (Handles::of(&site("esp0")), Handles::of(&site("esp1")));
+        assert_ne!(one, two);
+        let filter = |handle| Filter {
+            kind: "bpf".to_owned(),
+            preference: PREFERENCE,
+            handle,
+            is_direct: true,
+            program: Vec::new(),
+        };
+        let first = one.free(&[], true);
+        let second = one.free(&[first], true);
+        assert_ne!(first, second);
+        assert!(one.has(&filter(first)) && !two.has(&filter(first)));
+        assert!(one.says_made(&filter(second)) && !one.says_made(&filter(one.free(&[], false))));
+        let other = Filter {
+            preference: 1,
+            ..filter(first)
+        };
+        assert!(!one.has(&other));
+    }
+}

@@ -1,0 +1,115 @@
+//! Rules and routes that lead protected traffic into the tunnel, or nowhere: put, compared, taken away.
+
+use super::Installed;
+use crate::routes::netlink::is_family_absent;
+use crate::routes::plan::Plan;
+use crate::routes::steering;
+use crate::routes::tables::Tables;
+use std::io;
+
+impl<T: Tables> Installed<T> {
+    pub(super) fn missing_steering(&mut self) -> io::Result<Vec<String>> {
+        let Some(plan) = self.plan.take() else {
+            return Ok(Vec::new());
+        };
+        let lost = self.lost_steering(&plan);
+        self.plan = Some(plan);
+        lost
+    }
+
+    fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
+        let rules = self.tables.rules(self.site.first_preference())?;
+        let wanted = steering::rules(&self.site, plan);
+        let lost_rules = wanted.iter().filter(|rule| !rules.contains(rule)).count();
+        let tun = self.tun_index()?;
+        let routes = self.tables.routes(self.site.table(), tun)?;
+        let wanted = steering::routes(plan);
+        let lost_routes = wanted
+            .iter()
+            .filter(|route| !routes.contains(route))
+            .count();
+        let table = self.site.table();
+        let told = [
+            (lost_rules, "routing rules deleted".to_owned()),
+            (lost_routes, format!("routes of table {table} deleted")),
+        ];
+        let told = told.into_iter().filter(|(count, _)| *count > 0);
+        Ok(told
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect())
+    }
+
+    pub(super) fn put_rules(&mut self, plan: &Plan) -> io::Result<()> {
+        let wanted = steering::rules(&self.site, plan);
+        let present = self.tables.rules(self.site.first_preference())?;
+        // Backwards, so that a place to go to is there before anything goes there.
+        for rule in wanted.iter().rev() {
+            if !present.contains(rule) {
+                self.tables.add_rule(rule).map_err(explain)?;
+            }
+        }
+        for rule in &present {
+            if !wanted.contains(rule) {
+                self.tables.delete_rule(rule).or_else(gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_routes(&mut self, plan: &Plan, by_tun: bool) -> io::Result<()> {
+        let tun = self.tun_index()?;
+        if by_tun && tun.is_none() {
+            return Ok(());
+        }
+        let present = self.tables.routes(self.site.table(), tun)?;
+        let wanted = steering::routes(plan);
+        for route in wanted.iter().filter(|route| route.by_tun == by_tun) {
+            if !present.contains(route) {
+                self.tables
+                    .put_route(self.site.table(), tun, route)
+                    .map_err(explain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Routes that nothing wants any more, once no rule leads to them.
+    pub(super) fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
+        let tun = self.tun_index()?;
+        let wanted = steering::routes(plan);
+        for route in self.tables.routes(self.site.table(), tun)? {
+            let same_place = |other: &steering::Route| {
+                (other.destination, other.metric) == (route.destination, route.metric)
+            };
+            if !wanted.iter().any(same_place) {
+                self.tables
+                    .delete_route(self.site.table(), tun, &route)
+                    .or_else(gone)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What somebody else has already taken away is gone all the same.
+pub(super) fn gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn explain(error: io::Error) -> io::Error {
+    if is_family_absent(&error) {
+        return io::Error::other(
+            "a policy names IPv6 addresses, but IPv6 is off here (sysctl net.ipv6.conf.all.disable_ipv6)",
+        );
+    }
+    if error.raw_os_error() == Some(libc::EPERM) {
+        return io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "no permission to change routing rules: CAP_NET_ADMIN is needed, run as root",
+        );
+    }
+    error
+}

@@ -1,0 +1,102 @@
+//! Requests whose answers are read attribute by attribute, so that what another program has set up, and what kernels to come
+//! say, spoils nothing.
+
+use super::Netlink;
+use crate::routes::nftables::attributes;
+use std::io;
+
+const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
+const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
+
+/// Bytes of netlink's header.
+const HEADER_LEN: usize = 16;
+
+/// Room for an answer. The kernel puts at most 32 KiB into one, and only where it has seen that so much is read.
+const ANSWER_ROOM_BYTES: usize = 64 << 10;
+
+/// A message without netlink's header.
+pub struct Answer {
+    /// RTM_…
+    pub kind: u16,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// The fixed part, of so many bytes; zeros where the message is shorter.
+    pub fn fixed<const LEN: usize>(&self) -> [u8; LEN] {
+        self.body.first_chunk().copied().unwrap_or([0; LEN])
+    }
+
+    /// An attribute behind the fixed part.
+    pub fn find(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
+        attributes::find(self.body.get(fixed..)?, kind)
+    }
+}
+
+impl Netlink {
+    /// One request and all its answers.
+    pub(super) fn ask_raw(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+    ) -> io::Result<Vec<Answer>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket
+            .send(&request(kind, flags, self.sequence, body), 0)?;
+        let mut answers = Vec::new();
+        let mut room = vec![0; ANSWER_ROOM_BYTES];
+        loop {
+            let len = self.socket.recv(&mut &mut room[..], libc::MSG_TRUNC)?;
+            let datagram = room.get(..len).ok_or(io::ErrorKind::InvalidData)?;
+            if self.take(datagram, &mut answers)? {
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// Whether these messages are the last.
+    fn take(&self, mut rest: &[u8], answers: &mut Vec<Answer>) -> io::Result<bool> {
+        while let Some(header) = rest.first_chunk::<HEADER_LEN>() {
+            let word = |at: usize| {
+                u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+            };
+            let (len, kind) = (word(0) as usize, u16::from_ne_bytes([header[4], header[5]]));
+            let body = rest
+                .get(HEADER_LEN..len)
+                .ok_or(io::ErrorKind::InvalidData)?;
+            if word(8) == self.sequence {
+                match kind {
+                    NLMSG_DONE => return Ok(true),
+                    NLMSG_ERROR => return outcome(body).map(|()| true),
+                    _ => answers.push(Answer {
+                        kind,
+                        body: body.to_vec(),
+                    }),
+                }
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
+
+fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = ((HEADER_LEN + body.len()) as u32).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend((libc::NLM_F_REQUEST as u16 | flags).to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    // From whom: the kernel knows.
+    bytes.extend([0; 4]);
+    bytes.extend(body);
+    bytes
+}
+
+/// What an acknowledgement says: 0, or the negated number of an error.
+fn outcome(body: &[u8]) -> io::Result<()> {
+    match body.first_chunk().map(|code| i32::from_ne_bytes(*code)) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
