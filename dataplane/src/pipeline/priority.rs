@@ -85,26 +85,67 @@ mod tests {
         assert!("high".parse::<Priority>().is_err());
     }
 
+    /// Whether the system lets a thread like this one have it, asked of a program that is not ours.
+    fn is_allowed() -> bool {
+        let lowest = LOWEST.to_string();
+        let asked = std::process::Command::new("chrt")
+            .args(["--rr", &lowest, "true"])
+            .output()
+            .expect("chrt is part of util-linux");
+        asked.status.success()
+    }
+
+    /// Takes the right away from this thread alone.
+    fn without_the_right() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::SYS_NICE);
+        sets.permitted.remove(CapabilitySet::SYS_NICE);
+        sets.inheritable.remove(CapabilitySet::SYS_NICE);
+        set_capabilities(None, sets).unwrap();
+    }
+
+    fn in_a_thread(body: fn()) {
+        std::thread::spawn(body).join().unwrap();
+    }
+
     #[test]
-    fn a_thread_that_claims_it_and_those_it_starts_stand_before_others_or_are_told_no() {
-        let thread = std::thread::spawn(|| {
-            Priority::Normal.claim().unwrap();
+    fn who_claims_nothing_stands_as_before() {
+        in_a_thread(|| {
             let before = policy_and_priority();
-            match Priority::Realtime.claim() {
-                Ok(()) => {
-                    let child = std::thread::spawn(policy_and_priority).join().unwrap();
-                    let round_robin = (libc::SCHED_RR.to_string(), LOWEST.to_string());
-                    assert_eq!(
-                        (policy_and_priority(), child),
-                        (round_robin.clone(), round_robin)
-                    );
-                }
-                Err(error) => {
-                    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-                    assert_eq!(policy_and_priority(), before);
-                }
-            }
+            Priority::default().claim().unwrap();
+            assert_eq!(policy_and_priority(), before);
+            assert_eq!(before.0, libc::SCHED_OTHER.to_string());
         });
-        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_may_claim_it_and_those_it_starts_stand_before_others() {
+        in_a_thread(|| {
+            let (allowed, before) = (is_allowed(), policy_and_priority());
+            let claimed = Priority::Realtime.claim();
+            assert_eq!(claimed.is_ok(), allowed, "{claimed:?}");
+            let child = std::thread::spawn(policy_and_priority).join().unwrap();
+            let expected = match allowed {
+                true => (libc::SCHED_RR.to_string(), LOWEST.to_string()),
+                false => before,
+            };
+            assert_eq!((policy_and_priority(), child), (expected.clone(), expected));
+        });
+    }
+
+    #[test]
+    fn a_thread_that_may_not_claim_it_is_told_no_and_stands_as_before() {
+        in_a_thread(|| {
+            without_the_right();
+            if is_allowed() {
+                // By a limit of its user (RLIMIT_RTPRIO), which is not this thread's alone to lower.
+                return;
+            }
+            let before = policy_and_priority();
+            let error = Priority::Realtime.claim().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(policy_and_priority(), before);
+        });
     }
 }

@@ -70,6 +70,7 @@ fn a_full_queue_refuses_and_counts_every_packet_of_a_parcel() {
         ProtectedSource::fill(&mut source, &mut intake, Wait::Poll).unwrap(),
         1
     );
+    assert_eq!(intake.bytes[intake.items[0].0.clone()], bytes);
     for _ in 0..8 {
         assert_eq!(
             ProtectedSink::deliver(&mut sink, &[parcel(&[1], 1)])
@@ -78,12 +79,60 @@ fn a_full_queue_refuses_and_counts_every_packet_of_a_parcel() {
             1
         );
     }
-    assert_eq!(
-        ProtectedSink::deliver(&mut sink, &[parcel(&[1], 1)])
-            .unwrap()
-            .no_buffer,
-        1
-    );
+    let refused = ProtectedSink::deliver(&mut sink, &[parcel(&[1], 1)]).unwrap();
+    assert_eq!((refused.packets, refused.no_buffer), (0, 1));
+}
+
+#[test]
+fn bytes_are_a_bound_of_their_own_and_what_is_taken_out_makes_room_again() {
+    let (mut sink, mut source) = queue(1000, 8).unwrap();
+    let bytes: Vec<u8> = (0..=255).cycle().take(1001).collect();
+    let mut put = |len: usize| {
+        let sent = ProtectedSink::deliver(&mut sink, &[parcel(&bytes[..len], len)]).unwrap();
+        sent.packets == 1
+    };
+    // Larger than the whole queue is refused however empty it is; just as large fits.
+    assert!(!put(1001));
+    assert!(put(1000));
+    assert!(!put(1));
+    let mut intake = Intake::with_room(2000, 8);
+    ProtectedSource::fill(&mut source, &mut intake, Wait::Poll).unwrap();
+    assert!(put(400) && put(600) && !put(1));
+    // An intake with room for one of two takes the first and leaves the second where it is.
+    for len in [400, 600] {
+        let mut narrow = Intake::with_room(700, 8);
+        let filled = ProtectedSource::fill(&mut source, &mut narrow, Wait::Poll).unwrap();
+        assert_eq!((filled, narrow.items.len()), (1, 1));
+        assert_eq!(narrow.bytes[..narrow.used()], bytes[..len]);
+    }
+}
+
+#[test]
+fn a_patient_sink_refuses_at_once_what_no_patience_makes_room_for() {
+    let (sink, _source) = queue(1000, 8).unwrap();
+    // Who waited would wait for ever: nobody reads.
+    let mut sink = sink.patient(Duration::MAX);
+    let bytes = [7; 1001];
+    let sent = ProtectedSink::deliver(&mut sink, &[parcel(&bytes, 1001)]).unwrap();
+    assert_eq!((sent.packets, sent.no_buffer), (0, 1));
+}
+
+#[test]
+fn a_sink_says_which_trains_it_takes() {
+    let (sink, _source) = queue::<Offload>(1000, 8).unwrap();
+    assert_eq!(sink.takes_trains(), ALL_TRAINS);
+    let some = Takes {
+        udp: true,
+        ..Takes::default()
+    };
+    assert_eq!(sink.taking(some).takes_trains(), some);
+}
+
+#[test]
+fn a_sink_that_swallows_everything_counts_packets_and_not_items() {
+    let bytes = [7; 250];
+    let sent = ProtectedSink::deliver(&mut Void, &[parcel(&bytes, 100), parcel(&[1], 1)]).unwrap();
+    assert_eq!((sent.packets, sent.no_buffer), (4, 0));
 }
 
 #[test]
@@ -119,24 +168,45 @@ fn a_patient_sink_waits_for_a_slow_reader_and_loses_nothing() {
     assert_eq!(writer.join().unwrap(), 1000);
 }
 
+/// Starts a thread that fills an intake without a limit of time worth mentioning, and waits until the kernel says that it
+/// sleeps: one that only looks whether something is there has ended by then.
+fn asleep_in_fill(mut source: MemorySource<Arrival>) -> std::thread::JoinHandle<(usize, Vec<u8>)> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        let mut intake = Intake::with_room(1000, 1);
+        let wait = Wait::AtMost(Duration::from_secs(600));
+        let filled = ProtectedSource::fill(&mut source, &mut intake, wait).unwrap();
+        (filled, intake.bytes[..intake.used()].to_vec())
+    });
+    let number = told.recv().unwrap().as_raw_nonzero();
+    loop {
+        assert!(!thread.is_finished(), "it does not sleep");
+        let called = std::fs::read_to_string(format!("/proc/self/task/{number}/syscall"));
+        let called = called.unwrap_or_default();
+        let polls = [libc::SYS_poll, libc::SYS_ppoll].map(|number| format!("{number} "));
+        if polls.iter().any(|poll| called.starts_with(poll)) {
+            return thread;
+        }
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_wake_ends_the_sleep_of_a_reader_without_packets() {
     let waker = Waker::new().unwrap();
     let (_sink, source) = queue::<Arrival>(1000, 8).unwrap();
-    let mut source = source.woken_by(waker.clone());
-    let thread = std::thread::spawn(move || {
-        let mut intake = Intake::with_room(1000, 1);
-        ProtectedSource::fill(
-            &mut source,
-            &mut intake,
-            Wait::AtMost(Duration::from_secs(60)),
-        )
-        .unwrap()
-    });
-    let started = Instant::now();
+    let thread = asleep_in_fill(source.woken_by(waker.clone()));
     waker.wake();
-    assert_eq!(thread.join().unwrap(), 0);
-    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(thread.join().unwrap(), (0, Vec::new()));
+}
+
+#[test]
+fn a_packet_ends_the_sleep_of_a_reader() {
+    let (mut sink, source) = queue::<Arrival>(1000, 8).unwrap();
+    let thread = asleep_in_fill(source);
+    ProtectedSink::deliver(&mut sink, &[parcel(&[1, 2, 3], 3)]).unwrap();
+    assert_eq!(thread.join().unwrap(), (1, vec![1, 2, 3]));
 }
 
 #[test]
@@ -184,10 +254,22 @@ fn a_repeating_source_fills_the_intake_each_time_until_its_deadline() {
     ];
     let mut source = Repeat::of(items.clone());
     let mut intake = Intake::with_room(1000, 3);
-    assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 3);
+    // Where one call ends the next one goes on.
+    for lengths in [[10, 20, 10], [20, 10, 20]] {
+        intake.clear();
+        assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 3);
+        let found: Vec<_> = intake.items.iter().map(|(range, _)| range.len()).collect();
+        assert_eq!(found, lengths);
+        let bytes =
+            |(range, _): &(std::ops::Range<usize>, Offload)| intake.bytes[range.clone()].to_vec();
+        let fills = |item| {
+            bytes(item)
+                .iter()
+                .all(|&byte| usize::from(byte) == bytes(item).len() / 10)
+        };
+        assert!(intake.items.iter().all(fills));
+    }
     intake.clear();
-    assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 3);
-    assert_eq!(intake.items[0].0.len(), 20);
     let mut dry = Repeat::of(items).until(Instant::now());
     assert_eq!(dry.fill(&mut intake, Wait::Poll).unwrap(), 0);
 }
