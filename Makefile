@@ -14,7 +14,7 @@ help:
 	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
-	@echo 'make fuzz     the fuzz targets for a minute each (needs a nightly toolchain)'
+	@echo 'make fuzz     the fuzz targets for a minute each, with AddressSanitizer'
 
 demo: build
 	@exec "$$(tests/setup --target-dir)/release/esplanade" lab run demo
@@ -32,6 +32,7 @@ fresh:
 	@exec tests/fresh.sh
 
 fuzz:
+	@tests/setup check
 	@exec fuzz/run
 
 dist:

@@ -6,6 +6,7 @@
 mod ancillary;
 pub mod ethernet;
 pub mod faulty;
+pub mod fuzz_body;
 mod mapping;
 pub mod memory;
 mod messages;

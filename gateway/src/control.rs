@@ -9,6 +9,7 @@
 
 mod client;
 pub mod folder;
+pub mod fuzz_body;
 mod message;
 mod server;
 

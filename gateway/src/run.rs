@@ -22,6 +22,9 @@ mod rates;
 mod signals;
 mod sockets;
 
+#[doc(hidden)]
+pub use hearsay::check_any_complaint;
+
 use crate::cli::Failure;
 use crate::control::{self, Folder, Server, SetkeyText};
 use crate::memory;

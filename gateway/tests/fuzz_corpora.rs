@@ -1,33 +1,38 @@
-//! The fuzzer's body for captures over its corpus, on every toolchain: each file whole, cut short, and with bytes
-//! changed. `fuzz/` holds the target that searches further.
+//! The fuzzer's bodies over their corpora, on every toolchain: each file whole, cut short, and with bytes changed. `fuzz/`
+//! holds the targets that search further.
 
-use std::fs;
-use std::path::Path;
+#[path = "../../fuzz/replay.rs"]
+mod replay;
+
+use replay::replay;
 
 #[test]
 fn captures_are_read_without_a_panic() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/capture_file");
-    let mut files = 0;
-    for entry in fs::read_dir(&folder).expect("the corpus is part of the repository") {
-        let path = entry.expect("readable").path();
-        println!("{}", path.display());
-        vary(fs::read(&path).expect("readable"));
-        files += 1;
-    }
-    assert!(files >= 20, "{files} files in {}", folder.display());
+    replay("capture_file", gateway::capture::check_any_file);
 }
 
-fn vary(mut data: Vec<u8>) {
-    let body = gateway::capture::check_any_file;
-    body(&data);
-    for len in 0..data.len() {
-        body(&data[..len]);
-    }
-    for at in 0..data.len() {
-        for flip in [0x01, 0x80, 0xff] {
-            data[at] ^= flip;
-            body(&data);
-            data[at] ^= flip;
-        }
-    }
+#[test]
+fn nobody_is_believed_about_a_path_who_quotes_no_recent_packet() {
+    replay("icmp_complaints", gateway::run::check_any_complaint);
+}
+
+#[test]
+fn lines_of_the_control_socket_are_read_without_a_panic() {
+    replay("control_lines", gateway::control::fuzz_body::lines);
+}
+
+#[test]
+fn what_the_kernel_says_of_routes_is_read_without_a_panic() {
+    replay(
+        "netlink_answers",
+        gateway::routes::netlink::fuzz_body::answers,
+    );
+}
+
+#[test]
+fn what_the_kernel_lists_of_nftables_is_read_without_a_panic() {
+    replay(
+        "nftables_answers",
+        gateway::routes::nftables::fuzz_body::answers,
+    );
 }

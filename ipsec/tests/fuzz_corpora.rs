@@ -1,40 +1,10 @@
 //! The fuzzer's bodies over its corpora, on every toolchain: each file whole, cut short, and with bytes changed.
 //! `fuzz/` holds the targets that search further.
 
-use std::fs;
-use std::path::Path;
+#[path = "../../fuzz/replay.rs"]
+mod replay;
 
-fn replay(corpus: &str, body: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(corpus);
-    let mut files = 0;
-    for entry in fs::read_dir(&folder).expect("the corpus is part of the repository") {
-        let path = entry.expect("readable").path();
-        let data = fs::read(&path).expect("readable");
-        println!("{}", path.display());
-        body(&data);
-        vary(&data, body);
-        files += 1;
-    }
-    assert!(files >= 20, "{files} files in {}", folder.display());
-}
-
-/// Short files are varied at every byte, long ones at about a hundred.
-fn vary(data: &[u8], body: fn(&[u8])) {
-    let step = data.len() / 100 + 1;
-    for len in (0..data.len()).step_by(step) {
-        body(&data[..len]);
-    }
-    let mut changed = data.to_vec();
-    for at in (0..data.len()).step_by(step) {
-        for flip in [0x01, 0xff] {
-            changed[at] ^= flip;
-            body(&changed);
-            changed[at] ^= flip;
-        }
-    }
-}
+use replay::replay;
 
 #[test]
 fn setkey_texts_are_parsed_without_a_panic() {

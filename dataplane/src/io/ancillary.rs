@@ -22,6 +22,11 @@ impl Address {
     /// Bytes that any address needs.
     pub const ROOM: usize = 28;
 
+    /// An address as the kernel might have written it.
+    pub fn holding(written: [u8; Self::ROOM]) -> Self {
+        Self(written)
+    }
+
     /// Where the kernel may write [`Address::ROOM`] bytes.
     pub fn room(&mut self) -> *mut u8 {
         self.0.as_mut_ptr()
@@ -106,6 +111,14 @@ impl Control {
     /// Where the kernel may write [`Control::ROOM`] bytes.
     pub fn room(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
+    }
+
+    /// What the kernel might have written, as far as there is room for it.
+    pub fn holding(written: &[u8]) -> Self {
+        let mut control = Self::default();
+        control.set_len(written.len());
+        control.bytes[..control.len].copy_from_slice(&written[..control.len]);
+        control
     }
 
     /// How many bytes were written.

@@ -34,7 +34,7 @@
 
 mod doors;
 mod sink;
-mod source;
+pub(super) mod source;
 #[cfg(test)]
 mod tests;
 mod trains;

@@ -19,7 +19,7 @@ pub(super) mod exit;
 mod filter;
 pub(super) mod ring;
 mod sink;
-mod source;
+pub(super) mod source;
 #[cfg(test)]
 mod tests;
 

@@ -97,7 +97,7 @@ pub fn open(
 }
 
 /// Room in front of each packet for IPv6's header and the extension headers of a packet that anybody would send.
-const HEADROOM: usize = 512;
+pub(super) const HEADROOM: usize = 512;
 
 fn ask_for_extension_headers(socket: &Socket) -> Result<(), Refusal> {
     let names = [
@@ -169,14 +169,20 @@ impl AsFd for RawSource {
     }
 }
 
-struct Reader {
-    family: Family,
-    protocol: Native,
-    malformed: Arc<AtomicU64>,
+/// Makes arrivals of packets and what the kernel says about them.
+pub(super) struct Reader {
+    pub family: Family,
+    pub protocol: Native,
+    pub malformed: Arc<AtomicU64>,
 }
 
 impl Reader {
-    fn enter(&self, intake: &mut Intake<Arrival>, range: Range<usize>, received: &Received<'_>) {
+    pub fn enter(
+        &self,
+        intake: &mut Intake<Arrival>,
+        range: Range<usize>,
+        received: &Received<'_>,
+    ) {
         let described = match self.family {
             Family::V4 => read_v4(&intake.bytes[range.clone()], range),
             Family::V6 => self

@@ -114,7 +114,7 @@ pub(super) fn read_all(
     }
 }
 
-fn messages(mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
+pub(super) fn messages(mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
     while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
         let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let Some(body) = rest.get(HEADER..len) else {

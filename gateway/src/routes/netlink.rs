@@ -3,6 +3,7 @@
 //! Here: the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back what
 //! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on devices.
 
+pub mod fuzz_body;
 mod links;
 mod next_hops;
 mod raw;
@@ -143,26 +144,34 @@ where
     let mut answers = Vec::new();
     loop {
         let (datagram, _) = socket.recv_from_full()?;
-        let mut rest = &datagram[..];
-        while rest.len() >= 16 {
-            let answer = NetlinkMessage::<M>::deserialize(rest).map_err(io::Error::other)?;
-            let len = (answer.header.length as usize).next_multiple_of(4);
-            rest = rest.get(len..).unwrap_or_default();
-            if answer.header.sequence_number != sequence {
-                continue;
-            }
-            match answer.payload {
-                NetlinkPayload::InnerMessage(message) => answers.push(message),
-                NetlinkPayload::Done(_) => return Ok(answers),
-                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                NetlinkPayload::Error(_) => return Ok(answers),
-                _ => {}
-            }
-        }
-        if !several {
+        if take_answers(&datagram, sequence, &mut answers)? || !several {
             return Ok(answers);
         }
     }
+}
+
+/// Adds the answers of one datagram to a question; whether they are complete now.
+fn take_answers<M>(datagram: &[u8], sequence: u32, answers: &mut Vec<M>) -> io::Result<bool>
+where
+    M: NetlinkDeserializable,
+{
+    let mut rest = datagram;
+    while rest.len() >= 16 {
+        let answer = NetlinkMessage::<M>::deserialize(rest).map_err(io::Error::other)?;
+        let len = (answer.header.length as usize).next_multiple_of(4);
+        rest = rest.get(len..).unwrap_or_default();
+        if answer.header.sequence_number != sequence {
+            continue;
+        }
+        match answer.payload {
+            NetlinkPayload::InnerMessage(message) => answers.push(message),
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+            NetlinkPayload::Error(_) => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// A kernel without IPv6, or without policy routing for it, has no rules and routes of it.

@@ -13,6 +13,7 @@ pub mod attributes;
 mod connection;
 mod encoding;
 mod expression;
+pub mod fuzz_body;
 mod present;
 pub mod rule;
 

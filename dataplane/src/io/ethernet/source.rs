@@ -297,7 +297,7 @@ fn receive(
 
 /// What the kernel has left to do, counted from the IP header and not from the link's. A packet whose checksum the device
 /// has seen to be right needs nothing.
-fn offload(told: &[u8; header::LEN]) -> Option<Offload> {
+pub(in crate::io) fn offload(told: &[u8; header::LEN]) -> Option<Offload> {
     let offload = header::read(told)?;
     let checksum = match offload.checksum {
         None => None,

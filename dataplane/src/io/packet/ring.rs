@@ -58,7 +58,30 @@ pub(in crate::io) enum FrameState {
     Truncated,
 }
 
-impl Frame<'_> {
+impl<'a> Frame<'a> {
+    /// The frame of `frame_len` bytes at `start`, whose status word was `told`. What its header says of places and lengths
+    /// is bounded by the frame: whatever stands there, nothing outside is read.
+    pub fn read(frames: &'a Mapping, start: usize, frame_len: usize, told: u32) -> Self {
+        let header: libc::tpacket2_hdr = frames.read(start);
+        let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
+        let link_len = network.saturating_sub(link);
+        let network = network.min(frame_len);
+        let len = (header.tp_snaplen as usize).saturating_sub(link_len);
+        Self {
+            before: frames.bytes(start, network),
+            link_len,
+            packet: frames.bytes(start + network, len.min(frame_len - network)),
+            state: match (
+                told & libc::TP_STATUS_COPY,
+                header.tp_snaplen < header.tp_len,
+            ) {
+                (0, false) => FrameState::Whole,
+                (0, true) => FrameState::Truncated,
+                _ => FrameState::Queued,
+            },
+        }
+    }
+
     /// The link header.
     pub fn link(&self) -> &[u8] {
         &self.before[self.before.len() - self.link_len.min(self.before.len())..]
@@ -150,24 +173,7 @@ impl Ring {
         if told & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        let header: libc::tpacket2_hdr = self.frames.read(start);
-        let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
-        let link_len = network.saturating_sub(link);
-        let room = self.frame_len.saturating_sub(network);
-        let len = (header.tp_snaplen as usize).saturating_sub(link_len);
-        let frame = Frame {
-            before: self.frames.bytes(start, network.min(self.frame_len)),
-            link_len,
-            packet: self.frames.bytes(start + network, len.min(room)),
-            state: match (
-                told & libc::TP_STATUS_COPY,
-                header.tp_snaplen < header.tp_len,
-            ) {
-                (0, false) => FrameState::Whole,
-                (0, true) => FrameState::Truncated,
-                _ => FrameState::Queued,
-            },
-        };
+        let frame = Frame::read(&self.frames, start, self.frame_len, told);
         if !see(&frame) {
             return false;
         }

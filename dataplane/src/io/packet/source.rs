@@ -44,11 +44,7 @@ impl PacketSource {
         Ok(Self {
             ring: Ring::open(device, mtu, claim)?,
             waker: None,
-            reader: Reader {
-                partial: Reassembler::new(Limits::default()),
-                parked: None,
-                tidings: Arc::default(),
-            },
+            reader: Reader::default(),
         })
     }
 
@@ -142,16 +138,26 @@ impl AsFd for PacketSource {
 }
 
 /// Makes arrivals of packets.
-struct Reader {
+pub(in crate::io) struct Reader {
     partial: Reassembler,
     /// A joined packet for which the intake had no room.
     parked: Option<Vec<u8>>,
     tidings: Arc<Tidings>,
 }
 
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            partial: Reassembler::new(Limits::default()),
+            parked: None,
+            tidings: Arc::default(),
+        }
+    }
+}
+
 impl Reader {
     /// Enters a packet, behind equal ones in an item from `first` on where that is possible. False if there is no room.
-    fn enter(&mut self, intake: &mut Intake<Arrival>, first: usize, packet: &[u8]) -> bool {
+    pub fn enter(&mut self, intake: &mut Intake<Arrival>, first: usize, packet: &[u8]) -> bool {
         if intake.places() == 0 || intake.free().len() < packet.len() {
             return false;
         }

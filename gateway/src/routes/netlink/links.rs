@@ -136,7 +136,7 @@ impl Netlink {
     }
 }
 
-fn named(link: LinkMessage) -> Option<(String, u32)> {
+pub(super) fn named(link: LinkMessage) -> Option<(String, u32)> {
     let index = link.header.index;
     link.attributes
         .into_iter()
@@ -146,7 +146,7 @@ fn named(link: LinkMessage) -> Option<(String, u32)> {
         })
 }
 
-fn leads(route: &RouteMessage, index: u32) -> bool {
+pub(super) fn leads(route: &RouteMessage, index: u32) -> bool {
     let by_device = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(device) => *device == index,
         RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),

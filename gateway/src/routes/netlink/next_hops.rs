@@ -167,7 +167,7 @@ fn request(source: IpAddr, destination: IpAddr, mark: u32) -> RouteMessage {
     message
 }
 
-fn simple(link: &LinkMessage) -> Option<SimpleLink> {
+pub(super) fn simple(link: &LinkMessage) -> Option<SimpleLink> {
     let flags = link.header.flags;
     let is_ready = flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
     if link.header.link_layer_type != LinkLayerType::Ether
@@ -196,7 +196,7 @@ fn simple(link: &LinkMessage) -> Option<SimpleLink> {
     })
 }
 
-fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
+pub(super) fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
     use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
     if ![Reachable, Stale, Delay, Probe, Permanent].contains(&neighbour.header.state) {
         return None;

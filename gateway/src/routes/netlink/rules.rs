@@ -48,7 +48,7 @@ impl Netlink {
     }
 }
 
-fn write_rule(rule: &Rule) -> RuleMessage {
+pub(super) fn write_rule(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family(any(rule.family));
     let attributes = &mut message.attributes;
@@ -103,7 +103,7 @@ fn write_rule(rule: &Rule) -> RuleMessage {
 }
 
 /// The rule as we would have written it, if it is one of ours.
-fn read_rule(message: &RuleMessage) -> Option<Rule> {
+pub(super) fn read_rule(message: &RuleMessage) -> Option<Rule> {
     let ours = RuleAttribute::Protocol(RouteProtocol::Other(OWNER));
     if !message.attributes.contains(&ours) {
         return None;

@@ -60,7 +60,7 @@ fn metrics(mtu: u32, whole: bool) -> Vec<RouteMetric> {
     }
 }
 
-fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
+pub(super) fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(route.destination.address);
     message.header.destination_prefix_length = route.destination.len;
@@ -94,7 +94,7 @@ fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
 }
 
 /// The route as we would have written it, if it is one of ours in this table.
-fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Route> {
+pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Route> {
     let family = match message.header.address_family {
         AddressFamily::Inet => Family::V4,
         _ => Family::V6,

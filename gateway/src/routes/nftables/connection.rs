@@ -124,14 +124,10 @@ impl Connection {
             .put_text(1, table)
             .put_u32(3, super::expression::COUNTER);
         let found = self.list(message::GET_OBJECT, family, which)?;
-        let counts = found.iter().filter_map(|body| {
-            let name = attributes::find_text(body, 2)?;
-            let name = names.iter().copied().find(|known| *known == name)?;
-            let data = attributes::find(body, 4)?;
-            let [bytes, packets] = [1, 2].map(|kind| attributes::find_u64(data, kind));
-            (attributes::find_text(body, 1)? == table).then_some((name, packets?, bytes?))
-        });
-        Ok(counts.collect())
+        let counts = found.iter();
+        Ok(counts
+            .filter_map(|body| count_in(body, table, names))
+            .collect())
     }
 
     /// All that the kernel lists.
@@ -239,18 +235,21 @@ impl Connection {
 
     fn receive(&self) -> io::Result<Vec<Answer>> {
         let (datagram, _) = self.socket.recv_from_full()?;
-        let mut rest = &datagram[..];
-        let mut answers = Vec::new();
-        while let Some((answer, len)) = Answer::read(rest) {
-            answers.push(answer);
-            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        }
-        Ok(answers)
+        Ok(Answer::all_in(&datagram))
     }
 }
 
+/// The count of one of the named counters of a table.
+pub(super) fn count_in(body: &[u8], table: &str, names: &[&'static str]) -> Option<Count> {
+    let name = attributes::find_text(body, 2)?;
+    let name = names.iter().copied().find(|known| *known == name)?;
+    let data = attributes::find(body, 4)?;
+    let [bytes, packets] = [1, 2].map(|kind| attributes::find_u64(data, kind));
+    (attributes::find_text(body, 1)? == table).then_some((name, packets?, bytes?))
+}
+
 /// One message from the kernel.
-struct Answer {
+pub(super) struct Answer {
     kind: u16,
     flags: u16,
     number: u32,
@@ -259,6 +258,16 @@ struct Answer {
 }
 
 impl Answer {
+    /// The messages of a datagram, as far as they are whole.
+    pub fn all_in(datagram: &[u8]) -> Vec<Self> {
+        let (mut rest, mut answers) = (datagram, Vec::new());
+        while let Some((answer, len)) = Self::read(rest) {
+            answers.push(answer);
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        answers
+    }
+
     fn read(bytes: &[u8]) -> Option<(Self, usize)> {
         let header = bytes.first_chunk::<16>()?;
         let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
@@ -273,7 +282,7 @@ impl Answer {
     }
 
     /// Behind the header of nfnetlink.
-    fn attributes(&self) -> Vec<u8> {
+    pub fn attributes(&self) -> Vec<u8> {
         self.body
             .get(HEADER_LEN - 16..)
             .unwrap_or_default()
@@ -281,7 +290,7 @@ impl Answer {
     }
 
     /// What an acknowledgement says: 0, or the negated number of an error.
-    fn outcome(&self) -> io::Result<()> {
+    pub fn outcome(&self) -> io::Result<()> {
         let code = self
             .body
             .first_chunk()

@@ -56,13 +56,19 @@ impl Present {
         let Some(found) = connection.get(message::GET_TABLE, family, named())? else {
             return Ok(None);
         };
+        let chains = connection.list(message::GET_CHAIN, family, named())?;
+        let rules = connection.list(message::GET_RULE, family, named())?;
+        Ok(Some(Self::of(table, &found, &chains, &rules)))
+    }
+
+    /// What the kernel's answers say: the table's, and those about chains and rules of any table.
+    pub(super) fn of(table: &str, found: &[u8], chains: &[Vec<u8>], rules: &[Vec<u8>]) -> Self {
         let mut present = Self {
-            handle: attributes::find_u64(&found, 4).unwrap_or_default(),
-            flags: attributes::find_u32(&found, 2).unwrap_or_default(),
+            handle: attributes::find_u64(found, 4).unwrap_or_default(),
+            flags: attributes::find_u32(found, 2).unwrap_or_default(),
             chains: BTreeMap::new(),
         };
         let is_ours = |body: &&Vec<u8>| attributes::find_text(body, 1) == Some(table);
-        let chains = connection.list(message::GET_CHAIN, family, named())?;
         for body in chains.iter().filter(is_ours) {
             let name = attributes::find_text(body, 3).unwrap_or_default();
             let chain = Chain {
@@ -72,7 +78,6 @@ impl Present {
             };
             present.chains.insert(name.to_owned(), chain);
         }
-        let rules = connection.list(message::GET_RULE, family, named())?;
         for body in rules.iter().filter(is_ours) {
             let chain = attributes::find_text(body, 2).unwrap_or_default();
             let handle = attributes::find_u64(body, 3).unwrap_or_default();
@@ -80,7 +85,7 @@ impl Present {
                 chain.rules.push(handle);
             }
         }
-        Ok(Some(present))
+        present
     }
 
     /// Whether it has the chains of `ruleset`, each with as many rules.

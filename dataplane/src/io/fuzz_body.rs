@@ -1,0 +1,129 @@
+//! What a fuzzer calls: any bytes as what the kernel says beside a packet. It is believed to be well-meant, not to be
+//! without fault: nothing may panic, and nothing outside a frame or a packet may be read.
+
+use super::ancillary::{Address, Control};
+use super::mapping::Mapping;
+use super::messages::Received;
+use super::packet::ring::Frame;
+use super::raw::{self, HEADROOM, Native};
+use super::tun::header;
+use super::{Arrival, Family, Intake, LARGEST, ethernet, packet};
+use crate::train::cut::Cut;
+use crate::train::{Offload, Segmentation};
+use ipsec::packet::Outline;
+
+/// Bytes of a frame of the ring.
+const FRAME_LEN: usize = 2048;
+
+/// `data` as a virtio header and the packet behind it, as a TUN device and a router's ring hand them over.
+///
+/// # Panics
+///
+/// If a header that was read does not read back once it is written, or a segment lies outside its packet.
+pub fn tun_headers(data: &[u8]) {
+    let Some((head, packet)) = data.split_first_chunk::<{ header::LEN }>() else {
+        return;
+    };
+    if let Some(offload) = header::read(head) {
+        if let Some(written) = header::write(&offload, packet) {
+            assert_eq!(header::read(&written), Some(offload));
+        }
+        cut(packet, offload);
+    }
+    if let Some(offload) = ethernet::source::offload(head) {
+        cut(packet, offload);
+    }
+}
+
+fn cut(packet: &[u8], offload: Offload) {
+    let Ok(outline) = Outline::read(packet) else {
+        return;
+    };
+    let Ok(plan) = Cut::plan(packet, &outline, offload) else {
+        return;
+    };
+    for number in 0..plan.count() {
+        let mut segment = vec![0; plan.head_len()];
+        plan.write_head(packet, number, &mut segment);
+        segment.extend_from_slice(&packet[plan.payload(number)]);
+        assert_eq!(segment.len(), plan.packet_len(number));
+        if offload.segmentation != Segmentation::None {
+            let found = Outline::read(&segment).map(|outline| outline.total_len);
+            assert_eq!(found, Ok(segment.len()));
+        }
+    }
+}
+
+/// `data` as a status word and a frame of the ring, the last one: behind it ends the memory.
+///
+/// # Panics
+///
+/// If a frame leads outside itself.
+pub fn ring_frames(data: &[u8]) {
+    let Some((told, content)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok(mut frames) = Mapping::anonymous(2 * FRAME_LEN) else {
+        return;
+    };
+    let len = content.len().min(FRAME_LEN);
+    frames
+        .bytes_mut(FRAME_LEN, len)
+        .copy_from_slice(&content[..len]);
+    let frame = Frame::read(&frames, FRAME_LEN, FRAME_LEN, u32::from_ne_bytes(*told));
+    let _ = (frame.link(), frame.offload().and_then(header::read));
+    assert!(frame.packet.len() <= FRAME_LEN);
+    let mut reader = packet::source::Reader::default();
+    let mut intake = Intake::with_room(LARGEST, 4);
+    // A second time behind the first one: equal packets become one item.
+    for _ in 0..2 {
+        reader.enter(&mut intake, 0, frame.packet);
+    }
+    look_at(&intake);
+}
+
+/// `data` as a raw socket's address and control messages, of which the end is the packet too.
+///
+/// # Panics
+///
+/// If an arrival lies outside the room that it was received into.
+pub fn control_messages(data: &[u8]) {
+    let Some((&choice, rest)) = data.split_first() else {
+        return;
+    };
+    let Some((address, messages)) = rest.split_first_chunk() else {
+        return;
+    };
+    let (peer, control) = (Address::holding(*address), Control::holding(messages));
+    let family = match choice & 1 {
+        0 => Family::V4,
+        _ => Family::V6,
+    };
+    let protocol = match choice & 2 {
+        0 => Native::Esp,
+        _ => Native::Ah,
+    };
+    let _ = (control.notes().count(), control.extensions().count());
+    let packet = &messages[messages.len().saturating_sub(128)..];
+    let mut intake = Intake::with_room(HEADROOM + packet.len(), 1);
+    intake.bytes[HEADROOM..].copy_from_slice(packet);
+    let reader = raw::Reader {
+        family,
+        protocol,
+        malformed: Default::default(),
+    };
+    let range = HEADROOM..intake.bytes.len();
+    let received = Received {
+        peer: &peer,
+        control: &control,
+    };
+    reader.enter(&mut intake, range, &received);
+    look_at(&intake);
+}
+
+fn look_at(intake: &Intake<Arrival>) {
+    for (range, arrival) in &intake.items {
+        assert!(range.end <= intake.bytes.len());
+        assert!(arrival.stride > 0 && usize::from(arrival.outer.written) < range.len());
+    }
+}

@@ -1,0 +1,67 @@
+//! What a fuzzer calls: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they are
+//! and behind a header that fits. What reads them must end, and not panic, whatever a newer kernel says.
+
+use super::{links, metrics_mtu, next_hops, own_address, rules, table, take_answers};
+use crate::routes::monitor;
+use netlink_packet_route::RouteNetlinkMessage;
+
+/// RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWNEIGH, RTM_NEWRULE and NLMSG_ERROR.
+const KINDS: [u16; 6] = [16, 20, 24, 28, 32, 2];
+
+const SEQUENCE: u32 = 7;
+
+/// Reads `data` as a datagram, and behind its first byte, which chooses the kind, as the body of one message.
+///
+/// # Panics
+///
+/// If more bytes are handed over than there are.
+pub fn answers(data: &[u8]) {
+    datagram(data);
+    let Some((&choice, body)) = data.split_first() else {
+        return;
+    };
+    let mut message = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(KINDS[usize::from(choice) % KINDS.len()].to_ne_bytes());
+    message.extend([0; 2]);
+    message.extend(SEQUENCE.to_ne_bytes());
+    message.extend([0; 4]);
+    message.extend(body);
+    datagram(&message);
+}
+
+fn datagram(bytes: &[u8]) {
+    let mut seen = 0;
+    monitor::messages(bytes, |_, body| seen += 16 + body.len());
+    assert!(seen <= bytes.len());
+    let mut answers = Vec::new();
+    // A fault ends the datagram; what came before it is looked at all the same.
+    let _ = take_answers(bytes, SEQUENCE, &mut answers);
+    for answer in answers {
+        look_at(answer);
+    }
+}
+
+fn look_at(answer: RouteNetlinkMessage) {
+    match answer {
+        RouteNetlinkMessage::NewRule(message) => {
+            if let Some(rule) = rules::read_rule(&message) {
+                rules::write_rule(&rule);
+            }
+        }
+        RouteNetlinkMessage::NewRoute(message) => {
+            links::leads(&message, 1);
+            metrics_mtu(&message.attributes);
+            let table_number = u32::from(message.header.table);
+            if let Some(route) = table::read_route(&message, table_number, Some(1)) {
+                table::write_route(table_number, Some(1), &route);
+            }
+        }
+        RouteNetlinkMessage::NewLink(message) => {
+            next_hops::simple(&message);
+            links::named(message);
+        }
+        RouteNetlinkMessage::NewAddress(message) => drop(own_address(&message)),
+        RouteNetlinkMessage::NewNeighbour(message) => drop(next_hops::known(&message)),
+        _ => {}
+    }
+}

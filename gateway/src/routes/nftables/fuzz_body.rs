@@ -1,0 +1,40 @@
+//! What a fuzzer calls: any bytes as what the kernel lists of nf_tables.
+
+use super::connection::{Answer, count_in};
+use super::{Present, Ruleset, TableFamily};
+
+const TABLE: &str = "esplanade";
+const COUNTERS: [&str; 2] = ["in", "out"];
+
+/// Reads `data` as a datagram of answers: the first tells of a table, those behind it of its chains, rules and counters.
+///
+/// # Panics
+///
+/// If a table differs from itself, or one that is gone differs from nothing.
+pub fn answers(data: &[u8]) {
+    let answers = Answer::all_in(data);
+    for answer in &answers {
+        let _ = answer.outcome();
+    }
+    let bodies: Vec<_> = answers.iter().map(Answer::attributes).collect();
+    for body in &bodies {
+        let count = count_in(body, TABLE, &COUNTERS);
+        assert!(count.is_none_or(|(name, ..)| COUNTERS.contains(&name)));
+    }
+    let Some((found, others)) = bodies.split_first() else {
+        return;
+    };
+    let present = Present::of(TABLE, found, others, others);
+    assert!(present.differences(Some(&present.clone())).is_empty());
+    assert!(!present.differences(None).is_empty());
+    let empty = Present::of(TABLE, found, &[], &[]);
+    empty.differences(Some(&present));
+    let ruleset = Ruleset {
+        family: TableFamily::Inet,
+        table: TABLE.to_owned(),
+        counters: Vec::new(),
+        chains: Vec::new(),
+    };
+    assert!(empty.has_shape_of(&ruleset));
+    assert!(!present.has_shape_of(&ruleset) || present == empty);
+}
