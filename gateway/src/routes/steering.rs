@@ -23,7 +23,7 @@ pub const OWNER: u8 = 229;
 const LAST_METRIC: u32 = 4_278_198_272;
 
 /// One `ip rule`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rule {
     /// IPv4 or IPv6.
     pub family: Family,
@@ -46,7 +46,7 @@ pub struct Rule {
 }
 
 /// What a rule does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RuleAction {
     /// Look into this table.
     Lookup(u32),
@@ -59,7 +59,7 @@ pub enum RuleAction {
 }
 
 /// One route of our table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Route {
     /// IPv4 or IPv6.
     pub family: Family,
@@ -123,10 +123,12 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
             site.inside_mark(),
         ),
     ];
+    // Asked once: it counts the rules of every policy.
+    let is_large = plan.is_large();
     let expressible = plan
         .leaving
         .iter()
-        .filter(|entry| entry.family() == Some(family) && !plan.is_large());
+        .filter(|entry| entry.family() == Some(family) && !is_large);
     for entry in expressible {
         let action = match entry.verdict {
             Verdict::Protect => RuleAction::Lookup(site.table()),

@@ -72,9 +72,9 @@ impl Firewall {
 
     /// What of it is gone or changed in the kernel, in words. Costs one short question while nobody changes any table.
     pub fn missing(&mut self) -> io::Result<Vec<String>> {
-        let Some((_, wanted)) = self.applied.clone() else {
+        if self.applied.is_none() {
             return Ok(Vec::new());
-        };
+        }
         let (family, table) = (self.family, self.table.clone());
         let known = self.generation;
         let connection = self.connection()?;
@@ -84,6 +84,10 @@ impl Firewall {
             return Ok(Vec::new());
         }
         let now = Present::read(connection, family, &table)?;
+        let wanted = self
+            .applied
+            .as_ref()
+            .and_then(|(_, present)| present.as_ref());
         let words = match wanted {
             Some(wanted) => wanted.differences(now.as_ref()),
             None => vec!["another program changed the table while it was made".to_owned()],

@@ -5,6 +5,8 @@ use crate::routes::netlink::is_family_absent;
 use crate::routes::plan::Plan;
 use crate::routes::steering;
 use crate::routes::tables::Tables;
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::io;
 
 impl<T: Tables> Installed<T> {
@@ -19,15 +21,10 @@ impl<T: Tables> Installed<T> {
 
     fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
         let rules = self.tables.rules(self.site.first_preference())?;
-        let wanted = steering::rules(&self.site, plan);
-        let lost_rules = wanted.iter().filter(|rule| !rules.contains(rule)).count();
+        let lost_rules = lacking(&steering::rules(&self.site, plan), &rules).count();
         let tun = self.tun_index()?;
         let routes = self.tables.routes(self.site.table(), tun)?;
-        let wanted = steering::routes(plan);
-        let lost_routes = wanted
-            .iter()
-            .filter(|route| !routes.contains(route))
-            .count();
+        let lost_routes = lacking(&steering::routes(plan), &routes).count();
         let table = self.site.table();
         let told = [
             (lost_rules, "routing rules deleted".to_owned()),
@@ -43,15 +40,11 @@ impl<T: Tables> Installed<T> {
         let wanted = steering::rules(&self.site, plan);
         let present = self.tables.rules(self.site.first_preference())?;
         // Backwards, so that a place to go to is there before anything goes there.
-        for rule in wanted.iter().rev() {
-            if !present.contains(rule) {
-                self.tables.add_rule(rule).map_err(explain)?;
-            }
+        for rule in lacking(&wanted, &present).rev() {
+            self.tables.add_rule(rule).map_err(explain)?;
         }
-        for rule in &present {
-            if !wanted.contains(rule) {
-                self.tables.delete_rule(rule).or_else(gone)?;
-            }
+        for rule in lacking(&present, &wanted) {
+            self.tables.delete_rule(rule).or_else(gone)?;
         }
         Ok(())
     }
@@ -63,12 +56,10 @@ impl<T: Tables> Installed<T> {
         }
         let present = self.tables.routes(self.site.table(), tun)?;
         let wanted = steering::routes(plan);
-        for route in wanted.iter().filter(|route| route.by_tun == by_tun) {
-            if !present.contains(route) {
-                self.tables
-                    .put_route(self.site.table(), tun, route)
-                    .map_err(explain)?;
-            }
+        for route in lacking(&wanted, &present).filter(|route| route.by_tun == by_tun) {
+            self.tables
+                .put_route(self.site.table(), tun, route)
+                .map_err(explain)?;
         }
         Ok(())
     }
@@ -76,12 +67,10 @@ impl<T: Tables> Installed<T> {
     /// Routes that nothing wants any more, once no rule leads to them.
     pub(super) fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
         let tun = self.tun_index()?;
-        let wanted = steering::routes(plan);
+        let place = |route: &steering::Route| (route.destination, route.metric);
+        let wanted: HashSet<_> = steering::routes(plan).iter().map(place).collect();
         for route in self.tables.routes(self.site.table(), tun)? {
-            let same_place = |other: &steering::Route| {
-                (other.destination, other.metric) == (route.destination, route.metric)
-            };
-            if !wanted.iter().any(same_place) {
+            if !wanted.contains(&place(&route)) {
                 self.tables
                     .delete_route(self.site.table(), tun, &route)
                     .or_else(gone)?;
@@ -89,6 +78,15 @@ impl<T: Tables> Installed<T> {
         }
         Ok(())
     }
+}
+
+/// What of `wanted` is not among `present`, in its order. There may be thousands of both.
+fn lacking<'a, E: Eq + Hash>(
+    wanted: &'a [E],
+    present: &[E],
+) -> impl DoubleEndedIterator<Item = &'a E> {
+    let present: HashSet<_> = present.iter().collect();
+    wanted.iter().filter(move |entry| !present.contains(entry))
 }
 
 /// What somebody else has already taken away is gone all the same.
