@@ -25,7 +25,7 @@ KERNELS = ["linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64"]
 MODULES = ["arch/x86/crypto", "crypto", "lib", "net/802", "net/bridge", "net/core", "net/ipv4", "net/ipv6",
            "net/key", "net/llc", "net/netfilter", "net/packet", "net/sched", "net/unix", "net/xfrm",
            "drivers/net/dummy", "drivers/net/net_failover", "drivers/net/veth", "drivers/net/virtio_net",
-           "drivers/net/wireguard", "drivers/net/tun"]
+           "drivers/net/wireguard", "drivers/net/tun", "drivers/virtio", "drivers/char/virtio_console"]
 BUSYBOX = "/bin/busybox"
 # A program that was built for debugging is mostly that; without it the guest boots sooner.
 LARGE = 8 << 20

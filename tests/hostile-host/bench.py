@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -47,7 +48,9 @@ SILENT = """nft add table inet silent; nft add chain inet silent arriving '{ typ
 
 
 def compiled_flood(folder):
-    """The path of the program that sends."""
+    """The path of the program that sends; a guest has been given it."""
+    if there := shutil.which("flood"):
+        return there
     program = f"{folder}/flood"
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, f"{HERE}/flood.c"], check=True)
     return program

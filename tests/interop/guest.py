@@ -35,7 +35,7 @@ class Guest:
     """One booted kernel and its shells: `root`, and `left` and `right` in namespaces of these names."""
 
     def __init__(self, netns, tap, programs=()):
-        """On a tap device of a network namespace; `programs` are brought along, each as /usr/bin/NAME."""
+        """On a tap device of a network namespace; `programs` are brought along, each as /usr/bin/NAME or HERE=THERE."""
         self.folder = tempfile.mkdtemp(prefix="esplanade-guest-")
         self.log = f"{self.folder}/console"
         self.process = None

@@ -40,7 +40,7 @@ def initial_file_system(folder, programs=()):
     path = os.path.join(folder, "initramfs")
     with tempfile.TemporaryDirectory(prefix="esplanade-overlay-") as root, open(path, "wb") as out:
         for program in programs:
-            add(root, f"{program}=/usr/bin/{os.path.basename(program)}")
+            add(root, placed(program))
         with open(initramfs, "rb") as file:
             out.write(file.read())
         write_cpio(root, out)
@@ -51,9 +51,14 @@ def root_folder(root, programs=()):
     """A folder that User Mode Linux takes for its root."""
     for place in PLACES:
         os.makedirs(f"{root}/{place}")
-    for thing in [BUSYBOX, f"{HERE}/init=/init", *things(), *(f"{p}=/usr/bin/{os.path.basename(p)}" for p in programs)]:
+    for thing in [BUSYBOX, f"{HERE}/init=/init", *things(), *map(placed, programs)]:
         add(root, thing)
     return root
+
+
+def placed(program):
+    """A program goes to /usr/bin, unless it says where: HERE=THERE."""
+    return program if "=" in program else f"{program}=/usr/bin/{os.path.basename(program)}"
 
 
 def compiled(name, folder=HERE):

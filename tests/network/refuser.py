@@ -20,7 +20,9 @@ NUMBERS = struct.Struct("4I")
 
 @functools.cache
 def program():
-    """`refuse.c`, built for this run of the tests."""
+    """`refuse.c`, built for this run of the tests; a guest has been given it."""
+    if there := shutil.which("refuse"):
+        return there
     folder = tempfile.mkdtemp(prefix="esplanade-refuse-")
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "refuse.c")
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", f"{folder}/refuse", source], check=True)

@@ -1,0 +1,107 @@
+"""The same suite on another kernel: a guest that has been given Python, these tests and the programs that they use.
+
+    debian12    Debian 12's own kernel, in QEMU
+    qemu        the newest that Debian 12 has beside it, in QEMU
+    uml         Debian 12's as User Mode Linux, on processors that it knows
+
+`inside.py KIND` fetches the kernel while there is an Internet.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+sys.path += [TESTS, os.path.join(TESTS, "interop")]
+
+import image  # noqa: E402
+from guest import Emulated, UserMode  # noqa: E402
+from network.gateway import program  # noqa: E402
+from network.namespace import Network  # noqa: E402
+
+import initramfs  # noqa: E402
+
+GUESTS = {"debian12": Emulated, "qemu": Emulated, "uml": UserMode}
+OF_DEBIAN_12 = ["linux-image-cloud-amd64"]
+# Seconds for all kinds; an emulated processor takes its time.
+LIMIT = 1500
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+# Of Python's library, what no test imports.
+LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*", "lib2to3",
+                                  "pydoc_data", "turtledemo", "distutils", "*.a")
+SOURCES = {"flood": HERE, "refuse": os.path.join(TESTS, "network")}
+TOOLS = ["nft", "tc", "sysctl"]
+
+
+def choose(kind):
+    if kind == "debian12":
+        initramfs.KERNELS = OF_DEBIAN_12
+    return GUESTS[kind]
+
+
+def things(folder):
+    """What the guest is given, made ready in a folder."""
+    shutil.copytree(sysconfig.get_path("stdlib"), f"{folder}/library", ignore=LEFT_OUT)
+    for name, source in SOURCES.items():
+        subprocess.run(["cc", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-o", f"{folder}/{name}",
+                        f"{source}/{name}.c"], check=True)
+    return [f"{os.path.realpath(sys.executable)}=/usr/bin/python3", f"{folder}/library=/usr/lib/{PYTHON}",
+            f"{HERE}=/tests/hostile-host", f"{TESTS}/network=/tests/network", program("esplanade"), program("setkey"),
+            *(f"{folder}/{name}" for name in SOURCES), *filter(None, map(shutil.which, TOOLS))]
+
+
+class Inside:
+    """A guest for these tests; as a context manager it goes with all that runs in it. `before` is called with the host at the
+    other end of its wire before it boots, and gives what is kept as `outside`."""
+
+    def __init__(self, kind, before=lambda _: None):
+        self.kind, self.before = kind, before
+
+    def __enter__(self):
+        self.network = Network("inside").__enter__()
+        self.host = self.network.host("wire")
+        self.host.sh("ip tuntap add dev tap0 mode tap; ip link set tap0 up")
+        with tempfile.TemporaryDirectory(prefix="esplanade-inside-") as folder:
+            given = things(folder)
+            self.outside = self.before(self.host)
+            started = time.monotonic()
+            self.guest = choose(self.kind)(self.host.name, "tap0", given)
+        self.release = self.guest.root.run("uname -r")[1].strip()
+        self.guest.root.run("modprobe -a tun sch_ingress cls_bpf nf_tables; mkdir -p /sys/fs/cgroup; "
+                            "mount -t cgroup2 groups /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
+        print(f"guest ({self.kind}) up after {time.monotonic() - started:.1f} s: {self.release}", flush=True)
+        return self
+
+    def __exit__(self, *_):
+        if hasattr(self, "guest"):
+            self.guest.stop()
+        self.network.__exit__()
+
+    def run(self, script, arguments, limit=LIMIT):
+        """Exit status and output of one of these tests' own programs."""
+        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "python3", f"/tests/hostile-host/{script}", *arguments]
+        return self.guest.root.run(f"cd /tests; {shlex.join(words)} 2>&1", limit)
+
+
+def run_inside(kind, arguments):
+    """The suite in a guest; its lines are ours, with the kernel in each name."""
+    with Inside(kind) as inside:
+        status, output = inside.run("run", arguments)
+    for line in output.splitlines():
+        for verdict in ("not ok ", "not here ", "ok "):
+            if line.startswith(verdict):
+                line = f"{verdict}in the guest on {inside.release}, {line.removeprefix(verdict)}"
+                break
+        print(line, flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    if choose(sys.argv[1]) is Emulated:
+        print(*image.kept_image())
