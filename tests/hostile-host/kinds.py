@@ -13,8 +13,9 @@ from network.namespace import Failed
 # A table of nftables belongs to its maker, and stays when he dies, from this kernel on.
 OWNED_SINCE = (6, 9)
 
-EACH_RULE = """for family in 4 6; do for rule in $(ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/\\1/p'); do
-    ip -$family rule del pref $rule || true; done; done"""
+# At once: one after the other they would come back one after the other, and that too often.
+RULES_DELETED = """for family in 4 6; do
+    ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/rule del pref \\1/p' | ip -$family -batch -; done"""
 OUTER_ROUTES = "ip route replace 10.2.0.0/24 via 192.0.2.2; ip -6 route replace fd00:2::/64 via 2001:db8::2"
 OUTER_DOWN = f"""ip link set wan down; sleep 0.05; ip link set wan up
     ip addr replace 2001:db8::1/64 dev wan nodad; {OUTER_ROUTES}"""
@@ -26,6 +27,8 @@ OTHER_ADDRESS = f"""ip addr del 192.0.2.1/24 dev wan; ip addr add 192.0.2.9/24 d
 SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm": (1,), "forwarding": (0,), "accept_local": (1,),
                      "route_localnet": (1,), "accept_source_route": (1,), "src_valid_mark": (1,)},
             "ipv6": {"forwarding": (0,), "disable_policy": (1,), "accept_source_route": (1,)}}
+CLSACT_DELETED = "for device in wan lan; do tc qdisc del dev $device clsact; done"
+FILTERS_DELETED = "for device in wan lan; do for way in ingress egress; do tc filter del dev $device $way; done; done"
 HELD_FOR = 0.05
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
           "spdadd 10.92.0.0/24 10.91.0.0/24 any -P in ipsec esp/tunnel/192.0.2.77-192.0.2.1/require;\n")
@@ -121,10 +124,6 @@ def fault(attack, **more):
     return Kind(attack, timed=False, **more)
 
 
-def clsact_of_all_devices(what):
-    return "for device in wan lan; do " + what + "; done"
-
-
 def filters(bench):
     """Whether a barrier on devices stands; it is known by what traffic control shows."""
     try:
@@ -135,10 +134,12 @@ def filters(bench):
 
 TABLE_TAKEN = frozenset() if kernel() >= OWNED_SINCE else frozenset({"nftables"})
 
+FILTERS_TAKEN = frozenset({"device filters"})
+
 KINDS = {
     "nft flush ruleset": Kind(by("nft add table inet control; nft flush ruleset", "nft list table inet control"), TABLE_TAKEN),
     "nftables table deleted while the gateway is stopped": Kind(while_stopped("nft delete table inet esplanade"), TABLE_TAKEN),
-    "routing rules deleted": Kind(by(EACH_RULE)),
+    "routing rules deleted": Kind(by(RULES_DELETED)),
     "routing table flushed": Kind(by("ip route flush table 4500; ip -6 route flush table 4500")),
     "device down and up": Kind(by("ip link set esp0 down; sleep 0.02; ip link set esp0 up")),
     "device deleted": Kind(by("ip link del esp0")),
@@ -150,10 +151,10 @@ KINDS = {
     "XFRM flushed": Kind(others_policies, needs=has_xfrm, absent="xfrm"),
     "another gateway starts and stops": Kind(another_gateway),
     "another gateway is refused": Kind(one_that_is_refused),
-    "qdisc clsact deleted": Kind(by(clsact_of_all_devices("tc qdisc del dev $device clsact")), frozenset({"devices"}), filters),
-    "filters of devices deleted": Kind(by(clsact_of_all_devices("tc filter del dev $device egress; "
-                                                                "tc filter del dev $device ingress")),
-                                       frozenset({"devices"}), filters),
+    "qdisc clsact deleted": Kind(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
+    "filters of devices deleted": Kind(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
+    "nftables flushed and clsact deleted at once": Kind(by(f"nft flush ruleset; {CLSACT_DELETED}"), TABLE_TAKEN | FILTERS_TAKEN,
+                                                        filters),
     "killed at each step of a start": fault(faults.killed_in_a_start, special=faults.refused),
     "killed at each step of a change": fault(faults.killed_in_a_change, special=faults.refused),
     "killed at each step of a stop": fault(faults.killed_in_a_stop, special=faults.refused),

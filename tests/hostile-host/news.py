@@ -20,6 +20,9 @@ NEW_QDISC, DEL_QDISC, NEW_FILTER, DEL_FILTER = 36, 37, 44, 45
 NFT_NEW_TABLE, NFT_DEL_TABLE = 0x0A00, 0x0A02
 # Of the gateway's routes and rules: their protocol number, and where they are for esp0.
 OWNER, TABLE, PREFERENCES = 229, 4500, range(10000, 11000)
+# The upper half of its filters' handles, for esp0, and the devices that bear them.
+HANDLES, BARRED = 0xE500, ("wan", "lan")
+TCA_KIND = 1
 IFLA_NAME, IFLA_MTU, RTA_DESTINATION, RTA_PRIORITY, RTA_TABLE, FRA_PRIORITY, FRA_PROTOCOL = 3, 4, 1, 6, 15, 6, 21
 UP = 1
 ROOM = 1 << 20
@@ -33,6 +36,7 @@ class News:
         self.device, self.table = device, table
         self.lost, self.times, self.overrun = {}, [], False
         self.link = None
+        self.barred = {int(host.sh(f"cat /sys/class/net/{name}/ifindex")) for name in BARRED}
         self.lock = threading.Lock()
         self.closed = False
         self.threads = [threading.Thread(target=self.listen, args=(self.open(host, *what), read), daemon=True)
@@ -112,10 +116,11 @@ class News:
             if facts.get(FRA_PROTOCOL) == bytes([OWNER]) and number(facts.get(FRA_PRIORITY)) in PREFERENCES:
                 self.note(now, ("rule", body[0], facts[FRA_PRIORITY]), kind == NEW_RULE)
         elif kind in (NEW_QDISC, DEL_QDISC, NEW_FILTER, DEL_FILTER):
-            _, index, _, parent, _ = struct.unpack_from("iiIII", body)
-            facts = attributes(body[20:])
-            if facts.get(1) in (b"clsact\0", b"bpf\0"):
-                self.note(now, (facts[1], index, parent), kind in (NEW_QDISC, NEW_FILTER))
+            _, index, handle, parent, _ = struct.unpack_from("iiIII", body)
+            what = attributes(body[20:]).get(TCA_KIND)
+            # All of a direction are deleted at once, without a handle.
+            if index in self.barred and (what == b"clsact\0" or what == b"bpf\0" and handle >> 16 in (0, HANDLES)):
+                self.note(now, (what, index, parent), kind in (NEW_QDISC, NEW_FILTER))
 
     def of_links(self, now, kind, body):
         _, _, _, flags, _ = struct.unpack_from("BxHiII", body)
