@@ -157,6 +157,8 @@ def in_a_stop(situation):
             situation.nothing_passed(f"call {call} of `down` was refused by {error}")
         left.attempt("down")
         expect(sites.left.attempt(TABLE)[0] != 0, f"the second `down` left the table, after call {call}")
+        left_over = sites.left.sh("tc qdisc")
+        expect("clsact" not in left_over, f"the second `down` left filters, after call {call}: {left_over}")
     expect(kept > 0, "the control failed: no `down` was refused before its end")
     return f"{calls} calls a stop, {kept} refused before their end, in clear 0"
 

@@ -123,24 +123,35 @@ impl Keeper {
         Ok(filters)
     }
 
-    /// Deletes all of ours but what is wanted, and the place if it was of our making and is empty.
+    /// Deletes all of ours but what is wanted, and the place if it was of our making and nothing else is there.
     pub fn clear(&mut self, device: u32, wanted: Option<&[Programs; 2]>) -> io::Result<()> {
-        let mut is_empty = true;
+        let nothing = wanted.is_none_or(|wanted| wanted.iter().all(|programs| programs.is_empty()));
+        if nothing && self.is_ours_alone(device)? {
+            // In one step: where that is refused, the handles still say whose the place is.
+            self.netlink.delete_clsact(device).or_else(gone)?;
+            self.made.remove(&device);
+            return Ok(());
+        }
         for (number, hook) in HOOKS.into_iter().enumerate() {
             let present = self.ours(device, hook)?;
             let wanted = wanted.map_or(&[][..], |wanted| &wanted[number]);
             for filter in unwanted(wanted, &present) {
-                let deleted = self
-                    .netlink
-                    .delete_filter(spot(device, hook, filter.handle));
+                let deleted = self.netlink.delete_filter(spot(device, hook, filter.handle));
                 deleted.or_else(gone)?;
             }
-            is_empty &= wanted.is_empty() && self.netlink.filters(device, hook)?.is_empty();
-        }
-        if is_empty && self.made.remove(&device) {
-            self.netlink.delete_clsact(device).or_else(gone)?;
         }
         Ok(())
+    }
+
+    /// Whether we have made the place of filters, and no filter of another is there.
+    fn is_ours_alone(&mut self, device: u32) -> io::Result<bool> {
+        for hook in HOOKS {
+            let ours = self.ours(device, hook)?.len();
+            if self.netlink.filters(device, hook)?.len() > ours {
+                return Ok(false);
+            }
+        }
+        Ok(self.made.contains(&device))
     }
 
     /// What a device has lost of ours, or has too much, in words.
