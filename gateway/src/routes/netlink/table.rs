@@ -17,16 +17,32 @@ impl Netlink {
     pub fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
-            let mut message = RouteMessage::default();
-            message.header.address_family = family;
-            let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
-            for answer in absent_is_empty(answers)? {
+            for answer in absent_is_empty(self.table(family, table))? {
                 if let RouteNetlinkMessage::NewRoute(message) = answer {
                     routes.extend(read_route(&message, table, tun));
                 }
             }
         }
         Ok(routes)
+    }
+
+    /// One table alone: others may hold the whole Internet. A kernel before 4.20 lists them all.
+    fn table(&mut self, family: AddressFamily, table: u32) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        let is_strict = self.socket.set_netlink_get_strict_chk(true).is_ok();
+        if is_strict {
+            message.attributes = vec![RouteAttribute::Table(table)];
+        }
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
+        if is_strict {
+            self.socket.set_netlink_get_strict_chk(false)?;
+        }
+        match answers {
+            // The kernel makes a table with its first route.
+            Err(error) if is_strict && error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+            answers => answers,
+        }
     }
 
     /// Adds a route to a table, or replaces the one with this destination and metric.

@@ -136,7 +136,9 @@ impl Keeper {
             let present = self.ours(device, hook)?;
             let wanted = wanted.map_or(&[][..], |wanted| &wanted[number]);
             for filter in unwanted(wanted, &present) {
-                let deleted = self.netlink.delete_filter(spot(device, hook, filter.handle));
+                let deleted = self
+                    .netlink
+                    .delete_filter(spot(device, hook, filter.handle));
                 deleted.or_else(gone)?;
             }
         }
