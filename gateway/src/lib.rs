@@ -24,5 +24,6 @@ pub mod routes;
 pub mod run;
 pub mod setkey_cli;
 pub mod speed;
+pub mod state;
 pub mod status;
 pub mod tune;

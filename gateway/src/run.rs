@@ -1,7 +1,7 @@
 //! `esplanade run`: from a setkey file to traffic, and back to silence.
 //!
 //! ```text
-//!   read the file ─► claim the socket ─► open TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
+//!   read the file ─► claim the socket ─► kept numbers ─► TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
 //!                                                                                                   │
 //!   main thread: control socket, signals, one tick a second ◄── notices ── data plane's threads ◄──┘
 //! ```
@@ -34,6 +34,7 @@ use crate::privileges;
 use crate::routes::record::Record;
 use crate::routes::record::place::Whereabouts;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
+use crate::state;
 use clap::Args;
 use dataplane::io::Warn;
 use dataplane::io::packet::NativeIo;
@@ -113,6 +114,16 @@ pub struct Options {
     /// Send and receive protected packets by this device alone, such as a VRF
     #[arg(long, value_name = "DEV")]
     pub outer_device: Option<String>,
+    /// The folder in which sequence numbers, replay windows and lifetimes are kept across restarts [default:
+    /// $ESPLANADE_STATE, or one below /var/lib/esplanade for each control socket]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Keep none: after a restart peers refuse what is sent, and recorded packets are accepted again
+    #[arg(long, conflicts_with = "state")]
+    pub no_state: bool,
+    /// Begin anew where the kept numbers cannot be trusted: says that no key of the file was ever used before
+    #[arg(long, conflicts_with = "no_state")]
+    pub fresh_keys: bool,
     /// Keep all capabilities and system calls
     #[arg(long)]
     pub no_privilege_drop: bool,
@@ -127,6 +138,7 @@ Examples:
   esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
   esplanade run --setkey tunnel.conf --forward eth1
   esplanade run --setkey tunnel.conf --cpus 2-5 --workers 2
+  esplanade run --setkey tunnel.conf --state /var/lib/esplanade/tunnel
 
 SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
 
@@ -153,6 +165,16 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let signals = signals::Signals::block().map_err(Failure::new)?;
     native::Native::check(options)?;
     let outside = outside::Outside::of(options, &warnings.warn())?;
+    let numbers = state::open(
+        &state::Wanted {
+            folder: state_folder(options).as_deref(),
+            none: options.no_state,
+            fresh_keys: options.fresh_keys,
+            control: &control,
+            noted: Record::noted_in_this_boot(server.folder()),
+        },
+        &warnings.warn(),
+    )?;
     let also = privileges::needed_for(options.priority).map_err(Failure::new)?;
     if !options.no_privilege_drop {
         privileges::drop_to_needed(also, &warnings.warn()).map_err(Failure::new)?;
@@ -162,7 +184,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let mut record = Record::of(&site).map_err(Failure::new)?;
     let is_first = left_over.is_none();
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();
-    let plane = OwnPlane::new(host, now, random(options.seed));
+    record.numbers = numbers.boot_record();
+    let mut plane = OwnPlane::new(host, now, random(options.seed));
+    plane.keep(numbers);
+    plane.numbers().start().map_err(Failure::new)?;
     let gateway = Gateway::new(plane, server, signals, options, record, warnings);
     gateway
         .map_err(Failure::new)?
@@ -179,6 +204,12 @@ fn considerate(options: &Options) -> Result<(), Failure> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The one that is asked for, if one is.
+fn state_folder(options: &Options) -> Option<PathBuf> {
+    let environment = || std::env::var_os("ESPLANADE_STATE").map(PathBuf::from);
+    options.state.clone().or_else(environment)
 }
 
 fn site(options: &Options) -> Result<Site, Failure> {

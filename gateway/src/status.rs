@@ -67,6 +67,9 @@ pub struct Status {
     /// Outer path MTUs that were learnt in the last ten minutes.
     #[serde(default)]
     pub paths: Vec<PathStatus>,
+    /// Where sequence numbers are kept across restarts, or why they are not.
+    #[serde(default)]
+    pub numbers: String,
     /// Sockets and what they can do.
     pub sockets: Vec<String>,
     /// What start-up probes of offloads found.

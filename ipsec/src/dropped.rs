@@ -45,6 +45,8 @@ pub enum Dropped {
     LifetimeOver,
     /// The sequence number counter is exhausted (RFC 4303 3.3.3).
     SequenceOver,
+    /// Numbers could not be reserved where a restart would find them, and a nonce must not come twice.
+    StateNotKept,
     /// Too large for the path and must not be fragmented; its sender was told (RFC 4301 8.2).
     TooBig,
     /// A fragment that the policy's ports cannot be applied to (RFC 4301 7).
@@ -64,7 +66,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -84,6 +86,7 @@ impl Dropped {
         Self::Acquire,
         Self::LifetimeOver,
         Self::SequenceOver,
+        Self::StateNotKept,
         Self::TooBig,
         Self::Fragment,
         Self::HopLimit,
@@ -120,6 +123,7 @@ impl Dropped {
             Self::Acquire => "acquire",
             Self::LifetimeOver => "lifetime-over",
             Self::SequenceOver => "sequence-over",
+            Self::StateNotKept => "state-not-kept",
             Self::TooBig => "too-big",
             Self::Fragment => "fragment",
             Self::HopLimit => "hop-limit",
@@ -146,9 +150,13 @@ impl Dropped {
             Self::WrongEncapsulation => {
                 "one side uses UDP encapsulation and the other does not; compare `esp` and `esp-udp`"
             }
-            Self::Replayed => "seen before: a duplicate on the path, or somebody replays",
+            Self::Replayed => {
+                "seen before: most likely the peer was restarted without its numbers (`run --state`) and counts from 1 again; \
+                 else a duplicate on the path, or somebody replays"
+            }
             Self::TooOld => {
-                "older than the replay window: the path reorders by more than the window, or somebody replays"
+                "older than the replay window: most likely the peer was restarted without its numbers (`run --state`) and counts \
+                 from 1 again; else the path reorders by more than the window, or somebody replays"
             }
             Self::ZeroSequence => "sequence number zero: the sender is broken, or has wrapped",
             Self::BadIcv => "the keys or algorithms differ between the sides, or somebody tampers",
@@ -170,6 +178,10 @@ impl Dropped {
             Self::LifetimeOver => "the association's hard lifetime is over; add a new one",
             Self::SequenceOver => {
                 "the sequence numbers of the association are used up; add a new one"
+            }
+            Self::StateNotKept => {
+                "the file that keeps sequence numbers cannot be written (disk full?), and these keys must not use a number twice; \
+                 `esplanade status` has the reason"
             }
             Self::TooBig => "larger than the path and not to be fragmented; the sender was told",
             Self::Fragment => "a later fragment carries no ports and the policy needs them",

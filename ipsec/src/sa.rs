@@ -11,7 +11,7 @@ pub mod lifetime;
 pub mod replay;
 mod state;
 
-pub use state::{Held, LifeEvent, SaState, Tally};
+pub use state::{Held, Kept, LifeEvent, SaState, Tally};
 
 use crate::aggfrag::Aggfrag;
 use crate::suite::Suite;
@@ -181,6 +181,8 @@ pub struct SaConfig {
     pub reqid: Reqid,
     /// The last sequence number that an earlier incarnation used: the association goes on behind it. 0 for a new one.
     pub sequence: u64,
+    /// Whether whoever chose the keys says that they were never used.
+    pub key_is_fresh: bool,
     /// The network device whose traffic it carries, whatever policies say; none for an association that policies use.
     pub interface: Option<Arc<str>>,
     /// Idle seconds after which the peer's NAT is reminded of us (RFC 3948 2.3); 0 for never.
@@ -244,6 +246,7 @@ impl SaConfig {
             replay_window: 0,
             esn: false,
             sequence: 0,
+            key_is_fresh: false,
             encapsulation: None,
             lifetimes: Lifetimes::default(),
             df: DontFragment::default(),

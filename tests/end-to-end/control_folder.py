@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from network.expect import expect, expect_refusal
-from network.gateway import program
+from network.gateway import keeping, program
 from network.sites import Sites, setkey_text
 from refusals import run_gateway
 
@@ -58,8 +58,8 @@ def comes_up(host, folder, *options):
     with tempfile.NamedTemporaryFile("w", suffix=".setkey") as file, open(log, "w") as out:
         file.write(setkey_text("left"))
         file.flush()
-        process = host.start([program(), "run", "--setkey", file.name, "--control", folder.control, *options],
-                             stdout=out, stderr=subprocess.STDOUT)
+        process = host.start([program(), "run", "--setkey", file.name, "--control", folder.control, *options,
+                              *keeping(folder.top)], stdout=out, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
             with open(log) as said:
@@ -226,10 +226,10 @@ def a_namespace_that_is_gone():
     with Sites("cf") as sites, tempfile.TemporaryDirectory() as folder:
         control = f"{folder}/control.sock"
         other = sites.network.host("other")
-        with tempfile.NamedTemporaryFile("w", suffix=".setkey") as file:
+        with tempfile.NamedTemporaryFile("w", suffix=".setkey") as file, tempfile.TemporaryDirectory() as kept:
             file.write("spdflush;\n")
             file.flush()
-            process = other.start([program(), "run", "--setkey", file.name, "--control", control])
+            process = other.start([program(), "run", "--setkey", file.name, "--control", control, *keeping(kept)])
             # The record is written after the socket is there.
             while not os.path.exists(f"{control}.state"):
                 expect(process.poll() is None, "the gateway did not start")

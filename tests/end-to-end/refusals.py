@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from network.expect import expect, expect_refusal
-from network.gateway import program
+from network.gateway import keeping, program
 from network.sites import Sites, setkey_text
 
 STATE = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; ip -brief link | cut -d' ' -f1"
@@ -13,10 +13,11 @@ STATE = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; ip -bri
 
 def run_gateway(host, setkey, control, *options, wrap=()):
     """Exit status and output of a gateway that is expected not to stay."""
-    with tempfile.NamedTemporaryFile("w", suffix=".setkey") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".setkey") as file, tempfile.TemporaryDirectory() as kept:
         file.write(setkey)
         file.flush()
-        argv = host.argv([*wrap, program(), "run", "--setkey", file.name, "--control", control, *options])
+        argv = host.argv([*wrap, program(), "run", "--setkey", file.name, "--control", control, *options,
+                          *keeping(kept, options)])
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=15, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:

@@ -27,6 +27,19 @@ def program(name="esplanade"):
     return path
 
 
+@functools.cache
+def keeps_numbers():
+    """Whether the program under test knows --state: builds of before did not."""
+    told = subprocess.run([program(), "run", "--help"], capture_output=True, text=True, check=True).stdout
+    return "--no-state" in told
+
+
+def keeping(folder, options=()):
+    """Options that have a gateway keep its numbers there, unless others say otherwise: never where another test's are."""
+    chosen = any(option in ("--state", "--no-state") for option in options)
+    return [] if chosen or not keeps_numbers() else ["--state", f"{folder}/kept"]
+
+
 def target_dir():
     here = os.path.dirname(os.path.abspath(__file__))
     return subprocess.run([os.path.join(here, "..", "setup"), "--target-dir"], capture_output=True, text=True,
@@ -36,8 +49,8 @@ def target_dir():
 class Gateway:
     """`esplanade run` on a host, from start to stop."""
 
-    def __init__(self, host, setkey, options=(), wrap=(), folder=None, started=True):
-        self.host, self.wrap = host, wrap
+    def __init__(self, host, setkey, options=(), wrap=(), folder=None, started=True, keep=True):
+        self.host, self.wrap, self.keep = host, wrap, keep
         self.folder = folder or tempfile.mkdtemp(prefix="esplanade-test-")
         # Not sooner: a test may still read the log of a gateway that it has let go.
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
@@ -53,10 +66,19 @@ class Gateway:
 
     def start(self):
         """Starts it, for the first time or again."""
-        argv = [*self.wrap, program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options]
+        argv = [*self.wrap, program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options,
+                *(keeping(self.folder, self.options) if self.keep else [])]
         with open(self.log, "w") as log:
             self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
         return self
+
+    def again(self, how=signal.SIGTERM, setkey=None):
+        """Ends it and starts it again, with another file if one is given."""
+        self.stop(how)
+        if setkey is not None:
+            with open(self.setkey, "w") as file:
+                file.write(setkey)
+        return self.start().ready()
 
     def ready(self):
         """Waits until the control socket answers."""

@@ -79,9 +79,9 @@ class Sites:
         self.wires.append(wire)
         return wire
 
-    def start(self, name, setkey=None, options=(), wrap=(), **shape):
+    def start(self, name, setkey=None, options=(), wrap=(), keep=True, **shape):
         """Starts a gateway, by way of another program if one is named, and waits until it answers."""
-        gateway = Gateway(getattr(self, name), setkey or setkey_text(name, **shape), options, wrap)
+        gateway = Gateway(getattr(self, name), setkey or setkey_text(name, **shape), options, wrap, keep=keep)
         self.gateways[name] = gateway
         return gateway.ready()
 

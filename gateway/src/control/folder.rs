@@ -1,4 +1,5 @@
-//! The folder that the control socket stands in, with the lock and the record of its gateway: opened once, and checked.
+//! A folder of ours, opened once and checked: that of the control socket, with the lock and the record of its gateway, and
+//! in the same way that of the numbers that are kept across restarts (`state`).
 //!
 //! ```text
 //!   /run/esplanade/              ours or root's, and nobody else may write there
@@ -26,6 +27,9 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read from there, in bytes: a record has some hundred.
 const LARGEST_FILE: u64 = 1 << 20;
 
+/// What chooses another folder for the control socket.
+const CONTROL: &str = "--control";
+
 /// Group and others may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -36,6 +40,8 @@ pub struct Folder {
     name: OsString,
     /// Folders that were made for it, the outermost first.
     made: Vec<PathBuf>,
+    /// The option that chooses another one.
+    option: &'static str,
 }
 
 /// Why a folder, or a file in it, is not used.
@@ -51,9 +57,11 @@ pub enum BadFolder {
         owner: u32,
         /// Its permissions.
         mode: u32,
+        /// The option that chooses another folder.
+        option: &'static str,
     },
-    /// Something else stands where a plain file is expected.
-    NoFile(PathBuf),
+    /// Something else stands where a plain file is expected. The option chooses another folder.
+    NoFile(PathBuf, &'static str),
     /// A gateway holds the lock.
     Locked(PathBuf),
     /// The control path names no file.
@@ -66,10 +74,15 @@ impl fmt::Display for BadFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent(place) => write!(f, "there is no folder {}", place.display()),
-            Self::NotOurs { place, owner, mode } => write!(
+            Self::NotOurs {
+                place,
+                owner,
+                mode,
+                option,
+            } => write!(
                 f,
                 "{0} belongs to user {owner} and has mode {mode:04o}, so others could change what the gateway keeps there: \
-                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), or choose another folder with --control",
+                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), or choose another folder with {option}",
                 place.display(),
                 rustix::process::geteuid().as_raw(),
                 // A lock must not even be opened by others.
@@ -79,9 +92,9 @@ impl fmt::Display for BadFolder {
                     "go-w"
                 },
             ),
-            Self::NoFile(place) => write!(
+            Self::NoFile(place, option) => write!(
                 f,
-                "{} is no plain file: remove it, or choose another folder with --control",
+                "{} is no plain file: remove it, or choose another folder with {option}",
                 place.display()
             ),
             Self::Locked(place) => {
@@ -102,8 +115,13 @@ impl std::error::Error for BadFolder {}
 impl Folder {
     /// The folder of this control socket, made with mode 0700 where there is none.
     pub fn make(socket: &Path) -> Result<Self, BadFolder> {
-        let made = make_missing(&parent(socket))?;
-        let opened = Self::open(socket);
+        Self::make_for(socket, CONTROL)
+    }
+
+    /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses another.
+    pub fn make_for(name: &Path, option: &'static str) -> Result<Self, BadFolder> {
+        let made = make_missing(&parent(name))?;
+        let opened = Self::open_for(name, option);
         match opened {
             Ok(folder) => Ok(Self { made, ..folder }),
             Err(error) => {
@@ -115,6 +133,10 @@ impl Folder {
 
     /// The folder of this control socket, as it is.
     pub fn open(socket: &Path) -> Result<Self, BadFolder> {
+        Self::open_for(socket, CONTROL)
+    }
+
+    fn open_for(socket: &Path, option: &'static str) -> Result<Self, BadFolder> {
         let place = parent(socket);
         let name = socket.file_name();
         let name = name.ok_or_else(|| BadFolder::NoName(socket.to_owned()))?;
@@ -126,12 +148,13 @@ impl Folder {
             })?;
         let found =
             fstat(&descriptor).map_err(|error| BadFolder::Io(place.clone(), error.into()))?;
-        check_owner(&found, &place)?;
+        check_owner(&found, &place, option)?;
         Ok(Self {
             descriptor,
             socket: socket.to_owned(),
             name: name.to_owned(),
             made: Vec::new(),
+            option,
         })
     }
 
@@ -149,7 +172,7 @@ impl Folder {
             let held = fstat(&file).map_err(|error| self.io("lock", error))?;
             // A file that others can open is one that others can lock.
             if held.st_mode & 0o077 != 0 {
-                return Err(not_ours(&held, &place));
+                return Err(not_ours(&held, &place, self.option));
             }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
@@ -182,14 +205,41 @@ impl Folder {
 
     /// Puts a file of this socket there, whole or not at all.
     pub fn write(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
+        self.put(kind, bytes, |_| Ok(()))
+    }
+
+    /// As [`Folder::write`], and it is still there when the power fails a moment later.
+    pub fn write_durably(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
+        self.put(kind, bytes, File::sync_all)?;
+        rustix::fs::fsync(&self.descriptor).map_err(|error| self.io(kind, error))
+    }
+
+    fn put(
+        &self,
+        kind: &str,
+        bytes: &[u8],
+        finish: impl Fn(&File) -> io::Result<()>,
+    ) -> Result<(), BadFolder> {
         let draft = format!("{kind}.new");
         self.remove(&draft)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_file(&draft, flags, Mode::RUSR | Mode::WUSR)?;
-        let written = file.write_all(bytes);
-        written.map_err(|error| BadFolder::Io(self.place(&draft), error))?;
+        let written = file.write_all(bytes).and_then(|()| finish(&file));
+        written.map_err(|error| {
+            // Half a draft is of no use to anybody.
+            let _ = self.remove(&draft);
+            BadFolder::Io(self.place(&draft), error)
+        })?;
         let (from, to) = (self.file(&draft), self.file(kind));
         renameat(&self.descriptor, from, &self.descriptor, to).map_err(|error| self.io(kind, error))
+    }
+
+    /// A file of this socket for reading and writing, if there is one.
+    pub fn file_of(&self, kind: &str) -> Result<Option<File>, BadFolder> {
+        match self.open_file(kind, OFlags::RDWR, Mode::empty()) {
+            Err(BadFolder::Absent(_)) => Ok(None),
+            file => file.map(Some),
+        }
     }
 
     /// Takes a file of this socket away, if there is one.
@@ -233,14 +283,14 @@ impl Folder {
         let place = self.place(kind);
         let file = opened.map_err(|error| match error {
             Errno::NOENT => BadFolder::Absent(place.clone()),
-            Errno::LOOP => BadFolder::NoFile(place.clone()),
+            Errno::LOOP => BadFolder::NoFile(place.clone(), self.option),
             error => BadFolder::Io(place.clone(), error.into()),
         })?;
         let found = fstat(&file).map_err(|error| BadFolder::Io(place.clone(), error.into()))?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(BadFolder::NoFile(place));
+            return Err(BadFolder::NoFile(place, self.option));
         }
-        check_owner(&found, &place)?;
+        check_owner(&found, &place, self.option)?;
         Ok(file.into())
     }
 
@@ -261,19 +311,20 @@ impl Folder {
 }
 
 /// Root or ourselves, and nobody beside us may write.
-fn check_owner(found: &Stat, place: &Path) -> Result<(), BadFolder> {
+fn check_owner(found: &Stat, place: &Path, option: &'static str) -> Result<(), BadFolder> {
     let trusted = found.st_uid == 0 || found.st_uid == rustix::process::geteuid().as_raw();
     if trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {
         return Ok(());
     }
-    Err(not_ours(found, place))
+    Err(not_ours(found, place, option))
 }
 
-fn not_ours(found: &Stat, place: &Path) -> BadFolder {
+fn not_ours(found: &Stat, place: &Path, option: &'static str) -> BadFolder {
     BadFolder::NotOurs {
         place: place.to_owned(),
         owner: found.st_uid,
         mode: found.st_mode & 0o7777,
+        option,
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   commands ──► a draft of the database ──► kernel's tables: closed ──► routes ──► open ──► published to the threads
-//!                  │ refused                   │ failed: closed, the old ones again
+//!                  │ refused, or its numbers   │ failed: closed, the old ones again
+//!                  │ cannot be kept (`state`)  │
 //!                  └──► nothing has changed ◄──┘
 //! ```
 
 use super::{Plane, check};
+use crate::state::{Numbers, Pending};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, Snapshot};
@@ -44,6 +46,7 @@ pub struct OwnPlane<K> {
     has_enforced: bool,
     clock: fn() -> u64,
     random: fn() -> u64,
+    numbers: Numbers,
 }
 
 /// How long a delete waits for batches in flight. They take milliseconds.
@@ -61,7 +64,18 @@ impl<K: Kernel> OwnPlane<K> {
             has_enforced: false,
             clock,
             random,
+            numbers: Numbers::default(),
         }
+    }
+
+    /// Has numbers kept across restarts from here on.
+    pub fn keep(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
+
+    /// What keeps numbers across restarts.
+    pub fn numbers(&mut self) -> &mut Numbers {
+        &mut self.numbers
     }
 
     /// Where the data plane's threads find the snapshot of the moment.
@@ -88,6 +102,7 @@ impl<K: Kernel> OwnPlane<K> {
         let changed = !Arc::ptr_eq(&before, &after);
         if changed {
             self.published.store(Arc::clone(&after));
+            self.numbers.follow(&after, &Pending::default());
         }
         let followed = match changed || self.behind {
             true => self.kernel.enforce(&after),
@@ -137,18 +152,24 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         check(self, commands)?;
         let mut random = || (self.random)();
         let mut draft = self.database.clone();
-        if let Ok(addresses) = self.kernel.addresses() {
-            draft.know_local(&addresses);
+        let addresses = self.kernel.addresses();
+        if let Ok(addresses) = &addresses {
+            draft.know_local(addresses);
         }
+        let addresses = addresses.unwrap_or_default();
         let answers = draft.apply(commands, (self.clock)(), &mut random)?;
         if commands.iter().all(Command::is_question) {
             return Ok(answers);
         }
-        if let Err(error) = self.kernel.enforce(&draft.snapshot()) {
+        let after = draft.snapshot();
+        let before = self.database.snapshot();
+        let pending = self.numbers.recall(commands, &before, &after, &addresses)?;
+        if let Err(error) = self.kernel.enforce(&after) {
             // The old tables were accepted before; if they are refused now, the first reason is the one to tell.
             if self.has_enforced {
                 self.behind = self.kernel.enforce(&self.database.snapshot()).is_err();
             }
+            self.numbers.follow(&before, &Pending::default());
             return Err(Refused {
                 index: commands.len(),
                 reason: error.to_string(),
@@ -156,8 +177,10 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         }
         // Open by now: what the engine does with the new databases is led to it, and nothing else is.
         (self.behind, self.has_enforced) = (false, true);
+        drop(before);
         self.database = draft;
         self.publish();
+        self.numbers.follow(&after, &pending);
         Ok(answers)
     }
 }

@@ -23,8 +23,13 @@ fn changes_name_what_came_what_went_and_what_is_new_again() {
         "{told:?}"
     );
     assert_eq!(changes(&first, &first), []);
-    let second = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
-    let told = changes(&first, &second);
+    // The same keys again are the same association; with others it is another one.
+    let again = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
+    assert!(matches!(changes(&first, &again)[0], What::SaUpdated(_)));
+    let other = TUNNEL.replace("0x0001", "0x1001");
+    assert_ne!(other, TUNNEL);
+    let second = obey(&mut plane, &format!("flush; spdflush; {other}"));
+    let told = changes(&again, &second);
     assert!(
         matches!(told[..2], [What::SaDeleted(_), What::SaAdded(_)]),
         "{told:?}"

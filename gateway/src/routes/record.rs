@@ -7,6 +7,7 @@ pub mod place;
 
 use super::{BadSite, Site};
 use crate::control::Folder;
+use crate::state::BootRecord;
 use place::Place;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -35,6 +36,9 @@ pub struct Record {
     /// The gateway's process.
     #[serde(default)]
     pub pid: u32,
+    /// Which state its numbers are kept in: one that is older by the next start of this boot is not believed.
+    #[serde(default)]
+    pub numbers: Option<BootRecord>,
 }
 
 impl Record {
@@ -48,6 +52,7 @@ impl Record {
             settings: Vec::new(),
             place: Some(Place::here()?),
             pid: std::process::id(),
+            numbers: None,
         })
     }
 
@@ -91,6 +96,13 @@ impl Record {
                 "{path}.{KIND} is damaged ({error}): take away what was left with `esplanade down --force --control {path}`"
             ))
         })
+    }
+
+    /// What the last gateway of this boot has noted of its numbers.
+    pub fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
+        let record = Self::load(folder).ok()??;
+        let is_of_now = record.place.as_ref().is_some_and(Place::is_of_this_boot);
+        record.numbers.filter(|_| is_of_now)
     }
 
     /// Writes it, whole or not at all.

@@ -335,6 +335,7 @@ impl Gateway {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.tell(What::Stopping);
         self.plane.kernel().stop();
+        self.plane.numbers().finish();
         let outcome = match take_away {
             true => self.take_away(),
             false => Ok(()),

@@ -36,6 +36,9 @@ pub(super) fn status(status: &Status) -> String {
     for path in &status.paths {
         let _ = writeln!(text, "path to {} · MTU {}", path.peer, path.mtu);
     }
+    if !status.numbers.is_empty() {
+        let _ = writeln!(text, "sequence numbers {}", status.numbers);
+    }
     let _ = writeln!(text, "{}", status.polling);
     for line in status.sockets.iter().chain(&status.offloads) {
         let _ = writeln!(text, "{line}");

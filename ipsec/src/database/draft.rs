@@ -5,7 +5,7 @@ use super::spread::Spreader;
 use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
-use crate::sa::{Protocol, Sa, SaConfig, SaId, Spi};
+use crate::sa::{Protocol, Sa, SaConfig, SaId, SaState, Spi};
 use multibuffer::leaving_no_copies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -25,6 +25,8 @@ pub(super) struct Draft {
     known: HashSet<(Selector, Direction)>,
     last_policy: u32,
     updated: Vec<Arc<Sa>>,
+    /// Taken out by the present list of commands: one that comes back with the same keys goes on from its numbers.
+    removed: Vec<Arc<Sa>>,
     /// Made with the first policy that spreads: flows keep their associations from snapshot to snapshot.
     spreader: Option<Spreader>,
 }
@@ -151,10 +153,35 @@ impl Draft {
         self.larval.retain(|(id, _)| *id != config.id);
         self.places.insert(config.id, self.sas.len());
         let start = random();
-        self.sas.push(leaving_no_copies(|| {
-            Arc::new(Sa::new((**config).clone(), now, start))
-        }));
+        let state = match self.removed_before(config) {
+            Some(state) => {
+                state.can_become(config)?;
+                Some(state)
+            }
+            None => None,
+        };
+        let is_back = state.is_some();
+        let sa = leaving_no_copies(|| {
+            Arc::new(match state {
+                Some(state) => Sa::with_state((**config).clone(), state),
+                None => Sa::new((**config).clone(), now, start),
+            })
+        });
+        if is_back {
+            self.updated.push(Arc::clone(&sa));
+        }
+        self.sas.push(sa);
         Ok(Answer::Done)
+    }
+
+    /// The state of an association with these ends and keys that the same list of commands has taken out.
+    fn removed_before(&self, config: &SaConfig) -> Option<Arc<SaState>> {
+        let is_it = |sa: &&Arc<Sa>| {
+            let old = &sa.config;
+            (old.id, old.source) == (config.id, config.source) && old.suite == config.suite
+        };
+        let removed = self.removed.iter().rev().find(is_it)?;
+        Some(Arc::clone(&removed.state))
     }
 
     fn update_sa(
@@ -253,7 +280,8 @@ impl Draft {
     }
 
     fn retain_sas(&mut self, keep: impl Fn(&SaConfig) -> bool) {
-        self.sas.retain(|sa| keep(&sa.config));
+        let removed = self.sas.extract_if(.., |sa| !keep(&sa.config));
+        self.removed.extend(removed);
         self.places = self
             .sas
             .iter()
@@ -266,7 +294,11 @@ impl Draft {
     pub(super) fn settle(&mut self) {
         for sa in self.updated.drain(..) {
             sa.state.reconfigure(&sa.config);
+            let used = sa.config.sequence;
+            sa.state.raise(&sa.config, used, used);
         }
+        // With its last holder an association's keys go.
+        self.removed.clear();
     }
 
     /// Takes out associations whose hard limit is over.

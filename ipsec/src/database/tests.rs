@@ -190,7 +190,28 @@ fn an_update_keeps_the_state_and_a_new_association_does_not() {
         id: id(0x1001, GATEWAYS.1),
         source: address(GATEWAYS.0),
     };
+    // The same keys at once, as a file with `flush` that is loaded again: a number must not be used twice.
     obey(&mut database, &[delete.clone(), add(tunnel(0x1001))]).unwrap();
+    assert_eq!(sent(&database), SequenceNumber(3));
+    let again = SaConfig {
+        sequence: 9,
+        ..tunnel(0x1001)
+    };
+    obey(&mut database, &[delete.clone(), add(again)]).unwrap();
+    assert_eq!(sent(&database), SequenceNumber(10));
+    let suite = Suite::new(
+        Some((
+            Encryption::named("aes-gcm-16").unwrap(),
+            Secret::new(vec![2; 20]),
+        )),
+        None,
+        None,
+    );
+    let other_keys = SaConfig {
+        suite: suite.unwrap(),
+        ..tunnel(0x1001)
+    };
+    obey(&mut database, &[delete.clone(), add(other_keys)]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(1));
     obey(&mut database, std::slice::from_ref(&delete)).unwrap();
     assert!(

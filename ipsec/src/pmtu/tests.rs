@@ -54,6 +54,7 @@ fn with_suite(
         replay_window: 0,
         esn: false,
         sequence: 0,
+        key_is_fresh: false,
         encapsulation,
         lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,

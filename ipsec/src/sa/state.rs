@@ -4,7 +4,10 @@
 //! ([`SaState::hold`]) and never held while a cipher runs; an association belongs to one lane for each direction, so
 //! that hardly anybody ever waits for it.
 
+mod kept;
 mod ledger;
+
+pub use kept::Kept;
 
 use crate::Dropped;
 use crate::aggfrag::{Aggfrag, Receiver, Released};
@@ -21,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 #[repr(C)]
 pub struct SaState {
     ledger: Mutex<Ledger>,
-    created: u64,
+    created: AtomicU64,
     counter_start: u64,
     /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
     has_moved: AtomicBool,
@@ -74,7 +77,7 @@ impl SaState {
     pub fn new(config: &SaConfig, now: u64, counter_start: u64) -> Self {
         Self {
             ledger: Mutex::new(Ledger::new(config)),
-            created: now,
+            created: AtomicU64::new(now),
             counter_start,
             drops: OnceLock::new(),
             unpacking: Mutex::new(None),
@@ -94,7 +97,7 @@ impl SaState {
     pub fn hold(&self) -> Held<'_> {
         Held {
             ledger: self.lock(),
-            created: self.created,
+            created: self.created.load(Ordering::Relaxed),
         }
     }
 
@@ -188,7 +191,7 @@ impl SaState {
     /// Limits passed since the last call, each told once. `now` also ages the association.
     pub fn take_events(&self, config: &SaConfig, now: u64) -> Vec<LifeEvent> {
         let mut ledger = self.lock();
-        let _ = ledger.check_age(config, self.created, now);
+        let _ = ledger.check_age(config, self.created.load(Ordering::Relaxed), now);
         let due = [
             (ledger.soft.take(), LifeEvent::Soft),
             (ledger.hard.take(), LifeEvent::Hard),
@@ -246,7 +249,7 @@ impl SaState {
         let ledger = self.lock();
         Tally {
             sequence: ledger.sent.max(ledger.window.top()),
-            created: self.created,
+            created: self.created.load(Ordering::Relaxed),
             first_used: ledger.first_used,
             last_used: ledger.last_used,
             bytes: ledger.bytes,

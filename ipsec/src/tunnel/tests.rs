@@ -35,6 +35,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         replay_window: 0,
         esn: false,
         sequence: 0,
+        key_is_fresh: false,
         encapsulation: None,
         lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,

@@ -207,6 +207,7 @@ fn sequence_numbers_go_on_behind_the_last_one_while_any_is_left() {
     );
     let extended = only_sa(&add("-o esn -o sequence=4294967295"));
     assert_eq!(extended.sequence, 4_294_967_295);
+    assert!(only_sa(&add("-o key=fresh")).key_is_fresh && !extended.key_is_fresh);
 }
 
 #[test]

@@ -126,7 +126,12 @@ impl Esplanade {
         let name = format!("config/{}/{}.setkey", self.id, side.name());
         let keyfile = host.place(&name, &self.keys.text(&self.wrapping, side, &bed.addresses))?;
         let control = host.scratch()?.join("control.sock");
-        let mut command = on(&program, "run")
+        // In the environment, which programs of before pass over.
+        let kept = host.scratch()?.join("kept");
+        let mut command = Command::line("env")
+            .arg(format!("ESPLANADE_STATE={}", kept.display()))
+            .arg(&program)
+            .arg("run")
             .arg("--setkey")
             .arg(&keyfile)
             .arg("--control")

@@ -54,6 +54,11 @@ impl Place {
         })
     }
 
+    /// Whether it was noted since the system was started.
+    pub fn is_of_this_boot(&self) -> bool {
+        Self::here().is_ok_and(|here| here.boot == self.boot)
+    }
+
     /// How this place stands to the one we are in.
     pub fn seen_from_here(&self) -> io::Result<Whereabouts> {
         let here = Self::here()?;

@@ -56,6 +56,7 @@ impl Gateway {
         let path = |(peer, mtu)| PathStatus { peer, mtu };
         status.paths = paths.into_iter().map(path).collect();
         status.interfaces = self.interfaces();
+        status.numbers = self.plane.numbers().describe();
         status.barriers = self.barriers();
         status.restorations = self.restorations();
         let snapshot = self.snapshot();

@@ -20,6 +20,10 @@ pub(super) struct Ledger {
     /// Whether there are limits of lifetime at all: most associations that are keyed by hand have none, and theirs need not
     /// be looked at.
     pub(super) is_limited: bool,
+    /// The last number that may be used for now: the end of what is reserved where a restart will look.
+    pub(super) allowed: u64,
+    /// Whether a packet has found no reserved number.
+    pub(super) was_short: bool,
 }
 
 /// Whether something happened, and whether it was told already.
@@ -59,6 +63,8 @@ impl Ledger {
             hard: Told::No,
             sequence_over: Told::No,
             is_limited: is_limited(config),
+            allowed: u64::MAX,
+            was_short: false,
         }
     }
 
@@ -78,13 +84,30 @@ impl Ledger {
         bytes_each: u64,
     ) -> Result<u32, Dropped> {
         // Behind the end already: an update may have made the numbers shorter while a batch took some.
-        let numbers = last_number(config).saturating_sub(self.sent);
-        if numbers == 0 {
+        let end = last_number(config).min(self.allowed);
+        let numbers = match end.saturating_sub(self.sent) {
+            0 => self.beyond(config)?,
+            numbers => numbers,
+        };
+        let granted = self.grant_lifetime(config, packets, bytes_each)?;
+        Ok(granted.min(u32::try_from(numbers).unwrap_or(u32::MAX)))
+    }
+
+    /// Behind the last number that is reserved: how many there are beyond it, where they may be used unreserved. A restart
+    /// might then use them again, which a peer refuses, and which a counter nonce must never do.
+    #[cold]
+    fn beyond(&mut self, config: &SaConfig) -> Result<u64, Dropped> {
+        let left = last_number(config).saturating_sub(self.sent);
+        if left == 0 {
             self.sequence_over.raise();
             return Err(Dropped::SequenceOver);
         }
-        let granted = self.grant_lifetime(config, packets, bytes_each)?;
-        Ok(granted.min(u32::try_from(numbers).unwrap_or(u32::MAX)))
+        self.was_short = true;
+        if config.nonce_is_counter() {
+            return Err(Dropped::StateNotKept);
+        }
+        self.allowed = u64::MAX;
+        Ok(left)
     }
 
     pub(super) fn grant_lifetime(

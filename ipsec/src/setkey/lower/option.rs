@@ -9,9 +9,10 @@ use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 22] = [
+pub const SA_OPTIONS: [(&str, &str); 23] = [
     ("esn", "`yes` or `no`"),
     ("sequence", "the last sequence number that was used"),
+    ("key", "`fresh`: these keys were never used"),
     ("soft-packets", "a number of packets"),
     ("hard-packets", "a number of packets"),
     ("soft-use", "a number of seconds since the first packet"),
@@ -70,6 +71,7 @@ impl PolicyOptions {
 pub(super) struct Options {
     pub esn: Option<At<bool>>,
     pub sequence: Option<At<u64>>,
+    pub key_is_fresh: Option<At<bool>>,
     pub soft_packets: Option<At<u64>>,
     pub hard_packets: Option<At<u64>>,
     pub soft_use: Option<At<u64>>,
@@ -113,6 +115,7 @@ impl Options {
         match &*option.node.name {
             "esn" => set(&mut self.esn, option, switch),
             "sequence" => set(&mut self.sequence, option, number),
+            "key" => set(&mut self.key_is_fresh, option, fresh),
             "soft-packets" => set(&mut self.soft_packets, option, number),
             "hard-packets" => set(&mut self.hard_packets, option, number),
             "soft-use" => set(&mut self.soft_use, option, number),
@@ -204,6 +207,11 @@ fn switch(value: Option<&str>) -> Option<bool> {
         Some("no") => Some(false),
         Some(_) => None,
     }
+}
+
+/// There is no word for keys that were used: that is what all others are.
+fn fresh(value: Option<&str>) -> Option<bool> {
+    (value? == "fresh").then_some(true)
 }
 
 fn number<T: std::str::FromStr>(value: Option<&str>) -> Option<T> {

@@ -1,0 +1,343 @@
+//! Sequence numbers, replay windows and lifetimes of associations keyed by hand, kept across restarts (docs/state.md).
+//!
+//! ```text
+//!   main thread: a text changes associations ──► recall, durable ──► published ──► follow ─┐
+//!                                                                                         keeper ──► store ──► file
+//!   its own thread, 20 times a second ──► round ──────────────────────────────────────────┘
+//! ```
+//!
+//! Everything is opened before privileges are given up. From then on the file is only read about (`fstat`), written
+//! (`pwrite64`) and synced (`fdatasync`) by its descriptor; no path is opened any more.
+
+mod disk;
+mod header;
+mod keeper;
+mod machine;
+mod name;
+mod open;
+mod record;
+mod store;
+
+pub use open::{BootRecord, Wanted, open};
+
+use crate::memory;
+use dataplane::io::Warn;
+use ipsec::command::{Command, Refused};
+use ipsec::database::Snapshot;
+use ipsec::sa::{Sa, SaConfig, SaId};
+use keeper::{Changed, Keeper, Recalled};
+use record::Moment;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long what was received may be unwritten. With the writing itself, it is to be less than 100 ms.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// Whether numbers are kept.
+#[derive(Default)]
+pub enum Numbers {
+    /// Nobody asks: a plane of tests.
+    #[default]
+    Unasked,
+    /// They are not, and why.
+    NotKept(String),
+    /// They are.
+    Kept(Keeping),
+}
+
+/// The file, and the thread that keeps it up to date.
+pub struct Keeping {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    keeper: Mutex<Keeper<File>>,
+    /// What others call the file.
+    place: String,
+    trouble: Mutex<Option<String>>,
+    is_over: Mutex<bool>,
+    bell: Condvar,
+    warn: Warn,
+    /// The file's lock goes with this.
+    _lock: File,
+}
+
+/// Changed associations with their records, to be followed once they are published.
+#[derive(Default)]
+pub struct Pending(Recalled);
+
+impl Numbers {
+    /// Before a change is published: changed associations go on where their keys were left, with numbers reserved for them.
+    pub fn recall(
+        &self,
+        commands: &[Command],
+        before: &Snapshot,
+        after: &Snapshot,
+        addresses: &[IpAddr],
+    ) -> Result<Pending, Refused> {
+        let refuse = |(id, reason)| Refused {
+            index: place_of(commands, &id),
+            reason,
+        };
+        match self {
+            Self::Unasked => Ok(Pending::default()),
+            Self::NotKept(why) => {
+                let mut changed = changed(before, after);
+                match changed.find(|sa| sa.config.has_implicit_iv()) {
+                    None => Ok(Pending::default()),
+                    Some(sa) => Err(refuse((sa.config.id, without_state(&sa.config, why)))),
+                }
+            }
+            Self::Kept(keeping) => {
+                let changed: Vec<_> = changed(before, after).collect();
+                keeping.shared.recall(&changed, addresses).map_err(refuse)
+            }
+        }
+    }
+
+    /// After a change is published, or was given up: then with what is there still, and nothing pending.
+    pub fn follow(&self, snapshot: &Snapshot, pending: &Pending) {
+        if let Self::Kept(keeping) = self {
+            let follow = || {
+                keeping
+                    .shared
+                    .keeper()
+                    .follow(snapshot, &pending.0, moment())
+            };
+            memory::without_keys(follow);
+        }
+    }
+
+    /// Begins to write what changes by itself. Called once privileges are given up.
+    pub fn start(&mut self) -> io::Result<()> {
+        if let Self::Kept(keeping) = self {
+            let shared = Arc::clone(&keeping.shared);
+            let thread = std::thread::Builder::new().name("numbers".to_owned());
+            keeping.thread = Some(thread.spawn(move || shared.go_round())?);
+        }
+        Ok(())
+    }
+
+    /// The last writing. No packet may be on its way any more.
+    pub fn finish(&mut self) {
+        if let Self::Kept(keeping) = self {
+            keeping.stop();
+            let outcome = keeping.shared.keeper().finish(moment());
+            keeping.shared.mind(outcome);
+        }
+    }
+
+    /// Where numbers are kept, or why not, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Unasked => String::new(),
+            Self::NotKept(why) => format!("not kept: {why}"),
+            Self::Kept(keeping) => match &*keeping.shared.trouble() {
+                None => format!("kept in {}", keeping.shared.place),
+                Some(why) => format!("CANNOT BE KEPT in {}: {why}", keeping.shared.place),
+            },
+        }
+    }
+
+    /// What tells a later start in this boot which state was used last.
+    pub fn boot_record(&self) -> Option<BootRecord> {
+        match self {
+            Self::Kept(keeping) => Some(BootRecord::of(&keeping.shared.keeper())),
+            Self::Unasked | Self::NotKept(_) => None,
+        }
+    }
+}
+
+impl Keeping {
+    fn new(keeper: Keeper<File>, place: String, lock: File, warn: &Warn) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                keeper: Mutex::new(keeper),
+                place,
+                trouble: Mutex::default(),
+                is_over: Mutex::default(),
+                bell: Condvar::new(),
+                warn: Arc::clone(warn),
+                _lock: lock,
+            }),
+            thread: None,
+        }
+    }
+
+    fn stop(&mut self) {
+        *lock(&self.shared.is_over) = true;
+        self.shared.bell.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself; had it panicked, what is reserved counts as used.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn recall(
+        &self,
+        changed: &[&Arc<Sa>],
+        addresses: &[IpAddr],
+    ) -> Result<Pending, (SaId, String)> {
+        let mut keeper = self.keeper();
+        let salt = keeper.salt().to_vec();
+        // Keys are looked at here alone.
+        let names: Vec<_> = changed
+            .iter()
+            .map(|sa| name::name(&sa.config, &salt))
+            .collect();
+        memory::without_keys(|| {
+            let local: HashSet<_> = addresses.iter().collect();
+            let mut all = Vec::new();
+            for (sa, name) in changed.iter().copied().zip(names) {
+                let known = keeper.knows(&name);
+                if !known && !keeper::may_begin(&sa.config) {
+                    return Err((sa.config.id, unknown_keys(&sa.config, &self.place)));
+                }
+                if known && sa.config.key_is_fresh {
+                    (self.warn)(&format!(
+                        "{}: `-o key=fresh` stands at keys that were used before, and go on from their numbers: take it out, so \
+                         that it is noticed if {} is ever lost",
+                        describe(&sa.config),
+                        self.place
+                    ));
+                }
+                let sends = local.is_empty() || local.contains(&sa.config.source);
+                all.push(Changed { sa, name, sends });
+            }
+            let outcome = keeper.recall(&all, moment());
+            drop(keeper);
+            let resumed: HashSet<_> = outcome.resumed.iter().collect();
+            for sa in changed.iter().filter(|sa| resumed.contains(&sa.config.id)) {
+                self.warn_if_over(sa);
+            }
+            self.mind(outcome.trouble.map_or(Ok(()), Err));
+            Ok(Pending(outcome.recalled))
+        })
+    }
+
+    fn warn_if_over(&self, sa: &Sa) {
+        if sa.config.is_over(&sa.state.kept(), dataplane::clock::now()) {
+            (self.warn)(&format!(
+                "{}: these keys have reached their hard limit or their last number before, which a restart does not change: \
+                 set new keys on both sides",
+                describe(&sa.config)
+            ));
+        }
+    }
+
+    fn go_round(&self) {
+        let mut is_over = lock(&self.is_over);
+        while !*is_over {
+            drop(is_over);
+            let outcome = self.keeper().round(moment());
+            self.mind(outcome);
+            is_over = lock(&self.is_over);
+            if !*is_over {
+                let waited = self.bell.wait_timeout(is_over, ROUND);
+                is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// Told when it begins and when it ends.
+    fn mind(&self, outcome: io::Result<()>) {
+        let trouble = outcome.err().map(|error| error.to_string());
+        let before = std::mem::replace(&mut *self.trouble(), trouble.clone());
+        match (before, trouble) {
+            (None, Some(why)) => (self.warn)(&format!(
+                "sequence numbers cannot be kept in {}: {why}. Associations whose nonce is a counter (GCM, CCM, CTR, ChaCha20) \
+                 stop when what is reserved is used up (`state-not-kept`); others go on, and peers may refuse them after a \
+                 restart. Make room there, or see to the disk; it is tried again all the time",
+                self.place
+            )),
+            (Some(_), None) => eprintln!(
+                "esplanade: sequence numbers are kept in {} again",
+                self.place
+            ),
+            _ => {}
+        }
+    }
+
+    fn keeper(&self) -> MutexGuard<'_, Keeper<File>> {
+        lock(&self.keeper)
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<String>> {
+        lock(&self.trouble)
+    }
+}
+
+/// Whoever panicked has left whole records: what is reserved is written before it is used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn moment() -> Moment {
+    Moment {
+        now: dataplane::clock::now(),
+        since_boot: dataplane::clock::milliseconds() / 1000,
+    }
+}
+
+/// Associations that are not what they were.
+fn changed<'a>(
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+) -> impl Iterator<Item = &'a Arc<Sa>> + use<'a> {
+    let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
+    after.sas().filter(move |sa| {
+        known
+            .get(&sa.config.id)
+            .is_none_or(|old| !Arc::ptr_eq(old, sa))
+    })
+}
+
+/// The command that has made an association what it is.
+fn place_of(commands: &[Command], id: &SaId) -> usize {
+    let makes = |command: &Command| match command {
+        Command::AddSa(config) | Command::UpdateSa(config) => config.id == *id,
+        _ => false,
+    };
+    commands.iter().rposition(makes).unwrap_or(commands.len())
+}
+
+fn describe(config: &SaConfig) -> String {
+    crate::events::SaName::of(config).to_string()
+}
+
+fn algorithm(config: &SaConfig) -> &'static str {
+    config
+        .suite
+        .encryption()
+        .map_or("this", |(row, _)| row.name)
+}
+
+fn without_state(config: &SaConfig, why: &str) -> String {
+    format!(
+        "{}'s nonces are its sequence numbers, which would begin again at each start and give the traffic away: {why}. Have the \
+         gateway keep its numbers (`run --state DIR`), or use aes-gcm-16",
+        algorithm(config)
+    )
+}
+
+fn unknown_keys(config: &SaConfig, place: &str) -> String {
+    format!(
+        "{}'s nonces are its sequence numbers, and {place} knows nothing of these keys: say `-o key=fresh` if they were never \
+         used, or `-o sequence=N` with the last number that they have used; otherwise take new keys. Later starts need neither",
+        algorithm(config)
+    )
+}

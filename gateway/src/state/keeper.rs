@@ -1,0 +1,367 @@
+//! Which association's numbers are where in the file, and how far each may go.
+//!
+//! ```text
+//!   commands ──► recall: found again, reserved, durable ──► published ──► follow
+//!                                                                          │
+//!   20 times a second: edges, lifetimes, and more numbers once half a block is used ◄──┘
+//! ```
+//!
+//! INVARIANT: a number is used only when a record that reserves it is durable. What is reserved and was not used is known for
+//! sure when nobody can use it any more: at a stop, and when an association is gone with its last packet.
+
+use super::disk::Disk;
+use super::header::Header;
+use super::name::Name;
+use super::record::Moment;
+use super::store::{Place, Store};
+use ipsec::database::Snapshot;
+use ipsec::sa::{Kept, Sa, SaConfig, SaId, SaState};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// Numbers that are reserved at a time: more than any link carries packets in the time of a writing.
+const BLOCK: u64 = 1 << 20;
+
+/// The fewest that are reserved at a time, near the last number there is.
+const LEAST_BLOCK: u64 = 1 << 12;
+
+/// The file's records and the associations that they are about.
+pub struct Keeper<D> {
+    store: Store<D>,
+    followed: Vec<Followed>,
+}
+
+struct Followed {
+    id: SaId,
+    state: Arc<SaState>,
+    /// Its record; for a moment two, while an update changes its keys.
+    places: Vec<Place>,
+    /// The last number that it can have.
+    last: u64,
+    /// Whether it is likely to send.
+    sends: bool,
+    /// Whether it is in the databases no more, and only packets in flight may hold it.
+    is_gone: bool,
+    /// What was written last.
+    written: Kept,
+    /// How far it may go.
+    allowed: u64,
+}
+
+/// Where changed associations were found, until they are published.
+#[derive(Default)]
+pub struct Recalled(HashMap<SaId, (Place, bool)>);
+
+/// What an association is about to be.
+pub struct Changed<'a> {
+    /// The association, not published yet.
+    pub sa: &'a Arc<Sa>,
+    /// Its name in the file.
+    pub name: Name,
+    /// Whether it is likely to send: its source is ours.
+    pub sends: bool,
+}
+
+/// What came of recalling.
+pub struct Outcome {
+    /// To be followed once they are published.
+    pub recalled: Recalled,
+    /// Associations that go on from an earlier gateway's numbers, or from before they were deleted.
+    pub resumed: Vec<SaId>,
+    /// Why nothing could be reserved, if so.
+    pub trouble: Option<io::Error>,
+}
+
+impl<D: Disk> Keeper<D> {
+    /// Follows nothing yet.
+    pub fn new(store: Store<D>) -> Self {
+        Self {
+            store,
+            followed: Vec::new(),
+        }
+    }
+
+    /// What the file says of itself.
+    pub fn header(&self) -> &Header {
+        self.store.header()
+    }
+
+    /// What makes names in this file its own.
+    pub fn salt(&self) -> &[u8] {
+        &self.store.header().salt
+    }
+
+    /// Whether keys of this name were used before.
+    pub fn knows(&self, name: &Name) -> bool {
+        self.store.find(name).is_some()
+    }
+
+    /// Has changed associations go on where their keys were left, and reserves numbers for them.
+    pub fn recall(&mut self, changed: &[Changed<'_>], moment: Moment) -> Outcome {
+        let mut outcome = Outcome {
+            recalled: Recalled::default(),
+            resumed: Vec::new(),
+            trouble: None,
+        };
+        for each in changed {
+            let (id, known) = (each.sa.config.id, self.knows(&each.name));
+            let place = self.place(&each.name, moment);
+            match self.number_of(&each.sa.state) {
+                Some(number) => self.change_keys(number, place, each),
+                None => self.resume(place, each, moment),
+            }
+            if known {
+                outcome.resumed.push(id);
+            }
+            outcome.recalled.0.insert(id, (place, each.sends));
+        }
+        outcome.trouble = self.store.commit().err();
+        for each in changed {
+            self.allow_at_first(each);
+        }
+        outcome
+    }
+
+    fn place(&mut self, name: &Name, moment: Moment) -> Place {
+        let known = self.store.find(name);
+        let place = known.unwrap_or_else(|| self.store.add(*name, moment));
+        self.store.set_in_use(place, true);
+        place
+    }
+
+    fn number_of(&self, state: &Arc<SaState>) -> Option<usize> {
+        let is_it = |followed: &Followed| Arc::ptr_eq(&followed.state, state);
+        self.followed.iter().position(is_it)
+    }
+
+    /// An update with other keys goes on from the numbers that it has, and never below what these keys have used. Until it
+    /// is published either key may use them, so both records reserve them.
+    fn change_keys(&mut self, number: usize, place: Place, changed: &Changed<'_>) {
+        let followed = &mut self.followed[number];
+        followed.last = changed.sa.config.last_number();
+        if followed.places.contains(&place) {
+            return;
+        }
+        let (used, edge) = {
+            let record = self.store.record(place);
+            (record.reserved, record.edge)
+        };
+        followed.places.push(place);
+        let end = block_end(used.max(followed.allowed), followed.last);
+        for place in &followed.places {
+            self.store
+                .change(*place, |record| record.reserved = record.reserved.max(end));
+        }
+        followed.state.raise(&changed.sa.config, used, edge);
+    }
+
+    /// A new incarnation goes on behind all that the one before may have used.
+    fn resume(&mut self, place: Place, changed: &Changed<'_>, moment: Moment) {
+        let config = &changed.sa.config;
+        self.settle_before(place, moment);
+        let kept = self.store.record(place).kept(moment);
+        let own = config.sequence;
+        let start = Kept {
+            sent: kept.sent.max(own),
+            edge: kept.edge.max(own),
+            ..kept
+        };
+        changed.sa.state.resume(config, &start);
+        let end = match changed.sends {
+            true => block_end(start.sent, config.last_number()),
+            false => start.sent,
+        };
+        // A first packet needs room in the file, and one that is only received is looked for at the next start.
+        self.store.change(place, |record| {
+            record.take(&start, moment);
+            record.reserved = end;
+        });
+        changed.sa.state.allow(start.sent);
+    }
+
+    /// What an association of this name that is gone has used: exactly so, once nobody holds it.
+    fn settle_before(&mut self, place: Place, moment: Moment) {
+        let store = &mut self.store;
+        self.followed.retain(|followed| {
+            let is_it = followed.is_gone && followed.places.contains(&place);
+            if is_it {
+                let nobody_holds_it = Arc::strong_count(&followed.state) == 1;
+                followed.close(store, moment, nobody_holds_it);
+            }
+            !is_it
+        });
+    }
+
+    fn allow_at_first(&mut self, changed: &Changed<'_>) {
+        let Some(number) = self.number_of(&changed.sa.state) else {
+            let place = self.store.find(&changed.name);
+            if let Some(place) = place.filter(|place| self.store.is_durable(*place)) {
+                let end = self.store.record(place).reserved;
+                changed.sa.state.allow(end);
+            }
+            return;
+        };
+        self.followed[number].allow_what_is_durable(&self.store);
+    }
+
+    /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was given up.
+    pub fn follow(&mut self, snapshot: &Snapshot, recalled: &Recalled, moment: Moment) {
+        let mut known: HashMap<SaId, Vec<Followed>> = HashMap::new();
+        for followed in self.followed.drain(..) {
+            known.entry(followed.id).or_default().push(followed);
+        }
+        for sa in snapshot.sas() {
+            let same = |followed: &Followed| Arc::ptr_eq(&followed.state, &sa.state);
+            let mine = known.get_mut(&sa.config.id).and_then(|list| {
+                let number = list.iter().position(same)?;
+                Some(list.swap_remove(number))
+            });
+            let found = recalled.0.get(&sa.config.id).copied();
+            match (mine, found) {
+                (Some(mut mine), found) => {
+                    let place = found.map(|(place, _)| place);
+                    mine.settle_on(place, &mut self.store, moment);
+                    self.followed.push(mine);
+                }
+                (None, Some((place, sends))) => {
+                    self.followed
+                        .push(Followed::new(sa, place, sends, &self.store));
+                }
+                // Never recalled: nothing is kept of it.
+                (None, None) => {}
+            }
+        }
+        for mut followed in known.into_values().flatten() {
+            followed.is_gone = true;
+            self.followed.push(followed);
+        }
+    }
+
+    /// Writes what has changed, and reserves more numbers where half of a block is used.
+    pub fn round(&mut self, moment: Moment) -> io::Result<()> {
+        let mut closed = Vec::new();
+        for (number, followed) in self.followed.iter_mut().enumerate() {
+            if followed.is_gone && Arc::strong_count(&followed.state) == 1 {
+                followed.close(&mut self.store, moment, true);
+                closed.push(number);
+            } else {
+                followed.write(&mut self.store, moment);
+            }
+        }
+        for number in closed.into_iter().rev() {
+            let followed = self.followed.swap_remove(number);
+            for place in followed.places {
+                self.store.set_in_use(place, false);
+            }
+        }
+        let outcome = self.store.commit();
+        for followed in &mut self.followed {
+            followed.allow_what_is_durable(&self.store);
+        }
+        outcome
+    }
+
+    /// The last writing: nobody uses a number any more.
+    pub fn finish(&mut self, moment: Moment) -> io::Result<()> {
+        for followed in &self.followed {
+            followed.close(&mut self.store, moment, true);
+        }
+        self.store.commit()
+    }
+}
+
+impl Followed {
+    fn new<D: Disk>(sa: &Sa, place: Place, sends: bool, store: &Store<D>) -> Self {
+        let allowed = match store.is_durable(place) {
+            true => store.record(place).reserved,
+            false => sa.state.kept().sent,
+        };
+        Self {
+            id: sa.config.id,
+            state: Arc::clone(&sa.state),
+            places: vec![place],
+            last: sa.config.last_number(),
+            sends,
+            is_gone: false,
+            written: Kept::default(),
+            allowed,
+        }
+    }
+
+    /// An update is published, or was given up: what was received under the other keys is theirs to the last.
+    fn settle_on<D: Disk>(&mut self, place: Option<Place>, store: &mut Store<D>, moment: Moment) {
+        let keep = place.unwrap_or(self.places[0]);
+        let kept = self.state.kept();
+        for place in self.places.drain(..).filter(|place| *place != keep) {
+            store.change(place, |record| record.take(&kept, moment));
+            store.set_in_use(place, false);
+        }
+        self.places.push(keep);
+    }
+
+    fn write<D: Disk>(&mut self, store: &mut Store<D>, moment: Moment) {
+        let (kept, short) = self.state.look_at();
+        let left = self.allowed.saturating_sub(kept.sent);
+        let end = block_end(kept.sent, self.last);
+        let wants = !self.is_gone && (short || self.sends && left < (end - kept.sent) / 2);
+        self.sends |= short;
+        if kept == self.written && !wants {
+            return;
+        }
+        self.written = kept;
+        for place in &self.places {
+            store.change(*place, |record| {
+                record.take(&kept, moment);
+                if wants {
+                    record.reserved = record.reserved.max(end);
+                }
+            });
+        }
+    }
+
+    /// All records of it must be durable, or none of what they reserve counts.
+    fn allow_what_is_durable<D: Disk>(&mut self, store: &Store<D>) {
+        if !self.places.iter().all(|place| store.is_durable(*place)) {
+            return;
+        }
+        let ends = self
+            .places
+            .iter()
+            .map(|place| store.record(*place).reserved);
+        let end = ends.min().unwrap_or(0);
+        if !self.is_gone && end > self.allowed {
+            self.state.allow(end);
+            self.allowed = end;
+        }
+    }
+
+    /// The last writing. What is reserved counts as used, unless nobody uses its numbers any more.
+    fn close<D: Disk>(&self, store: &mut Store<D>, moment: Moment, is_exact: bool) {
+        let kept = self.state.kept();
+        for place in &self.places {
+            store.change(*place, |record| {
+                record.take(&kept, moment);
+                if is_exact {
+                    record.reserved = kept.sent;
+                }
+            });
+        }
+    }
+}
+
+/// Whether keys without a record may be used: a nonce that is the sequence number must never have been used before, and
+/// only who has chosen the keys can say so.
+pub fn may_begin(config: &SaConfig) -> bool {
+    !config.has_implicit_iv() || config.key_is_fresh || config.sequence > 0
+}
+
+/// The end of the block that begins behind `sent`.
+fn block_end(sent: u64, last: u64) -> u64 {
+    let left = last.saturating_sub(sent);
+    let block = (left / 2).clamp(LEAST_BLOCK, BLOCK).min(left);
+    sent + block
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,475 @@
+//! A model of a disk that loses, tears or keeps whatever was not synced, under a keeper that is killed, loses power and
+//! restarts at random: no number of a key is ever used twice, and no packet received before the last writing is taken again.
+
+use super::super::header::{Header, SALT_LEN};
+use super::super::name::NAME_LEN;
+use super::super::store::BadStore;
+use super::*;
+use ipsec::Dropped;
+use ipsec::command::Command;
+use ipsec::database::Database;
+use ipsec::sa::SequenceNumber;
+use ipsec::setkey::{Forwarding, NoNames, compile};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+/// What is durable, and what was written since.
+#[derive(Clone, Default)]
+struct Model(Arc<Mutex<Bytes>>);
+
+#[derive(Default)]
+struct Bytes {
+    durable: Vec<u8>,
+    written: Vec<u8>,
+    /// Places of pieces of 512 bytes that were written and not synced.
+    unsynced: Vec<usize>,
+    fails: bool,
+}
+
+const SECTOR: usize = 512;
+
+impl Model {
+    fn new() -> Self {
+        let model = Self::default();
+        let header = Header {
+            salt: [1; SALT_LEN],
+            ..Header::default()
+        };
+        let bytes = Store::<Self>::empty(&header);
+        *model.0.lock().unwrap() = Bytes {
+            durable: bytes.clone(),
+            written: bytes,
+            ..Bytes::default()
+        };
+        model
+    }
+
+    fn set_fails(&self, fails: bool) {
+        self.0.lock().unwrap().fails = fails;
+    }
+
+    /// Of each unsynced sector the disk has the new bytes, the old ones, or a part of each.
+    fn lose_power(&self, mut luck: u64) {
+        let mut bytes = self.0.lock().unwrap();
+        let bytes = &mut *bytes;
+        let len = bytes.written.len().max(bytes.durable.len());
+        bytes.durable.resize(len, 0);
+        for at in std::mem::take(&mut bytes.unsynced) {
+            luck = luck
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let new = match luck >> 62 {
+                0 => 0,
+                1 => SECTOR,
+                _ => (luck >> 32) as usize % SECTOR,
+            };
+            let end = (at + new).min(bytes.written.len());
+            if at < end {
+                bytes.durable[at..end].copy_from_slice(&bytes.written[at..end]);
+            }
+        }
+        bytes.written = bytes.durable.clone();
+    }
+}
+
+impl Disk for Model {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().written.len() as u64)
+    }
+
+    fn read_at(&self, at: u64, room: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.0.lock().unwrap();
+        let rest = bytes.written.get(at as usize..).unwrap_or_default();
+        let len = rest.len().min(room.len());
+        room[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&mut self, at: u64, new: &[u8]) -> io::Result<()> {
+        let mut bytes = self.0.lock().unwrap();
+        if bytes.fails {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let (at, end) = (at as usize, at as usize + new.len());
+        if end > bytes.written.len() {
+            bytes.written.resize(end, 0);
+        }
+        bytes.written[at..end].copy_from_slice(new);
+        let first = at / SECTOR * SECTOR;
+        bytes.unsynced.extend((first..end).step_by(SECTOR));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut bytes = self.0.lock().unwrap();
+        if bytes.fails {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        bytes.durable = bytes.written.clone();
+        bytes.unsynced.clear();
+        Ok(())
+    }
+}
+
+/// A gateway with three associations of one key each, one of which only receives.
+struct Gateway {
+    database: Database,
+    keeper: Keeper<Model>,
+    held: Option<Arc<Snapshot>>,
+}
+
+const MOMENT: Moment = Moment {
+    now: 1_800_000_000,
+    since_boot: 100,
+};
+
+/// An association of each kind: a counter in the packet, one that does not travel, and one that only receives.
+fn text(number: usize, key: u8) -> String {
+    let suite = ["aes-gcm-16", "aes-gcm-16-iiv", "chacha20-poly1305"][number];
+    let len = [20, 20, 36][number];
+    format!(
+        "add 192.0.2.1 192.0.2.2 esp 0x{:x} -m tunnel -r 64 -o key=fresh -E {suite} 0x{};",
+        0x1001 + number,
+        format!("{key:02x}").repeat(len)
+    )
+}
+
+fn commands(text: &str) -> Vec<Command> {
+    compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames)
+        .unwrap()
+        .commands
+}
+
+impl Gateway {
+    fn start(disk: &Model) -> Option<Self> {
+        let store = match Store::open(disk.clone()) {
+            Ok(store) => store,
+            // The disk refuses at the moment: nothing starts.
+            Err(BadStore::Io(_)) => return None,
+            Err(error) => panic!("{error:?}"),
+        };
+        Some(Self {
+            database: Database::default(),
+            keeper: Keeper::new(store),
+            held: None,
+        })
+    }
+
+    /// Obeys, unless the kernel refuses what was recalled already.
+    fn obey(&mut self, text: &str, refused: bool) {
+        let mut draft = self.database.clone();
+        let before = self.database.snapshot();
+        if draft.apply(&commands(text), MOMENT.now, &mut || 7).is_err() {
+            return;
+        }
+        let after = draft.snapshot();
+        let known: HashSet<_> = before.sas().map(Arc::as_ptr).collect();
+        let changed: Vec<_> = after
+            .sas()
+            .filter(|sa| !known.contains(&Arc::as_ptr(sa)))
+            .map(|sa| Changed {
+                sa,
+                name: super::super::name::name(&sa.config, self.keeper.salt()),
+                sends: sa.config.id.spi.get() != 0x1003,
+            })
+            .collect();
+        let outcome = self.keeper.recall(&changed, MOMENT);
+        if refused {
+            self.keeper.follow(&before, &Recalled::default(), MOMENT);
+            return;
+        }
+        self.database = draft;
+        self.keeper.follow(&after, &outcome.recalled, MOMENT);
+    }
+
+    fn sa(&self, number: usize) -> Option<Arc<Sa>> {
+        let snapshot = self.database.snapshot();
+        let spi = 0x1001 + number as u32;
+        snapshot
+            .sas()
+            .find(|sa| sa.config.id.spi.get() == spi)
+            .cloned()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Add(usize, u8),
+    Update(usize, u8),
+    Delete(usize),
+    /// Deleted and added by one text.
+    Again(usize, u8),
+    Refused(usize, u8),
+    Send(usize, u32),
+    Receive(usize, u64),
+    Round,
+    Hold,
+    LetGo,
+    Fail(bool),
+    Stop,
+    Kill,
+    PowerFailure(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let sa = || 0..3usize;
+    let key = || 1..4u8;
+    prop_oneof![
+        3 => (sa(), key()).prop_map(|(sa, key)| Act::Add(sa, key)),
+        2 => (sa(), key()).prop_map(|(sa, key)| Act::Update(sa, key)),
+        2 => sa().prop_map(Act::Delete),
+        2 => (sa(), key()).prop_map(|(sa, key)| Act::Again(sa, key)),
+        1 => (sa(), key()).prop_map(|(sa, key)| Act::Refused(sa, key)),
+        8 => (sa(), prop_oneof![1..50u32, 500_000..1_100_000u32]).prop_map(|(sa, count)| Act::Send(sa, count)),
+        4 => (sa(), 1..200u64).prop_map(|(sa, ahead)| Act::Receive(sa, ahead)),
+        8 => Just(Act::Round),
+        1 => Just(Act::Hold),
+        1 => Just(Act::LetGo),
+        1 => any::<bool>().prop_map(Act::Fail),
+        1 => Just(Act::Stop),
+        1 => Just(Act::Kill),
+        2 => any::<u64>().prop_map(Act::PowerFailure),
+    ]
+}
+
+type UsedKey = [u8; NAME_LEN];
+
+/// What was sent and received under each key, by whatever incarnation.
+#[derive(Default)]
+struct Seen {
+    /// The end of what was sent: numbers only rise, so a lower one was used before.
+    sent: HashMap<UsedKey, u64>,
+    /// What was received and written, and what was received since.
+    edges: HashMap<UsedKey, (u64, u64)>,
+}
+
+impl Seen {
+    fn send(&mut self, gateway: &Gateway, number: usize, count: u32) {
+        let Some(sa) = gateway.sa(number) else { return };
+        let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+        let mut left = count;
+        while left > 0 {
+            match sa.state.reserve(&sa.config, left, 1, MOMENT.now) {
+                Ok((first, granted)) => {
+                    let used = self.sent.entry(name).or_default();
+                    assert!(first.0 > *used, "{} was used: up to {used}", first.0);
+                    *used = first.0 + u64::from(granted) - 1;
+                    left -= granted;
+                }
+                Err(reason) => {
+                    assert_eq!(reason, Dropped::StateNotKept);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, gateway: &Gateway, number: usize, ahead: u64) {
+        let Some(sa) = gateway.sa(number) else { return };
+        let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+        let (_, top) = self.edges.entry(name).or_default();
+        *top = (*top).max(sa.state.kept().edge) + ahead;
+        sa.state
+            .admit(&sa.config, SequenceNumber(*top), 1, MOMENT.now)
+            .unwrap();
+    }
+
+    /// Everything received so far is written.
+    fn written(&mut self) {
+        self.edges.values_mut().for_each(|(edge, top)| *edge = *top);
+    }
+
+    /// What was not written may be forgotten.
+    fn lost(&mut self) {
+        self.edges.values_mut().for_each(|(edge, top)| *top = *edge);
+    }
+
+    fn check_edges(&self, gateway: &Gateway) {
+        for number in 0..3 {
+            let Some(sa) = gateway.sa(number) else {
+                continue;
+            };
+            let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+            let (edge, _) = self.edges.get(&name).copied().unwrap_or_default();
+            assert!(
+                sa.state.kept().edge >= edge,
+                "the window fell behind {edge}"
+            );
+        }
+    }
+}
+
+fn play(acts: &[Act]) {
+    let disk = Model::new();
+    let mut seen = Seen::default();
+    let mut gateway = Gateway::start(&disk);
+    let mut fails = false;
+    for act in acts {
+        let Some(running) = &mut gateway else {
+            (fails, gateway) = (false, {
+                disk.set_fails(false);
+                Gateway::start(&disk)
+            });
+            continue;
+        };
+        let delete =
+            |number: usize| format!("delete 192.0.2.1 192.0.2.2 esp 0x{:x};", 0x1001 + number);
+        match act {
+            Act::Add(number, key) => running.obey(&text(*number, *key), false),
+            Act::Update(number, key) => {
+                running.obey(&text(*number, *key).replace("add", "update"), false);
+            }
+            Act::Delete(number) => running.obey(&delete(*number), false),
+            Act::Again(number, key) => {
+                running.obey(&(delete(*number) + &text(*number, *key)), false);
+            }
+            Act::Refused(number, key) => {
+                running.obey(&text(*number, *key), true);
+            }
+            Act::Send(number, count) => seen.send(running, *number, *count),
+            Act::Receive(number, ahead) => seen.receive(running, *number, *ahead),
+            Act::Round => {
+                if running.keeper.round(MOMENT).is_ok() {
+                    seen.written();
+                }
+            }
+            Act::Hold => running.held = Some(running.database.snapshot()),
+            Act::LetGo => running.held = None,
+            Act::Fail(now) => {
+                disk.set_fails(*now);
+                fails = *now;
+            }
+            Act::Stop => {
+                if running.keeper.finish(MOMENT).is_ok() {
+                    seen.written();
+                }
+                seen.lost();
+                gateway = None;
+            }
+            Act::Kill => {
+                seen.lost();
+                gateway = None;
+            }
+            Act::PowerFailure(luck) => {
+                disk.lose_power(*luck);
+                seen.lost();
+                gateway = None;
+            }
+        }
+        if let Some(running) = gateway.as_ref().filter(|_| !fails) {
+            seen.check_edges(running);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_number_is_used_twice_whatever_fails(acts in prop::collection::vec(act(), 1..80)) {
+        play(&acts);
+    }
+}
+
+/// The same machinery finds a keeper that does not wait for the disk: the control.
+#[test]
+fn a_number_used_twice_would_be_seen() {
+    let (disk, mut seen) = (Model::new(), Seen::default());
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(0, 1), false);
+    seen.send(&gateway, 0, 10);
+    let sa = gateway.sa(0).unwrap();
+    sa.state.allow(u64::MAX);
+    seen.send(&gateway, 0, 2_000_000);
+    disk.lose_power(0);
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(0, 1), false);
+    let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        seen.send(&gateway, 0, 1);
+    }));
+    assert!(twice.is_err());
+}
+
+#[test]
+fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
+    let disk = Model::new();
+    let first_of = |disk: &Model| {
+        let mut gateway = Gateway::start(disk).unwrap();
+        gateway.obey(&text(0, 1), false);
+        let sa = gateway.sa(0).unwrap();
+        let (first, _) = sa.state.reserve(&sa.config, 10, 1, MOMENT.now).unwrap();
+        (first.0, gateway)
+    };
+    let (first, mut gateway) = first_of(&disk);
+    assert_eq!(first, 1);
+    gateway.keeper.finish(MOMENT).unwrap();
+    let (first, _killed) = first_of(&disk);
+    assert_eq!(first, 11);
+    let (first, _) = first_of(&disk);
+    assert_eq!(first, 11 + BLOCK);
+}
+
+#[test]
+fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
+    let (disk, mut seen) = (Model::new(), Seen::default());
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(0, 1), false);
+    seen.send(&gateway, 0, 100);
+    gateway.obey(&text(0, 2).replace("add", "update"), false);
+    seen.send(&gateway, 0, 100);
+    gateway.keeper.round(MOMENT).unwrap();
+    gateway.obey(&text(0, 1).replace("add", "update"), false);
+    seen.send(&gateway, 0, 100);
+    drop(gateway);
+    disk.lose_power(1);
+    let mut gateway = Gateway::start(&disk).unwrap();
+    for key in [2, 1] {
+        gateway.obey(&format!("flush; {}", text(0, key)), false);
+        seen.send(&gateway, 0, 100);
+    }
+}
+
+#[test]
+fn blocks_grow_smaller_near_the_end_and_end_with_it() {
+    let last = u64::from(u32::MAX);
+    assert_eq!(block_end(0, last), BLOCK);
+    assert_eq!(block_end(last - BLOCK, last), last - BLOCK / 2);
+    assert_eq!(block_end(last - 10, last), last);
+    assert_eq!(block_end(last, last), last);
+    assert_eq!(block_end(u64::MAX - 3, u64::MAX), u64::MAX);
+}
+
+#[test]
+fn what_only_receives_reserves_nothing_and_is_helped_when_it_sends_all_the_same() {
+    let disk = Model::new();
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(2, 1), false);
+    let sa = gateway.sa(2).unwrap();
+    let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
+    assert_eq!(send(), Err(Dropped::StateNotKept));
+    gateway.keeper.round(MOMENT).unwrap();
+    assert_eq!(send(), Ok((SequenceNumber(1), 1)));
+}
+
+#[test]
+fn a_disk_that_refuses_stops_a_counter_at_the_end_of_its_block() {
+    let disk = Model::new();
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(0, 1), false);
+    let sa = gateway.sa(0).unwrap();
+    disk.set_fails(true);
+    let (mut sent, mut error) = (0, None);
+    while error.is_none() {
+        assert!(gateway.keeper.round(MOMENT).is_err() || sent == 0);
+        match sa.state.reserve(&sa.config, 100_000, 1, MOMENT.now) {
+            Ok((_, granted)) => sent += u64::from(granted),
+            Err(reason) => error = Some(reason),
+        }
+    }
+    assert_eq!((sent, error), (BLOCK, Some(Dropped::StateNotKept)));
+    disk.set_fails(false);
+    gateway.keeper.round(MOMENT).unwrap();
+    let next = sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
+    assert_eq!(next, Ok((SequenceNumber(BLOCK + 1), 1)));
+}

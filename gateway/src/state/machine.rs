@@ -1,0 +1,117 @@
+//! Which machine and which boot this is, so that a state that belongs to another one is known.
+//!
+//! A copied virtual machine goes on from the same numbers as its original, and one that is set back to a snapshot uses
+//! numbers again. What tells them apart is read where it can be; what cannot be read says nothing.
+
+use super::name::keyed_hash;
+use std::fs;
+
+/// Bytes of a mark.
+pub const MARK_LEN: usize = 16;
+
+/// What something is known by again; zeroes where it could not be read.
+pub type Mark = [u8; MARK_LEN];
+
+/// Marks of this machine, in the order in which the file has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Machine {
+    /// The installation, by `/etc/machine-id`.
+    pub installation: Mark,
+    /// The hardware or the virtual machine, by its firmware's UUID.
+    pub hardware: Mark,
+    /// What a hypervisor changes when it copies a machine or sets it back (VM generation ID).
+    pub generation: Mark,
+    /// The boot.
+    pub boot: Mark,
+}
+
+/// How another machine's state is told from ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// Another installation or other hardware.
+    Machine,
+    /// The virtual machine was copied or set back.
+    Generation,
+}
+
+impl Machine {
+    /// This one. The files hold nothing that is secret, but the hash keeps them from being spread by ours.
+    pub fn here(salt: &[u8]) -> Self {
+        let mark = |path: &str| mark(salt, &fs::read(path).unwrap_or_default());
+        Self {
+            installation: mark("/etc/machine-id"),
+            hardware: mark("/sys/class/dmi/id/product_uuid"),
+            generation: mark("/sys/firmware/qemu_fw_cfg/by_name/etc/vmgenid_guid/raw"),
+            boot: mark("/proc/sys/kernel/random/boot_id"),
+        }
+    }
+
+    /// Whether a state with these marks was made elsewhere.
+    pub fn foreign(&self, state: &Self) -> Option<Foreign> {
+        let differ = |ours: Mark, theirs: Mark| {
+            let unknown = Mark::default();
+            ours != unknown && theirs != unknown && ours != theirs
+        };
+        if differ(self.installation, state.installation) || differ(self.hardware, state.hardware) {
+            return Some(Foreign::Machine);
+        }
+        differ(self.generation, state.generation).then_some(Foreign::Generation)
+    }
+}
+
+fn mark(salt: &[u8], content: &[u8]) -> Mark {
+    let content = content.trim_ascii();
+    // systemd's word for an installation that has no number yet.
+    if content.is_empty() || content == b"uninitialized" {
+        return Mark::default();
+    }
+    let mut mark = Mark::default();
+    mark.copy_from_slice(&keyed_hash(salt, content)[..MARK_LEN]);
+    mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(marks: [u8; 4]) -> Machine {
+        let [installation, hardware, generation, boot] = marks.map(|byte| [byte; MARK_LEN]);
+        Machine {
+            installation,
+            hardware,
+            generation,
+            boot,
+        }
+    }
+
+    #[test]
+    fn only_what_is_known_on_both_sides_tells_machines_apart() {
+        let here = machine([1, 2, 3, 4]);
+        for (there, foreign) in [
+            ([1, 2, 3, 4], None),
+            ([1, 2, 3, 9], None),
+            ([0, 0, 0, 0], None),
+            ([9, 2, 3, 4], Some(Foreign::Machine)),
+            ([1, 9, 3, 4], Some(Foreign::Machine)),
+            ([0, 2, 9, 4], Some(Foreign::Generation)),
+        ] {
+            assert_eq!(here.foreign(&machine(there)), foreign, "{there:?}");
+            assert_eq!(machine(there).foreign(&here), foreign, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_depends_on_the_salt_and_is_absent_for_nothing() {
+        assert_ne!(mark(b"a", b"id\n"), mark(b"b", b"id"));
+        assert_eq!(mark(b"a", b"id\n"), mark(b"a", b"id"));
+        assert_eq!(mark(b"a", b"\n"), Mark::default());
+        assert_eq!(mark(b"a", b"uninitialized\n"), Mark::default());
+    }
+
+    #[test]
+    fn this_machine_is_not_foreign_to_itself() {
+        let here = Machine::here(b"salt");
+        assert_eq!(here.foreign(&Machine::here(b"salt")), None);
+        assert_ne!(here.boot, Mark::default());
+    }
+}

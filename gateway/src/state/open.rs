@@ -1,0 +1,258 @@
+//! Opening the file: its folder is checked, its lock taken, and a state that belongs elsewhere or is too old is refused.
+
+use super::header::{BadHeader, Header};
+use super::keeper::Keeper;
+use super::machine::{Foreign, Machine};
+use super::store::{BadStore, Store};
+use super::{Keeping, Numbers};
+use crate::cli::Failure;
+use crate::control::Folder;
+use crate::control::folder::BadFolder;
+use dataplane::io::Warn;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where numbers are kept if nobody says otherwise: a folder in it for each control socket.
+const DEFAULT: &str = "/var/lib/esplanade";
+
+/// Names of all files in the folder begin with it.
+const NAME: &str = "numbers";
+
+/// The file, behind that name.
+const KIND: &str = "state";
+
+/// What the command line asks for.
+pub struct Wanted<'a> {
+    /// `--state`.
+    pub folder: Option<&'a Path>,
+    /// `--no-state`.
+    pub none: bool,
+    /// `--fresh-keys`.
+    pub fresh_keys: bool,
+    /// The control socket, which no other gateway has.
+    pub control: &'a Path,
+    /// What the last gateway of this boot has noted.
+    pub noted: Option<BootRecord>,
+}
+
+/// Which state a gateway has used: noted where the next boot forgets it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BootRecord {
+    /// The file, by a part of its salt.
+    file: u64,
+    /// How often it had been begun with.
+    generation: u64,
+}
+
+impl BootRecord {
+    pub(super) fn of(keeper: &Keeper<File>) -> Self {
+        Self::of_header(keeper.header())
+    }
+
+    fn of_header(header: &Header) -> Self {
+        let mut file = [0; 8];
+        file.copy_from_slice(&header.salt[..8]);
+        Self {
+            file: u64::from_le_bytes(file),
+            generation: header.generation,
+        }
+    }
+}
+
+/// Opens what is asked for. All that needs a privilege happens here.
+pub fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
+    if wanted.none {
+        return Ok(not_kept("--no-state", warn));
+    }
+    let folder = match wanted.folder {
+        Some(folder) => folder.to_owned(),
+        None => default_folder(wanted.control),
+    };
+    let name = folder.join(NAME);
+    match Folder::make_for(&name, "--state") {
+        Ok(folder) => open_in(&folder, &name, wanted, warn).map(Numbers::Kept),
+        // Nobody has asked for this one, and not everybody may write there.
+        Err(error) if wanted.folder.is_none() => Ok(not_kept(&error.to_string(), warn)),
+        Err(error) => Err(Failure::new(error)),
+    }
+}
+
+fn not_kept(why: &str, warn: &Warn) -> Numbers {
+    warn(&format!(
+        "numbers are not kept across restarts ({why}): after one the peers refuse what this gateway sends until it has passed \
+         its old numbers, and recorded packets are accepted again. `--state DIR` keeps them"
+    ));
+    Numbers::NotKept(format!("numbers are not kept ({why})"))
+}
+
+/// One for each control socket: gateways of one host that can run side by side have different ones.
+fn default_folder(control: &Path) -> PathBuf {
+    let control = std::path::absolute(control).unwrap_or_else(|_| control.to_owned());
+    let name = control.to_string_lossy();
+    Path::new(DEFAULT).join(name.trim_matches('/').replace('/', "-"))
+}
+
+fn open_in(
+    folder: &Folder,
+    name: &Path,
+    wanted: &Wanted<'_>,
+    warn: &Warn,
+) -> Result<Keeping, Failure> {
+    let place = format!("{}.{KIND}", name.display());
+    let lock = folder.lock().map_err(|error| match error {
+        BadFolder::Locked(_) => Failure::new(taken(folder, &place)),
+        error => Failure::new(error),
+    })?;
+    let fail = |error: BadFolder| Failure::new(error);
+    let file = match folder.file_of(KIND).map_err(fail)? {
+        Some(file) => file,
+        None => create(folder, &place)?,
+    };
+    let store = match read(file, wanted, &place) {
+        Ok(store) => store,
+        Err(why) if wanted.fresh_keys && why.can_begin_anew => {
+            warn(&format!(
+                "{} Because of --fresh-keys a new one takes its place: no key of the file may have been used before",
+                why.words
+            ));
+            Store::open(create(folder, &place)?)
+                .map_err(|error| Failure::new(refusal(error, &place).words))?
+        }
+        Err(why) => return Err(Failure::new(why)),
+    };
+    Ok(Keeping::new(begin(store, &place)?, place, lock, warn))
+}
+
+/// Notes where and by whom it is in use from now on.
+fn begin(mut store: Store<File>, place: &str) -> Result<Keeper<File>, Failure> {
+    let here = Machine::here(&store.header().salt);
+    if store.header().machine.boot != here.boot {
+        store.is_of_earlier_boot();
+    }
+    let inode = store.disk().metadata().map_or(0, |found| found.ino());
+    let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |found| found.ino());
+    let begun = store.begin(|header| {
+        header.machine = here;
+        header.inode = inode;
+        header.owner = rustix::process::geteuid().as_raw().into();
+        header.pid = std::process::id().into();
+        header.namespace = namespace;
+    });
+    match begun {
+        Ok(()) => Ok(Keeper::new(store)),
+        Err(error) => Err(Failure::new(format!("cannot write {place}: {error}"))),
+    }
+}
+
+fn create(folder: &Folder, place: &str) -> Result<File, Failure> {
+    let mut header = Header::default();
+    for word in header.salt.chunks_mut(8) {
+        word.copy_from_slice(&crate::run::system_random().to_le_bytes());
+    }
+    folder
+        .write_durably(KIND, &Store::<File>::empty(&header))
+        .map_err(Failure::new)?;
+    match folder.file_of(KIND).map_err(Failure::new)? {
+        Some(file) => Ok(file),
+        None => Err(Failure::new(format!(
+            "{place} was removed as soon as it was made"
+        ))),
+    }
+}
+
+/// Why a state is not gone on from.
+struct NotOurs {
+    words: String,
+    /// Whether new keys are a remedy.
+    can_begin_anew: bool,
+}
+
+impl std::fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.words)?;
+        match self.can_begin_anew {
+            true => f.write_str(
+                " Set new keys on both sides, and start once with --fresh-keys, which says that no key of the file was ever used",
+            ),
+            false => Ok(()),
+        }
+    }
+}
+
+fn read(file: File, wanted: &Wanted<'_>, place: &str) -> Result<Store<File>, NotOurs> {
+    let store = Store::open(file).map_err(|error| refusal(error, place))?;
+    match doubt(&store, wanted.noted.as_ref()) {
+        None => Ok(store),
+        Some(why) => Err(NotOurs {
+            words: format!("{place} {why}: numbers that it calls unused may have been used."),
+            can_begin_anew: true,
+        }),
+    }
+}
+
+fn refusal(error: BadStore, place: &str) -> NotOurs {
+    let (words, can_begin_anew) = match error {
+        BadStore::Header(BadHeader::Version(version)) => (
+            format!(
+                "{place} has layout {version}, which a later version of this program has written: use that one"
+            ),
+            false,
+        ),
+        BadStore::Header(BadHeader::Unknown) => (
+            format!("{place} is damaged, or no file of this program."),
+            true,
+        ),
+        BadStore::Record => (
+            format!("{place} is damaged: both copies of a record are."),
+            true,
+        ),
+        BadStore::Io(error) => (format!("cannot use {place}: {error}"), false),
+    };
+    NotOurs {
+        words,
+        can_begin_anew,
+    }
+}
+
+/// Whether others, or we ourselves in a time that is taken back, have used numbers that this state calls unused.
+fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str> {
+    let header = store.header();
+    let here = Machine::here(&header.salt);
+    match here.foreign(&header.machine) {
+        Some(Foreign::Machine) => return Some("was made on another machine"),
+        Some(Foreign::Generation) => {
+            return Some("is of before this virtual machine was copied or set back to a snapshot");
+        }
+        None => {}
+    }
+    let inode = store.disk().metadata().map_or(0, |found| found.ino());
+    let same_boot = header.machine.boot == here.boot;
+    if same_boot && header.inode != 0 && header.inode != inode {
+        return Some("is a copy of the file that was used last");
+    }
+    let this = BootRecord::of_header(header);
+    let is_older =
+        noted.is_some_and(|noted| noted.file == this.file && noted.generation > this.generation);
+    is_older.then_some("is older than the one that was used last")
+}
+
+/// Who has it, as far as the file says.
+fn taken(folder: &Folder, place: &str) -> String {
+    let file = folder.file_of(KIND).ok().flatten();
+    let holder = file.and_then(|file| Store::open(file).ok()).map(|store| {
+        let header = store.header();
+        format!(
+            " (process {} of user {} in network namespace net:[{}])",
+            header.pid, header.owner, header.namespace
+        )
+    });
+    format!(
+        "another gateway keeps its numbers in {place}{}: choose another folder with --state",
+        holder.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests;

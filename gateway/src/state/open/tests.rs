@@ -1,0 +1,123 @@
+use super::*;
+use std::sync::{Arc, Mutex};
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("esplanade-numbers-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("state/numbers.state")
+    }
+
+    fn open(
+        &self,
+        fresh_keys: bool,
+        noted: Option<BootRecord>,
+    ) -> (Result<Numbers, String>, String) {
+        let said = Arc::new(Mutex::new(String::new()));
+        let told = Arc::clone(&said);
+        let warn: Warn = Arc::new(move |text: &str| *told.lock().unwrap() += text);
+        let folder = self.0.join("state");
+        let wanted = Wanted {
+            folder: Some(&folder),
+            none: false,
+            fresh_keys,
+            control: Path::new("/nowhere/control.sock"),
+            noted,
+        };
+        let opened = open(&wanted, &warn).map_err(|error| error.to_string());
+        let said = said.lock().unwrap().clone();
+        (opened, said)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn each_control_socket_has_a_folder_of_its_own() {
+    let of = |path: &str| default_folder(Path::new(path)).display().to_string();
+    assert_eq!(
+        of("/run/esplanade/control.sock"),
+        "/var/lib/esplanade/run-esplanade-control.sock"
+    );
+    assert_ne!(of("/run/a/control.sock"), of("/run/b/control.sock"));
+}
+
+#[test]
+fn a_state_is_opened_again_and_by_one_gateway_at_a_time() {
+    let place = Place::new("again");
+    let (first, said) = place.open(false, None);
+    assert!(first.is_ok() && said.is_empty(), "{said}");
+    let why = place.open(false, None).0.err().unwrap();
+    assert!(
+        why.contains("another gateway keeps its numbers")
+            && why.contains(&format!("process {}", std::process::id())),
+        "{why}"
+    );
+    drop(first);
+    assert!(place.open(false, None).0.is_ok());
+}
+
+#[test]
+fn a_copy_is_refused_until_keys_are_fresh() {
+    let place = Place::new("copy");
+    drop(place.open(false, None));
+    let (file, other) = (place.file(), place.0.join("other"));
+    fs::copy(&file, &other).unwrap();
+    fs::rename(&other, &file).unwrap();
+    let why = place.open(false, None).0.err().unwrap();
+    assert!(
+        why.contains("is a copy") && why.contains("--fresh-keys"),
+        "{why}"
+    );
+    let (opened, said) = place.open(true, None);
+    assert!(
+        opened.is_ok() && said.contains("a new one takes its place"),
+        "{said}"
+    );
+    drop(opened);
+    let (opened, said) = place.open(true, None);
+    assert!(
+        opened.is_ok() && said.is_empty(),
+        "a sound state was thrown away: {said}"
+    );
+}
+
+#[test]
+fn one_that_is_older_than_the_last_of_this_boot_is_refused() {
+    let place = Place::new("older");
+    let noted = place
+        .open(false, None)
+        .0
+        .ok()
+        .and_then(|numbers| numbers.boot_record());
+    let later = noted.map(|noted| BootRecord {
+        generation: noted.generation + 1,
+        ..noted
+    });
+    let why = place.open(false, later.clone()).0.err().unwrap();
+    assert!(why.contains("is older than"), "{why}");
+    let of_another_file = later.map(|later| BootRecord { file: 0, ..later });
+    assert!(place.open(false, of_another_file).0.is_ok());
+}
+
+#[test]
+fn a_damaged_file_is_refused_until_keys_are_fresh() {
+    let place = Place::new("damaged");
+    drop(place.open(false, None));
+    fs::write(place.file(), b"nonsense").unwrap();
+    let why = place.open(false, None).0.err().unwrap();
+    assert!(why.contains("damaged"), "{why}");
+    assert!(place.open(true, None).0.is_ok());
+}

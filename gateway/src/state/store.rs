@@ -1,0 +1,343 @@
+//! The file: a header and records, each in two copies that are written in turn, so that a power failure in the middle of a
+//! writing leaves the copy before it.
+//!
+//! ```text
+//!   header │ header │ 32 records │ the same 32 │ 32 records │ the same 32 │ …        each part 4096 bytes
+//!     one      two     copy one      copy two
+//! ```
+//!
+//! INVARIANT: a copy is overwritten only once the other one, younger, has been synced.
+
+use super::disk::Disk;
+use super::header::{BadHeader, Header, PAGE};
+use super::name::Name;
+use super::record::{Moment, RECORD_LEN, Record};
+use std::collections::HashMap;
+use std::io;
+
+/// Records that lie side by side.
+const IN_A_GROUP: usize = PAGE / RECORD_LEN;
+
+/// Bytes of a group with both of its copies.
+const GROUP: usize = 2 * PAGE;
+
+/// The most keys that are remembered: 16 MiB of file. The one that was not in use for longest gives way.
+pub const MOST_RECORDS: usize = 1 << 16;
+
+/// Where a record is.
+pub type Place = usize;
+
+/// The records in memory and where they are kept.
+pub struct Store<D> {
+    disk: D,
+    header: Header,
+    header_is_second: bool,
+    slots: Vec<Slot>,
+    places: HashMap<Name, Place>,
+    /// How long the file is to be: what is shorter was made so by somebody else.
+    len: u64,
+}
+
+struct Slot {
+    record: Record,
+    /// Whether the second copy is the younger one on the disk.
+    second: bool,
+    /// Whether the disk has not got this yet.
+    dirty: bool,
+    /// Whether a living association is kept here.
+    in_use: bool,
+}
+
+/// Why a file is no store.
+#[derive(Debug)]
+pub enum BadStore {
+    /// Not one of ours, or damaged.
+    Header(BadHeader),
+    /// Both copies of a record are damaged.
+    Record,
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for BadStore {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// The bytes of a file without records.
+    pub fn empty(header: &Header) -> Vec<u8> {
+        let mut bytes = header.encode();
+        bytes.resize(2 * PAGE, 0);
+        bytes
+    }
+
+    /// Reads all of it.
+    pub fn open(mut disk: D) -> Result<Self, BadStore> {
+        // What a killed process has written is there, but need not be on the disk yet.
+        disk.sync()?;
+        let len = disk.len()?;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0).min(largest())];
+        let read = disk.read_at(0, &mut bytes)?;
+        bytes.truncate(read);
+        let (header, header_is_second) = Header::read(&bytes).map_err(BadStore::Header)?;
+        let mut store = Self {
+            disk,
+            header,
+            header_is_second,
+            slots: Vec::new(),
+            places: HashMap::new(),
+            len: (2 * PAGE) as u64,
+        };
+        let groups = bytes.get(2 * PAGE..).unwrap_or_default().chunks(GROUP);
+        for group in groups {
+            store.read_group(group)?;
+        }
+        store.drop_empty_end();
+        Ok(store)
+    }
+
+    fn read_group(&mut self, group: &[u8]) -> Result<(), BadStore> {
+        // The end of a file that was growing when the power failed is missing, and reads as nothing.
+        let mut whole = vec![0; GROUP];
+        whole[..group.len()].copy_from_slice(group);
+        self.len += GROUP as u64;
+        let (records, _) = whole.as_chunks::<RECORD_LEN>();
+        for number in 0..IN_A_GROUP {
+            let slot = Slot::read(&records[number], &records[number + IN_A_GROUP])?;
+            if slot.record.generation > 0 {
+                self.places.insert(slot.record.name, self.slots.len());
+            }
+            self.slots.push(slot);
+        }
+        Ok(())
+    }
+
+    fn drop_empty_end(&mut self) {
+        while self
+            .slots
+            .last()
+            .is_some_and(|slot| slot.record.generation == 0)
+        {
+            self.slots.pop();
+        }
+    }
+
+    /// The records were written before the system was started again: its time since then counts from 0.
+    pub fn is_of_earlier_boot(&mut self) {
+        for slot in &mut self.slots {
+            slot.record.written = 0;
+        }
+    }
+
+    /// What the file says of itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Where it is kept.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// Where a name's record is.
+    pub fn find(&self, name: &Name) -> Option<Place> {
+        self.places.get(name).copied()
+    }
+
+    /// A record.
+    pub fn record(&self, place: Place) -> &Record {
+        &self.slots[place].record
+    }
+
+    /// Changes a record; [`Store::commit`] writes it.
+    pub fn change(&mut self, place: Place, change: impl FnOnce(&mut Record)) {
+        let slot = &mut self.slots[place];
+        change(&mut slot.record);
+        slot.dirty = true;
+    }
+
+    /// A place for an association that was never seen. Nothing is written yet.
+    pub fn add(&mut self, name: Name, moment: Moment) -> Place {
+        let record = Record::new(name, moment);
+        let place = match self.slots.len() < MOST_RECORDS {
+            true => None,
+            false => self.longest_unused(),
+        };
+        let place = match place {
+            Some(place) => {
+                let slot = &mut self.slots[place];
+                self.places.remove(&slot.record.name);
+                let generation = slot.record.generation;
+                slot.record = Record {
+                    generation,
+                    ..record
+                };
+                place
+            }
+            None => {
+                self.slots.push(Slot::new(record));
+                self.slots.len() - 1
+            }
+        };
+        self.slots[place].dirty = true;
+        self.places.insert(name, place);
+        place
+    }
+
+    fn longest_unused(&self) -> Option<Place> {
+        let unused = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !slot.in_use);
+        let oldest = unused.min_by_key(|(_, slot)| slot.record.created + slot.record.age);
+        oldest.map(|(place, _)| place)
+    }
+
+    /// Whether a living association is kept at a place.
+    pub fn set_in_use(&mut self, place: Place, in_use: bool) {
+        self.slots[place].in_use = in_use;
+    }
+
+    /// Whether the disk has what is at a place.
+    pub fn is_durable(&self, place: Place) -> bool {
+        !self.slots[place].dirty
+    }
+
+    /// Writes the header with a higher generation.
+    pub fn begin(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        let mut header = self.header.clone();
+        header.generation += 1;
+        change(&mut header);
+        let second = !self.header_is_second;
+        self.disk
+            .write_at(if second { PAGE as u64 } else { 0 }, &header.encode())?;
+        self.disk.sync()?;
+        (self.header, self.header_is_second) = (header, second);
+        Ok(())
+    }
+
+    /// Writes what has changed, and returns once it would survive a power failure. What could be written is, where there is no
+    /// room for the rest.
+    pub fn commit(&mut self) -> io::Result<()> {
+        if self.slots.iter().all(|slot| !slot.dirty) {
+            return Ok(());
+        }
+        if self.disk.len()? < self.len {
+            self.mend()?;
+        }
+        let grown = self.grow();
+        let room = ((self.len as usize).saturating_sub(2 * PAGE) / GROUP) * IN_A_GROUP;
+        let dirty: Vec<_> = (0..self.slots.len().min(room))
+            .filter(|place| self.slots[*place].dirty)
+            .collect();
+        for run in runs(&dirty, |place| self.slots[place].second) {
+            self.write(run)?;
+        }
+        self.disk.sync()?;
+        for place in dirty {
+            let slot = &mut self.slots[place];
+            slot.record.generation += 1;
+            (slot.second, slot.dirty) = (!slot.second, false);
+        }
+        grown
+    }
+
+    /// Records side by side go in one call.
+    fn write(&mut self, run: &[Place]) -> io::Result<()> {
+        let Some(&first) = run.first() else {
+            return Ok(());
+        };
+        let mut bytes = Vec::with_capacity(run.len() * RECORD_LEN);
+        for place in run {
+            let record = &self.slots[*place].record;
+            let next = Record {
+                generation: record.generation + 1,
+                ..*record
+            };
+            bytes.extend_from_slice(&next.encode());
+        }
+        let second = !self.slots[first].second;
+        self.disk.write_at(offset(first, second), &bytes)
+    }
+
+    /// Room for records is taken before any of them is used, so that a disk that fills up stops nothing that runs.
+    fn grow(&mut self) -> io::Result<()> {
+        let groups = self.slots.len().div_ceil(IN_A_GROUP);
+        let wanted = (2 * PAGE + groups * GROUP) as u64;
+        while self.len < wanted {
+            self.disk.write_at(self.len, &[0; GROUP])?;
+            self.len += GROUP as u64;
+        }
+        Ok(())
+    }
+
+    /// Another program has cut the file: everything is written again.
+    fn mend(&mut self) -> io::Result<()> {
+        let header = self.header.encode();
+        self.disk.write_at(0, &header)?;
+        self.disk.write_at(PAGE as u64, &header)?;
+        self.len = (2 * PAGE) as u64;
+        for slot in &mut self.slots {
+            slot.dirty |= slot.record.generation > 0;
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn new(record: Record) -> Self {
+        Self {
+            record,
+            second: true,
+            dirty: false,
+            in_use: false,
+        }
+    }
+
+    fn read(first: &[u8; RECORD_LEN], second: &[u8; RECORD_LEN]) -> Result<Self, BadStore> {
+        let empty = [0; RECORD_LEN];
+        match (Record::decode(first), Record::decode(second)) {
+            (Some(first), Some(second)) if first.generation > second.generation => {
+                Ok(Self::of(first, false))
+            }
+            (_, Some(second)) => Ok(Self::of(second, true)),
+            (Some(first), None) => Ok(Self::of(first, false)),
+            // Half written for the first time: it was never in use.
+            (None, None) if *first == empty || *second == empty => {
+                Ok(Self::new(Record::new(Name::default(), Moment::default())))
+            }
+            (None, None) => Err(BadStore::Record),
+        }
+    }
+
+    fn of(record: Record, second: bool) -> Self {
+        Self {
+            second,
+            ..Self::new(record)
+        }
+    }
+}
+
+fn largest() -> usize {
+    2 * PAGE + MOST_RECORDS.div_ceil(IN_A_GROUP) * GROUP
+}
+
+fn offset(place: Place, second: bool) -> u64 {
+    let (group, number) = (place / IN_A_GROUP, place % IN_A_GROUP);
+    let copy = if second { PAGE } else { 0 };
+    (2 * PAGE + group * GROUP + copy + number * RECORD_LEN) as u64
+}
+
+/// Cuts places into runs that lie side by side in one copy.
+fn runs(places: &[Place], second: impl Fn(Place) -> bool) -> Vec<&[Place]> {
+    let apart = |a: &Place, b: &Place| {
+        a + 1 == *b && a / IN_A_GROUP == b / IN_A_GROUP && second(*a) == second(*b)
+    };
+    places.chunk_by(apart).collect()
+}
+
+#[cfg(test)]
+mod tests;
