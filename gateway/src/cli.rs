@@ -30,6 +30,7 @@ struct Program {
 const EXAMPLES: &str = "\
 Examples:
   esplanade run --setkey tunnel.conf     a gateway in the foreground
+  esplanade reload                       change what has changed in its file
   esplanade status                       what is up and what it carries
   esplanade down                         take everything away
   esplanade speed                        how fast this machine enciphers
@@ -45,6 +46,9 @@ enum Command {
     /// Add, change, show and remove associations and policies, in the language of setkey
     #[command(disable_help_flag = true)]
     Setkey(setkey_cli::Arguments),
+    /// Have the running gateway be what its file says now: only the difference changes
+    #[command(after_help = RELOAD_EXAMPLES)]
+    Reload(Reload),
     /// Tell what is up and what it carries
     #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
     Status(Asking),
@@ -106,6 +110,24 @@ struct Asking {
     #[arg(long)]
     json: bool,
 }
+
+/// What a running gateway should be.
+#[derive(Args)]
+struct Reload {
+    /// Associations and policies, in the language of setkey [default: the file that the gateway was started with]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  esplanade reload
+  esplanade reload tunnel.conf --control /run/esplanade/branch.sock
+
+What the file has unchanged is not touched, and keeps its numbers; what it does not have is deleted. A file with a mistake
+changes nothing. SIGHUP to the gateway does the same with its own file.";
 
 /// What to take away.
 #[derive(Args)]
@@ -198,6 +220,7 @@ pub fn main() -> ExitCode {
                 &mut io::stderr().lock(),
             );
         }
+        Command::Reload(reload) => ask::reload(reload),
         Command::Status(asking) => ask::status(asking.socket.control, asking.json),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
         Command::Down(down) => ask::down(down),

@@ -14,6 +14,7 @@ mod forward;
 mod hearsay;
 mod host;
 mod interface;
+mod key_file;
 mod losses;
 mod main_loop;
 mod native;
@@ -26,7 +27,7 @@ mod sockets;
 pub use hearsay::check_any_complaint;
 
 use crate::cli::Failure;
-use crate::control::{self, Folder, Server, SetkeyText};
+use crate::control::{self, Folder, Server};
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
@@ -42,13 +43,10 @@ use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
+use key_file::KeyFile;
 use main_loop::Gateway;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use zeroize::Zeroizing;
 
 /// What `esplanade run` takes.
 #[derive(Args, Clone, Debug)]
@@ -140,7 +138,7 @@ Examples:
   esplanade run --setkey tunnel.conf --cpus 2-5 --workers 2
   esplanade run --setkey tunnel.conf --state /var/lib/esplanade/tunnel
 
-SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
+SIGHUP has it read its file again, as `esplanade reload` does. SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
 
 /// Numbers of processors.
 pub type CpuList = Arc<[usize]>;
@@ -153,8 +151,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     dataplane::io::leave_rooms_untouched();
     let site = site(options)?;
     let warnings = Warnings::default();
+    let file = KeyFile::new(&options.setkey)?;
     let text = memory::with_keys(|| {
-        let text = read(&options.setkey, &warnings.warn())?;
+        let text = file.read(&warnings.warn())?;
         // Mistakes in the file are told before anything is touched.
         obey::read(&text).map_err(Failure::new)?;
         Ok(text)
@@ -188,7 +187,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let mut plane = OwnPlane::new(host, now, random(options.seed));
     plane.keep(numbers);
     plane.numbers().start().map_err(Failure::new)?;
-    let gateway = Gateway::new(plane, server, signals, options, record, warnings);
+    let gateway = Gateway::new(plane, server, signals, file, options, record, warnings);
     gateway
         .map_err(Failure::new)?
         .start(text, is_first)?
@@ -256,61 +255,6 @@ pub(crate) fn inherit(
         )));
     }
     Ok(Some(record))
-}
-
-fn read(path: &Path, warn: &Warn) -> Result<SetkeyText, Failure> {
-    let cannot = |error| Failure::new(format!("cannot read {}: {error}", path.display()));
-    let mut file = File::open(path).map_err(cannot)?;
-    let found = file.metadata().map_err(cannot)?;
-    if let Some(doubt) = doubt(&found) {
-        warn(&format!(
-            "{} holds keys and {doubt}: chown {} {0} && chmod 600 {0}",
-            path.display(),
-            rustix::process::geteuid().as_raw(),
-        ));
-    }
-    Ok(SetkeyText {
-        name: path.display().to_string(),
-        text: read_whole(&mut file, found.len()).map_err(cannot)?,
-        kernel_semantics: false,
-        dry_run: false,
-        with_dead: false,
-        with_ports: false,
-        short: false,
-        pid: std::process::id(),
-    })
-}
-
-/// Who beside us could know or choose the keys in a file. Pipes and the like are whoever's they are.
-fn doubt(found: &Metadata) -> Option<String> {
-    let (owner, mode) = (found.uid(), found.mode() & 0o777);
-    let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
-    match mode {
-        _ if !found.is_file() => None,
-        _ if !is_ours => Some(format!("belongs to user {owner}, who can change them")),
-        _ if mode & 0o022 != 0 => Some(format!("others may write it (mode {mode:04o})")),
-        _ if mode & 0o004 != 0 => Some(format!("everybody may read it (mode {mode:04o})")),
-        _ => None,
-    }
-}
-
-/// Into room that never moves while it fills, or each move would leave a copy of the keys behind.
-fn read_whole(file: &mut File, len: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 4096));
-    let mut room = Zeroizing::new([0; 4096]);
-    loop {
-        let count = match file.read(&mut room[..]) {
-            Ok(0) => return Ok(text),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if text.len() + count > text.capacity() {
-            let mut larger = Zeroizing::new(Vec::with_capacity(2 * text.capacity() + count));
-            larger.extend_from_slice(&text);
-            text = larger;
-        }
-        text.extend_from_slice(&room[..count]);
-    }
 }
 
 /// What lifetimes count by: seconds since the Unix epoch, whatever the date is set to meanwhile.
@@ -410,38 +354,6 @@ mod tests {
         for wrong in ["", "a", "3-1", "1-", "0-99999", "1,,2"] {
             assert!(cpu_list(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn keys_that_others_may_read_or_write_are_doubted() {
-        use std::os::unix::fs::PermissionsExt;
-        let path = std::env::temp_dir().join(format!("esplanade-keys-{}", std::process::id()));
-        std::fs::write(&path, "flush;").unwrap();
-        let doubt_of = |mode| {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            doubt(&std::fs::metadata(&path).unwrap()).unwrap_or_default()
-        };
-        assert_eq!([doubt_of(0o600), doubt_of(0o640)], ["", ""]);
-        for (mode, words) in [
-            (0o666, "write"),
-            (0o620, "write"),
-            (0o644, "everybody may read"),
-        ] {
-            assert!(doubt_of(mode).contains(words), "{mode:o}");
-        }
-        std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn a_file_is_read_whole_whatever_length_it_claims() {
-        let path = std::env::temp_dir().join(format!("esplanade-whole-{}", std::process::id()));
-        let bytes: Vec<u8> = (0..100_000).map(|n| n as u8).collect();
-        std::fs::write(&path, &bytes).unwrap();
-        for len in [0, 1, 100_000, 200_000] {
-            let text = read_whole(&mut File::open(&path).unwrap(), len).unwrap();
-            assert_eq!(*text, bytes);
-        }
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -61,6 +61,18 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
     }
 }
 
+/// A file for a gateway that is to be what it says.
+pub fn text_of(path: &Path) -> Result<SetkeyText, String> {
+    let name = path.display().to_string();
+    let text = read(Some(path)).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Ok(SetkeyText {
+        name,
+        text,
+        pid: std::process::id(),
+        ..SetkeyText::default()
+    })
+}
+
 struct Session<'a> {
     arguments: &'a Arguments,
     out: &'a mut dyn Write,

@@ -2,9 +2,10 @@
 
 mod down;
 
-use super::{Explain, Failure, print};
+use super::{Explain, Failure, Reload, print};
 use crate::control::{self, Answer, Client, Request};
 use crate::local_time::utc_offset;
+use crate::setkey_cli;
 pub(super) use down::down;
 use ipsec::setkey::local_time;
 use serde::Serialize;
@@ -25,6 +26,18 @@ pub(super) fn drops(control: Option<PathBuf>, json: bool) -> Outcome {
     match ask(control, &Request::Drops)? {
         Answer::Drops(drops) if json => print_json(&drops),
         Answer::Drops(drops) => print(&drops.table()),
+        _ => Err(strange()),
+    }
+}
+
+pub(super) fn reload(reload: Reload) -> Outcome {
+    let text = reload.file.as_deref().map(setkey_cli::text_of).transpose();
+    let text = text.map_err(Failure::new)?;
+    match ask(reload.socket.control, &Request::Reload(text))? {
+        Answer::Setkey { output, warnings } => {
+            warnings.iter().for_each(|warning| eprint!("{warning}"));
+            print(&output)
+        }
         _ => Err(strange()),
     }
 }

@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 pub enum Request {
     /// Obey setkey text, as a whole or not at all.
     Setkey(SetkeyText),
+    /// Be what this text says, or the gateway's own file: only the difference changes.
+    Reload(Option<SetkeyText>),
     /// What is up and what it carries.
     Status,
     /// Why packets were dropped.

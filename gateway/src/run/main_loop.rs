@@ -1,20 +1,22 @@
 //! The gateway's main thread: requests, signals, notices, the kernel's news and a tick a second, one after the other.
 
 mod answers;
+mod changes;
 mod compare;
 mod watch;
 
 use super::host::Host;
+use super::key_file::KeyFile;
 use super::losses::Losses;
 use super::rates::Rate;
-use super::signals::Signals;
+use super::signals::{Signal, Signals};
 use super::{Options, Warnings, interface, now};
 use crate::cli::Failure;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
 use crate::memory;
 use crate::obey;
-use crate::plane::{OwnPlane, Recorder};
+use crate::plane::OwnPlane;
 use crate::report;
 use crate::routes::Site;
 use crate::routes::monitor::Monitor;
@@ -40,6 +42,7 @@ pub(super) struct Gateway {
     plane: OwnPlane<Host>,
     server: Server,
     signals: Signals,
+    file: KeyFile,
     options: Options,
     record: Record,
     warnings: Warnings,
@@ -77,6 +80,7 @@ impl Gateway {
         mut plane: OwnPlane<Host>,
         server: Server,
         signals: Signals,
+        file: KeyFile,
         options: &Options,
         record: Record,
         warnings: Warnings,
@@ -88,6 +92,7 @@ impl Gateway {
             plane,
             server,
             signals,
+            file,
             options: options.clone(),
             record,
             warnings,
@@ -174,9 +179,13 @@ impl Gateway {
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
             let heard = self.server.wait(&others, time).map_err(Failure::new)?;
-            if let Some(name) = self.signals.take() {
-                println!("esplanade: {name}, stopping");
-                return Ok((self.options.fail_open, None));
+            match self.signals.take() {
+                Some(Signal::Stop(name)) => {
+                    println!("esplanade: {name}, stopping");
+                    return Ok((self.options.fail_open, None));
+                }
+                Some(Signal::Reload) => self.reload_file(),
+                None => {}
             }
             let mut end = None;
             for (id, request) in heard.requests {
@@ -231,6 +240,7 @@ impl Gateway {
     fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
         let answer = match request {
             Request::Setkey(text) => self.obey(&text),
+            Request::Reload(text) => self.reload(text),
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Drops => Answer::Drops(self.drops()),
             Request::Explain(question) => Answer::Text(self.explain(&question)),
@@ -253,35 +263,6 @@ impl Gateway {
         };
         self.server.answer(id, &answer);
         Next::Wait
-    }
-
-    fn obey(&mut self, text: &SetkeyText) -> Answer {
-        let mut rivals = Vec::new();
-        let outcome = if text.dry_run {
-            obey::obey(&mut Recorder::over(self.plane.draft()), text, now())
-        } else {
-            let before = self.snapshot();
-            let outcome = obey::obey(&mut self.plane, text, now());
-            self.mind_path_checks();
-            self.tell_changes(&before);
-            rivals = report::rivals(&before, &self.snapshot());
-            drop(before);
-            self.plane.drain();
-            self.warn_of_unlocked_keys();
-            outcome
-        };
-        match outcome {
-            Ok(mut obeyed) => {
-                let rivals = rivals.iter();
-                let warning = |rival| format!("{}: warning: {rival}\n", text.name);
-                obeyed.warnings.extend(rivals.map(warning));
-                Answer::Setkey {
-                    output: obeyed.output,
-                    warnings: obeyed.warnings,
-                }
-            }
-            Err(why) => Answer::Refused(why),
-        }
     }
 
     /// Once the tunnel's own outer addresses are protected, strict reverse path checks on the way there must go.
@@ -308,14 +289,6 @@ impl Gateway {
                 let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
             }
         })
-    }
-
-    /// What a text has changed, association by association and policy by policy.
-    fn tell_changes(&mut self, before: &Snapshot) {
-        let after = self.snapshot();
-        for what in report::changes(before, &after) {
-            self.tell(what);
-        }
     }
 
     fn tell(&mut self, what: What) {

@@ -3,8 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals that end a gateway, blocked everywhere and read here.
+/// The signals that end a gateway or have it read its file again, blocked everywhere and read here.
 pub(super) struct Signals(OwnedFd);
+
+/// What a signal asks for.
+pub(super) enum Signal {
+    /// To stop, and its name.
+    Stop(&'static str),
+    /// To read the file again.
+    Reload,
+}
 
 impl Signals {
     /// Blocks them for this thread and every thread that it starts.
@@ -30,8 +38,8 @@ impl Signals {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The name of a signal that has come, if one has.
-    pub fn take(&self) -> Option<&'static str> {
+    /// A signal that has come, if one has.
+    pub fn take(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let read = rustix::io::read(&self.0, &mut info).ok()?;
         if read < 4 {
@@ -39,9 +47,9 @@ impl Signals {
         }
         let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
         match number as i32 {
-            libc::SIGTERM => Some("SIGTERM"),
-            libc::SIGINT => Some("SIGINT"),
-            libc::SIGHUP => Some("SIGHUP"),
+            libc::SIGTERM => Some(Signal::Stop("SIGTERM")),
+            libc::SIGINT => Some(Signal::Stop("SIGINT")),
+            libc::SIGHUP => Some(Signal::Reload),
             _ => None,
         }
     }

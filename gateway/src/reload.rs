@@ -1,0 +1,323 @@
+//! `esplanade reload` and SIGHUP: the running gateway is given what its file says now, and only the difference changes.
+//!
+//! ```text
+//!   text ──► commands ──► what a new start would have ─┐
+//!                                                      ├──► difference ──► plane: all of it, or nothing
+//!            what the gateway has ─────────────────────┘
+//! ```
+//!
+//! Associations that the file has unchanged are not touched. Of those with other options the numbers stay; with other keys an
+//! association is another one.
+
+use crate::control::SetkeyText;
+use crate::obey::{blame, read, warnings};
+use crate::plane::{Plane, Recorder};
+use ipsec::command::{Answer, Command, Refused};
+use ipsec::policy::Policy;
+use ipsec::sa::{SaConfig, SaId};
+use ipsec::setkey::Lowered;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a reload has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Associations that are new.
+    pub added: usize,
+    /// Associations with other options.
+    pub updated: usize,
+    /// Associations that the file has no more, or with other keys.
+    pub deleted: usize,
+    /// Policies that came or went.
+    pub policies: usize,
+}
+
+impl std::fmt::Display for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} associations added, {} changed, {} deleted; {} policies changed",
+            self.added, self.updated, self.deleted, self.policies
+        )
+    }
+}
+
+/// Has the plane be what the text says. On any mistake nothing has changed and all mistakes are in the message.
+pub fn reload(
+    plane: &mut dyn Plane,
+    request: &SetkeyText,
+) -> Result<(Changes, Vec<String>), String> {
+    let lowered = read(request)?;
+    let mut target = Recorder::default();
+    target
+        .apply(&lowered.commands)
+        .map_err(|refused| blame(&refused, &lowered, request))?;
+    let failed = |refused: Refused| refused.reason;
+    let wanted = Databases::of(&mut target).map_err(failed)?;
+    let present = Databases::of(plane).map_err(failed)?;
+    let (commands, changes) = difference(&present, &wanted);
+    if !commands.is_empty() {
+        plane.apply(&commands).map_err(|refused| {
+            let index = origin(&lowered, commands.get(refused.index));
+            blame(&Refused { index, ..refused }, &lowered, request)
+        })?;
+    }
+    Ok((changes, warnings(&lowered, request)))
+}
+
+/// What a plane has, in the order in which it was added.
+#[derive(Default)]
+struct Databases {
+    sas: Vec<Arc<SaConfig>>,
+    policies: Vec<Arc<Policy>>,
+}
+
+impl Databases {
+    fn of(plane: &mut dyn Plane) -> Result<Self, Refused> {
+        let mut all = Self::default();
+        for answer in plane.apply(&[Command::DumpSas(None), Command::DumpPolicies])? {
+            match answer {
+                Answer::Sas(list) => all.sas.extend(list.into_iter().map(|told| told.config)),
+                Answer::Policies(list) => {
+                    all.policies
+                        .extend(list.into_iter().map(|told| told.policy));
+                }
+                Answer::Done | Answer::Spi(_) => {}
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn difference(present: &Databases, wanted: &Databases) -> (Vec<Command>, Changes) {
+    let mut changes = Changes::default();
+    let (gone, mut commands) = associations(present, wanted, &mut changes);
+    changes.deleted = gone.len();
+    let policies = policies(&present.policies, &wanted.policies);
+    changes.policies = policies.len();
+    // A policy is never without its association where the file has one: what goes, goes last.
+    let late = gone.iter().filter(|id| !wanted.has(id));
+    let early = gone.iter().filter(|id| wanted.has(id));
+    let delete = |config: &&Arc<SaConfig>| Command::DeleteSa {
+        id: config.id,
+        source: config.source,
+    };
+    let mut all: Vec<_> = early.map(delete).collect();
+    all.append(&mut commands);
+    all.extend(policies);
+    all.extend(late.map(delete));
+    (all, changes)
+}
+
+impl Databases {
+    fn has(&self, config: &Arc<SaConfig>) -> bool {
+        self.sas.iter().any(|wanted| wanted.id == config.id)
+    }
+}
+
+/// Those that go, and what makes the others as they are wanted.
+fn associations<'a>(
+    present: &'a Databases,
+    wanted: &Databases,
+    changes: &mut Changes,
+) -> (Vec<&'a Arc<SaConfig>>, Vec<Command>) {
+    let mut known: HashMap<SaId, &Arc<SaConfig>> = present
+        .sas
+        .iter()
+        .map(|config| (config.id, config))
+        .collect();
+    let (mut gone, mut commands) = (Vec::new(), Vec::new());
+    for config in &wanted.sas {
+        match known.remove(&config.id) {
+            Some(old) if is_same(old, config) => {}
+            Some(old) if old.source == config.source && old.suite == config.suite => {
+                changes.updated += 1;
+                commands.push(Command::UpdateSa(Arc::clone(config)));
+            }
+            old => {
+                gone.extend(old);
+                changes.added += 1;
+                commands.push(Command::AddSa(Arc::clone(config)));
+            }
+        }
+    }
+    let left = present.sas.iter();
+    gone.extend(left.filter(|config| known.contains_key(&config.id)));
+    (gone, commands)
+}
+
+/// Whether a configuration asks for nothing new: that its keys were fresh is of the past.
+fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
+    let key_is_fresh = old.key_is_fresh;
+    let new = SaConfig {
+        key_is_fresh,
+        ..new.clone()
+    };
+    *old == new
+}
+
+/// Those that stay keep their place. Where the order is another one, all are made anew at once.
+fn policies(present: &[Arc<Policy>], wanted: &[Arc<Policy>]) -> Vec<Command> {
+    let stay: Vec<_> = present
+        .iter()
+        .filter(|policy| wanted.contains(policy))
+        .collect();
+    let in_order = wanted.iter().zip(&stay).all(|(a, b)| a == *b);
+    if !in_order {
+        let add = wanted.iter().cloned().map(Command::AddPolicy);
+        return std::iter::once(Command::FlushPolicies).chain(add).collect();
+    }
+    let gone = present.iter().filter(|policy| !wanted.contains(policy));
+    let delete = gone.map(|policy| Command::DeletePolicy {
+        selector: policy.selector,
+        direction: policy.direction,
+    });
+    let new = wanted[stay.len()..].iter().cloned();
+    delete.chain(new.map(Command::AddPolicy)).collect()
+}
+
+/// Where in the text a command of the difference comes from.
+fn origin(lowered: &Lowered, command: Option<&Command>) -> usize {
+    let same = |other: &Command| match (command, other) {
+        (
+            Some(Command::AddSa(new) | Command::UpdateSa(new)),
+            Command::AddSa(old) | Command::UpdateSa(old),
+        ) => new.id == old.id,
+        (Some(Command::AddPolicy(new)), Command::AddPolicy(old) | Command::UpdatePolicy(old)) => {
+            (new.selector, new.direction) == (old.selector, old.direction)
+        }
+        _ => false,
+    };
+    let place = lowered.commands.iter().rposition(same);
+    place.unwrap_or(lowered.commands.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zeroize::Zeroizing;
+
+    fn request(text: &str) -> SetkeyText {
+        SetkeyText {
+            name: "tunnel.conf".to_owned(),
+            text: Zeroizing::new(text.as_bytes().to_vec()),
+            ..SetkeyText::default()
+        }
+    }
+
+    fn sa(spi: u32, key: u8, options: &str) -> String {
+        let key = format!("{key:02x}").repeat(20);
+        format!("add 192.0.2.1 192.0.2.2 esp {spi} -m tunnel {options} -E aes-gcm-16 0x{key};\n")
+    }
+
+    fn policy(net: u8) -> String {
+        format!(
+            "spdadd 10.1.0.0/24 10.{net}.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;\n"
+        )
+    }
+
+    fn plane(text: &str) -> Recorder {
+        let mut plane = Recorder::default();
+        plane
+            .apply(&read(&request(text)).ok().unwrap().commands)
+            .unwrap();
+        plane
+    }
+
+    fn changes(plane: &mut Recorder, text: &str) -> [usize; 4] {
+        let (changes, _) = reload(plane, &request(text)).ok().unwrap();
+        [
+            changes.added,
+            changes.updated,
+            changes.deleted,
+            changes.policies,
+        ]
+    }
+
+    #[test]
+    fn the_same_text_changes_nothing_at_all() {
+        let text = format!(
+            "flush; spdflush;\n{}{}{}",
+            sa(300, 1, "-r 64"),
+            sa(301, 2, ""),
+            policy(2)
+        );
+        let mut plane = plane(&text);
+        let before = (plane.snapshot(), plane.obeyed().len());
+        assert_eq!(changes(&mut plane, &text), [0; 4]);
+        assert_eq!(
+            changes(&mut plane, &text.replace("-r 64", "-r 64 -o key=fresh")),
+            [0; 4]
+        );
+        let told: Vec<_> = before.0.sas().map(Arc::as_ptr).collect();
+        let now = plane.snapshot();
+        assert_eq!(told, now.sas().map(Arc::as_ptr).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_stays_keeps_its_numbers_and_what_has_other_keys_begins_anew() {
+        let mut plane = plane(&(sa(300, 1, "-r 64") + &sa(301, 2, "-r 64") + &sa(302, 3, "-r 64")));
+        for sa in plane.snapshot().sas() {
+            sa.state.reserve(&sa.config, 5, 1, 1).unwrap();
+        }
+        let text = sa(300, 1, "-r 128") + &sa(301, 9, "-r 64") + &sa(303, 4, "-r 64");
+        assert_eq!(changes(&mut plane, &text), [2, 1, 2, 0]);
+        let sent = |spi: u32| {
+            let snapshot = plane.snapshot();
+            let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == spi);
+            sa.map(|sa| sa.state.tally().sequence)
+        };
+        assert_eq!(
+            [sent(300), sent(301), sent(302), sent(303)],
+            [Some(5), Some(0), None, Some(0)]
+        );
+    }
+
+    #[test]
+    fn policies_that_stay_are_not_touched_unless_their_order_changes() {
+        let mut plane = plane(&(policy(2) + &policy(3) + &policy(4)));
+        assert_eq!(
+            changes(&mut plane, &(policy(2) + &policy(4) + &policy(5))),
+            [0, 0, 0, 2]
+        );
+        assert!(
+            plane
+                .obeyed()
+                .iter()
+                .all(|command| *command != Command::FlushPolicies)
+        );
+        assert_eq!(changes(&mut plane, &(policy(5) + &policy(2))), [0, 0, 0, 3]);
+        assert!(plane.obeyed().contains(&Command::FlushPolicies));
+        assert_eq!(changes(&mut plane, &(policy(5) + &policy(2))), [0; 4]);
+        assert_eq!(changes(&mut plane, ""), [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_mistake_changes_nothing_and_is_named_with_its_place() {
+        let mut plane = plane(&sa(300, 1, ""));
+        for (text, place) in [
+            (sa(301, 2, "") + "nonsense;", "tunnel.conf:2:1"),
+            (sa(301, 2, "") + &sa(301, 2, ""), "tunnel.conf:2:1"),
+        ] {
+            let why = reload(&mut plane, &request(&text)).err().unwrap();
+            assert!(why.contains(place) && !why.contains("0202"), "{why}");
+        }
+        assert_eq!(changes(&mut plane, &sa(300, 1, "")), [0; 4]);
+    }
+
+    #[test]
+    fn a_refusal_of_the_plane_is_named_with_its_place() {
+        let first = sa(300, 1, "");
+        let mut plane = plane(&first);
+        // Two hosts behind one NAT: the recorder's databases refuse the second.
+        let behind = |port: u16, spi: u32| {
+            format!(
+                "add 192.0.2.9[{port}] 192.0.2.1[4500] esp-udp {spi} -m transport -E aes-gcm-16 0x{};\n",
+                "07".repeat(20)
+            )
+        };
+        let text = first + &behind(1000, 400) + &behind(2000, 401);
+        let why = reload(&mut plane, &request(&text)).err().unwrap();
+        assert!(why.contains("tunnel.conf:3:1"), "{why}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The file of a gateway: read at the start and at each SIGHUP.
+//!
+//! Its folder is opened before privileges are given up, and the file is found from there by its name: an editor puts a new
+//! file in the place of the old one.
+
+use crate::cli::Failure;
+use crate::control::SetkeyText;
+use dataplane::io::Warn;
+use rustix::fs::{Mode, OFlags, open, openat};
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Where the file is.
+pub(super) struct KeyFile {
+    path: PathBuf,
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl KeyFile {
+    /// The file of this path, which need not be there.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let name = path.file_name().map(ToOwned::to_owned);
+        let name = name.ok_or_else(|| {
+            let path = path.display();
+            Failure::new(format!("cannot read {path}: it is no file"))
+        })?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(folder, flags, Mode::empty());
+        Ok(Self {
+            folder: folder.map_err(|error| cannot(path, error))?,
+            path: path.to_owned(),
+            name,
+        })
+    }
+
+    /// What it holds now.
+    pub fn read(&self, warn: &Warn) -> Result<SetkeyText, Failure> {
+        let cannot = |error: io::Error| cannot(&self.path, error);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(&self.folder, &self.name, flags, Mode::empty());
+        let mut file = File::from(file.map_err(|error| cannot(error.into()))?);
+        let found = file.metadata().map_err(cannot)?;
+        if let Some(doubt) = doubt(&found) {
+            warn(&format!(
+                "{} holds keys and {doubt}: chown {} {0} && chmod 600 {0}",
+                self.path.display(),
+                rustix::process::geteuid().as_raw(),
+            ));
+        }
+        Ok(SetkeyText {
+            name: self.path.display().to_string(),
+            text: read_whole(&mut file, found.len()).map_err(cannot)?,
+            pid: std::process::id(),
+            ..SetkeyText::default()
+        })
+    }
+}
+
+fn cannot(path: &Path, error: impl Into<io::Error>) -> Failure {
+    Failure::new(format!("cannot read {}: {}", path.display(), error.into()))
+}
+
+/// Who beside us could know or choose the keys in a file. Pipes and the like are whoever's they are.
+fn doubt(found: &Metadata) -> Option<String> {
+    let (owner, mode) = (found.uid(), found.mode() & 0o777);
+    let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    match mode {
+        _ if !found.is_file() => None,
+        _ if !is_ours => Some(format!("belongs to user {owner}, who can change them")),
+        _ if mode & 0o022 != 0 => Some(format!("others may write it (mode {mode:04o})")),
+        _ if mode & 0o004 != 0 => Some(format!("everybody may read it (mode {mode:04o})")),
+        _ => None,
+    }
+}
+
+/// Into room that never moves while it fills, or each move would leave a copy of the keys behind.
+fn read_whole(file: &mut File, len: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 4096));
+    let mut room = Zeroizing::new([0; 4096]);
+    loop {
+        let count = match file.read(&mut room[..]) {
+            Ok(0) => return Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if text.len() + count > text.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(2 * text.capacity() + count));
+            larger.extend_from_slice(&text);
+            text = larger;
+        }
+        text.extend_from_slice(&room[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_others_may_read_or_write_are_doubted() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("esplanade-keys-{}", std::process::id()));
+        std::fs::write(&path, "flush;").unwrap();
+        let doubt_of = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            doubt(&std::fs::metadata(&path).unwrap()).unwrap_or_default()
+        };
+        assert_eq!([doubt_of(0o600), doubt_of(0o640)], ["", ""]);
+        for (mode, words) in [
+            (0o666, "write"),
+            (0o620, "write"),
+            (0o644, "everybody may read"),
+        ] {
+            assert!(doubt_of(mode).contains(words), "{mode:o}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_whole_whatever_length_it_claims() {
+        let path = std::env::temp_dir().join(format!("esplanade-whole-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000).map(|n| n as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        for len in [0, 1, 100_000, 200_000] {
+            let text = read_whole(&mut File::open(&path).unwrap(), len).unwrap();
+            assert_eq!(*text, bytes);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_another_is_read_by_its_name() {
+        let path = std::env::temp_dir().join(format!("esplanade-again-{}", std::process::id()));
+        std::fs::write(&path, "flush;").unwrap();
+        let file = KeyFile::new(&path).ok().unwrap();
+        let warn: Warn = std::sync::Arc::new(|_: &str| {});
+        assert_eq!(*file.read(&warn).ok().unwrap().text, b"flush;");
+        let new = path.with_extension("new");
+        std::fs::write(&new, "spdflush;").unwrap();
+        std::fs::rename(&new, &path).unwrap();
+        assert_eq!(*file.read(&warn).ok().unwrap().text, b"spdflush;");
+        std::fs::remove_file(&path).unwrap();
+        let why = file.read(&warn).err().unwrap().to_string();
+        assert!(
+            why.contains("cannot read") && why.contains("esplanade-again"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Texts that change a running gateway: as statements, or as the whole of what it should be.
+
+use super::Gateway;
+use crate::control::{Answer, SetkeyText};
+use crate::memory;
+use crate::obey;
+use crate::plane::{OwnPlane, Recorder};
+use crate::reload;
+use crate::report;
+use crate::run::host::Host;
+use crate::run::now;
+use ipsec::database::Snapshot;
+use zeroize::Zeroizing;
+
+impl Gateway {
+    pub(super) fn obey(&mut self, text: &SetkeyText) -> Answer {
+        let (outcome, rivals) = match text.dry_run {
+            true => {
+                let mut recorder = Recorder::over(self.plane.draft());
+                (obey::obey(&mut recorder, text, now()), Vec::new())
+            }
+            false => self.change(|plane| obey::obey(plane, text, now())),
+        };
+        match outcome {
+            Ok(mut obeyed) => {
+                obeyed.warnings.extend(about(&rivals, text));
+                Answer::Setkey {
+                    output: obeyed.output,
+                    warnings: obeyed.warnings,
+                }
+            }
+            Err(why) => Answer::Refused(why),
+        }
+    }
+
+    /// Has the gateway be what a text says, or its own file if none is given.
+    pub(super) fn reload(&mut self, text: Option<SetkeyText>) -> Answer {
+        let text = match text {
+            Some(text) => text,
+            None => match self.file.read(&self.warnings.warn()) {
+                Ok(text) => text,
+                Err(why) => return Answer::Refused(why.to_string()),
+            },
+        };
+        let (outcome, rivals) = self.change(|plane| reload::reload(plane, &text));
+        match outcome {
+            Ok((changes, mut warnings)) => {
+                warnings.extend(about(&rivals, &text));
+                Answer::Setkey {
+                    output: Zeroizing::new(format!("{}: {changes}\n", text.name)),
+                    warnings,
+                }
+            }
+            Err(why) => Answer::Refused(why),
+        }
+    }
+
+    /// SIGHUP: there is nobody to answer but the log.
+    pub(super) fn reload_file(&mut self) {
+        match self.reload(None) {
+            Answer::Setkey { output, warnings } => {
+                warnings.iter().for_each(|warning| eprint!("{warning}"));
+                print!("esplanade: SIGHUP: {}", &*output);
+            }
+            Answer::Refused(why) => {
+                eprintln!("esplanade: SIGHUP: nothing is changed:\n{}", why.trim_end())
+            }
+            _ => {}
+        }
+        memory::wipe_stack();
+    }
+
+    /// Changes the databases and tells of it; also which associations now take others' traffic.
+    fn change<R>(&mut self, work: impl FnOnce(&mut OwnPlane<Host>) -> R) -> (R, Vec<String>) {
+        let before = self.snapshot();
+        let outcome = work(&mut self.plane);
+        self.mind_path_checks();
+        self.tell_changes(&before);
+        let rivals = report::rivals(&before, &self.snapshot());
+        drop(before);
+        self.plane.drain();
+        self.warn_of_unlocked_keys();
+        (outcome, rivals)
+    }
+
+    /// What a text has changed, association by association and policy by policy.
+    fn tell_changes(&mut self, before: &Snapshot) {
+        let after = self.snapshot();
+        for what in report::changes(before, &after) {
+            self.tell(what);
+        }
+    }
+}
+
+fn about(rivals: &[String], text: &SetkeyText) -> Vec<String> {
+    let warning = |rival: &String| format!("{}: warning: {rival}\n", text.name);
+    rivals.iter().map(warning).collect()
+}
