@@ -4,7 +4,7 @@
 # A toolchain that rustup put there a minute ago is not yet on the path of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo build check test interop lint fresh fuzz dist clean
+.PHONY: help demo build check test interop lint fresh fuzz deep dist clean
 
 help:
 	@echo 'make demo     build, measure a tunnel between two gateways, show the table (demo-out/)'
@@ -14,6 +14,7 @@ help:
 	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
+	@echo 'make deep     what takes hours, and goes on where it was interrupted: sanitizer, fuzzing, mutants, faults'
 	@echo 'make fuzz     the fuzz targets for a minute each, with AddressSanitizer'
 
 demo: build
@@ -34,6 +35,10 @@ fresh:
 fuzz:
 	@tests/setup check
 	@exec fuzz/run
+
+deep:
+	@tests/setup deep
+	@exec tests/deep/run --resume
 
 dist:
 	@tests/setup demo

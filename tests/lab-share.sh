@@ -76,7 +76,11 @@ for contender in esplanade-aes-128-gcm wireguard-go; do
     record=$(grep "\"contender\":\"$contender\"" "$records" | grep "\"share\":\"$share\"")
     case $record in
       *'"status":"absent"'*)
-        if [ "$contender" = wireguard-go ]; then echo "$contender is absent here"; else echo "not here lab-share-$name: processor-share"; fi
+        # One that is not installed says how it is got.
+        case $record in
+          *"go install golang.zx2c4.com/wireguard"*) echo "not here lab-share-$name: wireguard-go" ;;
+          *) echo "not here lab-share-$name: processor-share" ;;
+        esac
         ;;
       *) judge "$name" "$record" ;;
     esac

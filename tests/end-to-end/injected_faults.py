@@ -1,6 +1,6 @@
 """Each write to the kernel's configuration is refused once: in a start, in a change, in a stop. Nothing passes in clear.
 
-A sample of the calls each time; with ESPLANADE_EVERY_CALL=1 each call by each error.
+A sample of the calls, another one in each commit; with ESPLANADE_EVERY_CALL=1 each call by each error.
 """
 
 import os
@@ -11,6 +11,7 @@ from network.clear import ClearTraffic, also_from_outer_addresses
 from network.expect import expect
 from network.gateway import GatewayError
 from network.refuser import ERRORS, KILL, Refuser
+from network.sample import commit, every
 from network.sites import Sites, setkey_text
 
 EVERY = os.environ.get("ESPLANADE_EVERY_CALL") == "1"
@@ -22,8 +23,7 @@ def trials(calls, sample):
     """Numbers of calls, each with an error."""
     if EVERY:
         return [(call, error) for call in range(1, calls + 1) for error in ERRORS]
-    step = max(1, calls // sample)
-    return [(call, ERRORS[number % len(ERRORS)]) for number, call in enumerate(range(1, calls + 1, step))]
+    return [(call, ERRORS[(call + commit()) % len(ERRORS)]) for call in every(calls, sample)]
 
 
 class Refusing:

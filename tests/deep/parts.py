@@ -1,0 +1,122 @@
+"""The parts of `make deep`, each a function that makes its slices: a name, a shell command, a limit and who judges."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import Callable
+
+import mutants
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+# Stable has the runtime of AddressSanitizer; only the option's name is kept for nightly.
+SANITIZED = "RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1"
+CRATES = {"ipsec": "fuzz_corpora", "multibuffer": None, "dataplane": "fuzz_corpora", "gateway": "fuzz_corpora"}
+
+BUILD = "cargo build --quiet --locked --workspace --bins"
+
+HOUR = 3600
+COUNTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
+LINE = re.compile(r"^(ok|not ok) ")
+
+
+@dataclass
+class Plan:
+    """What all parts are told."""
+    place: str
+    seconds: int
+    rounds: int
+
+    def target_dir(self):
+        return subprocess.run(["tests/setup", "--target-dir"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@dataclass
+class Slice:
+    part: str
+    name: str
+    command: str
+    limit: int
+    judge: Callable
+    missing: str = ""
+
+
+def by_status(status, _lines):
+    return status == 0, f"exit status {status}"
+
+
+def by_cargo(status, lines):
+    """Sums of `cargo test`: at least one test has to have run."""
+    sums = [tuple(map(int, found.groups())) for found in map(COUNTS.match, lines) if found]
+    passed, failed = (sum(column) for column in zip(*sums)) if sums else (0, 0)
+    return status == 0 and passed > 0 and failed == 0, f"{passed} tests passed, {failed} failed"
+
+
+def by_lines(status, lines):
+    verdicts = [found[1] for found in map(LINE.match, lines) if found]
+    wrong = verdicts.count("not ok")
+    return status == 0 and bool(verdicts) and not wrong, f"{len(verdicts) - wrong} passed, {wrong} failed"
+
+
+def asan(plan):
+    folder = f"{plan.target_dir()}/asan"
+    for crate, corpora in CRATES.items():
+        build = f"cargo test --locked --target {TRIPLE} --target-dir {folder} -p {crate} --lib --bins"
+        build += f" --test {corpora}" if corpora else ""
+        yield Slice("asan", crate, f"export {SANITIZED}; {build} --no-run && tests/runner/isolated {build} --no-fail-fast",
+                    HOUR, by_cargo)
+
+
+def fuzz(plan):
+    for file in sorted(os.listdir("fuzz/fuzz_targets")):
+        target = file.removesuffix(".rs")
+        yield Slice("fuzz", target, f"fuzz/run {plan.seconds} {target}", HOUR + plan.seconds, by_lines)
+
+
+def mutant_tests(plan):
+    for name in mutants.FOLDERS:
+        yield Slice("mutants", name, mutants.command(plan.place, name), 12 * HOUR, mutants.judge(plan.place, name))
+
+
+def every_call(_plan):
+    refused = "ESPLANADE_EVERY_CALL=1 tests/runner/isolated tests/end-to-end/run injected_faults"
+    for what in ("change", "start", "stop"):
+        yield Slice("every-call", what, f"{BUILD} && {refused} '{what} refused'", 2 * HOUR, by_lines)
+
+
+def kill9(plan):
+    yield hostile_host(plan, "kill9", "each-step", "killed")
+
+
+def kernels(_plan):
+    # The oldest and the newest of which Debian has packages; further ones have to be brought.
+    for guest in ("uml", "qemu"):
+        for suite in ("interop", "scenarios"):
+            run = f"tests/venv tests/scapy/requirements.txt >/dev/null && tests/runner/isolated tests/{suite}/run --guest {guest}"
+            yield Slice("kernels", f"{guest}-{suite}", f"{BUILD} && {run}", 2 * HOUR, by_lines)
+
+
+def fresh(_plan):
+    yield Slice("fresh", "debian-12", "tests/fresh.sh", 3 * HOUR, by_lines,
+                "" if os.geteuid() == 0 else "tests/fresh.sh makes a whole system and needs root")
+
+
+def packages(_plan):
+    # Compiled anew in between: the archive of what lies there already would prove little.
+    ours = " ".join(f"-p {crate}" for crate in (*CRATES, "lab"))
+    twice = (f"packaging/dist && (cd dist-out && sha256sum *.tar.gz >../.cache/deep/sums) && cargo clean --release {ours} && "
+             "packaging/dist && cd dist-out && sha256sum -c ../.cache/deep/sums")
+    yield Slice("packages", "equal-bytes", twice, 2 * HOUR, by_status)
+
+
+def hostile(plan):
+    yield hostile_host(plan, "hostile", "all-kinds", "--rate 100000 --bars")
+
+
+def hostile_host(plan, part, name, words):
+    run = f"tests/runner/isolated tests/hostile-host/run --rounds {plan.rounds} {words}"
+    return Slice(part, name, f"{BUILD} && {run}", 6 * HOUR, by_lines)
+
+
+PARTS = {"asan": asan, "fuzz": fuzz, "mutants": mutant_tests, "every-call": every_call, "kill9": kill9, "kernels": kernels,
+         "fresh": fresh, "packages": packages, "hostile": hostile}
