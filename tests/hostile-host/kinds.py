@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -29,6 +31,9 @@ SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm"
             "ipv6": {"forwarding": (0,), "disable_policy": (1,), "accept_source_route": (1,)}}
 CLSACT_DELETED = "for device in wan lan; do tc qdisc del dev $device clsact; done"
 FILTERS_DELETED = "for device in wan lan; do for way in ingress egress; do tc filter del dev $device $way; done; done"
+CHARON, PATIENCE = "/usr/lib/ipsec/charon", 20
+# Seconds, and an association that nothing else uses.
+DAY, LIFETIME, SHORT_LIVED = 86400, 20, "0x00007101"
 HELD_FOR = 0.05
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
           "spdadd 10.92.0.0/24 10.91.0.0/24 any -P in ipsec esp/tunnel/192.0.2.77-192.0.2.1/require;\n")
@@ -77,6 +82,16 @@ def while_stopped(script):
     return attack
 
 
+def both_while_stopped(bench):
+    """What passes until it goes on is told as a number where both are gone; the kernel may have kept the first."""
+    bench.gateway.process.send_signal(signal.SIGSTOP)
+    try:
+        bench.sh(f"nft flush ruleset; {CLSACT_DELETED}")
+        time.sleep(HELD_FOR)
+    finally:
+        bench.gateway.process.send_signal(signal.SIGCONT)
+
+
 def settings(bench):
     """Each setting of conf.all is set to another value for a moment."""
     changed = 0
@@ -95,6 +110,56 @@ def others_policies(bench):
     bench.sh("""ip xfrm policy add src 10.91.0.0/24 dst 10.92.0.0/24 dir out action allow
         [ -n "$(ip xfrm policy | grep 10.91.0.0)" ]; ip xfrm policy flush; ip xfrm state flush
         [ -z "$(ip xfrm policy | grep 10.91.0.0)" ]""")
+
+
+def date_set(bench):
+    """A day on, and two days back: an association ends when its lifetime since it was added is over, neither sooner nor later."""
+    gateway = bench.gateway
+    gateway.setkey_text(f"add 192.0.2.1 192.0.2.77 esp {SHORT_LIVED} -lh {LIFETIME} -E aes-gcm-16 0x{'a7' * 20};")
+
+    def lives():
+        return any(each["spi"] == SHORT_LIVED for each in gateway.status()["associations"])
+
+    before = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
+    added = time.monotonic()
+    try:
+        date(before + DAY)
+        early = lives()
+        expect(early or time.monotonic() - added > LIFETIME, "it ended when the date was set forward")
+        date(before - DAY)
+        bench.nothing_passed("the date was set back")
+        while lives():
+            expect(time.monotonic() - added < 3 * LIFETIME, "it does not end since the date was set back")
+            time.sleep(0.5)
+    finally:
+        date(before)
+
+
+def date(offset):
+    """The guest's date: so many seconds before its start."""
+    time.clock_settime(time.CLOCK_REALTIME, offset + time.monotonic())
+
+
+def charon(bench):
+    """strongSwan's daemon, with a /run and a configuration of its own: its routing rule shows that it is up."""
+    with tempfile.TemporaryDirectory(prefix="esplanade-charon-") as folder:
+        with open(f"{folder}/strongswan.conf", "w") as file:
+            file.write("charon { load = random nonce openssl kdf hmac kernel-netlink socket-default }")
+        daemon = bench.sites.left.start(["env", f"STRONGSWAN_CONF={folder}/strongswan.conf", "unshare", "-m", "sh", "-c",
+                                         f"mount -t tmpfs run /run; exec {CHARON}"], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE
+        while bench.attempt("ip rule | grep 'lookup 220'")[0] != 0:
+            expect(time.monotonic() < deadline and daemon.poll() is None, "the control failed: charon sets no routing rule")
+            time.sleep(0.05)
+        time.sleep(HELD_FOR)
+        daemon.terminate()
+        daemon.wait(PATIENCE)
+    expect(bench.attempt("ip rule | grep 'lookup 220'")[0] != 0, "the control failed: charon's routing rule is there still")
+
+
+def has_charon(_):
+    return os.path.exists(CHARON)
 
 
 def has_xfrm(bench):
@@ -150,14 +215,17 @@ KINDS = {
     "settings of conf.all changed": Kind(settings),
     "XFRM flushed": Kind(others_policies, needs=has_xfrm, absent="xfrm"),
     "another gateway starts and stops": Kind(another_gateway),
+    "charon starts and stops": Kind(charon, needs=has_charon, absent="charon"),
     "another gateway is refused": Kind(one_that_is_refused),
     "qdisc clsact deleted": Kind(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
     "filters of devices deleted": Kind(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
-    "nftables flushed and clsact deleted at once": Kind(by(f"nft flush ruleset; {CLSACT_DELETED}"), TABLE_TAKEN | FILTERS_TAKEN,
-                                                        filters),
+    "nftables flushed and clsact deleted at once": Kind(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters),
     "killed at each step of a start": fault(faults.killed_in_a_start, special=faults.refused),
     "killed at each step of a change": fault(faults.killed_in_a_change, special=faults.refused),
     "killed at each step of a stop": fault(faults.killed_in_a_stop, special=faults.refused),
     "disk full": fault(faults.full_disk, special=faults.small_disk),
     "memory used up": fault(faults.no_more_memory, needs=has_memory_group, absent="memory-group"),
 }
+# Nobody sets the date of a machine that others work on; a guest's is its own.
+if os.environ.get("ESPLANADE_GUEST"):
+    KINDS["date set forward and back"] = Kind(date_set)
