@@ -85,7 +85,7 @@ class Inside:
 
     def run(self, script, arguments, limit=LIMIT):
         """Exit status and output of one of these tests' own programs."""
-        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_GUEST=1", "python3", f"/tests/hostile-host/{script}", *arguments]
+        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "python3", f"/tests/hostile-host/{script}", *arguments]
         return self.guest.root.run(f"cd /tests; {shlex.join(words)} 2>&1", limit)
 
 

@@ -32,8 +32,6 @@ SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm"
 CLSACT_DELETED = "for device in wan lan; do tc qdisc del dev $device clsact; done"
 FILTERS_DELETED = "for device in wan lan; do for way in ingress egress; do tc filter del dev $device $way; done; done"
 CHARON, PATIENCE = "/usr/lib/ipsec/charon", 20
-# Seconds, and an association that nothing else uses.
-DAY, LIFETIME, SHORT_LIVED = 86400, 20, "0x00007101"
 HELD_FOR = 0.05
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
           "spdadd 10.92.0.0/24 10.91.0.0/24 any -P in ipsec esp/tunnel/192.0.2.77-192.0.2.1/require;\n")
@@ -110,34 +108,6 @@ def others_policies(bench):
     bench.sh("""ip xfrm policy add src 10.91.0.0/24 dst 10.92.0.0/24 dir out action allow
         [ -n "$(ip xfrm policy | grep 10.91.0.0)" ]; ip xfrm policy flush; ip xfrm state flush
         [ -z "$(ip xfrm policy | grep 10.91.0.0)" ]""")
-
-
-def date_set(bench):
-    """A day on, and two days back: an association ends when its lifetime since it was added is over, neither sooner nor later."""
-    gateway = bench.gateway
-    gateway.setkey_text(f"add 192.0.2.1 192.0.2.77 esp {SHORT_LIVED} -lh {LIFETIME} -E aes-gcm-16 0x{'a7' * 20};")
-
-    def lives():
-        return any(each["spi"] == SHORT_LIVED for each in gateway.status()["associations"])
-
-    before = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
-    added = time.monotonic()
-    try:
-        date(before + DAY)
-        early = lives()
-        expect(early or time.monotonic() - added > LIFETIME, "it ended when the date was set forward")
-        date(before - DAY)
-        bench.nothing_passed("the date was set back")
-        while lives():
-            expect(time.monotonic() - added < 3 * LIFETIME, "it does not end since the date was set back")
-            time.sleep(0.5)
-    finally:
-        date(before)
-
-
-def date(offset):
-    """The guest's date: so many seconds before its start."""
-    time.clock_settime(time.CLOCK_REALTIME, offset + time.monotonic())
 
 
 def charon(bench):
@@ -226,6 +196,3 @@ KINDS = {
     "disk full": fault(faults.full_disk, special=faults.small_disk),
     "memory used up": fault(faults.no_more_memory, needs=has_memory_group, absent="memory-group"),
 }
-# Nobody sets the date of a machine that others work on; a guest's is its own.
-if os.environ.get("ESPLANADE_GUEST"):
-    KINDS["date set forward and back"] = Kind(date_set)

@@ -140,8 +140,14 @@ KINDS = {"uml": UserMode, "qemu": Emulated}
 
 def guest_option(arguments):
     """The option by which every runner chooses its guest."""
-    arguments.add_argument("--guest", choices=list(KINDS), default="uml",
+    arguments.add_argument("--guest", choices=list(KINDS), default=usual(),
                            help="User Mode Linux, or QEMU's emulation as a second opinion")
+
+
+def usual():
+    """User Mode Linux, unless this processor has AMX: Debian 12's has no room for such a state and dies with its first process."""
+    with open("/proc/cpuinfo") as file:
+        return "qemu" if "amx_tile" in file.read() else "uml"
 
 
 class Shell:
