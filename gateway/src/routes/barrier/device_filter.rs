@@ -17,6 +17,7 @@ mod news;
 mod places;
 
 use super::Barrier;
+use crate::memory::without_keys;
 use crate::routes::Site;
 use crate::routes::device_filter::assembler::Instruction;
 use crate::routes::device_filter::compiler::{Target, programs};
@@ -226,17 +227,20 @@ impl Barrier for DeviceFilters {
         if is_the_same && !self.is_torn {
             return Ok(());
         }
-        let mut force = Force::new(plan);
-        self.put(&mut force)?;
-        self.force = Some(force);
-        Ok(())
+        // Programs of thousands of policies hold no key, and need no memory that is locked.
+        without_keys(|| {
+            let mut force = Force::new(plan);
+            self.put(&mut force)?;
+            self.force = Some(force);
+            Ok(())
+        })
     }
 
     fn missing(&mut self) -> io::Result<Vec<String>> {
         let Some(mut force) = self.force.take_if(|_| self.news.take_due()) else {
             return Ok(Vec::new());
         };
-        let lost = self.lost(&mut force);
+        let lost = without_keys(|| self.lost(&mut force));
         self.force = Some(force);
         if !lost.as_ref().is_ok_and(Vec::is_empty) {
             self.news.compare_again();
@@ -248,7 +252,7 @@ impl Barrier for DeviceFilters {
         let Some(mut force) = self.force.take() else {
             return Ok(());
         };
-        let outcome = self.put(&mut force);
+        let outcome = without_keys(|| self.put(&mut force));
         self.force = Some(force);
         outcome
     }
@@ -257,7 +261,7 @@ impl Barrier for DeviceFilters {
         let Some(mut force) = self.force.take_if(|_| self.news.take_unseen()) else {
             return Ok(());
         };
-        let outcome = self.reach(&mut force);
+        let outcome = without_keys(|| self.reach(&mut force));
         self.force = Some(force);
         if outcome.is_err() {
             self.news.still_unseen();
