@@ -160,6 +160,30 @@ def all_ways(suite, options=()):
         nowhere(left, new, "after flush")
 
 
+def reloaded(suite):
+    """`reload` with other keys, and one that is refused for its last line."""
+    with Sites("km") as sites:
+        keys, new, lost = ([Keys(suite), Keys(suite)] for _ in range(3))
+        gateways = {name: sites.start(name, associations(name, keys)) for name in ("left", "right")}
+        carry(sites)
+        locked(gateways["left"], keys, suite)
+        for name, gateway in gateways.items():
+            write(gateway, associations(name, new))
+            gateway.ask("reload")
+        carry(sites)
+        for gateway in gateways.values():
+            locked(gateway, new, suite)
+            nowhere(gateway, keys, "after a reload")
+        write(gateways["left"], associations("left", lost) + "nonsense;\n")
+        expect(gateways["left"].attempt("reload")[0] != 0, "the control failed: nonsense was obeyed")
+        nowhere(gateways["left"], lost, "after a reload that was refused")
+
+
+def write(gateway, text):
+    with open(gateway.setkey, "w") as file:
+        file.write(text)
+
+
 def limited():
     """Where locking is refused one warning says so, and all goes on."""
     with Sites("km") as sites:
@@ -186,5 +210,6 @@ CASES = {
     **{f"{suite}, locked while in use and nowhere after delete, flush, rekey or a failed change":
        lambda suite=suite: all_ways(suite) for suite in SUITES},
     "with workers, the same": lambda: all_ways("aes-256-cbc with sha1", ("--workers", "2")),
+    "after a reload the keys of before are nowhere": lambda: reloaded("aes-128-gcm"),
     "where locking is refused there is one warning": limited,
 }
