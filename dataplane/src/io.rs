@@ -4,6 +4,7 @@
 //! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
 mod ancillary;
+mod bypass;
 pub mod ethernet;
 pub mod faulty;
 pub mod fuzz_body;

@@ -20,6 +20,7 @@ mod main_loop;
 mod native;
 mod outside;
 mod rates;
+mod senders;
 mod signals;
 mod sockets;
 

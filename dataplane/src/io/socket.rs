@@ -2,7 +2,7 @@
 
 use super::ancillary::{Address, Control, Note};
 use super::path::Paths;
-use super::{Refusal, Warn};
+use super::{Refusal, Warn, bypass};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -156,6 +156,8 @@ impl Socket {
         if let Some(mark) = self.options.mark {
             self.set(libc::SOL_SOCKET, libc::SO_MARK, mark as c_int)
                 .map_err(Refusal::during("mark packets"))?;
+            bypass::kernel_policies(self.file.as_fd(), self.family)
+                .map_err(Refusal::during("pass the kernel's own IPsec policies"))?;
         }
         self.grow(
             libc::SO_RCVBUFFORCE,
@@ -300,6 +302,7 @@ impl Socket {
                 libc::SO_MARK,
                 mark as c_int,
             )?;
+            bypass::kernel_policies(probe.as_fd(), self.family)?;
         }
         if !source.is_unspecified() {
             rustix::net::bind(&probe, &std::net::SocketAddr::new(source, 0))?;

@@ -26,6 +26,7 @@ pub fn both(one: &Plan, other: &Plan) -> Plan {
         udp_ports: &one.udp_ports & &other.udp_ports,
         // These say which packets are our own, which no plan drops.
         outer: &one.outer | &other.outer,
+        senders: one.senders.and(&other.senders),
         gateway_peers: &one.gateway_peers | &other.gateway_peers,
     }
 }

@@ -1,7 +1,7 @@
 //! The drop rules: a nftables table of our own, replaced as a whole in one transaction.
 //!
 //! ```text
-//!   leaving    postrouting   by the TUN device or marked as ours: pass; else policy by policy: protected -> drop
+//!   leaving    postrouting   by the TUN device, or our own outer packets: pass; else policy by policy: protected -> drop
 //!   arriving   input         from the TUN device, or ESP, AH, ESP in UDP: pass; else protected -> drop
 //!   passing    forward       the same for traffic to be forwarded
 //!   rerouting  output        sends packets of unbound local sockets, whose source address came late, to our table
@@ -13,6 +13,7 @@
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
 //! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
 
+mod exceptions;
 pub mod rings;
 pub mod tables;
 
@@ -21,6 +22,7 @@ use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Entry, Family, Plan, Verdict};
 use crate::routes::plan::WITH_PORTS;
+use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use ipsec::policy::Upper;
 use tables::Firewall;
 
@@ -31,12 +33,10 @@ pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passi
 /// forwarded.
 pub const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
 
-const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 const AH: u8 = 51;
-const ICMP6: u8 = 58;
 
 /// The rules that make the table enforce `plan`.
 pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
@@ -96,9 +96,10 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
         when()
             .device(Field::OutDevice, inside(site), false)
             .accept(),
-        when().marked(site.outside_mark()).accept(),
-        neighbours(),
     ];
+    rules.extend(our_own(site, plan));
+    rules.push(neighbours());
+    rules.extend(on_the_link(&plan.leaving));
     rules.extend(entries(COUNTERS[0], &plan.leaving));
     chain("leaving", "filter", Hook::Postrouting, -10, rules)
 }
@@ -151,6 +152,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     }
     rules.extend(path_mtu(plan));
     rules.push(neighbours());
+    rules.extend(on_the_link(&plan.arriving));
     rules.extend(entries(COUNTERS[1], &plan.arriving));
     chain("arriving", "filter", Hook::Input, -160, rules)
 }
@@ -176,6 +178,7 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
         when().any(Field::FrameKind, for_us, true).accept(),
         neighbours(),
     ];
+    rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
             // What this host is asked for stays its own, whatever policy says of the address.
@@ -186,38 +189,6 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
         }
     }
     chain("forwarded", "filter", Hook::Prerouting, -300, rules)
-}
-
-/// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
-/// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
-fn path_mtu(plan: &Plan) -> Vec<Rule> {
-    let unreachable = when().family(Family::V4).protocols(&[ICMP]);
-    let v4 = unreachable
-        .is(Field::IcmpType, [3])
-        .is(Field::IcmpCode, [4]);
-    let too_big = when().family(Family::V6).protocols(&[ICMP6]);
-    let v6 = too_big.is(Field::IcmpType, [2]);
-    let mut rules = Vec::new();
-    for (kind, protocol, port) in [(v4, 17, 28), (v6, 14, 48)] {
-        let about = |number: u8| kind.clone().is(Field::Behind(protocol, 1), [number]);
-        rules.extend([ESP, AH].map(|number| about(number).accept()));
-        rules.extend(plan.udp_ports.iter().map(|udp| {
-            about(UDP)
-                .is(Field::Behind(port, 2), udp.to_be_bytes())
-                .accept()
-        }));
-    }
-    rules
-}
-
-/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
-fn neighbours() -> Rule {
-    when()
-        .family(Family::V6)
-        .protocols(&[ICMP6])
-        .any(Field::IcmpType, (133..=137).map(|kind| [kind]), false)
-        .is(Field::HopLimit, [255])
-        .accept()
 }
 
 fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
@@ -239,6 +210,7 @@ fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
         when().marked(site.outside_mark()).accept(),
         neighbours(),
     ];
+    rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
             let astray = match entry.verdict {

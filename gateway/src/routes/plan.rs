@@ -60,6 +60,31 @@ pub struct Plan {
     pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
     /// Outer source and destination of every association whose packets travel in this network namespace.
     pub outer: BTreeSet<(IpAddr, IpAddr)>,
+    /// Whose sockets send our outer packets.
+    pub senders: Senders,
+}
+
+/// Whose sockets send outer packets of ours.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Senders {
+    /// There is no gateway.
+    #[default]
+    Nobody,
+    /// These users, by the numbers that the network namespace knows them by.
+    Users(BTreeSet<u32>),
+    /// A gateway whose number in the network namespace is not known.
+    Anybody,
+}
+
+impl Senders {
+    /// These and those.
+    pub fn and(&self, others: &Self) -> Self {
+        match (self, others) {
+            (Self::Nobody, some) | (some, Self::Nobody) => some.clone(),
+            (Self::Users(some), Self::Users(others)) => Self::Users(some | others),
+            _ => Self::Anybody,
+        }
+    }
 }
 
 /// IPv4 or IPv6.
@@ -69,6 +94,16 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
 }
 
 impl Plan {
@@ -230,7 +265,7 @@ fn masked(prefix: Prefix) -> Prefix {
 }
 
 /// Whether one of two masked prefixes contains the other.
-fn overlap(one: Prefix, other: Prefix) -> bool {
+pub fn overlap(one: Prefix, other: Prefix) -> bool {
     let len = one.len.min(other.len);
     let cut = |prefix: Prefix| masked(Prefix { len, ..prefix }).address;
     one.address.is_ipv4() == other.address.is_ipv4() && cut(one) == cut(other)
@@ -307,6 +342,14 @@ pub(crate) mod tests {
         assert_eq!(masked(prefix("10.1.2.3/0")), prefix("0.0.0.0/0"));
         assert_eq!(masked(prefix("2001:db8::1/64")), prefix("2001:db8::/64"));
         assert_eq!(masked(prefix("2001:db8::1/0")), prefix("::/0"));
+    }
+
+    #[test]
+    fn senders_of_two_plans_are_those_of_either() {
+        let users = |list: &[u32]| Senders::Users(list.iter().copied().collect());
+        assert_eq!(Senders::Nobody.and(&users(&[0])), users(&[0]));
+        assert_eq!(users(&[0]).and(&users(&[7])), users(&[0, 7]));
+        assert_eq!(users(&[0]).and(&Senders::Anybody), Senders::Anybody);
     }
 
     #[test]

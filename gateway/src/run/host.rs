@@ -8,13 +8,14 @@ use super::forward::Plaintext;
 use super::hearsay::{self, Databases};
 use super::native;
 use super::outside::Outside;
+use super::senders;
 use super::sockets::{self, Sockets};
 use super::{Options, interface};
 use crate::cli::Failure;
 use crate::plane::Kernel;
 use crate::routes::Site;
 use crate::routes::installed::Installed;
-use crate::routes::plan::{Family, Plan};
+use crate::routes::plan::{Family, Plan, Senders};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
 use dataplane::frames::BatchSize;
@@ -42,6 +43,8 @@ pub(super) struct Host {
     databases: Databases,
     outside: Outside,
     plan: Option<Plan>,
+    /// Whose sockets ours are.
+    senders: Senders,
     /// Our addresses, as last seen.
     local: Vec<IpAddr>,
     /// When the NATs before a peer were last reminded.
@@ -81,6 +84,7 @@ impl Host {
             databases,
             outside,
             plan: None,
+            senders: senders::of_this_process(warn),
             local: Vec::new(),
             reminded: HashMap::new(),
             random: IvSource::from_system()

@@ -1,6 +1,9 @@
 use super::super::DEFAULT_MARK;
+use super::super::plan::Senders;
 use super::super::plan::tests::entry;
 use super::*;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 mod kernel;
 
@@ -30,15 +33,30 @@ fn plan() -> Plan {
         arriving: vec![both("10.2.0.0/24", "10.1.0.0/24")],
         passing: vec![both("10.2.0.0/24", "10.1.0.0/24")],
         udp_ports: [4500].into(),
+        outer: outer(),
+        senders: Senders::Users([0].into()),
         ..Plan::default()
     }
+}
+
+/// An association each way, over each family.
+fn outer() -> BTreeSet<(IpAddr, IpAddr)> {
+    let ends = [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")];
+    let ends = ends.map(|(one, other)| (one.parse().unwrap(), other.parse().unwrap()));
+    ends.into_iter()
+        .flat_map(|(one, other)| [(one, other), (other, one)])
+        .collect()
 }
 
 #[test]
 fn policies_keep_their_order_behind_what_is_our_own() {
     let plan = plan();
     let leaving = chain(&site(), &plan, "leaving");
-    let own = chain(&site(), &Plan::default(), "leaving");
+    let before = Plan {
+        leaving: Vec::new(),
+        ..plan.clone()
+    };
+    let own = chain(&site(), &before, "leaving");
     assert_eq!(leaving[..own.len()], own);
     let [web, rest] = &leaving[own.len()..] else {
         panic!("{leaving:?}");
@@ -84,6 +102,68 @@ fn later_fragments_of_traffic_protected_by_port_do_not_leave_in_clear() {
 fn a_selector_that_mixes_families_yields_no_rule() {
     let mixed = entry("10.1.0.0/24", "2001:db8::/32", Upper::Any, Verdict::Protect);
     assert!(conditions(&mixed).is_empty());
+}
+
+#[test]
+fn a_mark_alone_passes_no_drop_rule() {
+    let mark = when().marked(DEFAULT_MARK).terms.remove(0);
+    let marked = |site: &Site, plan: &Plan| {
+        let rules = chain(site, plan, "leaving").into_iter();
+        let marked = rules.filter(|rule| rule.terms.contains(&mark));
+        marked.collect::<Vec<_>>()
+    };
+    let user = when().any(Field::SocketUser, [0_u32.to_ne_bytes()], false);
+    let rules = marked(&site(), &plan());
+    assert_eq!(rules.len(), 5);
+    for rule in rules {
+        assert!(rule.terms.contains(&user.terms[0]), "{rule:?}");
+        let is_pair = |term: &Term| {
+            matches!(
+                term,
+                Term::Any {
+                    field: Field::Ends(_),
+                    ..
+                }
+            )
+        };
+        assert!(rule.terms.iter().any(is_pair), "{rule:?}");
+    }
+    let armed = Plan {
+        senders: Senders::Nobody,
+        ..plan()
+    };
+    assert_eq!(marked(&site(), &armed), []);
+    let forward = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
+    assert_eq!(marked(&forward, &armed), []);
+    let to_inner_hosts = marked(&forward, &plan()).pop().unwrap();
+    let device = when().device(Field::OutDevice, ["eth1"], false);
+    assert_eq!(
+        to_inner_hosts.terms[1..],
+        [device.terms, user.terms].concat()
+    );
+}
+
+#[test]
+fn what_a_link_needs_passes_policies_over_everything() {
+    let over = |source, destination, verdict| Plan {
+        leaving: vec![entry(source, destination, Upper::Any, verdict)],
+        ..Plan::default()
+    };
+    let beyond = |plan: &Plan| {
+        let own = chain(&site(), &Plan::default(), "leaving").len();
+        chain(&site(), plan, "leaving").len() - own - plan.leaving.len()
+    };
+    for (source, destination, expected) in [
+        ("0.0.0.0/0", "0.0.0.0/0", 3),
+        ("::/0", "::/0", 2),
+        ("10.1.0.0/24", "0.0.0.0/0", 2),
+        ("10.1.0.0/24", "10.2.0.0/24", 0),
+        ("2001:db8::/32", "2001:db8:9::/48", 0),
+    ] {
+        let plan = over(source, destination, Verdict::Protect);
+        assert_eq!(beyond(&plan), expected, "{source} {destination}");
+        assert_eq!(beyond(&over(source, destination, Verdict::Bypass)), 0);
+    }
 }
 
 #[test]

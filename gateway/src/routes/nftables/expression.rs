@@ -35,6 +35,10 @@ const VERDICT_CODE: u16 = 1;
 const VERDICT_REGISTER: u32 = 0;
 const REGISTER: u32 = 1;
 
+/// NFT_REG32_01, the second four bytes of the first register, and NFT_REG_2, the sixteen behind it.
+const SECOND_WORD: u32 = 9;
+const SECOND_REGISTER: u32 = 2;
+
 /// NFT_OBJECT_COUNTER.
 pub const COUNTER: u32 = 1;
 
@@ -72,7 +76,8 @@ impl Expressions {
                 negated,
             } => {
                 self.load(*field);
-                if let (Some(only), 1) = (values.first(), values.len()) {
+                let is_joined = matches!(field, Field::Ends(_));
+                if let (Some(only), 1, false) = (values.first(), values.len(), is_joined) {
                     return self.compare(only, *negated);
                 }
                 let set = Set {
@@ -118,7 +123,7 @@ impl Expressions {
         };
         let whole = usize::from(len / 8);
         if len.is_multiple_of(8) && whole < address.len() {
-            self.load_payload(base, offset, u32::from(len / 8));
+            self.load_payload(REGISTER, (base, offset, u32::from(len / 8)));
             return self.compare(&address[..whole], false);
         }
         self.load(field);
@@ -130,8 +135,11 @@ impl Expressions {
     }
 
     fn load(&mut self, field: Field) {
-        if let Some((base, offset, len)) = payload(field) {
-            return self.load_payload(base, offset, len);
+        if let Some(place) = payload(field) {
+            return self.load_payload(REGISTER, place);
+        }
+        if let Field::Ends(family) = field {
+            return self.load_ends(family);
         }
         if let Some(key) = meta_key(field) {
             return self.push("meta", |data| {
@@ -148,9 +156,23 @@ impl Expressions {
         }
     }
 
-    fn load_payload(&mut self, base: u32, offset: u32, len: u32) {
+    /// Both addresses into registers that lie behind each other.
+    fn load_ends(&mut self, family: Family) {
+        let next = match family {
+            Family::V4 => SECOND_WORD,
+            Family::V6 => SECOND_REGISTER,
+        };
+        let ends = [Field::Source(family), Field::Destination(family)];
+        for (register, end) in [REGISTER, next].into_iter().zip(ends) {
+            if let Some(place) = payload(end) {
+                self.load_payload(register, place);
+            }
+        }
+    }
+
+    fn load_payload(&mut self, register: u32, (base, offset, len): (u32, u32, u32)) {
         self.push("payload", |data| {
-            data.put_u32(1, REGISTER).put_u32(2, base);
+            data.put_u32(1, register).put_u32(2, base);
             data.put_u32(3, offset).put_u32(4, len);
         });
     }
@@ -236,10 +258,12 @@ fn payload(field: Field) -> Option<(u32, u32, u32)> {
         Field::Destination(Family::V6) => (NETWORK, 24, 16),
         Field::Fragment4 => (NETWORK, 6, 2),
         Field::Protocol4 => (NETWORK, 9, 1),
+        Field::TimeToLive => (NETWORK, 8, 1),
         Field::NextHeader => (NETWORK, 6, 1),
         Field::HopLimit => (NETWORK, 7, 1),
         Field::SourcePort => (TRANSPORT, 0, 2),
         Field::DestinationPort => (TRANSPORT, 2, 2),
+        Field::Ports => (TRANSPORT, 0, 4),
         Field::IcmpType => (TRANSPORT, 0, 1),
         Field::IcmpCode => (TRANSPORT, 1, 1),
         Field::TcpFlags => (TRANSPORT, 13, 1),
@@ -255,6 +279,7 @@ fn meta_key(field: Field) -> Option<u32> {
         Field::Mark => 3,
         Field::InDevice => 6,
         Field::OutDevice => 7,
+        Field::SocketUser => 10,
         Field::Family => 15,
         Field::Protocol => 16,
         Field::FrameKind => 19,
@@ -267,9 +292,13 @@ fn data_type(field: Field) -> u32 {
     match field {
         Field::Source(Family::V4) | Field::Destination(Family::V4) => 7,
         Field::Source(Family::V6) | Field::Destination(Family::V6) => 8,
+        // Two addresses: each in six bits.
+        Field::Ends(Family::V4) => 7 << 6 | 7,
+        Field::Ends(Family::V6) => 8 << 6 | 8,
         Field::Protocol | Field::FragmentNextHeader => 12,
         Field::SourcePort | Field::DestinationPort => 13,
         Field::Mark => 19,
+        Field::SocketUser => 24,
         Field::IcmpType => 29,
         Field::DestinationKind => 38,
         Field::InDevice | Field::OutDevice => 41,
@@ -281,7 +310,11 @@ fn data_type(field: Field) -> u32 {
 fn is_in_host_order(field: Field) -> bool {
     matches!(
         field,
-        Field::Mark | Field::DestinationKind | Field::InDevice | Field::OutDevice
+        Field::Mark
+            | Field::DestinationKind
+            | Field::InDevice
+            | Field::OutDevice
+            | Field::SocketUser
     )
 }
 

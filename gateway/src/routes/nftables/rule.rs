@@ -68,6 +68,8 @@ pub enum Field {
     OutDevice,
     /// Its mark.
     Mark,
+    /// The user who opened the socket that sends it; packets without a socket have none.
+    SocketUser,
     /// IPv4 or IPv6.
     Family,
     /// The protocol behind the IP headers.
@@ -82,10 +84,14 @@ pub enum Field {
     Source(Family),
     /// IP destination.
     Destination(Family),
+    /// IP source and destination behind each other.
+    Ends(Family),
     /// IPv4: flags and offset of a fragment.
     Fragment4,
     /// IPv4: the protocol.
     Protocol4,
+    /// IPv4: how far it may still go.
+    TimeToLive,
     /// IPv6: the protocol behind the first header.
     NextHeader,
     /// IPv6: how far it may still go.
@@ -98,6 +104,8 @@ pub enum Field {
     SourcePort,
     /// Destination port.
     DestinationPort,
+    /// Source port and destination port behind each other.
+    Ports,
     /// Type of ICMP.
     IcmpType,
     /// Code of ICMP.
@@ -174,6 +182,17 @@ impl Rule {
             0 => self,
             _ => self.and(Term::Within(field, prefix)),
         }
+    }
+
+    /// It goes between one of these pairs of addresses, all of this family.
+    pub fn between(
+        self,
+        family: Family,
+        pairs: impl IntoIterator<Item = (IpAddr, IpAddr)>,
+    ) -> Self {
+        let joined = |(source, destination)| [octets(source), octets(destination)].concat();
+        let pairs = pairs.into_iter().map(joined);
+        self.any(Field::Ends(family), pairs, false)
     }
 
     /// A later fragment of a packet: what carries no ports.

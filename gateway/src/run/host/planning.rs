@@ -18,6 +18,7 @@ impl Host {
         let mut plan = Plan {
             udp_ports: sockets::udp_ports(needs),
             has_doors: self.devices.has_doors(),
+            senders: self.senders.clone(),
             ..Plan::default()
         };
         let mut known = HashMap::new();

@@ -1,0 +1,167 @@
+//! What passes although policies would drop it: our own outer packets, what others say about those, and what a link needs to
+//! work at all.
+
+use super::{AH, ESP, UDP, when};
+use crate::routes::Site;
+use crate::routes::nftables::rule::{Field, Rule};
+use crate::routes::plan::{Entry, Family, Plan, Senders, Verdict, overlap};
+use ipsec::policy::Prefix;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const ICMP: u8 = 1;
+const IGMP: u8 = 2;
+const ICMP6: u8 = 58;
+
+/// Our own outer packets. The mark alone is not enough, because whoever may use raw sockets may set it: they are ESP, AH or
+/// UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
+pub fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let pairs = plan.outer.iter().copied().filter(|(source, destination)| {
+            let families = [source, destination].map(|end| Family::of(*end));
+            families == [family; 2]
+        });
+        let pairs: Vec<_> = pairs.collect();
+        if pairs.is_empty() {
+            continue;
+        }
+        let between = when()
+            .marked(site.outside_mark())
+            .family(family)
+            .between(family, pairs);
+        rules.push(between.clone().protocols(&[ESP, AH]));
+        if family == Family::V6 {
+            // What is cut before it reaches this hook names its protocol in the fragment header.
+            rules.push(
+                between
+                    .clone()
+                    .any(Field::FragmentNextHeader, [[ESP], [AH]], false),
+            );
+        }
+        if !plan.udp_ports.is_empty() {
+            let ports = plan.udp_ports.iter().map(|port| port.to_be_bytes());
+            rules.push(
+                between
+                    .protocols(&[UDP])
+                    .any(Field::SourcePort, ports, false),
+            );
+        }
+    }
+    if let Some(device) = site.forward() {
+        // What was opened and has no known neighbour yet goes to the inner hosts by a raw socket.
+        rules.push(
+            when()
+                .marked(site.outside_mark())
+                .device(Field::OutDevice, [device], false),
+        );
+    }
+    let rules = rules.into_iter().filter_map(|rule| sent_by(rule, plan));
+    rules.map(Rule::accept).collect()
+}
+
+/// Asked last, because the kernel takes a lock to know a socket's user. None where nobody sends.
+fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
+    match &plan.senders {
+        Senders::Nobody => None,
+        Senders::Anybody => Some(rule),
+        Senders::Users(users) => {
+            let users = users.iter().map(|user| user.to_ne_bytes());
+            Some(rule.any(Field::SocketUser, users, false))
+        }
+    }
+}
+
+/// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
+/// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
+pub fn path_mtu(plan: &Plan) -> Vec<Rule> {
+    let unreachable = when().family(Family::V4).protocols(&[ICMP]);
+    let v4 = unreachable
+        .is(Field::IcmpType, [3])
+        .is(Field::IcmpCode, [4]);
+    let too_big = when().family(Family::V6).protocols(&[ICMP6]);
+    let v6 = too_big.is(Field::IcmpType, [2]);
+    let mut rules = Vec::new();
+    for (kind, protocol, port) in [(v4, 17, 28), (v6, 14, 48)] {
+        let about = |number: u8| kind.clone().is(Field::Behind(protocol, 1), [number]);
+        rules.extend([ESP, AH].map(|number| about(number).accept()));
+        rules.extend(plan.udp_ports.iter().map(|udp| {
+            about(UDP)
+                .is(Field::Behind(port, 2), udp.to_be_bytes())
+                .accept()
+        }));
+    }
+    rules
+}
+
+/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
+pub fn neighbours() -> Rule {
+    when()
+        .family(Family::V6)
+        .protocols(&[ICMP6])
+        .any(Field::IcmpType, (133..=137).map(|kind| [kind]), false)
+        .is(Field::HopLimit, [255])
+        .accept()
+}
+
+/// Source, destination, and what else such a packet shows.
+type Case<'a> = (Prefix, Prefix, &'a dyn Fn(Rule) -> Rule);
+
+/// Leases and multicast groups: never forwarded, and needed before or beside any protected traffic. Each rule stands only
+/// where a policy would drop such packets, so that it costs others nothing.
+pub fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
+    let v4 = |address, len| Prefix {
+        address: IpAddr::V4(address),
+        len,
+    };
+    let v6 = |address, len| Prefix {
+        address: IpAddr::V6(address),
+        len,
+    };
+    let (any4, any6) = (v4(Ipv4Addr::UNSPECIFIED, 0), v6(Ipv6Addr::UNSPECIFIED, 0));
+    let (nobody, everybody) = (v4(Ipv4Addr::UNSPECIFIED, 32), v4(Ipv4Addr::BROADCAST, 32));
+    let groups4 = v4(Ipv4Addr::new(224, 0, 0, 0), 4);
+    let groups6 = v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
+    let link = v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+    let lease4 = |rule: Rule| ports(rule, [(67, 68), (68, 67)]);
+    let lease6 = |rule: Rule| ports(rule, [(546, 547), (547, 546)]);
+    let cases: [Case<'_>; 5] = [
+        // RFC 2131 4.1: whoever asks for a lease has no address yet, or shouts.
+        (nobody, any4, &lease4),
+        (any4, everybody, &lease4),
+        // RFC 8415 16: between addresses of the link.
+        (link, any6, &lease6),
+        // RFC 3376 4: no router forwards a hop limit of 1.
+        (any4, groups4, &|rule| {
+            rule.protocols(&[IGMP]).is(Field::TimeToLive, [1])
+        }),
+        // RFC 3810 5.
+        (any6, groups6, &|rule| {
+            rule.protocols(&[ICMP6])
+                .any(Field::IcmpType, [[130], [131], [132], [143]], false)
+                .is(Field::HopLimit, [1])
+        }),
+    ];
+    let wanted = cases.into_iter().filter(|(source, destination, _)| {
+        entries.iter().any(|entry| {
+            entry.verdict != Verdict::Bypass
+                && overlap(entry.selector.source, *source)
+                && overlap(entry.selector.destination, *destination)
+        })
+    });
+    let rule = |(source, destination, rest): Case<'_>| {
+        let family = Family::of(source.address);
+        let addresses = when()
+            .family(family)
+            .within(Field::Source(family), source)
+            .within(Field::Destination(family), destination);
+        rest(addresses).accept()
+    };
+    wanted.map(rule).collect()
+}
+
+/// UDP with one of these pairs of source and destination port.
+fn ports(rule: Rule, pairs: [(u16, u16); 2]) -> Rule {
+    let pairs = pairs
+        .map(|(source, destination)| [source.to_be_bytes(), destination.to_be_bytes()].concat());
+    rule.protocols(&[UDP]).any(Field::Ports, pairs, false)
+}
