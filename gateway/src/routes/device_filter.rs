@@ -21,7 +21,7 @@
 //! | protects or discards    | dropped              | left to nftables     |
 //! | `none`, or no policy    | left to nftables     | passes               |
 //!
-//! Passed all the same: frames for other stations, neighbour discovery, requests for a lease, at egress our own outer
+//! Passed all the same: frames for other stations, neighbour discovery, reports of groups, leases, at egress our own outer
 //! packets (marked, ESP, AH or UDP at a port of ours, between addresses of an association), at ingress ESP, AH, UDP to a port
 //! of ours or in a later fragment for an outer address of ours, and complaints that one of our outer packets was too big.
 //!

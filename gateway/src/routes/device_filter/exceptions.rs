@@ -44,6 +44,7 @@ impl Task {
         if self.family == Family::V6 {
             neighbours(program, ends.pass);
         }
+        groups(program, self.family, ends.pass);
         leases(program, self.family, ends.pass);
         match self.target.hook {
             Hook::Egress => self.our_own(program, ends),
@@ -180,6 +181,32 @@ fn neighbours(program: &mut Assembler, pass: Label) {
     program.branch(Test::AtLeast(133), kind, other);
     program.bind(kind);
     program.branch(Test::Greater(137), other, pass);
+    program.bind(other);
+}
+
+/// Who listens to which group is told on the link alone: no router forwards a hop limit of 1 (RFC 3376 4, RFC 3810 5).
+fn groups(program: &mut Assembler, family: Family, pass: Label) {
+    let other = program.label();
+    let (protocol, hops, shift, group) = match family {
+        Family::V4 => (2, 8, 28, 0xe),
+        Family::V6 => (58, 7, 24, 0xff),
+    };
+    program.run(&[Op::Recall(PROTOCOL)]);
+    program.go_unless(Test::Equal(protocol), other);
+    program.run(&[Op::RecallX(START), Op::ByteAtX(hops)]);
+    program.go_unless(Test::Equal(1), other);
+    let destination = headers::destination(family).slot;
+    program.run(&[Op::Recall(destination), Op::ShiftRight(shift)]);
+    program.go_unless(Test::Equal(group), other);
+    match family {
+        Family::V4 => program.jump(pass),
+        Family::V6 => {
+            program.run(&[Op::Recall(PORTS), Op::ShiftRight(24)]);
+            for kind in [130, 131, 132, 143] {
+                program.go_if(Test::Equal(kind), pass);
+            }
+        }
+    }
     program.bind(other);
 }
 

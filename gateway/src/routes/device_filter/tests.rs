@@ -61,7 +61,7 @@ fn port() -> impl Strategy<Value = u16> {
 
 fn uppers() -> impl Strategy<Value = Upper> {
     let some = || proptest::option::of(port());
-    let number = || proptest::sample::select(vec![6, 17, 58, 1, 50, 47]);
+    let number = || proptest::sample::select(vec![6, 17, 58, 1, 50, 47, 2]);
     prop_oneof![
         4 => Just(Upper::Any),
         3 => (number(), some(), some()).prop_map(|(number, source_port, destination_port)| Upper::Protocol {
@@ -119,13 +119,14 @@ fn packets() -> impl Strategy<Value = Packet> {
         1 => proptest::collection::vec(proptest::sample::select(vec![0u8, 43, 60, 135]), 0..11),
     ];
     let fragment = prop_oneof![4 => Just(None), 1 => Just(Some(Fragment::First)), 1 => Just(Some(Fragment::Later))];
-    let number = proptest::sample::select(vec![6u8, 17, 17, 17, 58, 58, 1, 1, 50, 51, 47, 59, 132]);
+    let number = proptest::sample::select(vec![2u8, 6, 17, 17, 17, 58, 58, 1, 1, 50, 51, 47, 59, 132]);
     let icmp = prop_oneof![
         Just((3u8, 4u8)),
         Just((2, 0)),
         Just((8, 0)),
         Just((128, 0)),
         Just((135, 0)),
+        Just((143, 0)),
         Just((3, 1))
     ];
     let quoted =
@@ -135,7 +136,7 @@ fn packets() -> impl Strategy<Value = Packet> {
         prop_oneof![3 => Just(0u32), 1 => Just(MARK)],
         prop_oneof![4 => Just(0u32), 1 => Just(3u32)],
     );
-    let hops = prop_oneof![Just(255u8), Just(64)];
+    let hops = prop_oneof![Just(255u8), Just(64), Just(1)];
     (any::<bool>(), tags, extensions, fragment)
         .prop_flat_map(|(v6, tags, extensions, fragment)| {
             (
@@ -179,14 +180,19 @@ fn packets() -> impl Strategy<Value = Packet> {
         )
 }
 
-/// Mostly addresses of the plans; sometimes those of a lease.
+/// Mostly addresses of the plans; sometimes those of a lease or a group.
 fn special(v6: bool, is_source: bool) -> impl Strategy<Value = IpAddr> {
     let other: IpAddr = match (v6, is_source) {
         (false, true) => Ipv4Addr::UNSPECIFIED.into(),
         (false, false) => Ipv4Addr::BROADCAST.into(),
         (true, _) => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into(),
     };
-    prop_oneof![9 => addresses(v6), 1 => Just(other)]
+    let group: IpAddr = match v6 {
+        false => Ipv4Addr::new(224, 0, 0, 22).into(),
+        true => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16).into(),
+    };
+    let special = if is_source { other } else { group };
+    prop_oneof![18 => addresses(v6), 2 => Just(other), 1 => Just(special)]
 }
 
 proptest! {

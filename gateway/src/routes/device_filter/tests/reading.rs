@@ -129,6 +129,17 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
     if discovers || ports.is_some_and(|ports| is_lease(packet, ports)) {
         return true;
     }
+    let names_a_group = match packet.is_v6() {
+        false => protocol == 2,
+        true => {
+            known == Upwards::Known
+                && protocol == 58
+                && matches!(packet.icmp.0, 130 | 131 | 132 | 143)
+        }
+    };
+    if names_a_group && packet.hops == 1 && packet.destination.is_multicast() {
+        return true;
+    }
     let used = |port| plan.udp_ports.contains(&port);
     match target.hook {
         Hook::Egress => {
