@@ -1,5 +1,10 @@
-//! Less power than we were started with: the capabilities that the gateway needs, no way to gain more, no system calls
-//! that only an attacker would want, and no core dumps with keys in them.
+//! Less power than we were started with: the capabilities that the gateway needs, no way to gain more, the system calls and
+//! the files that it uses, and no core dumps with keys in them.
+
+mod files;
+mod system_calls;
+
+pub use files::Places;
 
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
@@ -7,10 +12,8 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
-    set_capabilities, set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use std::io;
 
 /// Keys live in memory; a core dump or another process's debugger must not carry them off.
@@ -65,7 +68,8 @@ pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     }
 }
 
-/// Gives up everything else. Called before threads are started, which then have no more than this one.
+/// Gives up everything else, and the system calls that no gateway makes. Called before threads are started, which then have
+/// no more than this one.
 pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
     let held = capabilities(None)?.permitted;
     let kept = held & (NEEDED | also);
@@ -74,101 +78,25 @@ pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
         CapabilitySets {
             effective: kept,
             permitted: kept,
-            inheritable: kept,
+            inheritable: CapabilitySet::empty(),
         },
     )?;
-    // nft, which we run to change drop rules, needs the first of them even where we are not root.
-    for capability in (kept & NEEDED).iter() {
-        let _ = configure_capability_in_ambient_set(capability, true);
-    }
     set_no_new_privs(true)?;
-    if let Err(why) = forbid_system_calls() {
+    if let Err(why) = system_calls::hold_to_list() {
         warn(&format!("system calls are not filtered: {why}"));
     }
     Ok(())
 }
 
-/// Refused with "not permitted": a list of what no gateway and no nft has any use for. A list of what is allowed would
-/// break with every new C library; this one fails safe for us and hard for whoever got in.
-fn forbid_system_calls() -> Result<(), Box<dyn std::error::Error>> {
-    let architecture = std::env::consts::ARCH.try_into()?;
-    let rules = FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::EPERM as u32),
-        architecture,
-    )?;
-    let program: BpfProgram = filter.try_into()?;
-    Ok(apply_filter(&program)?)
-}
-
-const FORBIDDEN: &[libc::c_long] = &[
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_adjtimex,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_clock_adjtime,
-    libc::SYS_clock_settime,
-    libc::SYS_delete_module,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_init_module,
-    libc::SYS_io_uring_setup,
-    libc::SYS_kcmp,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_perf_event_open,
-    libc::SYS_personality,
-    libc::SYS_pivot_root,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    libc::SYS_quotactl,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_sethostname,
-    libc::SYS_setns,
-    libc::SYS_settimeofday,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    libc::SYS_userfaultfd,
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Capabilities and filters are a thread's own, so a thread that ends afterwards can try them.
-    #[test]
-    fn afterwards_the_forbidden_is_refused_and_the_needed_works() {
-        let tried = std::thread::spawn(|| {
-            drop_to_needed(
-                CapabilitySet::empty(),
-                &(std::sync::Arc::new(|_: &str| {}) as Warn),
-            )
-            .unwrap();
-            let held = capabilities(None).unwrap().permitted;
-            // SAFETY: the call takes a number and touches no memory.
-            let unshared = unsafe { libc::unshare(libc::CLONE_FS) };
-            let refused = io::Error::last_os_error().raw_os_error();
-            let read = std::fs::read("/proc/self/status").is_ok();
-            (held, unshared, refused, read)
-        });
-        let (held, unshared, refused, read) = tried.join().unwrap();
-        assert!(NEEDED.contains(held));
-        assert_eq!((unshared, refused), (-1, Some(libc::EPERM)));
-        assert!(read);
+/// Gives up all files but these.
+pub fn hold_to(places: Places, warn: &Warn) {
+    if let Err(why) = places.hold_to() {
+        warn(&format!(
+            "files are not held back from this process: {why} (Landlock needs kernel 5.13, and `landlock` among its \
+             security modules)"
+        ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,7 +123,7 @@ pub struct Options {
     /// Begin anew where the kept numbers cannot be trusted: says that no key of the file was ever used before
     #[arg(long, conflicts_with = "no_state")]
     pub fresh_keys: bool,
-    /// Keep all capabilities and system calls
+    /// Keep all capabilities, system calls and files
     #[arg(long)]
     pub no_privilege_drop: bool,
     /// Make IVs of CBC suites and the start of counters repeatable; for tests alone, and never twice with one key
@@ -180,6 +180,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         privileges::drop_to_needed(also, &warnings.warn()).map_err(Failure::new)?;
     }
     let left_over = inherit(server.folder(), &site, &warnings.warn())?;
+    if !options.no_privilege_drop {
+        let mut places = server.folder().places().map_err(Failure::new)?;
+        file.stay_readable(&mut places).map_err(Failure::new)?;
+        privileges::hold_to(places, &warnings.warn());
+    }
     let host = Host::new(site.clone(), options, outside, &warnings.warn())?;
     let mut record = Record::of(&site).map_err(Failure::new)?;
     let is_first = left_over.is_none();

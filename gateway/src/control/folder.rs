@@ -11,6 +11,7 @@
 //! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From then
 //! on all is done through its descriptor, with names that hold no slash and are never followed as links.
 
+use crate::privileges::Places;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
     openat2, renameat, statat, unlinkat,
@@ -20,7 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -268,6 +269,16 @@ impl Folder {
         if !self.made.is_empty() && self.remove("lock").is_ok() {
             remove_empty(&self.made);
         }
+    }
+
+    /// What a gateway must still reach for this: the folder, and what a failed start takes away.
+    pub fn places(&self) -> io::Result<Places> {
+        let mut places = Places::of_every_gateway();
+        places.keep_files_in(self.descriptor.as_fd())?;
+        for folder in self.made.iter().filter_map(|folder| folder.parent()) {
+            places.remove_folders_in(folder);
+        }
+        Ok(places)
     }
 
     /// One component, no link, nothing beyond the folder; `openat2` where the kernel has it (5.6).

@@ -5,12 +5,13 @@
 
 use crate::cli::Failure;
 use crate::control::SetkeyText;
+use crate::privileges::Places;
 use dataplane::io::Warn;
 use rustix::fs::{Mode, OFlags, open, openat};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -41,6 +42,11 @@ impl KeyFile {
             path: path.to_owned(),
             name,
         })
+    }
+
+    /// Has its folder stay within reach.
+    pub fn stay_readable(&self, places: &mut Places) -> io::Result<()> {
+        places.read_files_in(self.folder.as_fd())
     }
 
     /// What it holds now.

@@ -119,7 +119,8 @@ fn packets() -> impl Strategy<Value = Packet> {
         1 => proptest::collection::vec(proptest::sample::select(vec![0u8, 43, 60, 135]), 0..11),
     ];
     let fragment = prop_oneof![4 => Just(None), 1 => Just(Some(Fragment::First)), 1 => Just(Some(Fragment::Later))];
-    let number = proptest::sample::select(vec![2u8, 6, 17, 17, 17, 58, 58, 1, 1, 50, 51, 47, 59, 132]);
+    let number =
+        proptest::sample::select(vec![2u8, 6, 17, 17, 17, 58, 58, 1, 1, 50, 51, 47, 59, 132]);
     let icmp = prop_oneof![
         Just((3u8, 4u8)),
         Just((2, 0)),
