@@ -124,10 +124,11 @@ fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
-    let team = team(&mut producer, 2, &bell, Idle::Sleep);
+    // Before there are workers: a producer that publishes also commits what is done.
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 100 }));
     }
+    let team = team(&mut producer, 2, &bell, Idle::Sleep);
     let give_up = Instant::now() + Duration::from_secs(20);
     let all_done =
         |lane: &Lane<Job>| (0..8).all(|place| matches!(*lane.slot(place), Slot::Done(_)));
