@@ -107,6 +107,7 @@ impl<D: Disk> Keeper<D> {
         for each in changed {
             let (id, known) = (each.sa.config.id, self.knows(&each.name));
             let place = self.place(&each.name, moment);
+            self.settle_before(place, moment);
             match self.number_of(&each.sa.state) {
                 Some(number) => self.change_keys(number, place, each),
                 None => self.resume(place, each, moment),
@@ -159,7 +160,6 @@ impl<D: Disk> Keeper<D> {
     /// A new incarnation goes on behind all that the one before may have used.
     fn resume(&mut self, place: Place, changed: &Changed<'_>, moment: Moment) {
         let config = &changed.sa.config;
-        self.settle_before(place, moment);
         let kept = self.store.record(place).kept(moment);
         let own = config.sequence;
         let start = Kept {
@@ -202,7 +202,13 @@ impl<D: Disk> Keeper<D> {
             }
             return;
         };
-        self.followed[number].allow_what_is_durable(&self.store);
+        let followed = &mut self.followed[number];
+        if followed.is_durable(&self.store) {
+            followed.allow_what_is_durable(&self.store);
+        } else {
+            // What is reserved is so for the keys of before alone, and the others may be in use in a moment.
+            followed.allowed = followed.state.allow_no_more();
+        }
     }
 
     /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was given up.
@@ -320,9 +326,13 @@ impl Followed {
         }
     }
 
+    fn is_durable<D: Disk>(&self, store: &Store<D>) -> bool {
+        self.places.iter().all(|place| store.is_durable(*place))
+    }
+
     /// All records of it must be durable, or none of what they reserve counts.
     fn allow_what_is_durable<D: Disk>(&mut self, store: &Store<D>) {
-        if !self.places.iter().all(|place| store.is_durable(*place)) {
+        if !self.is_durable(store) {
             return;
         }
         let ends = self

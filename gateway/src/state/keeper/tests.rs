@@ -364,7 +364,7 @@ fn play(acts: &[Act]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_number_is_used_twice_whatever_fails(acts in prop::collection::vec(act(), 1..80)) {
@@ -428,6 +428,38 @@ fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
         gateway.obey(&format!("flush; {}", text(0, key)), false);
         seen.send(&gateway, 0, 100);
     }
+}
+
+#[test]
+fn an_update_to_the_keys_of_an_association_that_has_just_gone_takes_its_window_over() {
+    let (disk, mut seen) = (Model::new(), Seen::default());
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(0, 1), false);
+    seen.receive(&gateway, 0, 7);
+    gateway.obey(&format!("flush; {}", text(0, 2)), false);
+    gateway.obey(&text(0, 1).replace("add", "update"), false);
+    seen.written();
+    seen.check_edges(&gateway);
+}
+
+#[test]
+fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
+    let (disk, mut seen) = (Model::new(), Seen::default());
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(1, 1), false);
+    disk.set_fails(true);
+    gateway.obey(&text(1, 2).replace("add", "update"), false);
+    let sa = gateway.sa(1).unwrap();
+    let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
+    assert_eq!(send(), Err(Dropped::StateNotKept));
+    disk.set_fails(false);
+    gateway.keeper.round(MOMENT).unwrap();
+    seen.send(&gateway, 1, 10);
+    drop(gateway);
+    disk.lose_power(0);
+    let mut gateway = Gateway::start(&disk).unwrap();
+    gateway.obey(&text(1, 2), false);
+    seen.send(&gateway, 1, 10);
 }
 
 #[test]

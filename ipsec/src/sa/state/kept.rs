@@ -84,6 +84,13 @@ impl SaState {
     pub fn allow(&self, last: u64) {
         self.lock().allowed = last;
     }
+
+    /// Lets no number be used beyond the last one that was, which is returned, until more are allowed.
+    pub fn allow_no_more(&self) -> u64 {
+        let mut ledger = self.lock();
+        ledger.allowed = ledger.allowed.min(ledger.sent);
+        ledger.allowed
+    }
 }
 
 impl SaConfig {
