@@ -28,6 +28,7 @@ def every_thread_has_three_capabilities_and_a_filter():
                 expect(thread[wanted] == value, f"{thread['Name']}: {wanted} is {thread[wanted]}")
             for held in ("CapEff", "CapPrm"):
                 expect(int(thread[held], 16) & ~THREE_CAPABILITIES == 0, f"{thread['Name']}: {held} is {thread[held]}")
+        expect("warning" not in left.words(), f"a start draws a warning:\n{left.words()}")
         expect(len(threads) > 3, f"only {len(threads)} threads")
         return f"{len(threads)} threads"
 

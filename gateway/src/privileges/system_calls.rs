@@ -106,8 +106,12 @@ const FAMILIES: [c_int; 6] = [
     libc::AF_XDP,
 ];
 
-/// TUN devices, what is asked of other devices, and files that do not block.
-const REQUESTS: [u32; 17] = [
+/// `NS_GET_USERNS` of `linux/nsfs.h`: by which numbers the network namespace knows users.
+const OWNER_OF_NAMESPACE: u32 = 0xb701;
+
+/// TUN devices, what is asked of other devices and of the network namespace, and files that do not block.
+const REQUESTS: [u32; 18] = [
+    OWNER_OF_NAMESPACE,
     libc::TUNSETIFF as u32,
     libc::TUNGETIFF as u32,
     libc::TUNSETPERSIST as u32,
