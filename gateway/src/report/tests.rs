@@ -12,45 +12,260 @@ fn obey(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
     plane.snapshot()
 }
 
+/// What a change tells, each with the name of what it is about.
+fn told(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let name = |what| match what {
+        What::SaAdded(sa) => format!("+ {sa}"),
+        What::SaUpdated(sa) => format!("= {sa}"),
+        What::SaDeleted(sa) => format!("- {sa}"),
+        What::PolicyAdded(policy) => format!("+ {} {}", policy.direction, policy.selector),
+        What::PolicyDeleted(policy) => format!("- {} {}", policy.direction, policy.selector),
+        other => format!("{other:?}"),
+    };
+    changes(before, after).into_iter().map(name).collect()
+}
+
 #[test]
 fn changes_name_what_came_what_went_and_what_is_new_again() {
     let mut plane = Recorder::default();
     let empty = plane.snapshot();
     let first = obey(&mut plane, TUNNEL);
-    let told = changes(&empty, &first);
-    assert!(
-        matches!(told[..], [What::SaAdded(_), What::PolicyAdded(_)]),
-        "{told:?}"
-    );
+    let added = told(&empty, &first);
+    let [sa, policy] = &added[..] else {
+        panic!("{added:?}");
+    };
+    assert!(sa.starts_with("+ ") && sa.contains("0x00001001"), "{sa}");
+    assert!(policy.starts_with("+ out ") && policy.contains("10.2.0.0/24"));
     assert_eq!(changes(&first, &first), []);
-    // The same keys again are the same association; with others it is another one.
+    // The same keys again are the same association; with others it is another one. Associations are told first, then
+    // policies, and what goes before what comes.
+    let gone = |line: &String| line.replacen('+', "-", 1);
+    let same = sa.replacen('+', "=", 1);
     let again = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
-    assert!(matches!(changes(&first, &again)[0], What::SaUpdated(_)));
+    assert_eq!(told(&first, &again), [same, gone(policy), policy.clone()]);
     let other = TUNNEL.replace("0x0001", "0x1001");
     assert_ne!(other, TUNNEL);
     let second = obey(&mut plane, &format!("flush; spdflush; {other}"));
-    let told = changes(&again, &second);
-    assert!(
-        matches!(told[..2], [What::SaDeleted(_), What::SaAdded(_)]),
-        "{told:?}"
+    let expected = [gone(sa), sa.clone(), gone(policy), policy.clone()];
+    assert_eq!(told(&again, &second), expected);
+    // The way back is the same with everything turned round.
+    assert_eq!(told(&first, &empty), [gone(sa), gone(policy)]);
+}
+
+#[test]
+fn a_change_of_one_thing_names_nothing_else() {
+    let mut plane = Recorder::default();
+    let first = obey(&mut plane, TUNNEL);
+    let second = TUNNEL.replace("0x1001", "0x1002");
+    let more = second.split("spdadd").next().unwrap();
+    let with_two = obey(&mut plane, more);
+    let added = told(&first, &with_two);
+    assert!(matches!(&added[..], [one] if one.starts_with("+ ") && one.contains("0x00001002")));
+    let updated = obey(
+        &mut plane,
+        &more.replace("add", "update").replace("-r 64", "-r 128"),
+    );
+    let changed = told(&with_two, &updated);
+    assert!(matches!(&changed[..], [one] if one.starts_with("= ") && one.contains("0x00001002")));
+}
+
+fn reports(plane: &mut Recorder) -> (Vec<SaReport>, Vec<PolicyReport>) {
+    use ipsec::command::{Answer, Command};
+    let questions = [Command::DumpSas(None), Command::DumpPolicies];
+    let answers = plane.apply(&questions).unwrap();
+    let [Answer::Sas(sas), Answer::Policies(policies)] = &answers[..] else {
+        panic!("other answers");
+    };
+    (sas.clone(), policies.clone())
+}
+
+#[test]
+fn status_shows_what_there_is_and_never_keys() {
+    let mut plane = Recorder::default();
+    let snapshot = obey(&mut plane, TUNNEL);
+    let sa = snapshot.sas().next().unwrap();
+    sa.state.reserve(&sa.config, 3, 1400, 1).unwrap();
+    sa.state.count_drop(Dropped::BadIcv);
+    let (sas, policies) = reports(&mut plane);
+    let told = serde_json::to_value(association(&sas[0])).unwrap();
+    let expected = [
+        ("spi", "\"0x00001001\""),
+        ("source", "\"192.0.2.1\""),
+        ("destination", "\"192.0.2.2\""),
+        ("mode", "\"tunnel\""),
+        ("suite", "\"aes-gcm-16\""),
+        ("encapsulation", "[4500,4500]"),
+        ("replay_window", "64"),
+        ("esn", "false"),
+        ("phase", "\"mature\""),
+        ("sequence", "3"),
+        ("drops", "{\"bad-icv\":1}"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(told[name].to_string(), value, "{name} of {told}");
+    }
+    let told = serde_json::to_value(policy(&policies[0])).unwrap();
+    let expected = [
+        ("direction", "\"out\""),
+        ("selector", "\"10.1.0.0/24[any] 10.2.0.0/24[53] udp\""),
+        ("action", "\"ipsec esp/tunnel/192.0.2.1-192.0.2.2/require\""),
+        ("spread", "1"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(told[name].to_string(), value, "{name} of {told}");
+    }
+    // No byte of the key in any of the ways in which bytes are written: hexadecimal, and numbers in a list.
+    let whole = serde_json::to_string(&(association(&sas[0]), policy(&policies[0]))).unwrap();
+    for part in ["00010203", "10111213", "0,1,2,3", "16,17,18,19"] {
+        assert!(!whole.contains(part), "{whole}");
+    }
+}
+
+#[test]
+fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
+    let mut plane = Recorder::default();
+    let snapshot = obey(&mut plane, TUNNEL);
+    snapshot
+        .sas()
+        .next()
+        .unwrap()
+        .state
+        .count_drop(Dropped::BadIcv);
+    let (sas, _) = reports(&mut plane);
+    let mut tallies = [Tally::default(), Tally::default()];
+    tallies[0].drop(Dropped::NoSa, 2);
+    tallies[1].drop(Dropped::NoSa, 3);
+    tallies[1].drop(Dropped::BadIcv, 1);
+    let counters = [
+        (REFUSED[0], 7, 700),
+        (REFUSED[1], 0, 0),
+        ("clear_in", 5, 500),
+        ("clear_out", 0, 0),
+    ];
+    let told = drops(&tallies, &sas, &counters);
+    let pairs = |map: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
+        map.iter()
+            .map(|(name, count)| (name.clone(), *count))
+            .collect()
+    };
+    let named = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
+        pairs
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    };
+    let expected = [("bad-icv", 1), ("no-sa", 5), ("policy-in", 7)];
+    assert_eq!(pairs(&told.reasons), named(&expected));
+    assert_eq!(told.total, 13);
+    // Kept out in clear is told apart: it never was one of our packets, and nothing is told too.
+    assert_eq!(
+        pairs(&told.clear),
+        named(&[("clear_in", 5), ("clear_out", 0)])
+    );
+    assert_eq!(told.associations.len(), 1);
+    assert_eq!(
+        pairs(&told.associations[0].reasons),
+        named(&[("bad-icv", 1)])
+    );
+    assert!(drops(&[], &[], &[]).reasons.is_empty());
+}
+
+#[test]
+fn each_direction_is_told_with_its_own_figures() {
+    use dataplane::pipeline::governor::{Workers, desk};
+    let report = |workers, serial_ns| {
+        let mut report = *desk(Workers::Forced(workers)).lock().unwrap();
+        report.busy = 0.5;
+        report.costs.serial_ns = serial_ns;
+        report.costs.transform_ns = serial_ns + 1.0;
+        report.costs.call_ns = serial_ns + 2.0;
+        report
+    };
+    let told = lanes([report(0, 10.0), report(3, 20.0)]);
+    let lines: Vec<_> = told
+        .iter()
+        .map(|lane| {
+            let costs = [lane.serial_ns, lane.transform_ns, lane.call_ns].map(|ns| ns as u32);
+            (&*lane.direction, &*lane.mode, lane.workers, costs)
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("outbound", "inline", 0, [10, 11, 12]),
+            ("inbound", "workers", 3, [20, 21, 22])
+        ]
+    );
+    let tally = Tally {
+        packets: 1,
+        bytes: 2,
+        batches: 3,
+        calls: 4,
+        ..Tally::default()
+    };
+    let told = traffic(&tally, (5, 6));
+    let figures = [
+        told.packets,
+        told.bytes,
+        told.batches,
+        told.calls,
+        told.packets_per_second,
+        told.bits_per_second,
+    ];
+    assert_eq!((figures, told.dropped), ([1, 2, 3, 4, 5, 6], 0));
+}
+
+#[test]
+fn each_ability_of_the_device_is_told_for_its_own_direction() {
+    let takes = |tcp_v4, tcp_v6, udp| Takes {
+        tcp_v4,
+        tcp_v6,
+        udp,
+    };
+    let abilities = Abilities {
+        checksum: true,
+        read: takes(true, false, true),
+        write: takes(false, true, false),
+    };
+    assert_eq!(
+        offloads(abilities),
+        [
+            "trains from the kernel: TCP/IPv4, UDP; to the kernel: TCP/IPv6; unfinished checksums: yes"
+        ]
+    );
+    assert_eq!(
+        offloads(Abilities::default()),
+        ["trains from the kernel: none; to the kernel: none; unfinished checksums: no"]
     );
 }
 
 #[test]
-fn status_shows_names_and_never_keys() {
+fn memory_is_told_in_bytes_as_the_kernel_counts_it() {
+    // This program with its tables of tests is larger than a megabyte and smaller than a machine.
+    let peak = peak_memory();
+    assert!((1 << 20..1 << 40).contains(&peak), "{peak}");
+    assert_eq!(peak % 1024, 0);
+}
+
+#[test]
+fn a_new_rival_is_told_once_with_who_carries_and_who_does_not() {
     let mut plane = Recorder::default();
-    obey(&mut plane, TUNNEL);
-    let questions = [ipsec::command::Command::DumpSas(None)];
-    let answers = plane.apply(&questions).unwrap();
-    let ipsec::command::Answer::Sas(sas) = &answers[0] else {
-        panic!("another answer");
-    };
-    let json = serde_json::to_string(&association(&sas[0])).unwrap();
+    let first = obey(&mut plane, TUNNEL);
+    assert_eq!(rivals(&first, &first), Vec::<String>::new());
+    let native = "add 192.0.2.1 192.0.2.2 esp 0x2001 -m tunnel -r 64 -E aes-gcm-16 0x100102030405060708090a0b0c0d0e0f10111213;";
+    let second = obey(&mut plane, native);
+    let told = rivals(&first, &second);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let (carrier, idle) = told[0].split_once(" carries the traffic that ").unwrap();
     assert!(
-        json.contains("\"spi\":\"0x00001001\"") && json.contains("aes-gcm-16"),
-        "{json}"
+        carrier.contains("0x00002001") && carrier.contains("native"),
+        "{carrier}"
     );
-    assert!(!json.contains("00010203"), "{json}");
+    assert!(
+        idle.contains("0x00001001") && idle.contains("in UDP 4500-4500"),
+        "{idle}"
+    );
+    assert_eq!(rivals(&second, &second), Vec::<String>::new());
 }
 
 #[test]
@@ -102,6 +317,60 @@ fn explain_names_policy_association_and_outcome() {
         "{text}"
     );
     assert!(text.contains("no `in` policy knows the answers"), "{text}");
+    assert!(
+        text.starts_with("policy 1: 10.1.0.0/24[any] 10.2.0.0/24[53] udp out ipsec"),
+        "{text}"
+    );
     question.destination_port = Some(54);
-    assert!(explain(&snapshot, &question).contains("leaves in clear"));
+    let text = explain(&snapshot, &question);
+    assert!(text.contains("no policy knows this packet"), "{text}");
+    assert!(
+        text.contains("leaves in clear, by the kernel's own path"),
+        "{text}"
+    );
+    assert!(!text.contains("association: "), "{text}");
+}
+
+#[test]
+fn explain_tells_what_is_dropped_from_what_is_let_through() {
+    let question = Explain {
+        source: "10.1.0.2".parse().unwrap(),
+        destination: "10.2.0.2".parse().unwrap(),
+        protocol: 17,
+        source_port: None,
+        destination_port: Some(53),
+    };
+    let with = |policy: &str| {
+        let mut plane = Recorder::default();
+        let snapshot = obey(
+            &mut plane,
+            &format!("spdadd 10.1.0.0/24 10.2.0.0/24 any -P out {policy};"),
+        );
+        explain(&snapshot, &question)
+    };
+    let unprotected = ["it leaves protected", "association: "];
+    let cases = [
+        (
+            "discard",
+            " out discard\n",
+            "it is dropped (policy-discard)",
+        ),
+        ("none", " out none\n", "it leaves in clear\n"),
+        (
+            "ipsec esp/tunnel/192.0.2.1-192.0.2.2/require",
+            " out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require\n",
+            "it is dropped (acquire)",
+        ),
+    ];
+    for (policy, named, outcome) in cases {
+        let text = with(policy);
+        assert!(
+            text.contains(named) && text.contains(outcome),
+            "{policy}: {text}"
+        );
+        assert!(
+            !unprotected.iter().any(|words| text.contains(words)),
+            "{policy}: {text}"
+        );
+    }
 }
