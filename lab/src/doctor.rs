@@ -112,7 +112,7 @@ const TOOLS: [(&str, &str, &str, Weight); 7] = [
     ("ethtool", "switches offloads off", "ethtool", Weight::Poor),
     (
         "nft",
-        "is what Esplanade keeps traffic closed with",
+        "keeps a router silent where a spec asks for a path that tells no MTU",
         "nftables",
         Weight::Poor,
     ),

@@ -136,7 +136,7 @@ pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -
                 for metric in metrics {
                     if let RouteMetric::Advmss(mss) = metric {
                         route.whole = true;
-                        route.mtu = Some(mss + TCP_HEADERS);
+                        route.mtu = Some(mss.saturating_add(TCP_HEADERS));
                     }
                 }
             }
