@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 
-from image import initial_file_system, root_folder
+from image import initial_file_system, kept_image, root_folder
 
 BOOT_LIMIT = 180
 MEMORY = "512M"
@@ -193,3 +193,9 @@ class Shell:
 def die_with_parent():
     ctypes.CDLL(None, use_errno=True).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     os.setsid()
+
+
+if __name__ == "__main__":
+    # What this machine's usual guest boots is fetched while there is a network.
+    if KINDS[usual()] is Emulated:
+        print(*kept_image())
