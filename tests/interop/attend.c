@@ -55,8 +55,9 @@ static void take_head(unsigned *number, size_t *length) {
         fail("attend: no command");
 }
 
-static int run(char *script, int output) {
-    char *words[] = {"bash", "-c", script, NULL};
+/* A script may be longer than one word of a command (128 KiB): the shell reads it from a file in memory, its descriptor 3. */
+static int run(int script, int output) {
+    char *words[] = {"bash", "/proc/self/fd/3", NULL};
     posix_spawn_file_actions_t files;
     int status;
     pid_t child;
@@ -64,6 +65,7 @@ static int run(char *script, int output) {
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, output, 1);
     posix_spawn_file_actions_adddup2(&files, output, 2);
+    posix_spawn_file_actions_adddup2(&files, script, 3);
     if (posix_spawn(&child, "/usr/bin/bash", &files, NULL, words, environ) != 0)
         return 127;
     posix_spawn_file_actions_destroy(&files);
@@ -91,11 +93,13 @@ int main(int count, char **words) {
         unsigned number;
         size_t length;
         take_head(&number, &length);
-        char *script = calloc(1, length + 1);
-        int output = memfd_create("output", MFD_CLOEXEC);
-        if (!script || output < 0)
+        char *bytes = malloc(length + 1);
+        int script = memfd_create("script", MFD_CLOEXEC), output = memfd_create("output", MFD_CLOEXEC);
+        if (!bytes || script < 0 || output < 0)
             fail("attend: memory");
-        take(script, length);
+        take(bytes, length);
+        if (write(script, bytes, length) != (ssize_t)length)
+            fail("attend: memory");
         int status = run(script, output);
         off_t size = lseek(output, 0, SEEK_END);
         char *text = size > 0 ? mmap(NULL, size, PROT_READ, MAP_SHARED, output, 0) : NULL;
@@ -104,6 +108,7 @@ int main(int count, char **words) {
         if (text)
             munmap(text, size);
         close(output);
-        free(script);
+        close(script);
+        free(bytes);
     }
 }
