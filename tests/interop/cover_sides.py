@@ -174,7 +174,8 @@ class GatewayCover:
 
     def up(self, batch, other, secret=""):
         text = [line for each in batch for line in self.lines(each, other, secret)]
-        self.gateway = Gateway(self.host, "\n".join(text) + "\n").ready()
+        # One that keeps its numbers knows the keys of associations that have gone, and what came under them.
+        self.gateway = Gateway(self.host, "\n".join(text) + "\n", ["--no-state"]).ready()
 
     def lines(self, each, other, secret):
         for source, destination in ((self.side, other), (other, self.side)):
@@ -203,10 +204,11 @@ class GatewayCover:
             yield " ".join(filter(None, words + suite)) + ";"
 
     def renew(self, batch, other):
-        lines = [f"delete {layer.source} {layer.destination} {layer.protocol} {layer.spi:#x};"
-                 for each in batch for layer in each.layers(other, self.side)]
-        lines += [line for each in batch for line in self.states(each, other, self.side)]
-        self.gateway.setkey_text("\n".join(lines) + "\n")
+        gone = [f"delete {layer.source} {layer.destination} {layer.protocol} {layer.spi:#x};"
+                for each in batch for layer in each.layers(other, self.side)]
+        # By two texts: what one text takes out and puts back goes on from where it was.
+        for lines in (gone, [line for each in batch for line in self.states(each, other, self.side)]):
+            self.gateway.setkey_text("\n".join(lines) + "\n")
 
     def down(self):
         if self.gateway is not None:
