@@ -1,5 +1,5 @@
-//! The kernel's own IPsec let be: policies that other programs set there are not asked about packets of our sockets, which
-//! are protected already. Where somebody blocks or protects everything, the tunnel still works.
+//! A bypass of the kernel's own IPsec (XFRM): policies that other programs set there do not apply to our sockets, whose packets
+//! are ESP or AH already. A policy of theirs that blocks or protects all traffic does not stop the tunnel.
 
 use super::Family;
 use super::socket::set_option_to;

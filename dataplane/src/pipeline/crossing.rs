@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How long a backlog is waited for. A full one of 1000 packets takes about a millisecond; one that never gets empty has
 /// let ours pass by then.
-const LONGEST_BACKLOG_WAIT: Duration = Duration::from_millis(2);
+const BACKLOG_DRAIN_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Notices that its thread has moved, and waits for what it left behind.
 pub struct Crossing {
@@ -90,7 +90,7 @@ impl Backlogs {
         if self.read(processor).is_none_or(|waiting| waiting == 0) {
             return false;
         }
-        let end = Instant::now() + LONGEST_BACKLOG_WAIT;
+        let end = Instant::now() + BACKLOG_DRAIN_TIMEOUT;
         while self.read(processor).is_some_and(|waiting| waiting > 0) && Instant::now() < end {
             std::thread::yield_now();
         }

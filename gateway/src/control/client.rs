@@ -12,7 +12,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// How long a gateway may take from its last word to the end of its process.
-const LONGEST_WAIT_FOR_EXIT: Duration = Duration::from_secs(30);
+const PROCESS_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a gateway, good for one request.
 pub struct Client {
@@ -60,7 +60,7 @@ impl fmt::Display for NoAnswer {
                 f,
                 "the gateway at {} has taken its rules away, but its process has not ended within {} s",
                 path.display(),
-                LONGEST_WAIT_FOR_EXIT.as_secs()
+                PROCESS_EXIT_TIMEOUT.as_secs()
             ),
             Self::Broken(path, error) => {
                 write!(f, "the gateway at {} broke off: {error}", path.display())
@@ -124,7 +124,7 @@ impl Client {
             return Ok(answer);
         };
         let limit = Timespec {
-            tv_sec: LONGEST_WAIT_FOR_EXIT.as_secs() as i64,
+            tv_sec: PROCESS_EXIT_TIMEOUT.as_secs() as i64,
             tv_nsec: 0,
         };
         match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {

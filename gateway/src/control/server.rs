@@ -1,6 +1,8 @@
 //! The gateway's end: one thread, many clients, none of which can make it wait.
 
-use super::LARGEST_REQUEST;
+mod connection;
+
+use self::connection::Client;
 use super::folder::{BadFolder, Folder};
 use super::message::{Answer, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,24 +11,20 @@ use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use zeroize::{Zeroize, Zeroizing};
-
-/// How long a client may take to say its request, or to take its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many clients are served at once; one more is turned away.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
-/// How many of them may listen to events; the other places are for whoever asks something.
-const MOST_EVENT_LISTENERS: usize = 48;
+/// How many of them may listen to events; the other places are kept for requests.
+const MAX_EVENT_LISTENERS: usize = 48;
 
 /// Bytes of events that may wait for a slow listener before it is dropped.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_UNSENT_EVENT_BYTES: usize = 1 << 20;
 
 /// A client, for as long as it is connected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -88,17 +86,6 @@ pub struct Server {
     folder: Folder,
     is_up: bool,
     _lock: File,
-}
-
-struct Client {
-    stream: UnixStream,
-    incoming: Zeroizing<Vec<u8>>,
-    outgoing: Zeroizing<Vec<u8>>,
-    written: usize,
-    deadline: Option<Instant>,
-    asked: bool,
-    listens: bool,
-    closed: bool,
 }
 
 impl Server {
@@ -166,13 +153,13 @@ impl Server {
     /// From now on this client hears every event, if there is a place for one more who does.
     pub fn listen(&mut self, id: ClientId) {
         let listeners = self.clients.values().filter(|client| client.listens);
-        let is_full = listeners.count() >= MOST_EVENT_LISTENERS;
+        let is_full = listeners.count() >= MAX_EVENT_LISTENERS;
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         if is_full {
             return client.say(&Answer::Refused(format!(
-                "{MOST_EVENT_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
+                "{MAX_EVENT_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
             )));
         }
         client.listens = true;
@@ -182,7 +169,7 @@ impl Server {
     /// Tells all listeners. One that does not keep up is dropped rather than waited for.
     pub fn tell(&mut self, answer: &Answer) {
         for client in self.clients.values_mut().filter(|client| client.listens) {
-            if client.outgoing.len() - client.written > MOST_WAITING {
+            if client.unsent() > MAX_UNSENT_EVENT_BYTES {
                 client.closed = true;
             } else {
                 client.say(answer);
@@ -245,10 +232,10 @@ impl Server {
             }
             stream.set_nonblocking(true)?;
             let mut client = Client::new(stream);
-            if self.clients.len() >= MOST_CLIENTS {
+            if self.clients.len() >= MAX_CLIENTS {
                 // It goes at once, and so does what it would have asked.
                 client.say(&Answer::Refused(format!(
-                    "{MOST_CLIENTS} others are being served, which is the most: try again in a moment"
+                    "{MAX_CLIENTS} others are being served, which is the most: try again in a moment"
                 )));
                 continue;
             }
@@ -265,113 +252,6 @@ impl Drop for Server {
             self.folder.undo();
         }
     }
-}
-
-impl Client {
-    fn new(stream: UnixStream) -> Self {
-        Self {
-            stream,
-            incoming: Zeroizing::default(),
-            outgoing: Zeroizing::default(),
-            written: 0,
-            deadline: Some(Instant::now() + PATIENCE),
-            asked: false,
-            listens: false,
-            closed: false,
-        }
-    }
-
-    fn has_to_say(&self) -> bool {
-        self.written < self.outgoing.len()
-    }
-
-    /// Takes what has come; returns the request once its line is complete. There is one request in a connection.
-    fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
-        let mut room = Zeroizing::new([0; 16384]);
-        loop {
-            match self.stream.read(&mut room[..]) {
-                Ok(0) => {
-                    self.closed |= !self.has_to_say();
-                    return None;
-                }
-                Ok(_) if self.asked => {}
-                Ok(count) => {
-                    grow(&mut self.incoming, &room[..count]);
-                    if room[..count].contains(&b'\n') {
-                        return Some(self.take_line());
-                    }
-                    if self.incoming.len() > LARGEST_REQUEST {
-                        self.asked = true;
-                        self.say(&Answer::Refused("the request is too large".to_owned()));
-                        return None;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.closed = true;
-                    return None;
-                }
-            }
-        }
-    }
-
-    fn take_line(&mut self) -> Zeroizing<Vec<u8>> {
-        self.asked = true;
-        // The answer is being made; from here on only its delivery is timed.
-        self.deadline = None;
-        let mut line = std::mem::take(&mut self.incoming);
-        let end = line.iter().position(|&byte| byte == b'\n');
-        if let Some(end) = end {
-            line.truncate(end);
-        }
-        line
-    }
-
-    fn say(&mut self, answer: &Answer) {
-        let Ok(line) = serde_json::to_vec(answer) else {
-            self.closed = true;
-            return;
-        };
-        let line = Zeroizing::new(line);
-        if !self.has_to_say() {
-            self.outgoing.zeroize();
-            self.written = 0;
-        }
-        grow(&mut self.outgoing, &line);
-        self.outgoing.push(b'\n');
-        if !self.listens {
-            self.deadline = Some(Instant::now() + PATIENCE);
-        }
-        self.write();
-    }
-
-    fn write(&mut self) {
-        while self.has_to_say() {
-            match self.stream.write(&self.outgoing[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.closed = true;
-                    return;
-                }
-            }
-        }
-        let answered = self.asked && !self.outgoing.is_empty();
-        self.closed |= answered && !self.listens;
-    }
-}
-
-/// Appends without leaving copies of keys behind in freed memory.
-fn grow(to: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
-    // One byte of room stays for the line's end.
-    if to.capacity() < to.len() + more.len() + 1 {
-        let mut larger = Vec::with_capacity((2 * to.capacity()).max(to.len() + more.len() + 1));
-        larger.extend_from_slice(to);
-        *to = Zeroizing::new(larger);
-    }
-    to.extend_from_slice(more);
 }
 
 fn clear_stale(folder: &Folder) -> Result<(), Busy> {

@@ -13,7 +13,7 @@ use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
 
 /// More than this for each entry of the two lists together, and bypasses are left out: for a moment less passes.
-const MOST_MERGED_PER_ENTRY: usize = 2;
+const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
 
 /// Drops what `one` or `other` drops; steers nothing by itself.
 pub fn both(one: &Plan, other: &Plan) -> Plan {
@@ -33,7 +33,7 @@ pub fn both(one: &Plan, other: &Plan) -> Plan {
 
 fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
     let exact = merged(one, other);
-    if exact.len() <= MOST_MERGED_PER_ENTRY * (one.len() + other.len()) {
+    if exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len()) {
         return exact;
     }
     let all = one.iter().chain(other);

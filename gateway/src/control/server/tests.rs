@@ -1,6 +1,6 @@
 use super::super::{Client as Asker, NoAnswer};
 use super::*;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 
 /// A folder of its own that is gone afterwards.
 struct Place(PathBuf);
@@ -166,13 +166,13 @@ fn listeners_leave_places_for_whoever_asks() {
     let folder = Place::new("places");
     let mut server = bind(&folder).unwrap();
     let mut listeners = Vec::new();
-    for _ in 0..=MOST_EVENT_LISTENERS {
+    for _ in 0..=MAX_EVENT_LISTENERS {
         let mut client = UnixStream::connect(folder.socket()).unwrap();
         client.write_all(b"\"events\"\n").unwrap();
         listeners.push(client);
     }
     let mut served = 0;
-    while served <= MOST_EVENT_LISTENERS {
+    while served <= MAX_EVENT_LISTENERS {
         for (id, _) in server.wait(&[], Duration::from_secs(5)).unwrap().requests {
             server.listen(id);
             served += 1;
@@ -193,7 +193,7 @@ fn a_client_too_many_is_told_so() {
     let folder = Place::new("full");
     let mut server = bind(&folder).unwrap();
     let connect = |_| UnixStream::connect(folder.socket()).unwrap();
-    let mut clients: Vec<_> = (0..=MOST_CLIENTS).map(connect).collect();
+    let mut clients: Vec<_> = (0..=MAX_CLIENTS).map(connect).collect();
     server.wait(&[], Duration::from_secs(5)).unwrap();
     let mut line = String::new();
     let last = clients.pop().unwrap();

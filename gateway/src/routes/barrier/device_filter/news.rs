@@ -13,8 +13,8 @@ const GROUPS: [u32; 2] = [1, 4];
 
 const RTM_DELLINK: u16 = 17;
 
-/// What no news tells is found after this long.
-const LONGEST_TRUST: Duration = Duration::from_secs(10);
+/// The kernel is asked again after this long, even if it has announced no change.
+const FULL_COMPARISON_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kernel's news about devices and traffic control.
 pub(super) struct News {
@@ -77,7 +77,7 @@ impl News {
         self.hear();
         let is_old = self
             .compared
-            .is_none_or(|compared| compared.elapsed() >= LONGEST_TRUST);
+            .is_none_or(|compared| compared.elapsed() >= FULL_COMPARISON_INTERVAL);
         let due = std::mem::take(&mut self.changed) || is_old;
         if due {
             self.compared = Some(Instant::now());

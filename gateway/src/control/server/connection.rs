@@ -1,0 +1,139 @@
+//! One client of the control socket: what has come of its request, and what it has not taken yet of its answer.
+
+use super::super::LARGEST_REQUEST;
+use super::super::message::Answer;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use zeroize::{Zeroize, Zeroizing};
+
+/// How long a client may take to send its request, or to take its answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection. It serves one request; a listener stays for events.
+pub(super) struct Client {
+    pub stream: UnixStream,
+    incoming: Zeroizing<Vec<u8>>,
+    outgoing: Zeroizing<Vec<u8>>,
+    written: usize,
+    pub deadline: Option<Instant>,
+    asked: bool,
+    pub listens: bool,
+    pub closed: bool,
+}
+
+impl Client {
+    /// A client that has not asked yet.
+    pub fn new(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            incoming: Zeroizing::default(),
+            outgoing: Zeroizing::default(),
+            written: 0,
+            deadline: Some(Instant::now() + CLIENT_TIMEOUT),
+            asked: false,
+            listens: false,
+            closed: false,
+        }
+    }
+
+    /// Part of an answer has not been sent yet.
+    pub fn has_to_say(&self) -> bool {
+        self.written < self.outgoing.len()
+    }
+
+    /// Takes what has come; returns the request once its line is complete. There is one request in a connection.
+    pub fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+        let mut room = Zeroizing::new([0; 16384]);
+        loop {
+            match self.stream.read(&mut room[..]) {
+                Ok(0) => {
+                    self.closed |= !self.has_to_say();
+                    return None;
+                }
+                Ok(_) if self.asked => {}
+                Ok(count) => {
+                    grow(&mut self.incoming, &room[..count]);
+                    if room[..count].contains(&b'\n') {
+                        return Some(self.take_line());
+                    }
+                    if self.incoming.len() > LARGEST_REQUEST {
+                        self.asked = true;
+                        self.say(&Answer::Refused("the request is too large".to_owned()));
+                        return None;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.closed = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Bytes of answers that the client has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.outgoing.len() - self.written
+    }
+
+    fn take_line(&mut self) -> Zeroizing<Vec<u8>> {
+        self.asked = true;
+        // The answer is being made; from here on only its delivery is timed.
+        self.deadline = None;
+        let mut line = std::mem::take(&mut self.incoming);
+        let end = line.iter().position(|&byte| byte == b'\n');
+        if let Some(end) = end {
+            line.truncate(end);
+        }
+        line
+    }
+
+    /// Queues an answer, and sends what the client takes of it now.
+    pub fn say(&mut self, answer: &Answer) {
+        let Ok(line) = serde_json::to_vec(answer) else {
+            self.closed = true;
+            return;
+        };
+        let line = Zeroizing::new(line);
+        if !self.has_to_say() {
+            self.outgoing.zeroize();
+            self.written = 0;
+        }
+        grow(&mut self.outgoing, &line);
+        self.outgoing.push(b'\n');
+        if !self.listens {
+            self.deadline = Some(Instant::now() + CLIENT_TIMEOUT);
+        }
+        self.write();
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    pub fn write(&mut self) {
+        while self.has_to_say() {
+            match self.stream.write(&self.outgoing[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.closed = true;
+                    return;
+                }
+            }
+        }
+        let answered = self.asked && !self.outgoing.is_empty();
+        self.closed |= answered && !self.listens;
+    }
+}
+
+/// Appends without leaving copies of keys behind in freed memory.
+fn grow(to: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
+    // One byte of room stays for the line's end.
+    if to.capacity() < to.len() + more.len() + 1 {
+        let mut larger = Vec::with_capacity((2 * to.capacity()).max(to.len() + more.len() + 1));
+        larger.extend_from_slice(to);
+        *to = Zeroizing::new(larger);
+    }
+    to.extend_from_slice(more);
+}
