@@ -1,0 +1,54 @@
+//! Why bytes are not a message: where, and what was expected there.
+
+use super::PayloadType;
+use std::fmt;
+
+/// Bytes that break a rule of RFC 7296 section 3. A request like this is answered by INVALID_SYNTAX, if it was authentic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed {
+    /// What was being read.
+    pub place: Place,
+    /// At which byte of the message, or of the decrypted payloads where these were read.
+    pub offset: usize,
+    /// What should have been there.
+    pub expected: &'static str,
+}
+
+/// What was being read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The IKE header.
+    Header,
+    /// A payload of this type, its generic header included.
+    Payload(PayloadType),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::Header => f.write_str("IKE header")?,
+            Place::Payload(payload) => write!(f, "payload {payload}")?,
+        }
+        write!(f, ", byte {}: expected {}", self.offset, self.expected)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_payload_byte_and_expectation() {
+        let malformed = Malformed {
+            place: Place::Payload(PayloadType::NONCE),
+            offset: 120,
+            expected: "16 to 256 bytes of nonce",
+        };
+        assert_eq!(
+            malformed.to_string(),
+            "payload Nonce, byte 120: expected 16 to 256 bytes of nonce"
+        );
+    }
+}
