@@ -7,7 +7,7 @@ use std::hint::black_box;
 /// Whether `found` is `expected`; lengths are no secret.
 #[must_use]
 #[inline]
-pub(crate) fn same(expected: &[u8], found: &[u8]) -> bool {
+pub fn same(expected: &[u8], found: &[u8]) -> bool {
     if expected.len() != found.len() {
         return false;
     }

@@ -37,13 +37,18 @@ mod key;
 mod mac;
 #[cfg(feature = "memcheck")]
 pub mod memcheck;
+mod modp;
+mod prf;
 mod wipe;
 mod xcbc;
 
 pub use algorithm::{Cipher, Integrity};
+pub use compare::same;
 pub use detect::{FeatureState, feature_states};
 pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict, VerifyJob};
 pub use key::{Key, KeyError};
+pub use modp::{ModpGroup, ModpKey, PublicValueError};
+pub use prf::{Prf, PrfKey};
 
 /// Encrypts and authenticates every job, in any order; all of them succeed.
 ///

@@ -1,4 +1,4 @@
-//! AWS-LC behind safe functions: AES, DES, the hash functions and the AEADs.
+//! AWS-LC behind safe functions: AES, DES, the hash functions, the AEADs and exponentiation in prime fields.
 //!
 //! Only one-shot primitives that never allocate are used: expanded keys are plain data in this crate's own
 //! structures, and a hash context is rebuilt on the stack from a saved chaining value. The raw interface is used
@@ -8,11 +8,13 @@ mod aead;
 mod aes;
 mod des;
 mod hash;
+mod modp;
 
 pub(crate) use aead::{Aead, AeadAlgorithm};
 pub(crate) use aes::AesKey;
 pub(crate) use des::{DesKey, TripleDesKey};
 pub(crate) use hash::{Hash, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512};
+pub(crate) use modp::{Field, KnownPrime};
 
 use std::sync::Once;
 
