@@ -172,7 +172,7 @@ CASES = {
     "a device taken down and up leads into the tunnel again": comes_back(DOWN_AND_UP, "device esp0 taken down"),
     "a device taken down comes up again": comes_back(DOWN, "device esp0 taken down"),
     "a device that was deleted is made again": comes_back(DELETED, "device esp0 deleted"),
-    "a device that was renamed is made again": comes_back(RENAMED, "device esp0"),
+    "a device that was renamed gets its name again": comes_back(RENAMED, "device esp0"),
     "a device with another MTU gets its own again": comes_back(SMALL, "device esp0 given another MTU"),
     "a reverse path check made strict is loosened again": comes_back(STRICT, "reverse path check of esp0"),
     "IPv6 switched off on the device comes back": comes_back(WITHOUT_IPV6, "IPv6 of esp0"),

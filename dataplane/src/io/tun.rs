@@ -41,10 +41,13 @@ pub struct TunOptions {
     pub lasting: bool,
     /// Whether the kernel may speak on it by itself: link-local addresses, which routing daemons need.
     pub chatty: bool,
+    /// What a device of this process, made in the same way, was able to do: then nothing is tried again. A trial ends with
+    /// sockets that are closed, and for each the kernel waits until no processor looks at it any more, some 15 ms.
+    pub known: Option<Abilities>,
 }
 
 impl TunOptions {
-    /// One queue, trains, the largest MTU.
+    /// One queue, trains, the largest MTU, nothing known.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -53,6 +56,7 @@ impl TunOptions {
             trains: true,
             lasting: false,
             chatty: false,
+            known: None,
         }
     }
 }
@@ -94,9 +98,10 @@ impl Tun {
             device::keep_silent(&name);
         }
         let index = device::bring_up(&name, options.mtu)?;
-        let abilities = match options.trains {
-            true => probe::try_offloads(&queues, (&name, index), warn)?,
-            false => probe::without_offloads(&queues[0])?,
+        let abilities = match (options.trains, options.known) {
+            (true, Some(known)) => probe::switch_on(&queues[0], known)?,
+            (true, None) => probe::try_offloads(&queues, (&name, index), warn)?,
+            (false, _) => probe::without_offloads(&queues[0])?,
         };
         Ok(Self {
             name,

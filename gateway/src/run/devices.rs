@@ -6,7 +6,7 @@
 //!
 //! And the *doors*: two devices by which packets come out of the tunnel that `in` or `fwd` policies alone let through.
 
-use super::forward::fault;
+use super::forward::{fault, is_as_before};
 use super::interface;
 use crate::routes::Site;
 use crate::routes::netlink::Netlink;
@@ -172,8 +172,7 @@ impl Devices {
             if fault(&tun, device.mtu, netlink)?.is_none() {
                 return Ok(());
             }
-            let is_ours = tun.name_now().as_deref() == Some(name);
-            if is_ours && tun.set_mtu(device.mtu as u16).is_ok() {
+            if is_as_before(&tun, device.mtu as u16, netlink)? {
                 return Ok(());
             }
         }

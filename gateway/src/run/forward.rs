@@ -46,7 +46,7 @@ impl Plaintext {
             (_, Some(device)) => open_ethernet(site, device, options, netlink, warn),
             (tun, None) => {
                 let trains = !options.no_offloads;
-                let tun = tun_named(tun.unwrap_or_default(), trains, warn);
+                let tun = tun_named(tun.unwrap_or_default(), trains, None, warn);
                 let tun = tun.map_err(Failure::new)?;
                 Ok(Self::Tun { tun, trains })
             }
@@ -75,18 +75,18 @@ impl Plaintext {
         let Self::Tun { tun, trains } = self else {
             return Ok(());
         };
-        let is_ours = tun.name_now().as_deref() == Some(&*tun.name);
-        if is_ours && tun.set_mtu(u16::MAX).is_ok() {
+        if is_as_before(tun, u16::MAX, netlink)? {
             interface::prepare(&tun.name, warn);
             return Ok(());
         }
         if let Some(other) = tun.name_now()
             && netlink.link(&other)? == Some(tun.index)
         {
-            // Renamed: sinks may hold it open for as long as they have nothing to deliver.
+            // Renamed for good: sinks may hold it open for as long as they have nothing to deliver.
             netlink.delete_link(tun.index)?;
         }
-        let again = tun_named(&tun.name, *trains, warn).map_err(io::Error::other)?;
+        let known = Some(tun.abilities);
+        let again = tun_named(&tun.name, *trains, known, warn).map_err(io::Error::other)?;
         tunnels.set(tunnels::FIRST, Some(Arc::clone(&again)));
         *tun = again;
         Ok(())
@@ -152,9 +152,18 @@ impl Plaintext {
     }
 }
 
-fn tun_named(name: &str, trains: bool, warn: &Warn) -> Result<Arc<Tun>, Refusal> {
-    let mut options = TunOptions::named(name);
-    options.trains = trains;
+/// `known` is what an earlier device of this name was able to do.
+fn tun_named(
+    name: &str,
+    trains: bool,
+    known: Option<Abilities>,
+    warn: &Warn,
+) -> Result<Arc<Tun>, Refusal> {
+    let options = TunOptions {
+        trains,
+        known,
+        ..TunOptions::named(name)
+    };
     let tun = Tun::open(&options, warn)?;
     interface::prepare(name, warn);
     Ok(Arc::new(tun))
@@ -175,6 +184,18 @@ pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Op
         },
     };
     Ok(Some(format!("device {name} {what}")))
+}
+
+/// Gives a device that is there still its name and MTU again, and takes it up. Where it is gone, or refuses, another has to
+/// take its place, which takes longer: the kernel takes a device away only once no processor looks at it any more.
+pub(super) fn is_as_before(tun: &Tun, mtu: u16, netlink: &mut Netlink) -> io::Result<bool> {
+    let Some(now) = tun.name_now() else {
+        return Ok(false);
+    };
+    let is_named = now == tun.name
+        || netlink.link(&now)? == Some(tun.index)
+            && netlink.rename_link(tun.index, &tun.name).is_ok();
+    Ok(is_named && tun.set_mtu(mtu).is_ok())
 }
 
 fn open_ethernet(

@@ -152,6 +152,41 @@ fn real_tcp_passes_as_super_packets_over_both_families() {
 }
 
 #[test]
+fn a_device_made_again_carries_the_same_trains_without_another_trial() {
+    isolated(|| {
+        let (tun, _) = open(&TunOptions::named("espt0"));
+        let known = tun.abilities;
+        assert!(known.read.tcp_v4 && known.read.udp && known.write.tcp_v4);
+        drop(tun);
+        let again = TunOptions {
+            mtu: 1500,
+            known: Some(known),
+            ..TunOptions::named("espt%d")
+        };
+        let tally = joined(&again, |other| {
+            tcp_carries(other, "10.9.0.2", 1_000_000);
+            tcp_carries(other, "2001:db8:9::2", 1_000_000);
+        });
+        let (packets, trains) = (
+            tally.packets.load(Ordering::Relaxed),
+            tally.tcp_trains.load(Ordering::Relaxed),
+        );
+        assert!(packets / trains > 5, "{packets} packets in {trains} trains");
+        // What does not work is not switched on again.
+        let lossy = TunOptions {
+            known: Some(Abilities {
+                read: Takes::default(),
+                ..known
+            }),
+            mtu: 1500,
+            ..TunOptions::named("espt%d")
+        };
+        let tally = joined(&lossy, |other| tcp_carries(other, "10.9.0.2", 100_000));
+        assert_eq!(tally.tcp_trains.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
 fn without_trains_the_same_tcp_passes_packet_by_packet() {
     isolated(|| {
         let plain = TunOptions {

@@ -186,8 +186,27 @@ impl DeviceFilters {
         }
     }
 
+    /// Takes filters off devices that are no place for them any more: one of the gateway's own that bore another name for a
+    /// moment would drop what the tunnel carries.
+    fn leave(&mut self, places: &[Place]) -> io::Result<()> {
+        let is_place = |index: &u32| places.iter().any(|place| place.index == *index);
+        let left: Vec<_> = self
+            .reached
+            .keys()
+            .filter(|index| !is_place(index))
+            .copied()
+            .collect();
+        for index in left {
+            self.keeper.clear(index, None)?;
+            self.reached.remove(&index);
+        }
+        self.unreached.retain(|index, _| is_place(index));
+        Ok(())
+    }
+
     fn reach(&mut self, force: &mut Force) -> io::Result<()> {
         let mut places = self.places()?;
+        self.leave(&places)?;
         places.retain(|place| !self.reached.contains_key(&place.index));
         let outcomes = match places.is_empty() {
             true => Vec::new(),

@@ -95,6 +95,15 @@ impl Netlink {
             .map(drop)
     }
 
+    /// Gives a device another name. Kernels before 6.3 refuse that while it is up.
+    pub fn rename_link(&mut self, index: u32, name: &str) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        self.ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
+            .map(drop)
+    }
+
     /// Gives a device RFC 7600's IPv4 address for who has none, of a scope in which it is never chosen as a source.
     pub fn add_dummy_address(&mut self, index: u32) -> io::Result<()> {
         let mut message = AddressMessage::default();
