@@ -5,8 +5,13 @@
 //!
 //! ```text
 //!   message      bytes <-> header and payloads (RFC 7296 section 3)
+//!   groups       key exchange: public values and the shared secret
+//!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod groups;
+pub mod keys;
 pub mod message;
+pub mod prf;
