@@ -1,10 +1,12 @@
-//! Less power than we were started with: the capabilities that the gateway needs, no way to gain more, the system calls and
-//! the files that it uses, and no core dumps with keys in them.
+//! Less power than we were started with: a user of its own, the capabilities that the gateway needs, no way to gain more,
+//! the system calls and the files that it uses, and no core dumps with keys in them.
 
 mod files;
 mod system_calls;
+mod user;
 
 pub use files::Places;
+pub use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
 
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
@@ -45,6 +47,13 @@ pub fn let_keys_be_locked() {
 const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// What this thread, and so every one of a gateway, may do beyond an ordinary user, by the names of `man 7 capabilities`.
+pub fn held() -> Vec<String> {
+    let held = capabilities(None).map(|sets| sets.effective);
+    let names = held.unwrap_or(CapabilitySet::empty()).iter_names();
+    names.map(|(name, _)| format!("CAP_{name}")).collect()
+}
 
 /// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit is
 /// high enough or can be made so, which a container's root may not do.

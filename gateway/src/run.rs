@@ -1,7 +1,7 @@
 //! `esplanade run`: from a setkey file to traffic, and back to silence.
 //!
 //! ```text
-//!   read the file ─► claim the socket ─► kept numbers ─► TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
+//!   read the file ─► claim the socket ─► change the user ─► kept numbers ─► TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
 //!                                                                                                   │
 //!   main thread: control socket, signals, one tick a second ◄── notices ── data plane's threads ◄──┘
 //! ```
@@ -23,6 +23,7 @@ mod rates;
 mod senders;
 mod signals;
 mod sockets;
+mod user;
 
 #[doc(hidden)]
 pub use hearsay::check_any_complaint;
@@ -123,6 +124,14 @@ pub struct Options {
     /// Begin anew where the kept numbers cannot be trusted: says that no key of the file was ever used before
     #[arg(long, conflicts_with = "no_state")]
     pub fresh_keys: bool,
+    /// The user that the gateway is once it has started, by name or number, with its own group or another one [default: as
+    /// root, $ESPLANADE_USER or `esplanade` if the host has it; otherwise whoever starts it]
+    #[arg(
+        long,
+        value_name = "USER[:GROUP]",
+        conflicts_with = "no_privilege_drop"
+    )]
+    pub user: Option<String>,
     /// Keep all capabilities, system calls and files
     #[arg(long)]
     pub no_privilege_drop: bool,
@@ -152,7 +161,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     dataplane::io::leave_rooms_untouched();
     let site = site(options)?;
     let warnings = Warnings::default();
-    let file = KeyFile::new(&options.setkey)?;
+    let chosen = user::choose(options)?;
+    let file = KeyFile::new(&options.setkey, &chosen.user)?;
     let text = memory::with_keys(|| {
         let text = file.read(&warnings.warn())?;
         // Mistakes in the file are told before anything is touched.
@@ -160,8 +170,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         Ok(text)
     })?;
     let control = control::path(options.control.clone());
-    let folder = Folder::make(&control).map_err(Failure::new)?;
+    let folder = Folder::make_as(&control, chosen.heir()).map_err(Failure::new)?;
     let server = Server::bind(folder).map_err(Failure::new)?;
+    chosen.become_it()?;
+    if let Some(heir) = chosen.heir() {
+        server.folder().hand_over(heir).map_err(Failure::new)?;
+    }
     let signals = signals::Signals::block().map_err(Failure::new)?;
     native::Native::check(options)?;
     let outside = outside::Outside::of(options, &warnings.warn())?;
@@ -170,6 +184,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             folder: state_folder(options).as_deref(),
             none: options.no_state,
             fresh_keys: options.fresh_keys,
+            heir: chosen.heir(),
             control: &control,
             noted: Record::noted_in_this_boot(server.folder()),
         },

@@ -20,6 +20,12 @@ pub struct Status {
     pub version: String,
     /// Its process.
     pub pid: u32,
+    /// Its user, by number and, where it has one, by name.
+    #[serde(default)]
+    pub user: String,
+    /// What it may do beyond an ordinary user.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
     /// Seconds since it started.
     pub uptime_seconds: u64,
     /// The TUN device; empty if there is none.

@@ -1,6 +1,7 @@
 //! The command line's end.
 
 use super::message::{Answer, Request};
+use crate::privileges::User;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fmt;
@@ -29,7 +30,7 @@ pub enum NoAnswer {
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
     Forbidden(PathBuf),
-    /// A process of this user, who is neither root nor us, listens there.
+    /// A process of this user, who is neither root nor us nor the gateways', listens there.
     Stranger(PathBuf, u32),
     /// It has stopped, but its process does not end.
     Lingers(PathBuf),
@@ -52,8 +53,9 @@ impl fmt::Display for NoAnswer {
             ),
             Self::Stranger(path, user) => write!(
                 f,
-                "{} is answered by a process of user {user}, who is neither root nor you: nothing was said to it; run this \
-                 as that user, or name another socket with --control",
+                "{} is answered by a process of user {user}, who is neither root nor you nor the user of gateways: nothing was \
+                 said to it; run this as that user, name it if it is the gateway's (ESPLANADE_USER={user}), or name another \
+                 socket with --control",
                 path.display()
             ),
             Self::Lingers(path) => write!(
@@ -90,7 +92,7 @@ impl Client {
         let peer = unsafe { option::<libc::ucred>(&stream, libc::SO_PEERCRED) };
         let peer = peer.map_err(|error| NoAnswer::Broken(path.to_owned(), error))?;
         // Whoever could put a socket there would be handed keys.
-        if peer.uid != 0 && peer.uid != rustix::process::geteuid().as_raw() {
+        if !User::is_trusted(peer.uid) {
             return Err(NoAnswer::Stranger(path.to_owned(), peer.uid));
         }
         let client = Self {

@@ -11,7 +11,12 @@
 //! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From then
 //! on all is done through its descriptor, with names that hold no slash and are never followed as links.
 
-use crate::privileges::Places;
+mod made;
+mod owner;
+
+use crate::privileges::{Places, User};
+use made::{make_missing, remove_empty};
+use owner::not_ours;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
     openat2, renameat, statat, unlinkat,
@@ -22,7 +27,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read from there, in bytes: a record has some hundred.
@@ -43,6 +47,8 @@ pub struct Folder {
     made: Vec<PathBuf>,
     /// The option that chooses another one.
     option: &'static str,
+    /// Who may own it beside root and us: the user that this process is about to be.
+    heir: Option<u32>,
 }
 
 /// Why a folder, or a file in it, is not used.
@@ -58,6 +64,17 @@ pub enum BadFolder {
         owner: u32,
         /// Its permissions.
         mode: u32,
+        /// The option that chooses another folder.
+        option: &'static str,
+    },
+    /// The folder holds other things as well, and would be this user's with them. The option chooses another folder.
+    Shared {
+        /// The folder.
+        place: PathBuf,
+        /// One of the other things.
+        other: OsString,
+        /// Whose it would be.
+        user: User,
         /// The option that chooses another folder.
         option: &'static str,
     },
@@ -83,7 +100,8 @@ impl fmt::Display for BadFolder {
             } => write!(
                 f,
                 "{0} belongs to user {owner} and has mode {mode:04o}, so others could change what the gateway keeps there: \
-                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), or choose another folder with {option}",
+                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), choose another folder with {option}, or say so if that \
+                 is the gateway's user (ESPLANADE_USER={owner})",
                 place.display(),
                 rustix::process::geteuid().as_raw(),
                 // A lock must not even be opened by others.
@@ -92,6 +110,19 @@ impl fmt::Display for BadFolder {
                 } else {
                     "go-w"
                 },
+            ),
+            Self::Shared {
+                place,
+                other,
+                user,
+                option,
+            } => write!(
+                f,
+                "{0} would be handed over to user {user}, whose the gateway is, but holds other things ({1}): choose a folder \
+                 of its own with {option}, hand it over by `chown {2} {0}`, or say --user root",
+                place.display(),
+                other.display(),
+                user.uid(),
             ),
             Self::NoFile(place, option) => write!(
                 f,
@@ -116,13 +147,22 @@ impl std::error::Error for BadFolder {}
 impl Folder {
     /// The folder of this control socket, made with mode 0700 where there is none.
     pub fn make(socket: &Path) -> Result<Self, BadFolder> {
-        Self::make_for(socket, CONTROL)
+        Self::make_for(socket, CONTROL, None)
+    }
+
+    /// The same for a process that is about to be another user, if it is, whose folder it may be already.
+    pub fn make_as(socket: &Path, heir: Option<&User>) -> Result<Self, BadFolder> {
+        Self::make_for(socket, CONTROL, heir)
     }
 
     /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses another.
-    pub fn make_for(name: &Path, option: &'static str) -> Result<Self, BadFolder> {
+    pub fn make_for(
+        name: &Path,
+        option: &'static str,
+        heir: Option<&User>,
+    ) -> Result<Self, BadFolder> {
         let made = make_missing(&parent(name))?;
-        let opened = Self::open_for(name, option);
+        let opened = Self::open_for(name, option, heir);
         match opened {
             Ok(folder) => Ok(Self { made, ..folder }),
             Err(error) => {
@@ -134,10 +174,14 @@ impl Folder {
 
     /// The folder of this control socket, as it is.
     pub fn open(socket: &Path) -> Result<Self, BadFolder> {
-        Self::open_for(socket, CONTROL)
+        Self::open_for(socket, CONTROL, None)
     }
 
-    fn open_for(socket: &Path, option: &'static str) -> Result<Self, BadFolder> {
+    fn open_for(
+        socket: &Path,
+        option: &'static str,
+        heir: Option<&User>,
+    ) -> Result<Self, BadFolder> {
         let place = parent(socket);
         let name = socket.file_name();
         let name = name.ok_or_else(|| BadFolder::NoName(socket.to_owned()))?;
@@ -149,14 +193,16 @@ impl Folder {
             })?;
         let found =
             fstat(&descriptor).map_err(|error| BadFolder::Io(place.clone(), error.into()))?;
-        check_owner(&found, &place, option)?;
-        Ok(Self {
+        let folder = Self {
             descriptor,
             socket: socket.to_owned(),
             name: name.to_owned(),
             made: Vec::new(),
             option,
-        })
+            heir: heir.map(User::uid),
+        };
+        folder.check_owner(&found, &place)?;
+        Ok(folder)
     }
 
     /// The control socket, as the user named it.
@@ -301,7 +347,7 @@ impl Folder {
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(BadFolder::NoFile(place, self.option));
         }
-        check_owner(&found, &place, self.option)?;
+        self.check_owner(&found, &place)?;
         Ok(file.into())
     }
 
@@ -321,58 +367,10 @@ impl Folder {
     }
 }
 
-/// Root or ourselves, and nobody beside us may write.
-fn check_owner(found: &Stat, place: &Path, option: &'static str) -> Result<(), BadFolder> {
-    let trusted = found.st_uid == 0 || found.st_uid == rustix::process::geteuid().as_raw();
-    if trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {
-        return Ok(());
-    }
-    Err(not_ours(found, place, option))
-}
-
-fn not_ours(found: &Stat, place: &Path, option: &'static str) -> BadFolder {
-    BadFolder::NotOurs {
-        place: place.to_owned(),
-        owner: found.st_uid,
-        mode: found.st_mode & 0o7777,
-        option,
-    }
-}
-
 fn parent(socket: &Path) -> PathBuf {
     match socket.parent() {
         Some(folder) if folder != OsStr::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
-    }
-}
-
-fn make_missing(place: &Path) -> Result<Vec<PathBuf>, BadFolder> {
-    let absent = |folder: &&Path| {
-        *folder != OsStr::new("") && std::fs::symlink_metadata(folder).is_err_and(is_absent)
-    };
-    let mut made = Vec::new();
-    let missing: Vec<_> = place.ancestors().take_while(absent).collect();
-    for folder in missing.into_iter().rev() {
-        match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-            Ok(()) => made.push(folder.to_owned()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                remove_empty(&made);
-                return Err(BadFolder::Io(folder.to_owned(), error));
-            }
-        }
-    }
-    Ok(made)
-}
-
-fn is_absent(error: io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-}
-
-/// What somebody has put something into meanwhile stays.
-fn remove_empty(folders: &[PathBuf]) {
-    for folder in folders.iter().rev() {
-        let _ = std::fs::remove_dir(folder);
     }
 }
 

@@ -5,9 +5,10 @@
 
 use crate::cli::Failure;
 use crate::control::SetkeyText;
-use crate::privileges::Places;
+use crate::privileges::{Places, User};
 use dataplane::io::Warn;
 use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -21,11 +22,13 @@ pub(super) struct KeyFile {
     path: PathBuf,
     folder: OwnedFd,
     name: OsString,
+    /// Whose the gateway is.
+    user: User,
 }
 
 impl KeyFile {
-    /// The file of this path, which need not be there.
-    pub fn new(path: &Path) -> Result<Self, Failure> {
+    /// The file of this path, which need not be there, for a gateway of this user.
+    pub fn new(path: &Path, user: &User) -> Result<Self, Failure> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -41,7 +44,13 @@ impl KeyFile {
             folder: folder.map_err(|error| cannot(path, error))?,
             path: path.to_owned(),
             name,
+            user: user.clone(),
         })
+    }
+
+    /// Whose the gateway is that reads it.
+    pub fn user(&self) -> &User {
+        &self.user
     }
 
     /// Has its folder stay within reach.
@@ -54,13 +63,17 @@ impl KeyFile {
         let cannot = |error: io::Error| cannot(&self.path, error);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = openat(&self.folder, &self.name, flags, Mode::empty());
-        let mut file = File::from(file.map_err(|error| cannot(error.into()))?);
+        let file = file.map_err(|error| match error {
+            Errno::ACCESS => self.may_not(),
+            error => cannot(error.into()),
+        });
+        let mut file = File::from(file?);
         let found = file.metadata().map_err(cannot)?;
-        if let Some(doubt) = doubt(&found) {
+        if let Some(doubt) = doubt(&found, &self.user) {
             warn(&format!(
                 "{} holds keys and {doubt}: chown {} {0} && chmod 600 {0}",
                 self.path.display(),
-                rustix::process::geteuid().as_raw(),
+                self.user.uid(),
             ));
         }
         Ok(SetkeyText {
@@ -72,14 +85,27 @@ impl KeyFile {
     }
 }
 
+impl KeyFile {
+    /// The gateway has given up what root may read. Whoever says `reload FILE` reads it for the gateway.
+    fn may_not(&self) -> Failure {
+        let path = self.path.display();
+        Failure::new(format!(
+            "cannot read {path}: user {} of the gateway may not. `esplanade reload {path}` has you read it for the gateway, \
+             whoever may read it; for SIGHUP let its group read it: chgrp {} {path} && chmod 640 {path} (and enter its folder)",
+            self.user,
+            self.user.gid(),
+        ))
+    }
+}
+
 fn cannot(path: &Path, error: impl Into<io::Error>) -> Failure {
     Failure::new(format!("cannot read {}: {}", path.display(), error.into()))
 }
 
 /// Who beside us could know or choose the keys in a file. Pipes and the like are whoever's they are.
-fn doubt(found: &Metadata) -> Option<String> {
+fn doubt(found: &Metadata, user: &User) -> Option<String> {
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
-    let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    let is_ours = owner == user.uid() || User::is_trusted(owner);
     match mode {
         _ if !found.is_file() => None,
         _ if !is_ours => Some(format!("belongs to user {owner}, who can change them")),
@@ -119,7 +145,7 @@ mod tests {
         std::fs::write(&path, "flush;").unwrap();
         let doubt_of = |mode| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            doubt(&std::fs::metadata(&path).unwrap()).unwrap_or_default()
+            doubt(&std::fs::metadata(&path).unwrap(), &User::current()).unwrap_or_default()
         };
         assert_eq!([doubt_of(0o600), doubt_of(0o640)], ["", ""]);
         for (mode, words) in [
@@ -148,7 +174,7 @@ mod tests {
     fn a_file_that_took_the_place_of_another_is_read_by_its_name() {
         let path = std::env::temp_dir().join(format!("esplanade-again-{}", std::process::id()));
         std::fs::write(&path, "flush;").unwrap();
-        let file = KeyFile::new(&path).ok().unwrap();
+        let file = KeyFile::new(&path, &User::current()).ok().unwrap();
         let warn: Warn = std::sync::Arc::new(|_: &str| {});
         assert_eq!(*file.read(&warn).ok().unwrap().text, b"flush;");
         let new = path.with_extension("new");

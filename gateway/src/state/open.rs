@@ -8,6 +8,7 @@ use super::{Keeping, Numbers};
 use crate::cli::Failure;
 use crate::control::Folder;
 use crate::control::folder::BadFolder;
+use crate::privileges::User;
 use dataplane::io::Warn;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -31,6 +32,8 @@ pub struct Wanted<'a> {
     pub none: bool,
     /// `--fresh-keys`.
     pub fresh_keys: bool,
+    /// Whose the folder and its files become, if they are root's.
+    pub heir: Option<&'a User>,
     /// The control socket, which no other gateway has.
     pub control: &'a Path,
     /// What the last gateway of this boot has noted.
@@ -71,7 +74,7 @@ pub fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
         None => default_folder(wanted.control),
     };
     let name = folder.join(NAME);
-    match Folder::make_for(&name, "--state") {
+    match Folder::make_for(&name, "--state", wanted.heir) {
         Ok(folder) => open_in(&folder, &name, wanted, warn).map(Numbers::Kept),
         // Nobody has asked for this one, and not everybody may write there.
         Err(error) if wanted.folder.is_none() => Ok(not_kept(&error.to_string(), warn)),
@@ -122,6 +125,9 @@ fn open_in(
         }
         Err(why) => return Err(Failure::new(why)),
     };
+    if let Some(user) = wanted.heir {
+        folder.hand_over(user).map_err(fail)?;
+    }
     Ok(Keeping::new(begin(store, &place)?, place, lock, warn))
 }
 

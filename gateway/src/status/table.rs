@@ -15,6 +15,14 @@ pub(super) fn status(status: &Status) -> String {
         status.forward.as_ref().unwrap_or(&status.tun),
         hands(status.workers),
     );
+    if !status.user.is_empty() {
+        let _ = writeln!(
+            text,
+            "user {} · {}",
+            status.user,
+            status.capabilities.join(" ")
+        );
+    }
     let _ = writeln!(
         text,
         "memory at most {:.1} MB · dropped {} · kept out in clear {}",

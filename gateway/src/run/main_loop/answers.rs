@@ -4,6 +4,7 @@ use super::Gateway;
 use crate::control::Explain;
 use crate::events::SaName;
 use crate::plane::Plane;
+use crate::privileges;
 use crate::report;
 use crate::routes::firewall;
 use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
@@ -26,6 +27,8 @@ impl Gateway {
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
+            user: self.file.user().to_string(),
+            capabilities: privileges::held(),
             uptime_seconds: uptime,
             tun: host.tun().to_owned(),
             forward: host.forward().map(str::to_owned),

@@ -29,6 +29,7 @@ impl Place {
             folder: Some(&folder),
             none: false,
             fresh_keys,
+            heir: None,
             control: Path::new("/nowhere/control.sock"),
             noted,
         };

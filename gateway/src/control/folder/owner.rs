@@ -1,0 +1,127 @@
+//! Whose a folder is, and the files in it, once the gateway is another user than the one that has started it.
+//!
+//! What root has made in this start, or an earlier version has left, becomes the gateway's. Each file is opened first and
+//! judged by its descriptor, so that no link leads to a file elsewhere.
+
+use super::{BadFolder, Folder, WRITABLE_BY_OTHERS, parent};
+use crate::privileges::User;
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fchown, fstat, openat,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What stands beside a socket, or beside the numbers that are kept, behind the name of either.
+const KINDS: [&str; 2] = ["lock", "state"];
+
+/// How names of files of gateways begin, whatever their sockets are called.
+const BEGINNINGS: [&[u8]; 2] = [b"numbers.", b"armed-"];
+
+impl Folder {
+    /// Hands the folder and what is in it for this socket over to a user. Nothing else is, so it must hold nothing else.
+    /// The lock must be held.
+    pub fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
+        let io = |error| BadFolder::Io(parent(&self.socket), Errno::into(error));
+        let found = fstat(&self.descriptor).map_err(io)?;
+        if found.st_uid != user.uid() {
+            if let Some(other) = self.other_thing().map_err(io)? {
+                return Err(BadFolder::Shared {
+                    place: parent(&self.socket),
+                    other,
+                    user: user.clone(),
+                    option: self.option,
+                });
+            }
+            let (uid, gid) = owner(user);
+            fchown(&self.descriptor, uid, gid).map_err(io)?;
+        }
+        for kind in KINDS {
+            self.hand_over_file(kind, user)?;
+        }
+        self.hand_over_socket(user)
+    }
+
+    fn hand_over_file(&self, kind: &str, user: &User) -> Result<(), BadFolder> {
+        let file = match self.open_file(kind, OFlags::RDONLY, Mode::empty()) {
+            Err(BadFolder::Absent(_)) => return Ok(()),
+            file => file?,
+        };
+        let found = fstat(&file).map_err(|error| self.io(kind, error))?;
+        if found.st_uid == user.uid() {
+            return Ok(());
+        }
+        // A second name may be one that matters to others.
+        if found.st_nlink != 1 {
+            return Err(not_ours(&found, &self.place(kind), self.option));
+        }
+        let (uid, gid) = owner(user);
+        fchown(&file, uid, gid).map_err(|error| self.io(kind, error))
+    }
+
+    /// So that the user can ask its own gateway.
+    fn hand_over_socket(&self, user: &User) -> Result<(), BadFolder> {
+        let io = |error| BadFolder::Io(self.socket.clone(), Errno::into(error));
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let socket = match openat(&self.descriptor, &self.name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            socket => socket.map_err(io)?,
+        };
+        let found = fstat(&socket).map_err(io)?;
+        let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+        if !is_socket || found.st_uid == user.uid() {
+            return Ok(());
+        }
+        let (uid, gid) = owner(user);
+        chownat(socket.as_fd(), "", uid, gid, AtFlags::EMPTY_PATH).map_err(io)
+    }
+
+    /// Root, ourselves, the gateways' user or the one that we are about to be, and nobody else may write.
+    pub(super) fn check_owner(&self, found: &Stat, place: &Path) -> Result<(), BadFolder> {
+        let is_trusted = User::is_trusted(found.st_uid) || self.heir == Some(found.st_uid);
+        if is_trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {
+            return Ok(());
+        }
+        Err(not_ours(found, place, self.option))
+    }
+
+    /// Something in the folder that no gateway has put there.
+    fn other_thing(&self) -> Result<Option<OsString>, Errno> {
+        let stem = self.socket.file_stem().unwrap_or(&self.name);
+        for entry in Dir::read_from(&self.descriptor)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") && !is_of_a_gateway(name, stem.as_bytes()) {
+                return Ok(Some(OsStr::from_bytes(name).to_owned()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+pub(super) fn not_ours(found: &Stat, place: &Path, option: &'static str) -> BadFolder {
+    BadFolder::NotOurs {
+        place: place.to_owned(),
+        owner: found.st_uid,
+        mode: found.st_mode & 0o7777,
+        option,
+    }
+}
+
+/// Files of this socket or these numbers, of any version, and sockets of other gateways with what stands beside them.
+fn is_of_a_gateway(name: &[u8], stem: &[u8]) -> bool {
+    let behind = name.strip_prefix(stem);
+    behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        || BEGINNINGS.iter().any(|each| name.starts_with(each))
+        || name.ends_with(b".sock")
+        || name.windows(6).any(|part| part == b".sock.")
+}
+
+fn owner(user: &User) -> (Option<Uid>, Option<Gid>) {
+    (
+        Some(Uid::from_raw(user.uid())),
+        Some(Gid::from_raw(user.gid())),
+    )
+}

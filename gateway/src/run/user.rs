@@ -1,0 +1,93 @@
+//! Which user a gateway is, and the change to it.
+
+use super::Options;
+use crate::cli::Failure;
+use crate::privileges::{self, DEFAULT_USER, User};
+use std::path::Path;
+
+/// What TUN devices are opened by.
+const TUN: &str = "/dev/net/tun";
+
+/// The user that a gateway is to be, and whether what root has left is to become this user's.
+pub(super) struct Chosen {
+    pub user: User,
+    pub hands_over: bool,
+}
+
+/// The one of the command line, or that of gateways where root starts one and the host has it, or the user of this process.
+pub(super) fn choose(options: &Options) -> Result<Chosen, Failure> {
+    let present = User::current();
+    let is_root = present.uid() == 0 && !options.no_privilege_drop;
+    let user = match &options.user {
+        Some(word) => {
+            let user =
+                User::named(word).map_err(|why| Failure::new(format!("--user {word}: {why}")))?;
+            if let Some(why) = obstacle(&user, options) {
+                return Err(Failure::new(format!("--user {word}: {why}")));
+            }
+            user
+        }
+        None if is_root => of_gateways(options)?.unwrap_or_else(|why| {
+            eprintln!("esplanade: runs as user {present}, with few capabilities: {why}");
+            present.clone()
+        }),
+        None => present.clone(),
+    };
+    Ok(Chosen {
+        user,
+        hands_over: is_root,
+    })
+}
+
+/// The user of gateways, or why the one who starts it stays.
+fn of_gateways(options: &Options) -> Result<Result<User, String>, Failure> {
+    let user = User::of_gateways().map_err(Failure::new)?;
+    let Some(user) = user else {
+        return Ok(Err(format!(
+            "this host has no user `{DEFAULT_USER}` (packaging/sysusers.d makes it), and --user names none"
+        )));
+    };
+    Ok(match obstacle(&user, options) {
+        Some(why) => Err(format!("user {user} cannot have it: {why}")),
+        None => Ok(user),
+    })
+}
+
+/// Why a gateway of this user could not work here.
+fn obstacle(user: &User, options: &Options) -> Option<String> {
+    if *user == User::current() {
+        return None;
+    }
+    if !user.is_known_here() {
+        return Some(
+            "this user namespace does not have this user and group, or lets no groups be changed"
+                .to_owned(),
+        );
+    }
+    let is_open = |path: &str| {
+        Path::new(path)
+            .metadata()
+            .is_ok_and(|file| user.may_use(&file))
+    };
+    (options.forward.is_none() && Path::new(TUN).exists() && !is_open(TUN)).then(|| {
+        format!(
+            "{TUN} is closed to it: chmod 666 {TUN} (as udev has it; whoever opens it still needs CAP_NET_ADMIN)"
+        )
+    })
+}
+
+impl Chosen {
+    /// The change. All sockets that are made from now on are this user's.
+    pub fn become_it(&self) -> Result<(), Failure> {
+        if self.user.uid() == User::current().uid() && !self.hands_over {
+            return Ok(());
+        }
+        let changed = self.user.take_over();
+        changed.map_err(|error| Failure::new(privileges::why_not(&self.user, &error)))
+    }
+
+    /// To whom a folder is handed over that root has left.
+    pub fn heir(&self) -> Option<&User> {
+        self.hands_over.then_some(&self.user)
+    }
+}
