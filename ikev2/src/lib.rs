@@ -5,17 +5,16 @@
 //!
 //! ```text
 //!   message      bytes <-> header and payloads (RFC 7296 section 3)
+//!   encrypted    seal and open encrypted payloads        fragments    join those that came in parts (RFC 7383)
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
-//!   signatures   keys that sign, and choosing how
-//!   authentication  what AUTH payloads prove (RFC 7296 2.15)
 //! ```
 
 #![forbid(unsafe_code)]
 
-pub mod authentication;
+pub mod encrypted;
+pub mod fragments;
 pub mod groups;
 pub mod keys;
 pub mod message;
 pub mod prf;
-pub mod signatures;

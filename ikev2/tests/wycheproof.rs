@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 mod wycheproof {
     pub mod key_exchange;
-    pub mod signatures;
 }
 
 /// A file of cases.

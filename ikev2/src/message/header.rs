@@ -1,6 +1,6 @@
 //! The IKE header (RFC 7296 3.1).
 
-use super::{Malformed, PayloadType, Place};
+use super::{Malformed, PayloadType, Place, Refusal, number::numbers};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 28;
@@ -17,25 +17,17 @@ impl IkeSpi {
     pub const ZERO: Self = Self([0; 8]);
 }
 
-/// Which exchange a message belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ExchangeType(pub u8);
-
-impl ExchangeType {
-    /// IKE_SA_INIT: algorithms, nonces, key exchange.
-    pub const IKE_SA_INIT: Self = Self(34);
-    /// IKE_AUTH: identities and the first child SA.
-    pub const IKE_AUTH: Self = Self(35);
-    /// CREATE_CHILD_SA: another child SA, or a rekey.
-    pub const CREATE_CHILD_SA: Self = Self(36);
-    /// INFORMATIONAL: deletes, notifications, liveness.
-    pub const INFORMATIONAL: Self = Self(37);
-    /// IKE_SESSION_RESUME (RFC 5723).
-    pub const IKE_SESSION_RESUME: Self = Self(38);
-    /// IKE_INTERMEDIATE (RFC 9242).
-    pub const IKE_INTERMEDIATE: Self = Self(43);
-    /// IKE_FOLLOWUP_KE (RFC 9370).
-    pub const IKE_FOLLOWUP_KE: Self = Self(44);
+numbers! {
+    /// Which exchange a message belongs to.
+    ExchangeType(u8) {
+        IKE_SA_INIT = 34, "IKE_SA_INIT";
+        IKE_AUTH = 35, "IKE_AUTH";
+        CREATE_CHILD_SA = 36, "CREATE_CHILD_SA";
+        INFORMATIONAL = 37, "INFORMATIONAL";
+        IKE_SESSION_RESUME = 38, "IKE_SESSION_RESUME";
+        IKE_INTERMEDIATE = 43, "IKE_INTERMEDIATE";
+        IKE_FOLLOWUP_KE = 44, "IKE_FOLLOWUP_KE";
+    }
 }
 
 /// The flags that are defined; the other bits are ignored when read and zero when sent.
@@ -70,15 +62,13 @@ impl Flags {
     }
 }
 
-/// A header of major version 2. The length is that of the message, and is computed when it is printed.
+/// A header of major version 2, but for what says of the payloads behind it: the type of the first, and the length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The original initiator's SPI.
     pub initiator_spi: IkeSpi,
     /// The original responder's SPI.
     pub responder_spi: IkeSpi,
-    /// The type of the first payload.
-    pub next_payload: PayloadType,
     /// The exchange.
     pub exchange: ExchangeType,
     /// The flags.
@@ -87,20 +77,12 @@ pub struct Header {
     pub message_id: u32,
 }
 
-/// Why bytes have no header that is understood.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeaderError {
-    /// Another major version: a request is answered by INVALID_MAJOR_VERSION (RFC 7296 2.5).
-    MajorVersion(u8),
-    /// Too short, or the length in it is not that of the message.
-    Malformed(Malformed),
-}
-
 impl Header {
-    /// Reads the header in front of `message`, which is one whole datagram, without the non-ESP marker.
-    pub fn parse(message: &[u8]) -> Result<Self, HeaderError> {
+    /// Reads the header in front of `message`, which is one whole datagram without the non-ESP marker, and the type of the
+    /// first payload.
+    pub fn parse(message: &[u8]) -> Result<(Self, PayloadType), Refusal> {
         let malformed = |offset, expected| {
-            HeaderError::Malformed(Malformed {
+            Refusal::Malformed(Malformed {
                 place: Place::Header,
                 offset,
                 expected,
@@ -135,27 +117,27 @@ impl Header {
         let [m0, m1, m2, m3, l0, l1, l2, l3] = *rest;
         // RFC 7296 3.1: messages of a higher major version are rejected, the minor version is ignored.
         if version >> 4 != MAJOR_VERSION {
-            return Err(HeaderError::MajorVersion(version >> 4));
+            return Err(Refusal::MajorVersion(version >> 4));
         }
         if u32::from_be_bytes([l0, l1, l2, l3]) as usize != message.len() {
             return Err(malformed(24, "the length of the whole message"));
         }
-        Ok(Self {
+        let header = Self {
             initiator_spi: IkeSpi([i0, i1, i2, i3, i4, i5, i6, i7]),
             responder_spi: IkeSpi([r0, r1, r2, r3, r4, r5, r6, r7]),
-            next_payload: PayloadType(next),
             exchange: ExchangeType(exchange),
             flags: Flags::parse(flags),
             message_id: u32::from_be_bytes([m0, m1, m2, m3]),
-        })
+        };
+        Ok((header, PayloadType(next)))
     }
 
-    /// The header of a message that is `message_len` bytes long in all.
-    pub fn emit(&self, message_len: u32) -> [u8; HEADER_LEN] {
+    /// The header of a message that is `message_len` bytes long in all and begins with a payload of type `first`.
+    pub fn emit(&self, first: PayloadType, message_len: u32) -> [u8; HEADER_LEN] {
         let mut header = [0; HEADER_LEN];
         header[..8].copy_from_slice(&self.initiator_spi.0);
         header[8..16].copy_from_slice(&self.responder_spi.0);
-        header[16] = self.next_payload.0;
+        header[16] = first.0;
         header[17] = MAJOR_VERSION << 4 | MINOR_VERSION;
         header[18] = self.exchange.0;
         header[19] = self.flags.bits();
@@ -173,7 +155,6 @@ mod tests {
         Header {
             initiator_spi: IkeSpi([1, 2, 3, 4, 5, 6, 7, 8]),
             responder_spi: IkeSpi::ZERO,
-            next_payload: PayloadType::SECURITY_ASSOCIATION,
             exchange: ExchangeType::IKE_SA_INIT,
             flags: Flags {
                 initiator: true,
@@ -186,44 +167,47 @@ mod tests {
     #[test]
     fn what_is_printed_is_read_again() {
         let header = header();
-        let bytes = header.emit(28);
+        let bytes = header.emit(PayloadType::SECURITY_ASSOCIATION, 28);
         assert_eq!(bytes[16..20], [33, 0x20, 34, 0x08]);
-        assert_eq!(Header::parse(&bytes), Ok(header));
+        assert_eq!(
+            Header::parse(&bytes),
+            Ok((header, PayloadType::SECURITY_ASSOCIATION))
+        );
     }
 
     #[test]
     fn reserved_flags_and_the_minor_version_are_ignored() {
-        let mut bytes = header().emit(28);
+        let mut bytes = header().emit(PayloadType::SECURITY_ASSOCIATION, 28);
         bytes[17] |= 0x0f;
         bytes[19] |= 0xc7;
-        assert_eq!(Header::parse(&bytes), Ok(header()));
+        assert_eq!(
+            Header::parse(&bytes),
+            Ok((header(), PayloadType::SECURITY_ASSOCIATION))
+        );
     }
 
     #[test]
     fn another_major_version_is_named() {
-        let mut bytes = header().emit(28);
+        let mut bytes = header().emit(PayloadType::SECURITY_ASSOCIATION, 28);
         for version in [0, 1, 3, 15] {
             bytes[17] = version << 4;
-            assert_eq!(
-                Header::parse(&bytes),
-                Err(HeaderError::MajorVersion(version))
-            );
+            assert_eq!(Header::parse(&bytes), Err(Refusal::MajorVersion(version)));
         }
     }
 
     #[test]
     fn every_wrong_length_is_malformed() {
-        let bytes = header().emit(28);
+        let bytes = header().emit(PayloadType::SECURITY_ASSOCIATION, 28);
         for len in 0..28 {
             assert!(matches!(
                 Header::parse(&bytes[..len]),
-                Err(HeaderError::Malformed(_))
+                Err(Refusal::Malformed(_))
             ));
         }
         for stated in [0, 27, 29, u32::MAX] {
             assert!(matches!(
-                Header::parse(&header().emit(stated)),
-                Err(HeaderError::Malformed(_))
+                Header::parse(&header().emit(PayloadType::NONE, stated)),
+                Err(Refusal::Malformed(_))
             ));
         }
     }

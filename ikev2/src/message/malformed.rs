@@ -23,6 +23,38 @@ pub enum Place {
     Payload(PayloadType),
 }
 
+/// Why a message is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Another major version (RFC 7296 2.5): a request is answered by INVALID_MAJOR_VERSION.
+    MajorVersion(u8),
+    /// A payload that is not known and must not be passed over: a request is answered by UNSUPPORTED_CRITICAL_PAYLOAD with
+    /// the payload's type (RFC 7296 2.5 and 3.10.1).
+    UnsupportedCritical(PayloadType),
+    /// A rule of section 3 is broken: an authentic request is answered by INVALID_SYNTAX.
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MajorVersion(version) => write!(f, "major version {version}, expected 2"),
+            Self::UnsupportedCritical(kind) => {
+                write!(f, "a critical payload of type {} is not supported", kind.0)
+            }
+            Self::Malformed(malformed) => malformed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
