@@ -31,6 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   esplanade run --setkey tunnel.conf     a gateway in the foreground
   esplanade reload                       change what has changed in its file
+  esplanade rekey                        new keys, without a lost packet
   esplanade status                       what is up and what it carries
   esplanade down                         take everything away
   esplanade speed                        how fast this machine enciphers
@@ -49,6 +50,9 @@ enum Command {
     /// Have the running gateway be what its file says now: only the difference changes
     #[command(after_help = RELOAD_EXAMPLES)]
     Reload(Reload),
+    /// New keys without a lost packet: on both sides, in any order
+    #[command(after_help = ask::REKEY_EXAMPLES)]
+    Rekey(ask::Rekey),
     /// Tell what is up and what it carries
     #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
     Status(Asking),
@@ -221,6 +225,7 @@ pub fn main() -> ExitCode {
             );
         }
         Command::Reload(reload) => ask::reload(reload),
+        Command::Rekey(rekey) => ask::rekey(rekey),
         Command::Status(asking) => ask::status(asking.socket.control, asking.json),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
         Command::Down(down) => ask::down(down),

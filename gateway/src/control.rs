@@ -15,7 +15,7 @@ mod server;
 
 pub use client::{Client, NoAnswer};
 pub use folder::Folder;
-pub use message::{Answer, Explain, Request, SetkeyText};
+pub use message::{Answer, Explain, Rekey, Request, SetkeyText};
 pub use server::{Busy, ClientId, Heard, Server};
 
 use std::path::PathBuf;

@@ -76,6 +76,13 @@ pub enum What {
         /// What it is, and why.
         what: String,
     },
+    /// A rekey has gone a step on with a peer, or cannot.
+    Rekey {
+        /// The peer.
+        peer: IpAddr,
+        /// Which step, in words.
+        step: String,
+    },
     /// The gateway ends.
     Stopping,
 }
@@ -259,6 +266,7 @@ impl fmt::Display for What {
                 )
             }
             Self::Missing { what } => write!(f, "missing and not put back: {what}"),
+            Self::Rekey { peer, step } => write!(f, "rekey with {peer}: {step}"),
             Self::Stopping => f.write_str("the gateway ends"),
         }
     }

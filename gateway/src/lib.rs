@@ -19,6 +19,7 @@ pub mod memory;
 pub mod obey;
 pub mod plane;
 pub mod privileges;
+pub mod rekey;
 pub mod reload;
 pub mod report;
 pub mod routes;

@@ -67,13 +67,13 @@ pub fn reload(
 
 /// What a plane has, in the order in which it was added.
 #[derive(Default)]
-struct Databases {
-    sas: Vec<Arc<SaConfig>>,
-    policies: Vec<Arc<Policy>>,
+pub(crate) struct Databases {
+    pub sas: Vec<Arc<SaConfig>>,
+    pub policies: Vec<Arc<Policy>>,
 }
 
 impl Databases {
-    fn of(plane: &mut dyn Plane) -> Result<Self, Refused> {
+    pub fn of(plane: &mut dyn Plane) -> Result<Self, Refused> {
         let mut all = Self::default();
         for answer in plane.apply(&[Command::DumpSas(None), Command::DumpPolicies])? {
             match answer {
@@ -110,7 +110,8 @@ fn difference(present: &Databases, wanted: &Databases) -> (Vec<Command>, Changes
 }
 
 impl Databases {
-    fn has(&self, config: &Arc<SaConfig>) -> bool {
+    /// Whether it has one of this name.
+    pub fn has(&self, config: &Arc<SaConfig>) -> bool {
         self.sas.iter().any(|wanted| wanted.id == config.id)
     }
 }
@@ -147,7 +148,7 @@ fn associations<'a>(
 }
 
 /// Whether a configuration asks for nothing new: that its keys were fresh is of the past.
-fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
+pub(crate) fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
     let key_is_fresh = old.key_is_fresh;
     let new = SaConfig {
         key_is_fresh,
@@ -157,7 +158,7 @@ fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
 }
 
 /// Those that stay keep their place. Where the order is another one, all are made anew at once.
-fn policies(present: &[Arc<Policy>], wanted: &[Arc<Policy>]) -> Vec<Command> {
+pub(crate) fn policies(present: &[Arc<Policy>], wanted: &[Arc<Policy>]) -> Vec<Command> {
     let stay: Vec<_> = present
         .iter()
         .filter(|policy| wanted.contains(policy))
@@ -177,7 +178,7 @@ fn policies(present: &[Arc<Policy>], wanted: &[Arc<Policy>]) -> Vec<Command> {
 }
 
 /// Where in the text a command of the difference comes from.
-fn origin(lowered: &Lowered, command: Option<&Command>) -> usize {
+pub(crate) fn origin(lowered: &Lowered, command: Option<&Command>) -> usize {
     let same = |other: &Command| match (command, other) {
         (
             Some(Command::AddSa(new) | Command::UpdateSa(new)),

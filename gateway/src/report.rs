@@ -30,6 +30,7 @@ pub fn association(report: &SaReport) -> SaStatus {
             .map(|udp| (udp.source_port, udp.destination_port)),
         moved_to: None,
         carried_by: None,
+        stands_by: config.is_standby,
         interface: config.interface.as_ref().map(|name| name.to_string()),
         reqid: config.reqid.0,
         phase: phase_name(report.phase).to_owned(),

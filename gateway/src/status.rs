@@ -70,6 +70,9 @@ pub struct Status {
     /// Devices of associations with one of their own.
     #[serde(default)]
     pub interfaces: Vec<InterfaceStatus>,
+    /// New keys that are on their way in.
+    #[serde(default)]
+    pub rekey: Option<RekeyStatus>,
     /// Outer path MTUs that were learnt in the last ten minutes.
     #[serde(default)]
     pub paths: Vec<PathStatus>,
@@ -96,6 +99,26 @@ pub struct Status {
     pub peak_memory_bytes: u64,
     /// What one should know.
     pub warnings: Vec<String>,
+}
+
+/// A rekey under way.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RekeyStatus {
+    /// The file that has the new keys.
+    pub file: String,
+    /// Seconds since it began.
+    pub seconds: u64,
+    /// How far each peer is.
+    pub peers: Vec<RekeyPeer>,
+}
+
+/// How far one peer is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RekeyPeer {
+    /// Its address.
+    pub peer: std::net::IpAddr,
+    /// By which keys is sent to it, and what is waited for.
+    pub state: String,
 }
 
 /// One thing that keeps protected traffic from passing in clear.
@@ -202,6 +225,9 @@ pub struct SaStatus {
     /// The younger association that carries what this one could, if the two differ in algorithms or encapsulation.
     #[serde(default)]
     pub carried_by: Option<SaName>,
+    /// Whether nothing is sent by it while a rekey is under way.
+    #[serde(default)]
+    pub stands_by: bool,
     /// The device that it serves, if policies do not use it.
     #[serde(default)]
     pub interface: Option<String>,

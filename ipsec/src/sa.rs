@@ -191,6 +191,8 @@ pub struct SaConfig {
     pub dummy: u16,
     /// Pad AH to a multiple of 8 bytes over IPv4 too, as Linux peers without `align4` want it (RFC 4302 2.6 forbids).
     pub ah_align8: bool,
+    /// Whether nothing is sent by it yet: policies and devices take another one until its peer is known to have the key.
+    pub is_standby: bool,
 }
 
 /// An association in use: configuration, expanded key and shared state. Where there are many, none is in a cache when its
@@ -258,6 +260,7 @@ impl SaConfig {
             dummy: 0,
             aggfrag: None,
             ah_align8: false,
+            is_standby: false,
         }
     }
 

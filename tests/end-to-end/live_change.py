@@ -17,16 +17,19 @@ CHANGES = 1000
 
 
 class Stream:
-    """Stamped datagrams from the client to the server, at an even pace, until stopped."""
+    """Stamped datagrams from the client to the server, or back, at an even pace, until stopped."""
 
-    def __init__(self, sites):
-        self.receiver = sites.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    def __init__(self, sites, family=4, back=False, size=200):
+        ends = [(sites.client, CLIENT[family]), (sites.server, SERVER[family])]
+        (source, self.origin), (destination, self.target) = reversed(ends) if back else ends
+        kind = {4: socket.AF_INET, 6: socket.AF_INET6}[family]
+        self.receiver = destination.socket(kind, socket.SOCK_DGRAM)
         self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        self.receiver.bind((SERVER[4], PORT))
+        self.receiver.bind((self.target, PORT))
         self.receiver.settimeout(SETTLE)
-        self.sender = sites.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sender.bind((CLIENT[4], PORT))
-        self.sent, self.stamps, self.stopped = 0, [], False
+        self.sender = source.socket(kind, socket.SOCK_DGRAM)
+        self.sender.bind((self.origin, PORT + 1))
+        self.size, self.sent, self.stamps, self.stopped = size, 0, [], False
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
         for thread in self.threads:
             thread.start()
@@ -34,7 +37,7 @@ class Stream:
     def send(self):
         due = time.monotonic()
         while not self.stopped:
-            self.sender.sendto(struct.pack("!Q", self.sent) + bytes(192), (SERVER[4], PORT))
+            self.sender.sendto(struct.pack("!Q", self.sent) + bytes(self.size - 8), (self.target, PORT))
             self.sent += 1
             due += PACE
             time.sleep(max(0, due - time.monotonic()))
@@ -55,6 +58,10 @@ class Stream:
         lost = self.sent - len(set(self.stamps))
         reordered = sum(later < earlier for earlier, later in zip(self.stamps, self.stamps[1:]))
         return self.sent, lost, reordered
+
+    def duplicated(self):
+        """Datagrams that came more than once."""
+        return len(self.stamps) - len(set(self.stamps))
 
 
 def changes_of_another_association():

@@ -1,6 +1,7 @@
 //! Questions to a running gateway, and its answers on standard output.
 
 mod down;
+mod rekey;
 
 use super::{Explain, Failure, Reload, print};
 use crate::control::{self, Answer, Client, Request};
@@ -8,6 +9,7 @@ use crate::local_time::utc_offset;
 use crate::setkey_cli;
 pub(super) use down::down;
 use ipsec::setkey::local_time;
+pub(super) use rekey::{REKEY_EXAMPLES, Rekey, rekey};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;

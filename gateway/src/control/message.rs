@@ -14,6 +14,8 @@ pub enum Request {
     Setkey(SetkeyText),
     /// Be what this text says, or the gateway's own file: only the difference changes.
     Reload(Option<SetkeyText>),
+    /// New keys beside the old ones, until the peer has them too.
+    Rekey(Rekey),
     /// What is up and what it carries.
     Status,
     /// Why packets were dropped.
@@ -54,6 +56,24 @@ pub struct SetkeyText {
     /// The process that asks, for the dump's `pid=`.
     #[serde(default)]
     pub pid: u32,
+}
+
+/// New keys, and how long to wait for what.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Rekey {
+    /// What the gateway should be in the end, or its own file.
+    pub text: Option<SetkeyText>,
+    /// Send by the new keys at once.
+    #[serde(default)]
+    pub now: bool,
+    /// Send by them after so many seconds though the peer was not heard by them.
+    #[serde(default)]
+    pub wait: Option<u64>,
+    /// Seconds of silence after which the old ones are deleted.
+    pub keep: u64,
+    /// Instead of all this: go back where the peer was not heard.
+    #[serde(default)]
+    pub abort: bool,
 }
 
 /// The packet that `explain` is about.

@@ -26,7 +26,7 @@ use dataplane::pipeline::governor::LaneReport;
 use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
-use ipsec::sa::{SaConfig, SaId};
+use ipsec::sa::{Sa, SaConfig, SaId};
 use ipsec::tunnel::Outer;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -224,10 +224,15 @@ impl Host {
             if !self.local.contains(&config.source) || now < last + u64::from(config.dummy) {
                 continue;
             }
-            // What has reached its end sends nothing any more, not even nothing.
-            if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
-                self.sockets.send_aside(&Outer::of_our_own(config), &packet);
-            }
+            self.send_dummy(sa, now);
+        }
+    }
+
+    /// One packet that carries nothing. What has reached its end sends nothing any more, not even that.
+    pub fn send_dummy(&mut self, sa: &Sa, now: u64) {
+        if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
+            let outer = Outer::of_our_own(&sa.config);
+            self.sockets.send_aside(&outer, &packet);
         }
     }
 

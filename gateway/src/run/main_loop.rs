@@ -3,6 +3,7 @@
 mod answers;
 mod changes;
 mod compare;
+mod rekey;
 mod watch;
 
 use super::host::Host;
@@ -17,6 +18,7 @@ use crate::events::{Event, What};
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
+use crate::rekey::Course;
 use crate::report;
 use crate::routes::Site;
 use crate::routes::monitor::Monitor;
@@ -61,6 +63,7 @@ pub(super) struct Gateway {
     told_unlocked: bool,
     monitor: Monitor,
     losses: Losses,
+    rekey: Option<Course>,
     /// Whether addresses of this host have changed since they were last looked at.
     addresses_changed: bool,
 }
@@ -109,6 +112,7 @@ impl Gateway {
             told_unlocked: false,
             monitor,
             losses: Losses::default(),
+            rekey: None,
             addresses_changed: false,
         })
     }
@@ -241,6 +245,7 @@ impl Gateway {
         let answer = match request {
             Request::Setkey(text) => self.obey(&text),
             Request::Reload(text) => self.reload(text),
+            Request::Rekey(request) => self.rekey(request),
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Drops => Answer::Drops(self.drops()),
             Request::Explain(question) => Answer::Text(self.explain(&question)),

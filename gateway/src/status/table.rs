@@ -41,6 +41,13 @@ pub(super) fn status(status: &Status) -> String {
             interface.name, interface.mtu
         );
     }
+    if let Some(rekey) = &status.rekey {
+        let (file, time) = (&rekey.file, duration(rekey.seconds));
+        let _ = writeln!(text, "rekey by {file}, begun {time} ago");
+        for peer in &rekey.peers {
+            let _ = writeln!(text, "  {}: {}", peer.peer, peer.state);
+        }
+    }
     for path in &status.paths {
         let _ = writeln!(text, "path to {} · MTU {}", path.peer, path.mtu);
     }
@@ -163,6 +170,9 @@ fn associations(text: &mut String, associations: &[SaStatus]) {
         );
         if let Some(from) = sa.moved_to {
             let _ = writeln!(text, "      comes from {from} now");
+        }
+        if sa.stands_by {
+            let _ = writeln!(text, "      stands by: nothing is sent by it");
         }
         if let Some(younger) = &sa.carried_by {
             let _ = writeln!(

@@ -88,6 +88,7 @@ fn way_out(sas: &[Arc<Sa>], name: &Arc<str>, local: &HashSet<IpAddr>) -> Option<
     let leaves = |(_, sa): &(usize, &Arc<Sa>)| {
         sa.config.interface.as_ref() == Some(name)
             && local.contains(&sa.config.source)
+            && !sa.config.is_standby
             && is_alive(sa)
     };
     let is_fresh = |sa: &Sa| sa.state.tally().phase == Phase::Mature;

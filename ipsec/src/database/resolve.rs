@@ -104,8 +104,9 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(sas: &'a [Arc<Sa>]) -> Self {
         let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
-        // One that serves a device of its own serves no policy.
-        let shared = |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none();
+        // One that serves a device of its own serves no policy, and one that stands by serves none yet.
+        let shared =
+            |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none() && !sa.config.is_standby;
         for (place, sa) in sas.iter().enumerate().filter(shared) {
             let key = (
                 sa.config.source,

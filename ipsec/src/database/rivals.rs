@@ -31,7 +31,8 @@ impl Snapshot {
         let carriers = self.carriers();
         let mut groups: HashMap<_, Vec<SaIndex>> = HashMap::new();
         for (place, sa) in (0..).zip(&self.sas) {
-            if sa.config.interface.is_none() && is_alive(sa) {
+            let may_carry = sa.config.interface.is_none() && !sa.config.is_standby;
+            if may_carry && is_alive(sa) {
                 let key = ends(&sa.config);
                 groups.entry(key).or_default().push(SaIndex(place));
             }

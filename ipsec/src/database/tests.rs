@@ -606,6 +606,37 @@ fn a_transport_bundle_is_found_by_the_hosts_of_the_packet() {
 }
 
 #[test]
+fn one_that_stands_by_sends_nothing_until_it_is_updated_and_receives_all_the_same() {
+    let by = |spi: u32, is_standby| SaConfig {
+        is_standby,
+        ..tunnel(spi)
+    };
+    let mut database = database(&[
+        add(by(0x1001, false)),
+        add(by(0x1002, true)),
+        add_policy(site_to_site(Level::Require)),
+    ]);
+    let sends = |database: &Database| {
+        let snapshot = database.snapshot();
+        match snapshot.outbound(&site_packet()) {
+            Decision::Protect([only]) => Some(snapshot.sa(*only).config.id.spi.get()),
+            _ => None,
+        }
+    };
+    assert_eq!(sends(&database), Some(0x1001));
+    assert!(database.snapshot().find(&by(0x1002, true).id).is_some());
+    let update = |config| Command::UpdateSa(Arc::new(config));
+    obey(&mut database, &[update(by(0x1002, false))]).unwrap();
+    assert_eq!(sends(&database), Some(0x1002));
+    obey(
+        &mut database,
+        &[update(by(0x1002, true)), update(by(0x1001, true))],
+    )
+    .unwrap();
+    assert_eq!(sends(&database), None, "nothing passes for want of another");
+}
+
+#[test]
 fn the_use_of_a_policy_is_shown_after_the_next_tick() {
     let mut database = database(&[add_policy(site_to_site(Level::Require))]);
     let last_used =

@@ -66,6 +66,7 @@ fn with_suite(
         dummy: 0,
         aggfrag: None,
         ah_align8: false,
+        is_standby: false,
     }
 }
 

@@ -47,6 +47,7 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         dummy: 0,
         aggfrag: None,
         ah_align8: false,
+        is_standby: false,
     }
 }
 

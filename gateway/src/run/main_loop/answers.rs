@@ -58,6 +58,7 @@ impl Gateway {
         let paths = self.plane.kernel().paths().all();
         let path = |(peer, mtu)| PathStatus { peer, mtu };
         status.paths = paths.into_iter().map(path).collect();
+        status.rekey = self.rekey_status();
         status.interfaces = self.interfaces();
         status.numbers = self.plane.numbers().describe();
         status.barriers = self.barriers();

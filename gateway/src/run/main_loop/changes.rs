@@ -45,6 +45,8 @@ impl Gateway {
         let (outcome, rivals) = self.change(|plane| reload::reload(plane, &text));
         match outcome {
             Ok((changes, mut warnings)) => {
+                // The text says what should be, from now on.
+                self.rekey = None;
                 warnings.extend(about(&rivals, &text));
                 Answer::Setkey {
                     output: Zeroizing::new(format!("{}: {changes}\n", text.name)),
@@ -71,7 +73,10 @@ impl Gateway {
     }
 
     /// Changes the databases and tells of it; also which associations now take others' traffic.
-    fn change<R>(&mut self, work: impl FnOnce(&mut OwnPlane<Host>) -> R) -> (R, Vec<String>) {
+    pub(super) fn change<R>(
+        &mut self,
+        work: impl FnOnce(&mut OwnPlane<Host>) -> R,
+    ) -> (R, Vec<String>) {
         let before = self.snapshot();
         let outcome = work(&mut self.plane);
         self.mind_path_checks();

@@ -68,6 +68,7 @@ impl Gateway {
         self.plane.kernel().send_dummies(&snapshot, now());
         self.tell_of_moved_peers(&snapshot);
         drop(snapshot);
+        self.look_at_rekey();
         let totals = self.plane.kernel().totals();
         let at = Instant::now();
         self.outbound

@@ -55,6 +55,7 @@ impl Settings {
             keepalive: self.keepalive,
             dummy: self.dummy,
             ah_align8: self.ah_align8,
+            is_standby: false,
             aggfrag: self.aggfrag,
         }
     }

@@ -1,0 +1,295 @@
+//! How a rekey goes on, peer by peer: looked at once a second, and nothing here acts by itself.
+
+use super::plan::{Ends, Peer};
+use super::{Name, standing_by};
+use ipsec::command::Command;
+use ipsec::database::Snapshot;
+use std::net::IpAddr;
+
+/// Seconds after which it is told that a peer has not been heard by the new keys.
+const UNANSWERED_AFTER: u64 = 30;
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Seconds after which is sent by the new keys although the peer was not heard; never without.
+    pub wait: Option<u64>,
+    /// Seconds of silence after which old associations are deleted.
+    pub keep: u64,
+}
+
+/// A rekey under way.
+pub struct Course {
+    name: String,
+    begun: u64,
+    keep: u64,
+    peers: Vec<Progress>,
+}
+
+/// Where one peer is.
+struct Progress {
+    peer: Peer,
+    /// Packets that came by the new associations before all this, where these keys were used before.
+    before: Vec<u64>,
+    /// When a packet first came by a new one.
+    heard: Option<u64>,
+    /// When to move although none came.
+    move_at: Option<u64>,
+    phase: Phase,
+    is_told: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Moved(u64),
+    TakenBack(u64),
+    Done,
+}
+
+/// What is due for one peer.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The peer.
+    pub peer: IpAddr,
+    /// What it is.
+    pub turn: Turn,
+    /// What does it.
+    pub commands: Vec<Command>,
+}
+
+/// What can be due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// The peer has the new keys: they carry what is sent.
+    Follow,
+    /// It was not heard, but was waited for as long as was asked.
+    Force,
+    /// The old associations go.
+    Finish,
+    /// It was not heard for long: worth a word.
+    Unanswered,
+    /// The old keys carry what is sent, again or still.
+    TakeBack,
+    /// The new associations that were taken back go.
+    Forget,
+}
+
+impl Course {
+    /// Begins, once the new associations are installed.
+    pub fn new(name: &str, peers: Vec<Peer>, pace: Pace, snapshot: &Snapshot, now: u64) -> Self {
+        let progress = |peer: Peer| Progress {
+            before: counts(&peer.new.inbound, snapshot),
+            peer,
+            heard: None,
+            move_at: pace.wait.map(|wait| now + wait),
+            phase: Phase::Waiting,
+            is_told: false,
+        };
+        Self {
+            name: name.to_owned(),
+            begun: now,
+            keep: pace.keep,
+            peers: peers.into_iter().map(progress).collect(),
+        }
+    }
+
+    /// What its text is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// When it began.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whether there is nothing more to wait for.
+    pub fn is_over(&self) -> bool {
+        self.peers.iter().all(|each| each.phase == Phase::Done)
+    }
+
+    /// Whether all of `names` belong to it, and all that it brings is among them.
+    pub fn is_of(&self, names: &[Name]) -> bool {
+        let mut new = self.peers.iter().flat_map(|each| each.peer.new.all());
+        new.all(|name| names.contains(name))
+    }
+
+    /// Goes on with another pace, and with peers that were taken back.
+    pub fn go_on(&mut self, pace: Pace, now: u64) {
+        self.keep = pace.keep;
+        for each in &mut self.peers {
+            each.move_at = pace.wait.map(|wait| now + wait).or(each.move_at);
+            if let Phase::TakenBack(_) = each.phase {
+                each.phase = Phase::Waiting;
+                each.move_at = pace.wait.map(|wait| now + wait);
+            }
+        }
+    }
+
+    /// Takes note of what has come, and says what is due.
+    pub fn look(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
+        let (begun, keep) = (self.begun, self.keep);
+        let mut steps = Vec::new();
+        for each in &mut self.peers {
+            each.listen(snapshot, now);
+            if let Some(turn) = each.due(begun, keep, snapshot, now) {
+                steps.push(each.step(turn, snapshot));
+            }
+        }
+        steps
+    }
+
+    /// What takes back each peer that was never heard by the new keys.
+    pub fn abort(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for each in &mut self.peers {
+            each.listen(snapshot, now);
+            let may = matches!(each.phase, Phase::Waiting | Phase::Moved(_));
+            if may && each.heard.is_none() {
+                steps.push(each.step(Turn::TakeBack, snapshot));
+            }
+        }
+        steps
+    }
+
+    /// A step was taken.
+    pub fn taken(&mut self, step: &Step, now: u64) {
+        for each in &mut self.peers {
+            if each.peer.address != step.peer {
+                continue;
+            }
+            match step.turn {
+                Turn::Follow | Turn::Force => each.phase = Phase::Moved(now),
+                Turn::TakeBack => each.phase = Phase::TakenBack(now),
+                Turn::Finish | Turn::Forget => each.phase = Phase::Done,
+                Turn::Unanswered => each.is_told = true,
+            }
+        }
+    }
+
+    /// The associations by which peers are told that we have the new keys.
+    pub fn messengers(&self) -> impl Iterator<Item = Name> {
+        let telling = |each: &&Progress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
+        let peers = self.peers.iter().filter(telling);
+        peers.filter_map(|each| each.peer.messenger())
+    }
+
+    /// Where each peer is, in words.
+    pub fn describe(&self, snapshot: &Snapshot, now: u64) -> Vec<(IpAddr, String)> {
+        let told = |each: &Progress| (each.peer.address, each.describe(self.keep, snapshot, now));
+        self.peers.iter().map(told).collect()
+    }
+}
+
+impl Progress {
+    fn listen(&mut self, snapshot: &Snapshot, now: u64) {
+        let came = counts(&self.peer.new.inbound, snapshot);
+        let is_news = came.iter().zip(&self.before).any(|(now, then)| now > then);
+        if self.heard.is_none() && is_news {
+            self.heard = Some(now);
+        }
+    }
+
+    fn due(&self, begun: u64, keep: u64, snapshot: &Snapshot, now: u64) -> Option<Turn> {
+        let silent_since = |from: u64, ends: &Ends| {
+            let last = last_used(&ends.inbound, snapshot);
+            now >= from.max(last).saturating_add(keep)
+        };
+        match self.phase {
+            Phase::Waiting if self.heard.is_some() => Some(Turn::Follow),
+            Phase::Waiting if self.move_at.is_some_and(|at| now >= at) => Some(Turn::Force),
+            Phase::Waiting => {
+                let is_long = !self.is_told && now >= begun + UNANSWERED_AFTER;
+                is_long.then_some(Turn::Unanswered)
+            }
+            Phase::Moved(at) => {
+                // Where nothing ever comes, there is nothing to be heard.
+                let heard = self
+                    .heard
+                    .or(self.peer.new.inbound.is_empty().then_some(at))?;
+                silent_since(at.max(heard), &self.peer.old).then_some(Turn::Finish)
+            }
+            Phase::TakenBack(at) => silent_since(at, &self.peer.new).then_some(Turn::Forget),
+            Phase::Done => None,
+        }
+    }
+
+    fn step(&self, turn: Turn, snapshot: &Snapshot) -> Step {
+        let (new, old) = (&self.peer.new, &self.peer.old);
+        let commands = match turn {
+            Turn::Follow | Turn::Force => exchange(&new.outbound, &old.outbound, snapshot),
+            Turn::TakeBack => exchange(&old.outbound, &new.outbound, snapshot),
+            Turn::Finish => delete(old, snapshot),
+            Turn::Forget => delete(new, snapshot),
+            Turn::Unanswered => Vec::new(),
+        };
+        Step {
+            peer: self.peer.address,
+            turn,
+            commands,
+        }
+    }
+
+    fn describe(&self, keep: u64, snapshot: &Snapshot, now: u64) -> String {
+        let ago = |at: u64| now.saturating_sub(at);
+        match (self.phase, self.heard) {
+            (Phase::Waiting, _) => match self.move_at {
+                Some(at) => format!(
+                    "sends by the old keys, until the peer is heard by the new ones or {} s are over",
+                    at.saturating_sub(now)
+                ),
+                None => "sends by the old keys, until the peer is heard by the new ones".to_owned(),
+            },
+            (Phase::Moved(_), None) if !self.peer.new.inbound.is_empty() => {
+                "sends by the new keys, and the peer was not heard by them: the old ones still receive"
+                    .to_owned()
+            }
+            (Phase::Moved(at), _) => format!(
+                "sends by the new keys since {} s; the old ones go once nothing came by them for {keep} s (now {} s)",
+                ago(at),
+                ago(at).min(ago(last_used(&self.peer.old.inbound, snapshot))),
+            ),
+            (Phase::TakenBack(_), Some(_)) => {
+                "taken back, but the peer sends by the new keys: take it back there, or rekey again"
+                    .to_owned()
+            }
+            (Phase::TakenBack(_), None) => "taken back: the new associations go soon".to_owned(),
+            (Phase::Done, _) => "done".to_owned(),
+        }
+    }
+}
+
+/// Has `send` carry what is sent, and `rest` stand by.
+fn exchange(send: &[Name], rest: &[Name], snapshot: &Snapshot) -> Vec<Command> {
+    let update = |name: &Name, is_standby| {
+        let sa = name.find(snapshot)?;
+        let differs = sa.config.is_standby != is_standby;
+        differs.then(|| Command::UpdateSa(standing_by(&sa.config, is_standby)))
+    };
+    let sending = send.iter().filter_map(|name| update(name, false));
+    let resting = rest.iter().filter_map(|name| update(name, true));
+    sending.chain(resting).collect()
+}
+
+fn delete(ends: &Ends, snapshot: &Snapshot) -> Vec<Command> {
+    let present = ends.all().filter(|name| name.find(snapshot).is_some());
+    let delete = |name: &Name| Command::DeleteSa {
+        id: name.id,
+        source: name.source,
+    };
+    present.map(delete).collect()
+}
+
+fn counts(names: &[Name], snapshot: &Snapshot) -> Vec<u64> {
+    let count = |name: &Name| {
+        let sa = name.find(snapshot);
+        sa.map_or(0, |sa| sa.state.tally().packets)
+    };
+    names.iter().map(count).collect()
+}
+
+fn last_used(names: &[Name], snapshot: &Snapshot) -> u64 {
+    let last = |name: &Name| Some(name.find(snapshot)?.state.tally().last_used);
+    names.iter().filter_map(last).max().unwrap_or(0)
+}

@@ -1,0 +1,235 @@
+//! What a text asks for: which associations are new, which are old, and whose. Refused, with the line, where it asks for
+//! anything beside new keys.
+
+use super::{Name, standing_by};
+use crate::control::SetkeyText;
+use crate::events::{PolicyName, SaName};
+use crate::obey::{blame, read, warnings};
+use crate::plane::{Plane, Recorder};
+use crate::reload::{Databases, is_same, origin, policies};
+use ipsec::command::{Command, Refused};
+use ipsec::sa::{Protocol, SaConfig};
+use ipsec::setkey::Lowered;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// All that a rekey changes, and when.
+pub struct Plan {
+    /// What installs the new associations.
+    pub install: Vec<Command>,
+    /// The peers that get new keys.
+    pub peers: Vec<Peer>,
+    /// What one should know of the text, a rendered message each.
+    pub warnings: Vec<String>,
+    /// All associations of the text that are in use already.
+    pub known: Vec<Name>,
+    text: Text,
+}
+
+/// One peer's part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: IpAddr,
+    /// What comes instead.
+    pub new: Ends,
+    /// What goes.
+    pub old: Ends,
+}
+
+/// Associations of one peer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// Those that it sends by.
+    pub inbound: Vec<Name>,
+    /// Those that we send by.
+    pub outbound: Vec<Name>,
+}
+
+impl Ends {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Name> {
+        self.inbound.iter().chain(&self.outbound)
+    }
+}
+
+impl Peer {
+    /// A new association by which a packet that carries nothing can tell the peer of the new keys: AH has none.
+    pub fn messenger(&self) -> Option<Name> {
+        let mut outbound = self.new.outbound.iter();
+        let esp = outbound.find(|name| name.id.protocol == Protocol::Esp);
+        esp.copied().filter(|_| !self.new.inbound.is_empty())
+    }
+}
+
+/// A text as it was read, for messages about it.
+struct Text {
+    lowered: Lowered,
+    name: String,
+}
+
+impl Plan {
+    /// Compares a text with what `plane` has, on a host with the addresses `local`.
+    pub fn of(
+        plane: &mut dyn Plane,
+        request: &SetkeyText,
+        local: &[IpAddr],
+    ) -> Result<Self, String> {
+        let lowered = read(request)?;
+        let mut target = Recorder::default();
+        target
+            .apply(&lowered.commands)
+            .map_err(|refused| blame(&refused, &lowered, request))?;
+        let failed = |refused: Refused| refused.reason;
+        let wanted = Databases::of(&mut target).map_err(failed)?;
+        let present = Databases::of(plane).map_err(failed)?;
+        let at = |command: Option<&Command>, reason: String| {
+            let index = origin(&lowered, command);
+            blame(&Refused { index, reason }, &lowered, request)
+        };
+        keeps_policies(&present, &wanted).map_err(|(command, why)| at(command.as_ref(), why))?;
+        let (new, known) =
+            news(&present, &wanted).map_err(|(command, why)| at(Some(&command), why))?;
+        let old: Vec<_> = present.sas.iter().filter(|sa| !wanted.has(sa)).collect();
+        let peers = by_peer(&new, &old, &wanted, local)
+            .map_err(|why| format!("{}: {why}", request.name))?;
+        let install = new.iter().map(|config| {
+            let sends = !local.contains(&config.id.destination);
+            Command::AddSa(standing_by(config, sends))
+        });
+        Ok(Self {
+            install: install.collect(),
+            peers,
+            warnings: warnings(&lowered, request),
+            known,
+            text: Text {
+                lowered,
+                name: request.name.clone(),
+            },
+        })
+    }
+
+    /// A refusal by the plane of a command of `install`, at its statement.
+    pub fn blame(&self, refused: &Refused, request: &SetkeyText) -> String {
+        let index = origin(&self.text.lowered, self.install.get(refused.index));
+        let refused = Refused {
+            index,
+            reason: refused.reason.clone(),
+        };
+        blame(&refused, &self.text.lowered, request)
+    }
+
+    /// What the text is called.
+    pub fn name(&self) -> &str {
+        &self.text.name
+    }
+}
+
+type Why<C> = (C, String);
+
+fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Option<Command>>> {
+    const ALONE: &str = "a rekey changes keys and no policy: use `esplanade reload` for this file";
+    let mut added = wanted.policies.iter();
+    if let Some(policy) = added.find(|policy| !present.policies.contains(policy)) {
+        let command = Command::AddPolicy(Arc::clone(policy));
+        let why = format!("this policy is not what the gateway has, and {ALONE}");
+        return Err((Some(command), why));
+    }
+    let mut gone = present.policies.iter();
+    if let Some(policy) = gone.find(|policy| !wanted.policies.contains(policy)) {
+        let name = PolicyName::of(policy);
+        let why = format!("the gateway has a policy that the file has not ({name}), and {ALONE}");
+        return Err((None, why));
+    }
+    match policies(&present.policies, &wanted.policies).is_empty() {
+        true => Ok(()),
+        false => Err((
+            None,
+            format!("the policies come in another order, and {ALONE}"),
+        )),
+    }
+}
+
+type News = (Vec<Arc<SaConfig>>, Vec<Name>);
+
+/// The associations that are new, and those that are in use already.
+fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
+    let (mut new, mut known) = (Vec::new(), Vec::new());
+    for config in &wanted.sas {
+        let mut sas = present.sas.iter();
+        match sas.find(|sa| sa.id == config.id) {
+            None => new.push(Arc::clone(config)),
+            Some(old) if is_same(&standing_by(old, false), config) => known.push(Name::of(config)),
+            Some(_) => {
+                let why = "an association with this SPI is in use, with other keys or options: new keys need an SPI of their own"
+                    .to_owned();
+                return Err((Command::AddSa(Arc::clone(config)), why));
+            }
+        }
+    }
+    Ok((new, known))
+}
+
+fn by_peer(
+    new: &[Arc<SaConfig>],
+    old: &[&Arc<SaConfig>],
+    wanted: &Databases,
+    local: &[IpAddr],
+) -> Result<Vec<Peer>, String> {
+    let mut peers: BTreeMap<IpAddr, (Ends, Ends)> = BTreeMap::new();
+    for config in new {
+        let (address, is_inbound) = direction(config, local)?;
+        peers.entry(address).or_default().0.note(config, is_inbound);
+    }
+    for config in old {
+        let has_successor = wanted.sas.iter().any(|new| stands_for(new, config));
+        if !has_successor {
+            return Err(format!(
+                "no new association takes the place of {}, which the file has no more: give it one between the same ends (with \
+                 the same protocol, mode, `-u` and `-o interface`), keep it in the file, or use `esplanade reload`",
+                SaName::of(config)
+            ));
+        }
+        let (address, is_inbound) = direction(config, local)?;
+        peers.entry(address).or_default().1.note(config, is_inbound);
+    }
+    let peer = |(address, (new, old))| Peer { address, new, old };
+    Ok(peers.into_iter().map(peer).collect())
+}
+
+impl Ends {
+    fn note(&mut self, config: &SaConfig, is_inbound: bool) {
+        let list = match is_inbound {
+            true => &mut self.inbound,
+            false => &mut self.outbound,
+        };
+        list.push(Name::of(config));
+    }
+}
+
+/// The peer of an association, and whether it sends by it.
+fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), String> {
+    match (
+        local.contains(&config.id.destination),
+        local.contains(&config.source),
+    ) {
+        (true, _) => Ok((config.source, true)),
+        (false, true) => Ok((config.id.destination, false)),
+        (false, false) => Err(format!(
+            "neither end of {} is an address of this host, so it is not known what is sent by it: use `esplanade reload`",
+            SaName::of(config)
+        )),
+    }
+}
+
+/// Whether whatever leads to `old` leads to `new` too.
+fn stands_for(new: &SaConfig, old: &SaConfig) -> bool {
+    let ends = |config: &SaConfig| {
+        let SaConfig {
+            id, source, mode, ..
+        } = *config;
+        (source, id.destination, id.protocol, mode, config.reqid)
+    };
+    ends(new) == ends(old) && new.interface == old.interface
+}

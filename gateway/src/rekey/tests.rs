@@ -1,0 +1,214 @@
+//! A rekey between two gateways in memory: what each hears is what the other has sent.
+
+use super::*;
+use crate::control::SetkeyText;
+use crate::plane::{Plane, Recorder};
+use ipsec::command::Command;
+use ipsec::sa::SequenceNumber;
+use zeroize::Zeroizing;
+
+const OURS: &str = "192.0.2.1";
+const NEVER: Pace = Pace {
+    wait: None,
+    keep: 10,
+};
+
+fn request(text: &str) -> SetkeyText {
+    SetkeyText {
+        name: "new.conf".to_owned(),
+        text: Zeroizing::new(text.as_bytes().to_vec()),
+        ..SetkeyText::default()
+    }
+}
+
+/// One association each way, with SPIs `spi` and `spi + 1`, and policies that are always the same.
+fn pair(spi: u32) -> String {
+    let sa = |ends: &str, spi: u32| {
+        let key = format!("{:02x}", spi % 256).repeat(20);
+        format!("add {ends} esp {spi} -m tunnel -r 64 -E aes-gcm-16 0x{key};\n")
+    };
+    sa("192.0.2.1 192.0.2.2", spi)
+        + &sa("192.0.2.2 192.0.2.1", spi + 1)
+        + "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;\n"
+}
+
+fn gateway(text: &str) -> Recorder {
+    let mut plane = Recorder::default();
+    let lowered = crate::obey::read(&request(text)).ok().unwrap();
+    plane.apply(&lowered.commands).unwrap();
+    plane
+}
+
+fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> Course {
+    let plan = Plan::of(plane, &request(text), &[OURS.parse().unwrap()])
+        .ok()
+        .unwrap();
+    plane.apply(&plan.install).unwrap();
+    Course::new("new.conf", plan.peers, pace, &plane.snapshot(), 100)
+}
+
+fn refusal(plane: &mut Recorder, text: &str) -> String {
+    let ours = [OURS.parse().unwrap()];
+    Plan::of(plane, &request(text), &ours).err().unwrap()
+}
+
+/// A packet comes by the association with this SPI.
+fn arrive(plane: &Recorder, spi: u32, now: u64) {
+    let snapshot = plane.snapshot();
+    let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == spi);
+    let sa = sa.unwrap();
+    let next = sa.state.tally().sequence + 1;
+    sa.state
+        .admit(&sa.config, SequenceNumber(next), 100, now)
+        .unwrap();
+}
+
+/// Looks, and does what is due.
+fn second(plane: &mut Recorder, course: &mut Course, now: u64) -> Vec<Turn> {
+    let steps = course.look(&plane.snapshot(), now);
+    take(plane, course, &steps, now)
+}
+
+fn take(plane: &mut Recorder, course: &mut Course, steps: &[Step], now: u64) -> Vec<Turn> {
+    for step in steps {
+        plane.apply(&step.commands).unwrap();
+        course.taken(step, now);
+    }
+    steps.iter().map(|step| step.turn).collect()
+}
+
+fn spis(plane: &Recorder) -> Vec<u32> {
+    let snapshot = plane.snapshot();
+    snapshot.sas().map(|sa| sa.config.id.spi.get()).collect()
+}
+
+/// The SPI by which packets of the policy leave.
+fn sends_by(plane: &Recorder) -> u32 {
+    let snapshot = plane.snapshot();
+    let (_, mut paths) = snapshot.ways_out().next().unwrap();
+    let path = paths.next().unwrap();
+    snapshot.sa(path[0]).config.id.spi.get()
+}
+
+#[test]
+fn the_new_keys_send_once_the_peer_is_heard_and_the_old_ones_go_once_they_are_silent() {
+    let mut plane = gateway(&pair(300));
+    let mut course = begin(&mut plane, &pair(400), NEVER);
+    assert_eq!(spis(&plane), [300, 301, 400, 401]);
+    for now in 101..120 {
+        assert_eq!(second(&mut plane, &mut course, now), []);
+    }
+    assert_eq!(sends_by(&plane), 300);
+    let messengers: Vec<_> = course.messengers().collect();
+    assert_eq!(messengers[0].id.spi.get(), 400);
+    arrive(&plane, 401, 120);
+    assert_eq!(second(&mut plane, &mut course, 120), [Turn::Follow]);
+    assert_eq!(sends_by(&plane), 400);
+    arrive(&plane, 301, 125);
+    for now in 121..135 {
+        assert_eq!(second(&mut plane, &mut course, now), [], "{now}");
+    }
+    assert_eq!(second(&mut plane, &mut course, 135), [Turn::Finish]);
+    assert!(course.is_over());
+    assert_eq!((spis(&plane), sends_by(&plane)), (vec![400, 401], 400));
+}
+
+#[test]
+fn a_peer_that_is_never_heard_is_told_of_once_and_the_old_keys_go_on() {
+    let mut plane = gateway(&pair(300));
+    let mut course = begin(&mut plane, &pair(400), NEVER);
+    let turns: Vec<_> = (101..1000)
+        .flat_map(|now| second(&mut plane, &mut course, now))
+        .collect();
+    assert_eq!((turns, sends_by(&plane)), (vec![Turn::Unanswered], 300));
+    let steps = course.abort(&plane.snapshot(), 1000);
+    assert_eq!(
+        take(&mut plane, &mut course, &steps, 1000),
+        [Turn::TakeBack]
+    );
+    assert_eq!(course.messengers().count(), 0);
+    assert_eq!(second(&mut plane, &mut course, 1009), []);
+    assert_eq!(second(&mut plane, &mut course, 1010), [Turn::Forget]);
+    assert_eq!(spis(&plane), [300, 301]);
+    assert!(course.is_over());
+}
+
+#[test]
+fn what_was_forced_keeps_the_old_keys_until_the_peer_is_heard_and_can_be_taken_back() {
+    let mut plane = gateway(&pair(300));
+    let pace = Pace {
+        wait: Some(5),
+        keep: 10,
+    };
+    let mut course = begin(&mut plane, &pair(400), pace);
+    assert_eq!(second(&mut plane, &mut course, 104), []);
+    assert_eq!(second(&mut plane, &mut course, 105), [Turn::Force]);
+    assert_eq!(sends_by(&plane), 400);
+    assert_eq!(second(&mut plane, &mut course, 900), []);
+    let steps = course.abort(&plane.snapshot(), 900);
+    take(&mut plane, &mut course, &steps, 900);
+    assert_eq!((sends_by(&plane), spis(&plane).len()), (300, 4));
+    // The peer had them all the same: nothing that it sends is refused, and a second command goes on.
+    arrive(&plane, 401, 905);
+    assert_eq!(second(&mut plane, &mut course, 910), []);
+    course.go_on(NEVER, 911);
+    assert_eq!(second(&mut plane, &mut course, 911), [Turn::Follow]);
+    assert_eq!(course.abort(&plane.snapshot(), 912), []);
+    assert_eq!(second(&mut plane, &mut course, 921), [Turn::Finish]);
+}
+
+#[test]
+fn packets_of_an_earlier_life_of_the_keys_are_no_sign_of_the_peer() {
+    let mut plane = gateway(&pair(300));
+    let plan = Plan::of(&mut plane, &request(&pair(400)), &[OURS.parse().unwrap()]);
+    let plan = plan.ok().unwrap();
+    plane.apply(&plan.install).unwrap();
+    arrive(&plane, 401, 90);
+    let mut course = Course::new("new.conf", plan.peers, NEVER, &plane.snapshot(), 100);
+    assert_eq!(second(&mut plane, &mut course, 101), []);
+    arrive(&plane, 401, 102);
+    assert_eq!(second(&mut plane, &mut course, 102), [Turn::Follow]);
+}
+
+#[test]
+fn what_asks_for_more_than_new_keys_is_refused_at_its_place() {
+    let mut plane = gateway(&pair(300));
+    let more = "spdadd 10.8.0.0/24 10.9.0.0/24 any -P out discard;\n";
+    let without = pair(400).replace("spdadd", "#");
+    let one_way: String = pair(400)
+        .lines()
+        .skip(1)
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    for (text, words) in [
+        (pair(400) + more, "new.conf:4:1"),
+        (without, "policy that the file has not"),
+        (pair(400).replace("esp 400", "esp 300"), "new.conf:1:1"),
+        (one_way, "takes the place"),
+        (
+            pair(400).replace("192.0.2.1", "192.0.2.9"),
+            "this policy is not",
+        ),
+    ] {
+        let why = refusal(&mut plane, &text);
+        assert!(why.contains(words), "{why}");
+    }
+    assert_eq!(spis(&plane), [300, 301]);
+}
+
+#[test]
+fn the_same_text_again_asks_for_nothing_new() {
+    let mut plane = gateway(&pair(300));
+    let course = begin(&mut plane, &pair(400), NEVER);
+    let ours = [OURS.parse().unwrap()];
+    let again = Plan::of(&mut plane, &request(&pair(400)), &ours)
+        .ok()
+        .unwrap();
+    assert!(again.install.is_empty() && course.is_of(&again.known));
+    let other = Plan::of(&mut plane, &request(&pair(500)), &ours)
+        .ok()
+        .unwrap();
+    assert!(!course.is_of(&other.known));
+    assert!(matches!(&other.install[0], Command::AddSa(config) if config.is_standby));
+    assert!(matches!(&other.install[1], Command::AddSa(config) if !config.is_standby));
+}

@@ -1,0 +1,222 @@
+//! A rekey as the main thread drives it: begun, gone on with or taken back by request, looked at once a second.
+
+use super::Gateway;
+use crate::control::{Answer, Rekey, SetkeyText};
+use crate::events::What;
+use crate::memory;
+use crate::plane::{Kernel as _, Plane as _};
+use crate::rekey::{Course, Pace, Plan, Step, Turn};
+use crate::run::now;
+use crate::status::{RekeyPeer, RekeyStatus};
+use ipsec::command::Refused;
+use zeroize::Zeroizing;
+
+impl Gateway {
+    pub(super) fn rekey(&mut self, request: Rekey) -> Answer {
+        let outcome = match request.abort {
+            true => self.abort_rekey(),
+            false => self.begin_rekey(request),
+        };
+        match outcome {
+            Ok((said, warnings)) => Answer::Setkey {
+                output: Zeroizing::new(said),
+                warnings,
+            },
+            Err(why) => Answer::Refused(why),
+        }
+    }
+
+    fn begin_rekey(&mut self, request: Rekey) -> Result<(String, Vec<String>), String> {
+        let pace = Pace {
+            wait: if request.now { Some(0) } else { request.wait },
+            keep: request.keep,
+        };
+        let text = match request.text {
+            Some(text) => text,
+            None => {
+                let read = self.file.read(&self.warnings.warn());
+                read.map_err(|why| why.to_string())?
+            }
+        };
+        let local = self.plane.kernel().addresses();
+        let local = local.map_err(|error| format!("cannot ask for our addresses: {error}"))?;
+        let plan = Plan::of(&mut self.plane, &text, &local)?;
+        if self.rekey.is_some() {
+            return self.go_on_with_rekey(plan, pace);
+        }
+        if plan.install.is_empty() {
+            return match plan.peers.is_empty() {
+                true => Ok((
+                    format!("{}: no keys but those in use\n", plan.name()),
+                    plan.warnings,
+                )),
+                false => Err(format!(
+                    "{}: no new keys, but associations that are gone: use `esplanade reload`",
+                    plan.name()
+                )),
+            };
+        }
+        self.install(plan, pace, &text)
+    }
+
+    /// The same command again: with another pace, or with what was taken back.
+    fn go_on_with_rekey(
+        &mut self,
+        plan: Plan,
+        pace: Pace,
+    ) -> Result<(String, Vec<String>), String> {
+        let Some(course) = self.rekey.as_mut() else {
+            return Err("no rekey is under way".to_owned());
+        };
+        let name = course.name().to_owned();
+        if !plan.install.is_empty() || !course.is_of(&plan.known) {
+            return Err(format!(
+                "a rekey by {name} is under way (`esplanade status`): wait for its end, or take it back with `esplanade rekey \
+                 --abort`"
+            ));
+        }
+        course.go_on(pace, now());
+        self.look_at_rekey();
+        Ok((self.told_of_rekey(&name), plan.warnings))
+    }
+
+    fn install(
+        &mut self,
+        plan: Plan,
+        pace: Pace,
+        text: &SetkeyText,
+    ) -> Result<(String, Vec<String>), String> {
+        let mute = plan.peers.iter().find(|peer| peer.messenger().is_none());
+        if let (Some(peer), None) = (mute.filter(|peer| !peer.new.outbound.is_empty()), pace.wait) {
+            return Err(format!(
+                "{}: {} cannot be told of the new keys, which takes ESP in both directions: say when to send by them (--wait \
+                 SECONDS, or --now once the peer has them)",
+                plan.name(),
+                peer.address
+            ));
+        }
+        let (outcome, _) = self.change(|plane| plane.apply(&plan.install).map(drop));
+        outcome.map_err(|refused| plan.blame(&refused, text))?;
+        let (name, warnings) = (plan.name().to_owned(), plan.warnings);
+        let snapshot = self.snapshot();
+        let course = Course::new(&name, plan.peers, pace, &snapshot, now());
+        for (peer, _) in course.describe(&snapshot, now()) {
+            self.tell(What::Rekey {
+                peer,
+                step: "begun".to_owned(),
+            });
+        }
+        drop(snapshot);
+        self.rekey = Some(course);
+        self.look_at_rekey();
+        Ok((self.told_of_rekey(&name), warnings))
+    }
+
+    fn told_of_rekey(&self, name: &str) -> String {
+        let mut text = format!("{name}: new keys are installed\n");
+        for peer in self
+            .rekey_status()
+            .map(|told| told.peers)
+            .unwrap_or_default()
+        {
+            text += &format!("  {}: {}\n", peer.peer, peer.state);
+        }
+        text
+    }
+
+    fn abort_rekey(&mut self) -> Result<(String, Vec<String>), String> {
+        let Some(mut course) = self.rekey.take() else {
+            return Err("no rekey is under way".to_owned());
+        };
+        let steps = course.abort(&self.snapshot(), now());
+        let nothing = steps.is_empty();
+        self.take_steps(&mut course, steps);
+        let name = course.name().to_owned();
+        self.rekey = Some(course);
+        match nothing {
+            true => Err(format!(
+                "every peer of the rekey by {name} has the new keys and uses them, or was taken back before: to have other keys, \
+                 rekey by another file, on both sides"
+            )),
+            false => Ok((
+                self.told_of_rekey(&name).replace(
+                    "new keys are installed",
+                    "taken back where the peer was not heard",
+                ),
+                Vec::new(),
+            )),
+        }
+    }
+
+    /// Once a second: what has come, what is due, and a word to each peer.
+    pub(super) fn look_at_rekey(&mut self) {
+        let Some(mut course) = self.rekey.take() else {
+            return;
+        };
+        let snapshot = self.snapshot();
+        let steps = course.look(&snapshot, now());
+        drop(snapshot);
+        self.take_steps(&mut course, steps);
+        let snapshot = self.snapshot();
+        for name in course.messengers() {
+            if let Some(sa) = name.find(&snapshot) {
+                self.plane.kernel().send_dummy(sa, now());
+            }
+        }
+        drop(snapshot);
+        if !course.is_over() {
+            self.rekey = Some(course);
+        }
+    }
+
+    fn take_steps(&mut self, course: &mut Course, steps: Vec<Step>) {
+        for step in steps {
+            let outcome = match step.commands.is_empty() {
+                true => Ok(()),
+                false => {
+                    let (outcome, _) = self.change(|plane| plane.apply(&step.commands).map(drop));
+                    memory::wipe_stack();
+                    outcome
+                }
+            };
+            match outcome {
+                Ok(()) => {
+                    course.taken(&step, now());
+                    self.tell_step(&step);
+                }
+                Err(Refused { reason, .. }) => (self.warnings.warn_once())(&format!(
+                    "the rekey with {} cannot go on and is tried again: {reason}",
+                    step.peer
+                )),
+            }
+        }
+    }
+
+    fn tell_step(&mut self, step: &Step) {
+        let told = match step.turn {
+            Turn::Follow => "the peer has the new keys: they carry what is sent",
+            Turn::Force => "the new keys carry what is sent; the peer was not heard by them",
+            Turn::Finish => "done: the old associations are deleted",
+            Turn::Unanswered => {
+                "the peer was not heard by the new keys yet: the old ones go on (rekey it too, or `esplanade rekey --abort`)"
+            }
+            Turn::TakeBack => "taken back: the old keys carry what is sent",
+            Turn::Forget => "taken back: the new associations are deleted",
+        };
+        self.tell(What::Rekey {
+            peer: step.peer,
+            step: told.to_owned(),
+        });
+    }
+
+    pub(super) fn rekey_status(&self) -> Option<RekeyStatus> {
+        let course = self.rekey.as_ref()?;
+        let told = course.describe(&self.snapshot(), now());
+        let peer = |(peer, state)| RekeyPeer { peer, state };
+        Some(RekeyStatus {
+            file: course.name().to_owned(),
+            seconds: now().saturating_sub(course.begun()),
+            peers: told.into_iter().map(peer).collect(),
+        })
+    }
+}
