@@ -32,6 +32,21 @@ LARGE = 8 << 20
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+# Options of apt by which packages come from another release of Debian than this machine's.
+APT = []
+
+
+def take_from(release, folder):
+    """From now on kernels come from this release of Debian, whose index is kept in the folder."""
+    place = os.path.abspath(f"{folder}/apt-{release}")
+    for part in ("lists", "archives"):
+        os.makedirs(f"{place}/{part}/partial", exist_ok=True)
+    with open(f"{place}/sources.list", "w") as file:
+        file.write(f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {release} main\n")
+    places = {"Etc::SourceList": f"{place}/sources.list", "Etc::SourceParts": "-", "State::Lists": f"{place}/lists", "Cache": place}
+    APT[:] = [word for name, path in places.items() for word in ("-o", f"Dir::{name}={path}")]
+
+
 def base(folder, init, things=()):
     """Paths of the kernel and the initial file system, made now if they are not there."""
     package = kernel_package()
@@ -68,21 +83,29 @@ def kernel_package():
     """The name of the newest kernel package that the archive's index knows."""
     for attempt in range(2):
         for meta in KERNELS:
-            text = subprocess.run(["apt-cache", "depends", meta], capture_output=True, text=True).stdout
-            if found := re.search(r"Depends: (linux-image-\S+)", text):
-                return found[1]
+            if found := depends(meta, "linux-image"):
+                return found[0]
         if attempt == 0 and os.geteuid() == 0:
-            subprocess.run(["apt-get", "update"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(["apt-get", *APT, "update"], check=True, stdout=subprocess.DEVNULL)
     raise SystemExit(f"none of {KERNELS} is in the package index; run: sudo apt-get update")
+
+
+def depends(package, kinds):
+    """Packages that one depends on, of these kinds."""
+    text = subprocess.run(["apt-cache", *APT, "depends", package], capture_output=True, text=True).stdout
+    return re.findall(rf"Depends: ((?:{kinds})-\S+)", text)
 
 
 def build(package, place, init, things):
     folder = os.path.abspath(place)
-    subprocess.run(["apt-get", "download", "-q", package], cwd=folder, check=True,
+    # From Linux 7 on Debian's kernel is several packages.
+    packages = [package, *depends(package, "linux-base|linux-binary|linux-modules")]
+    subprocess.run(["apt-get", *APT, "download", "-q", *packages], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    archive, = glob.glob(f"{folder}/*.deb")
-    subprocess.run(["dpkg-deb", "-x", archive, f"{folder}/kernel"], check=True)
-    vmlinuz, = glob.glob(f"{folder}/kernel/boot/vmlinuz-*")
+    archives = glob.glob(f"{folder}/*.deb")
+    for archive in archives:
+        subprocess.run(["dpkg-deb", "-x", archive, f"{folder}/kernel"], check=True)
+    vmlinuz, = glob.glob(f"{folder}/kernel/boot/vmlinuz-*") or glob.glob(f"{folder}/kernel/usr/lib/modules/*/vmlinuz")
     shutil.move(vmlinuz, f"{folder}/vmlinuz")
     root = f"{folder}/root"
     install(init, f"{root}/init")
@@ -92,7 +115,8 @@ def build(package, place, init, things):
         add(root, thing)
     with open(f"{folder}/initramfs", "wb") as out:
         write_cpio(root, out)
-    os.remove(archive)
+    for archive in archives:
+        os.remove(archive)
     shutil.rmtree(f"{folder}/kernel")
     shutil.rmtree(root)
     open(f"{folder}/ready", "w").close()

@@ -15,6 +15,10 @@ CRATES = {"ipsec": "fuzz_corpora", "multibuffer": None, "dataplane": "fuzz_corpo
 
 BUILD = "cargo build --quiet --locked --workspace --bins"
 
+# Of the end-to-end tests, those of a host that does not cooperate.
+IN_GUESTS = ["hostile_host", "taken_away", "device_filters", "directions", "fail_closed", "restart", "control_folder",
+             "keys_in_memory", "marked", "link_local", "reload"]
+
 HOUR = 3600
 COUNTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
 LINE = re.compile(r"^(ok|not ok) ")
@@ -94,6 +98,14 @@ def kernels(_plan):
         for suite in ("interop", "scenarios"):
             run = f"tests/venv tests/scapy/requirements.txt >/dev/null && tests/runner/isolated tests/{suite}/run --guest {guest}"
             yield Slice("kernels", f"{guest}-{suite}", f"{BUILD} && {run}", 2 * HOUR, by_lines)
+    # A gateway on those of Debian 12 and of its unstable release, in QEMU. Their processor is emulated, so at a low rate.
+    for guest in ("debian12", "unstable"):
+        fetch = f"{BUILD} && python3 -B tests/hostile-host/inside.py {guest} && tests/runner/isolated"
+        hostile = f"{fetch} tests/hostile-host/run --guest {guest} --rounds 1 --rate 300"
+        yield Slice("kernels", f"{guest}-all-kinds", hostile, 3 * HOUR, by_lines)
+        for module in IN_GUESTS:
+            run = f"{fetch} tests/end-to-end/run --guest {guest} {module}"
+            yield Slice("kernels", f"{guest}-{module}", run, 2 * HOUR, by_lines)
 
 
 def fresh(_plan):
@@ -110,7 +122,8 @@ def packages(_plan):
 
 
 def hostile(plan):
-    yield hostile_host(plan, "hostile", "all-kinds", "--rate 100000 --bars")
+    yield hostile_host(plan, "hostile", "bars", "--rate 106000 --bars")
+    yield hostile_host(plan, "hostile", "all-kinds", "--rate 106000")
 
 
 def hostile_host(plan, part, name, words):

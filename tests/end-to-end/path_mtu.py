@@ -111,6 +111,48 @@ def only_who_has_seen_our_packets_lowers_the_mtu(outer):
     return test
 
 
+def a_forged_one_changes_no_route(outer, udp):
+    """The kernel caches what anybody claims of a path to our peer. The MTU of a route of ours comes from what is configured, and
+    from what quotes a packet of an association."""
+    def test():
+        with Sites("pm") as sites:
+            left, _ = sites.start_both(outer=outer, udp=udp)
+            wire = sites.listen(sites.wire, "left")
+            expect(sites.ping(outer) == 3, "no ping through the tunnel")
+            seen = next(frame for frame in wire.settle() if is_from_left(frame, outer))
+            before = route_mtus(sites)
+            wire.inject(too_big(forged(seen), 1300))
+            own, peer = OUTER[outer]
+            cached = until(lambda: sites.left.sh(f"ip -{outer} route get {peer} from {own} mark 0x10000000"),
+                           lambda route: "mtu 1300" in route)
+            expect("mtu 1300" in cached, f"the control failed: the kernel caches no path MTU of 1300: {cached}")
+            # Any change has the gateway ask for the routes again.
+            left.setkey_text("spdadd 10.1.0.0/24 10.99.0.0/24 any -P out none;")
+            after = route_mtus(sites)
+            expect(before and after == before, f"MTUs of routes: {before} before, {after} after a forged message")
+            believed = learnt(left, outer, patience=0.3)
+            expect(believed is None, f"a path MTU of {believed} was learnt from a forged message")
+            size = min(before.values())
+            for family, header in ((4, 28), (6, 48)):
+                expect(sites.ping(family, size=size - header, more="-M do") == 3, f"{size} bytes do not pass any more, IPv{family}")
+            return f"the kernel caches 1300, routes keep {size}"
+    return test
+
+
+def until(look, is_due, patience=3):
+    """What is seen, once it is what is due, or after all patience."""
+    deadline = time.monotonic() + patience
+    while not is_due(seen := look()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return seen
+
+
+def route_mtus(sites):
+    """What fits into the tunnel, by destination."""
+    table = sites.left.sh("ip route show table 4500; ip -6 route show table 4500")
+    return {found[1]: int(found[2]) for found in re.finditer(r"^(\S+) dev esp0 .*?mtu (?:lock )?(\d+)", table, re.M)}
+
+
 def is_from_left(frame, outer):
     packet = Packet.of(frame)
     return Esp.find(frame) and packet.source == OUTER[outer][0]
@@ -152,6 +194,10 @@ def too_big(frame, mtu):
 CASES = {
     "only who quotes a packet of ours lowers the MTU, IPv4 outside": only_who_has_seen_our_packets_lowers_the_mtu(4),
     "only who quotes a packet of ours lowers the MTU, IPv6 outside": only_who_has_seen_our_packets_lowers_the_mtu(6),
+    "a forged one that the kernel believes changes no route, UDP over IPv4": a_forged_one_changes_no_route(4, True),
+    "a forged one that the kernel believes changes no route, UDP over IPv6": a_forged_one_changes_no_route(6, True),
+    "a forged one that the kernel believes changes no route, native ESP over IPv4": a_forged_one_changes_no_route(4, False),
+    "a forged one that the kernel believes changes no route, native ESP over IPv6": a_forged_one_changes_no_route(6, False),
     "senders learn the path MTU": senders_learn_the_path_mtu,
     "fragments cross the tunnel": fragments_cross_the_tunnel,
     "the MSS of TCP is clamped": the_mss_is_clamped,

@@ -137,18 +137,20 @@ class Bench:
         return [sum(sender.sent() for sender in way) for way in (self.leaving, self.arriving)]
 
     def expect_all_pass(self, when):
-        """The control: every kind passes in clear, and every place sees it."""
+        """The control: every kind passes in clear, and every place sees it. How many packets did."""
         self.taps.reset(0)
         due = {"left on the wire": set(packets.LEAVE), "reached the client": set(packets.ARRIVE),
                "delivered to sockets": {(family, kind.replace("fragments", "udp")) for family, kind in packets.ARRIVE}}
-        deadline = time.monotonic() + PATIENCE
+        deadline, passed = time.monotonic() + PATIENCE, 0
         while any(due.values()) and time.monotonic() < deadline:
             time.sleep(0.2)
-            for place, (_, kinds) in self.taps.take().items():
+            for place, (count, kinds) in self.taps.take().items():
+                passed += count
                 due[place] -= {(family, kind.replace("fragments", "udp")) for family, kind in kinds} \
                     if place == "delivered to sockets" else kinds
         missing = {place: sorted(kinds) for place, kinds in due.items() if kinds}
         expect(not missing, f"the control {when} failed: not seen in clear: {missing}")
+        return passed
 
     def protect(self, **how):
         """Starts the left gateway and waits until its tunnel carries pings; what passes from now on is a failure."""
@@ -173,11 +175,17 @@ class Bench:
         """Names of the barriers that the gateway has put up."""
         return {barrier["name"] for barrier in self.gateway.status().get("barriers", []) if barrier["holds"]}
 
+    def restorations(self):
+        """How often the gateway has put something back, and whether it waits with that because it was too often."""
+        told = self.gateway.status().get("restorations", {"times": 0, "held_back": False})
+        return told["times"], told["held_back"]
+
     def unprotect(self):
-        """Ends the gateway and removes on purpose all that it has put up; then every kind passes again."""
+        """Ends the gateway and removes on purpose all that it has put up; then every kind passes again. How many packets did."""
         self.remove()
-        self.expect_all_pass("with every barrier removed")
+        passed = self.expect_all_pass("with every barrier removed")
         self.forget()
+        return passed
 
     def abandon(self):
         """The same after a failure, without a control, so that the next kind finds the host as it was."""

@@ -6,6 +6,7 @@ rounds, so that every round kills at another step.
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -20,6 +21,9 @@ TABLE = "nft list table inet esplanade"
 # Bytes that the gateway may take beyond what it has, and policies that want more than that.
 ROOM, MANY = 4 << 20, 4000
 DISK = "256k"
+# Bytes of address space at the start, and beyond what is taken then; what a program in Rust says when it gets none.
+ADDRESSES, MORE_ADDRESSES = 1 << 30, 1 << 20
+FAILED = "memory allocation of"
 
 
 @contextlib.contextmanager
@@ -41,6 +45,13 @@ def small_disk():
         yield {"folder": folder}, folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+@contextlib.contextmanager
+def one_heap():
+    """All threads take from one heap, as each further one has its room reserved in advance; and none is so large that addresses
+    for locked memory could be reserved."""
+    yield {"wrap": ("env", "MALLOC_ARENA_MAX=1", "prlimit", f"--as={ADDRESSES}")}, None
 
 
 @contextlib.contextmanager
@@ -190,6 +201,19 @@ def no_more_memory(bench):
         bench.nothing_passed("killed for memory")
     finally:
         os.rmdir(group)
+    starts_again(bench)
+
+
+def no_more_addresses(bench):
+    """An allocation fails at the limit of address space, which ends the gateway by its own hand."""
+    pid = bench.gateway.process.pid
+    with open(f"/proc/{pid}/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(pid, resource.RLIMIT_AS, (size + MORE_ADDRESSES, size + MORE_ADDRESSES))
+    grow(bench)
+    status, said = ended(bench), bench.gateway.words()
+    expect(status == -signal.SIGABRT and FAILED in said, f"the control failed: exit status {status}:\n{said}")
+    bench.nothing_passed("ended by an allocation that failed")
     starts_again(bench)
 
 

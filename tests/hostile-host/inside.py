@@ -1,6 +1,7 @@
 """The same suite on another kernel: a guest that has been given Python, these tests and the programs that they use.
 
     debian12    Debian 12's own kernel, in QEMU
+    unstable    that of Debian's unstable release, in QEMU
     qemu        the newest that Debian 12 has beside it, in QEMU
     uml         Debian 12's as User Mode Linux, on processors that it knows
 
@@ -27,21 +28,23 @@ from network.namespace import Network  # noqa: E402
 
 import initramfs  # noqa: E402
 
-GUESTS = {"debian12": Emulated, "qemu": Emulated, "uml": UserMode}
-OF_DEBIAN_12 = ["linux-image-cloud-amd64"]
-# Seconds for all kinds; an emulated processor takes its time.
-LIMIT = 1500
+GUESTS = {"debian12": Emulated, "unstable": Emulated, "qemu": Emulated, "uml": UserMode}
+OF_A_RELEASE = ["linux-image-cloud-amd64"]
+# Seconds for all kinds; an emulated processor takes its time. And between two looks at what is said meanwhile.
+LIMIT, LOOK_INTERVAL = 7200, 3
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 # Of Python's library, what no test imports.
 LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*", "lib2to3",
                                   "pydoc_data", "turtledemo", "distutils", "*.a")
 SOURCES = {"flood": HERE, "refuse": os.path.join(TESTS, "network")}
-TOOLS = ["nft", "tc", "sysctl"]
+TOOLS = ["nft", "tc", "sysctl", "ss", "setpriv", "unshare", "mount", "umount", "ip", "ping", "timeout", "dd", "stat"]
 
 
 def choose(kind):
-    if kind == "debian12":
-        initramfs.KERNELS = OF_DEBIAN_12
+    if kind in ("debian12", "unstable"):
+        initramfs.KERNELS = OF_A_RELEASE
+    if kind == "unstable":
+        initramfs.take_from("sid", image.CACHE)
     return GUESTS[kind]
 
 
@@ -52,7 +55,8 @@ def things(folder):
         subprocess.run(["cc", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-o", f"{folder}/{name}",
                         f"{source}/{name}.c"], check=True)
     return [f"{os.path.realpath(sys.executable)}=/usr/bin/python3", f"{folder}/library=/usr/lib/{PYTHON}",
-            f"{HERE}=/tests/hostile-host", f"{TESTS}/network=/tests/network", program("esplanade"), program("setkey"),
+            *(f"{TESTS}/{name}=/tests/{name}" for name in ("hostile-host", "end-to-end", "network")),
+            program("esplanade"), program("setkey"),
             *(f"{folder}/{name}" for name in SOURCES), *filter(None, map(shutil.which, TOOLS))]
 
 
@@ -85,21 +89,46 @@ class Inside:
 
     def run(self, script, arguments, limit=LIMIT):
         """Exit status and output of one of these tests' own programs."""
-        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "python3", f"/tests/hostile-host/{script}", *arguments]
-        return self.guest.root.run(f"cd /tests; {shlex.join(words)} 2>&1", limit)
+        return self.guest.root.run(f"{self.words(script, arguments)} 2>&1", limit)
+
+    def words(self, script, arguments):
+        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes", "python3", "-u",
+                 f"/tests/{script}", *arguments]
+        return f"cd /tests; {shlex.join(words)}"
+
+    def follow(self, script, arguments, limit=LIMIT):
+        """The lines of one of these tests' own programs as it says them, and its exit status in the end."""
+        root = self.guest.root
+        root.run(f"rm -f /tmp/status; ({self.words(script, arguments)} </dev/null >/tmp/said 2>&1; echo $? >/tmp/status) &")
+        deadline, seen, rest = time.monotonic() + limit, 0, ""
+        while True:
+            time.sleep(LOOK_INTERVAL)
+            ended, status = root.run("cat /tmp/status")
+            _, said = root.run(f"tail -c +{seen + 1} /tmp/said")
+            seen += len(said.encode())
+            *lines, rest = (rest + said).split("\n")
+            yield from lines
+            if ended == 0:
+                return int(status)
+            if time.monotonic() > deadline:
+                yield f"not ok {script}: no end within {limit} s: {rest}"
+                return 124
 
 
-def run_inside(kind, arguments):
-    """The suite in a guest; its lines are ours, with the kernel in each name."""
+def run_inside(kind, script, arguments):
+    """A program of these tests in a guest; its lines are ours, with the kernel in each name."""
     with Inside(kind) as inside:
-        status, output = inside.run("run", arguments)
-    for line in output.splitlines():
-        for verdict in ("not ok ", "not here ", "ok "):
-            if line.startswith(verdict):
-                line = f"{verdict}in the guest on {inside.release}, {line.removeprefix(verdict)}"
-                break
-        print(line, flush=True)
-    return status
+        lines = inside.follow(script, arguments)
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration as end:
+                return end.value
+            for verdict in ("not ok ", "not here ", "ok "):
+                if line.startswith(verdict):
+                    line = f"{verdict}in the guest on {inside.release}, {line.removeprefix(verdict)}"
+                    break
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

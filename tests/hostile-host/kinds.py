@@ -2,11 +2,11 @@
 
 import os
 import signal
-import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 
+import clock
+import daemons
 import faults
 from network.expect import expect
 from network.gateway import Gateway
@@ -15,9 +15,11 @@ from network.namespace import Failed
 # A table of nftables belongs to its maker, and stays when he dies, from this kernel on.
 OWNED_SINCE = (6, 9)
 
-# At once: one after the other they would come back one after the other, and that too often.
+# By one program for each family, and both at once: one after the other they would come back one after the other, and each
+# removal counts until it comes back once a second.
 RULES_DELETED = """for family in 4 6; do
-    ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/rule del pref \\1/p' | ip -$family -batch -; done"""
+    ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/rule del pref \\1/p' | ip -$family -batch - & done; wait"""
+ROUTES_FLUSHED = "ip route flush table 4500 & ip -6 route flush table 4500; wait"
 OUTER_ROUTES = "ip route replace 10.2.0.0/24 via 192.0.2.2; ip -6 route replace fd00:2::/64 via 2001:db8::2"
 OUTER_DOWN = f"""ip link set wan down; sleep 0.05; ip link set wan up
     ip addr replace 2001:db8::1/64 dev wan nodad; {OUTER_ROUTES}"""
@@ -29,10 +31,11 @@ OTHER_ADDRESS = f"""ip addr del 192.0.2.1/24 dev wan; ip addr add 192.0.2.9/24 d
 SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm": (1,), "forwarding": (0,), "accept_local": (1,),
                      "route_localnet": (1,), "accept_source_route": (1,), "src_valid_mark": (1,)},
             "ipv6": {"forwarding": (0,), "disable_policy": (1,), "accept_source_route": (1,)}}
-CLSACT_DELETED = "for device in wan lan; do tc qdisc del dev $device clsact; done"
-FILTERS_DELETED = "for device in wan lan; do for way in ingress egress; do tc filter del dev $device $way; done; done"
-CHARON, PATIENCE = "/usr/lib/ipsec/charon", 20
-HELD_FOR = 0.05
+CLSACT_DELETED = "for device in wan lan; do echo qdisc del dev $device clsact; done | tc -batch -"
+FILTERS_DELETED = """for device in wan lan; do for way in ingress egress; do echo filter del dev $device $way; done; done |
+    tc -batch -"""
+# Seconds that a gateway is held, and a setting is another one.
+HELD_FOR, SET_FOR = 0.05, 0.02
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
           "spdadd 10.92.0.0/24 10.91.0.0/24 any -P in ipsec esp/tunnel/192.0.2.77-192.0.2.1/require;\n")
 
@@ -49,8 +52,11 @@ class Kind:
     absent: str = ""
     # What the gateway is started with.
     special: object = faults.nothing_special
-    # Whether the gateway lives on, and what it puts back is timed.
+    # Whether the gateway lives on, and what it puts back is timed; and whether a bar is set for that.
     timed: bool = True
+    has_bar: bool = False
+    # Whether the gateway is held while something is away, so that the time does not say how fast it is.
+    held: bool = False
 
 
 def kernel():
@@ -92,15 +98,11 @@ def both_while_stopped(bench):
 
 def settings(bench):
     """Each setting of conf.all is set to another value for a moment."""
-    changed = 0
-    for family, values in SETTINGS.items():
-        for name, others in values.items():
-            path = f"/proc/sys/net/{family}/conf/all/{name}"
-            for value in others:
-                status, _ = bench.attempt(f"[ -e {path} ] || exit 1; before=$(cat {path}); echo {value} > {path}; "
-                                          f"sleep {HELD_FOR}; echo $before > {path}")
-                changed += status == 0
-    expect(changed > 5, f"only {changed} settings of conf.all could be changed")
+    paths = [(f"/proc/sys/net/{family}/conf/all/{name}", value)
+             for family, values in SETTINGS.items() for name, others in values.items() for value in others]
+    changed = bench.sh("\n".join(f"if [ -e {path} ]; then read before < {path}; echo {value} > {path}; sleep {SET_FOR}; "
+                                 f"echo $before > {path}; echo changed; fi" for path, value in paths)).split()
+    expect(len(changed) > 5, f"only {len(changed)} settings of conf.all could be changed")
 
 
 def others_policies(bench):
@@ -108,28 +110,6 @@ def others_policies(bench):
     bench.sh("""ip xfrm policy add src 10.91.0.0/24 dst 10.92.0.0/24 dir out action allow
         [ -n "$(ip xfrm policy | grep 10.91.0.0)" ]; ip xfrm policy flush; ip xfrm state flush
         [ -z "$(ip xfrm policy | grep 10.91.0.0)" ]""")
-
-
-def charon(bench):
-    """strongSwan's daemon, with a /run and a configuration of its own: its routing rule shows that it is up."""
-    with tempfile.TemporaryDirectory(prefix="esplanade-charon-") as folder:
-        with open(f"{folder}/strongswan.conf", "w") as file:
-            file.write("charon { load = random nonce openssl kdf hmac kernel-netlink socket-default }")
-        daemon = bench.sites.left.start(["env", f"STRONGSWAN_CONF={folder}/strongswan.conf", "unshare", "-m", "sh", "-c",
-                                         f"mount -t tmpfs run /run; exec {CHARON}"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE
-        while bench.attempt("ip rule | grep 'lookup 220'")[0] != 0:
-            expect(time.monotonic() < deadline and daemon.poll() is None, "the control failed: charon sets no routing rule")
-            time.sleep(0.05)
-        time.sleep(HELD_FOR)
-        daemon.terminate()
-        daemon.wait(PATIENCE)
-    expect(bench.attempt("ip rule | grep 'lookup 220'")[0] != 0, "the control failed: charon's routing rule is there still")
-
-
-def has_charon(_):
-    return os.path.exists(CHARON)
 
 
 def has_xfrm(bench):
@@ -155,6 +135,10 @@ def has_memory_group(_):
     return faults.memory_group() is not None
 
 
+def with_bar(attack, taken=frozenset(), needs=None, **more):
+    return Kind(attack, taken, needs, has_bar=True, **more)
+
+
 def fault(attack, **more):
     return Kind(attack, timed=False, **more)
 
@@ -172,27 +156,30 @@ TABLE_TAKEN = frozenset() if kernel() >= OWNED_SINCE else frozenset({"nftables"}
 FILTERS_TAKEN = frozenset({"device filters"})
 
 KINDS = {
-    "nft flush ruleset": Kind(by("nft add table inet control; nft flush ruleset", "nft list table inet control"), TABLE_TAKEN),
-    "nftables table deleted while the gateway is stopped": Kind(while_stopped("nft delete table inet esplanade"), TABLE_TAKEN),
-    "routing rules deleted": Kind(by(RULES_DELETED)),
-    "routing table flushed": Kind(by("ip route flush table 4500; ip -6 route flush table 4500")),
-    "device down and up": Kind(by("ip link set esp0 down; sleep 0.02; ip link set esp0 up")),
-    "device deleted": Kind(by("ip link del esp0")),
-    "device renamed": Kind(by("ip link set esp0 down; ip link set esp0 name other0")),
-    "outer device down and up": Kind(by(OUTER_DOWN)),
-    "inner device down and up": Kind(by(INNER_DOWN)),
-    "addresses changed": Kind(by(OTHER_ADDRESS)),
-    "settings of conf.all changed": Kind(settings),
-    "XFRM flushed": Kind(others_policies, needs=has_xfrm, absent="xfrm"),
+    "nft flush ruleset": with_bar(by("nft add table inet control; nft flush ruleset", "nft list table inet control"), TABLE_TAKEN),
+    "nftables table deleted while the gateway is stopped": with_bar(while_stopped("nft delete table inet esplanade"), TABLE_TAKEN),
+    "routing rules deleted": with_bar(by(RULES_DELETED)),
+    "routing table flushed": with_bar(by(ROUTES_FLUSHED)),
+    "device down and up": with_bar(by("ip link set esp0 down; sleep 0.02; ip link set esp0 up")),
+    "device deleted": with_bar(by("ip link del esp0")),
+    "device renamed": with_bar(by("ip link set esp0 down; ip link set esp0 name other0")),
+    "outer device down and up": with_bar(by(OUTER_DOWN)),
+    "inner device down and up": with_bar(by(INNER_DOWN)),
+    "addresses changed": with_bar(by(OTHER_ADDRESS)),
+    "settings of conf.all changed": with_bar(settings),
+    "XFRM flushed": with_bar(others_policies, needs=has_xfrm, absent="xfrm"),
     "another gateway starts and stops": Kind(another_gateway),
-    "charon starts and stops": Kind(charon, needs=has_charon, absent="charon"),
+    "charon starts and stops": Kind(daemons.charon, needs=daemons.has_charon, absent="charon"),
+    "pluto starts and stops": Kind(daemons.pluto, needs=daemons.has_pluto, absent="pluto"),
+    "date set forth and back": Kind(clock.steps, needs=clock.may_set_the_date, absent="own-clock"),
     "another gateway is refused": Kind(one_that_is_refused),
-    "qdisc clsact deleted": Kind(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
-    "filters of devices deleted": Kind(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
-    "nftables flushed and clsact deleted at once": Kind(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters),
+    "qdisc clsact deleted": with_bar(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
+    "filters of devices deleted": with_bar(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
+    "nftables flushed and clsact deleted at once": with_bar(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters, held=True),
     "killed at each step of a start": fault(faults.killed_in_a_start, special=faults.refused),
     "killed at each step of a change": fault(faults.killed_in_a_change, special=faults.refused),
     "killed at each step of a stop": fault(faults.killed_in_a_stop, special=faults.refused),
     "disk full": fault(faults.full_disk, special=faults.small_disk),
     "memory used up": fault(faults.no_more_memory, needs=has_memory_group, absent="memory-group"),
+    "address space used up": fault(faults.no_more_addresses, special=faults.one_heap),
 }
