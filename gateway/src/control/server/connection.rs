@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
-/// How long a client may take to send its request, or to take its answer.
+/// How long a client may take for the next part of its request or of its answer. What it took before counts for it: while
+/// the gateway is at something else, nobody looks whether a large answer could go on.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection. It serves one request; a listener stays for events.
@@ -53,6 +54,7 @@ impl Client {
                 }
                 Ok(_) if self.asked => {}
                 Ok(count) => {
+                    self.goes_on();
                     grow(&mut self.incoming, &room[..count]);
                     if room[..count].contains(&b'\n') {
                         return Some(self.take_line());
@@ -71,6 +73,11 @@ impl Client {
                 }
             }
         }
+    }
+
+    fn goes_on(&mut self) {
+        let later = self.deadline.map(|_| Instant::now() + CLIENT_TIMEOUT);
+        self.deadline = later;
     }
 
     /// Bytes of answers that the client has not taken yet.
@@ -113,7 +120,10 @@ impl Client {
     pub fn write(&mut self) {
         while self.has_to_say() {
             match self.stream.write(&self.outgoing[self.written..]) {
-                Ok(count) => self.written += count,
+                Ok(count) => {
+                    self.written += count;
+                    self.goes_on();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {

@@ -1,6 +1,6 @@
 use super::super::{Client as Asker, NoAnswer};
 use super::*;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 
 /// A folder of its own that is gone afterwards.
 struct Place(PathBuf);
@@ -117,6 +117,42 @@ fn a_client_that_dawdles_holds_up_nobody() {
     let mut line = String::new();
     BufReader::new(slow).read_line(&mut line).unwrap();
     assert!(line.contains("status"), "{line}");
+}
+
+#[test]
+fn a_client_that_takes_a_large_answer_in_parts_gets_all_of_it() {
+    let folder = Place::new("parts");
+    let mut server = bind(&folder).unwrap();
+    let mut taking = UnixStream::connect(folder.socket()).unwrap();
+    let idle = UnixStream::connect(folder.socket()).unwrap();
+    for mut client in [&taking, &idle] {
+        client.write_all(b"\"status\"\n").unwrap();
+    }
+    let text = "4000 policies".repeat(200_000);
+    let mut asked = 0;
+    while asked < 2 {
+        for (id, _) in server.wait(&[], Duration::from_secs(5)).unwrap().requests {
+            server.answer(id, &Answer::Refused(text.clone()));
+            asked += 1;
+        }
+    }
+    taking.set_nonblocking(true).unwrap();
+    let (mut taken, mut part) = (0, vec![0; 1 << 16]);
+    loop {
+        while let Ok(count) = taking.read(&mut part) {
+            taken += count;
+            if count == 0 {
+                assert!(taken > text.len(), "let go after {taken} bytes");
+                return;
+            }
+        }
+        // As if the gateway had been at a long change: who takes nothing meanwhile is let go, the other goes on.
+        for client in server.clients.values_mut() {
+            client.deadline = Some(Instant::now() - Duration::from_millis(1));
+        }
+        server.wait(&[], Duration::ZERO).unwrap();
+        assert!(server.clients.len() <= 1);
+    }
 }
 
 #[test]
