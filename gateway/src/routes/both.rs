@@ -4,13 +4,18 @@
 //! lists only if each lets it pass, and one list can say so exactly:
 //!
 //! ```text
-//!   equal heads            as they are               one of them drops    that one first
+//!   both drop              all that drop in a row there, each once: among them the order says nothing
+//!   equal heads            as they are
+//!   one of them drops      that one first
 //!   two different bypasses whatever the other list says of the first one's packets, then the bypass
 //! ```
+//!
+//! So where policies only come, or only go, the longer list is what both drop, and there is one change in the kernel.
 
 use super::plan::{Entry, Plan, Verdict};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
+use std::collections::HashSet;
 
 /// More than this for each entry of the two lists together, and bypasses are left out: for a moment less passes.
 const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
@@ -49,20 +54,48 @@ fn merged(mut one: &[Entry], mut other: &[Entry]) -> Vec<Entry> {
             all.extend(one.iter().chain(other).cloned());
             return all;
         };
-        if a.selector == b.selector && drops(a) == drops(b) {
-            all.push(a.clone());
-            (one, other) = (one_behind, other_behind);
-        } else if drops(b) && !drops(a) {
-            all.push(b.clone());
-            other = other_behind;
-        } else {
-            match drops(a) {
-                true => all.push(a.clone()),
-                false => all.extend(within(a, other)),
+        match (drops(a), drops(b)) {
+            (true, true) => {
+                let (first, one_rest) = one.split_at(drops_in_a_row(one));
+                let (second, other_rest) = other.split_at(drops_in_a_row(other));
+                all.extend(either(first, second));
+                (one, other) = (one_rest, other_rest);
             }
-            one = one_behind;
+            (false, false) if a.selector == b.selector => {
+                all.push(a.clone());
+                (one, other) = (one_behind, other_behind);
+            }
+            (false, true) => {
+                all.push(b.clone());
+                other = other_behind;
+            }
+            (true, false) => {
+                all.push(a.clone());
+                one = one_behind;
+            }
+            (false, false) => {
+                all.extend(within(a, other));
+                one = one_behind;
+            }
         }
     }
+}
+
+fn drops_in_a_row(list: &[Entry]) -> usize {
+    list.iter().take_while(|entry| drops(entry)).count()
+}
+
+/// Entries of two lists that all drop, each selector once. Where one list has all of them, it is that list.
+fn either(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
+    let (long, short) = match one.len() > other.len() {
+        true => (one, other),
+        false => (other, one),
+    };
+    let known: HashSet<_> = long.iter().map(|entry| entry.selector).collect();
+    let lacking = short
+        .iter()
+        .filter(|entry| !known.contains(&entry.selector));
+    long.iter().chain(lacking).cloned().collect()
 }
 
 fn drops(entry: &Entry) -> bool {
@@ -324,6 +357,25 @@ mod tests {
         less.remove(100);
         assert_eq!(lists(&less, &entries), entries);
         assert_eq!(lists(&entries, &less), entries);
+    }
+
+    #[test]
+    fn where_policies_only_come_or_only_go_the_longer_list_is_what_both_drop() {
+        let drop = |n: u8| {
+            let theirs = format!("10.1.{n}.0/24");
+            crate::routes::plan::tests::entry("10.0.0.0/8", &theirs, Upper::Any, Verdict::Protect)
+        };
+        let few: Vec<_> = (1..100).map(drop).collect();
+        for more in [[0, 100], [100, 0], [150, 0]] {
+            let mut many: Vec<_> = [drop(more[0])].into_iter().chain(few.clone()).collect();
+            many.push(drop(more[1]));
+            assert_eq!(lists(&few, &many), many);
+            assert_eq!(lists(&many, &few), many);
+        }
+        // In another order, and one for another: each once.
+        let mut other: Vec<_> = few.iter().rev().cloned().collect();
+        other[7] = drop(200);
+        assert_eq!(lists(&few, &other).len(), few.len() + 1);
     }
 
     #[test]
