@@ -21,6 +21,7 @@ pub mod monitor;
 pub mod netlink;
 pub mod nftables;
 pub mod plan;
+pub mod range;
 pub mod record;
 pub mod steering;
 pub mod tables;

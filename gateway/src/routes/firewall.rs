@@ -3,12 +3,14 @@
 //! ```text
 //!   leaving    postrouting   by the TUN device, or our own outer packets: pass; else policy by policy: protected -> drop
 //!   arriving   input         from the TUN device, or ESP, AH, ESP in UDP: pass; else protected -> drop
-//!   passing    forward       the same for traffic to be forwarded
+//!   passing    forward       the same for traffic to be forwarded; lets TCP through the TUN device know what fits (MSS)
 //!   rerouting  output        sends packets of unbound local sockets, whose source address came late, to our table
-//!   marking    prerouting    the same for forwarded packets where a policy asks what a routing rule cannot
-//!   clamping   forward       lets TCP know what fits (MSS)
+//!   marking    prerouting    the same for forwarded packets; there only where a policy asks what a routing rule cannot
 //!   forwarded  prerouting    without a TUN device: what the ring on the inner device takes, the kernel does not see
 //! ```
+//!
+//! Each hook costs every packet of the host something, so there are as few as possible, and what no policy names
+//! ([`unnamed`]) is asked nothing else.
 //!
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
 //! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
@@ -16,6 +18,7 @@
 mod exceptions;
 pub mod rings;
 pub mod tables;
+mod unnamed;
 
 use super::Site;
 use super::nftables::rule::{Field, Rule, Term};
@@ -25,6 +28,7 @@ use crate::routes::plan::WITH_PORTS;
 use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use ipsec::policy::Upper;
 use tables::Firewall;
+use unnamed::unnamed;
 
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
 pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
@@ -54,8 +58,7 @@ pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
     }
     if let Some(tun) = site.tun() {
         chains.push(rerouting(site, tun, plan));
-        chains.push(marking(site, plan));
-        chains.push(clamping(tun, doors(site, plan)));
+        chains.extend(marking(site, plan));
     }
     Ruleset {
         family: TableFamily::Inet,
@@ -92,11 +95,12 @@ fn inside(site: &Site) -> impl Iterator<Item = &str> {
 
 /// Before source translation (100), after everything that may still change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
-    let mut rules = vec![
+    let mut rules = unnamed(&plan.leaving, drops);
+    rules.push(
         when()
             .device(Field::OutDevice, inside(site), false)
             .accept(),
-    ];
+    );
     rules.extend(our_own(site, plan));
     rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
@@ -123,6 +127,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     if let Some([here, onward]) = doors(site, plan) {
         rules.extend(one_way(&onward, &here, REFUSED[0]));
     }
+    rules.extend(unnamed(&plan.arriving, drops));
     rules.extend([
         when().device(Field::InDevice, inside(site), false).accept(),
         when().protocols(&[ESP, AH]).accept(),
@@ -159,10 +164,11 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
 
 fn passing(site: &Site, plan: &Plan) -> Chain {
     let from_tun = |tun| when().device(Field::InDevice, [tun], false).accept();
-    let mut rules = Vec::new();
+    let mut rules = clamping(site, plan);
     if let Some([here, onward]) = doors(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
     }
+    rules.extend(unnamed(&plan.passing, drops));
     rules.extend(site.tun().map(from_tun));
     rules.extend(entries(COUNTERS[2], &plan.passing));
     chain("passing", "filter", Hook::Forward, -160, rules)
@@ -176,8 +182,9 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
     let mut rules = vec![
         when().device(Field::InDevice, [device], true).accept(),
         when().any(Field::FrameKind, for_us, true).accept(),
-        neighbours(),
     ];
+    rules.extend(unnamed(&plan.leaving, drops));
+    rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
@@ -189,6 +196,10 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
         }
     }
     chain("forwarded", "filter", Hook::Prerouting, -300, rules)
+}
+
+fn drops(entry: &Entry) -> bool {
+    entry.verdict != Verdict::Bypass
 }
 
 fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
@@ -205,11 +216,12 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
 /// A local socket without a bound address gets its source address only after the routing rules were asked; asking
 /// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
 fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
-    let mut rules = vec![
+    let mut rules = unnamed(&plan.leaving, |_| true);
+    rules.extend([
         when().device(Field::OutDevice, ["lo"], false).accept(),
         when().marked(site.outside_mark()).accept(),
         neighbours(),
-    ];
+    ]);
     rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
@@ -230,16 +242,18 @@ fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
     chain("rerouting", "route", Hook::Output, -150, rules)
 }
 
-fn marking(site: &Site, plan: &Plan) -> Chain {
-    let mut rules = Vec::new();
-    if plan.needs_marks() {
-        rules.push(when().taken_here(false).accept());
-        for entry in &plan.leaving {
-            let conditions = conditions(entry).into_iter();
-            rules.extend(conditions.map(|condition| marked(site, entry.verdict, condition)));
-        }
+/// None where routing rules tell everything.
+fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
+    if !plan.needs_marks() {
+        return None;
     }
-    chain("marking", "filter", Hook::Prerouting, -150, rules)
+    let mut rules = unnamed(&plan.leaving, |_| true);
+    rules.push(when().taken_here(false).accept());
+    for entry in &plan.leaving {
+        let conditions = conditions(entry).into_iter();
+        rules.extend(conditions.map(|condition| marked(site, entry.verdict, condition)));
+    }
+    Some(chain("marking", "filter", Hook::Prerouting, -150, rules))
 }
 
 fn marked(site: &Site, verdict: Verdict, condition: Rule) -> Rule {
@@ -251,7 +265,11 @@ fn marked(site: &Site, verdict: Verdict, condition: Rule) -> Rule {
 }
 
 /// SYN without RST, by the TUN device in either direction.
-fn clamping(tun: &str, doors: Option<[String; 2]>) -> Chain {
+fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
+    let Some(tun) = site.tun() else {
+        return Vec::new();
+    };
+    let doors = doors(site, plan);
     let onward = doors
         .as_ref()
         .map(|[_, onward]| (Field::InDevice, &**onward));
@@ -263,7 +281,7 @@ fn clamping(tun: &str, doors: Option<[String; 2]>) -> Chain {
             .bits(Field::TcpFlags, &[0x06], &[0x02], false)
             .and(Term::ClampSegments)
     });
-    chain("clamping", "filter", Hook::Forward, -150, rules.collect())
+    rules.collect()
 }
 
 /// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.

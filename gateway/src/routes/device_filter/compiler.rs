@@ -2,11 +2,12 @@
 //! filter, in whatever order they run, and any part of them drops nothing that the whole would let pass.
 
 use super::assembler::{Assembler, Instruction, Label};
-use super::headers::{self, Exits, LinkKind};
+use super::headers::{self, Exits, Judged, LinkKind};
 use super::judgement::{self, Area, Outcomes, Rule};
-use super::search::{Range, search};
+use super::search::search;
 use super::{Hook, TooMany, exceptions};
 use crate::routes::plan::{Entry, Family, Plan, Verdict};
+use crate::routes::range::{Range, joined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -103,13 +104,14 @@ fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instructio
         .iter()
         .map(|(task, area)| (program.label(), *task, *area))
         .collect();
-    let body = |family| {
-        bodies
-            .iter()
-            .find(|(_, task, _)| task.family == family)
-            .map(|(label, ..)| *label)
+    let judged = |family| {
+        let found = bodies.iter().find(|(_, task, _)| task.family == family);
+        found.map(|(body, task, area)| Judged {
+            body: *body,
+            destinations: task.within(area).destinations(),
+        })
     };
-    let (v4, v6) = (body(Family::V4), body(Family::V6));
+    let (v4, v6) = (judged(Family::V4), judged(Family::V6));
     headers::begin(
         &mut program,
         first.target.link,
@@ -193,6 +195,17 @@ impl Task {
             .all(|rules| rules.iter().any(|rule| rule.drops))
     }
 
+    /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
+    fn destinations(&self) -> Vec<Range> {
+        let dropped = |rules: &Vec<Rule>| {
+            let dropping = rules.iter().filter(|rule| rule.drops);
+            let ranges = joined(dropping.map(|rule| rule.destination));
+            coarse(ranges, self.family)
+        };
+        let lists = self.lists.iter().map(dropped);
+        lists.min_by_key(|ranges| size(ranges)).unwrap_or_default()
+    }
+
     /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
     fn halves(&self, area: Area) -> Option<[Area; 2]> {
         let all = || self.lists.iter().flatten().chain(&self.outer);
@@ -274,6 +287,36 @@ fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
         drops: false,
     };
     pairs.map(rule).collect()
+}
+
+/// Destinations that are told apart before anything else.
+const MAX_RANGES_AT_FIRST: usize = 4;
+
+/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are closed.
+fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
+    let hosts = match family {
+        Family::V4 => 0,
+        Family::V6 => u128::from(u64::MAX),
+    };
+    let whole_nets = ranges.into_iter().map(|range| Range {
+        first: range.first & !hosts,
+        last: range.last | hosts,
+    });
+    let mut ranges = joined(whole_nets);
+    while ranges.len() > MAX_RANGES_AT_FIRST {
+        let gaps = ranges.windows(2).map(|pair| pair[1].first - pair[0].last);
+        let narrowest = gaps.enumerate().min_by_key(|(_, gap)| *gap);
+        let Some((place, _)) = narrowest else { break };
+        ranges[place].last = ranges[place + 1].last;
+        ranges.remove(place + 1);
+    }
+    ranges
+}
+
+/// How many addresses they hold.
+fn size(ranges: &[Range]) -> u128 {
+    let each = ranges.iter().map(|range| range.last - range.first);
+    each.fold(0, u128::saturating_add)
 }
 
 /// Addresses before which a range may be cut.

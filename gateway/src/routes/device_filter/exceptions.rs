@@ -5,8 +5,9 @@ use super::assembler::{Assembler, Label, Op, Test};
 use super::compiler::{Ends, Task};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, START, UPPER};
 use super::judgement::MARK;
-use super::search::{Range, search};
+use super::search::search;
 use crate::routes::plan::Family;
+use crate::routes::range::Range;
 
 /// Where the kernel answers for whom a frame is.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
@@ -195,8 +196,7 @@ fn groups(program: &mut Assembler, family: Family, pass: Label) {
     program.go_unless(Test::Equal(protocol), other);
     program.run(&[Op::RecallX(START), Op::ByteAtX(hops)]);
     program.go_unless(Test::Equal(1), other);
-    let destination = headers::destination(family).slot;
-    program.run(&[Op::Recall(destination), Op::ShiftRight(shift)]);
+    program.run(&[headers::destination(family).load(), Op::ShiftRight(shift)]);
     program.go_unless(Test::Equal(group), other);
     match family {
         Family::V4 => program.jump(pass),
@@ -226,11 +226,11 @@ fn leases(program: &mut Assembler, family: Family, pass: Label) {
     }
     program.jump(other);
     program.bind(asks);
-    program.run(&[Op::Recall(headers::source(family).slot)]);
+    program.run(&[headers::source(family).load()]);
     match family {
         Family::V4 => {
             program.go_if(Test::Equal(0), pass);
-            program.run(&[Op::Recall(headers::destination(family).slot)]);
+            program.run(&[headers::destination(family).load()]);
             program.go_if(Test::Equal(u32::MAX), pass);
         }
         Family::V6 => {

@@ -1,13 +1,18 @@
 //! Headers of a packet, read into scratch memory: whatever lies before the IP header, the addresses, and what selectors
 //! ask of the layer above.
 //!
+//! Most packets of a host go where no policy of the program leads. So an untagged frame's destination is looked at before
+//! anything is stored, and the end for those is right there: they run half a dozen instructions that lie together.
+//!
 //! A load beyond the packet's end makes classic BPF return 0, and that lets a packet pass. So everything behind the fixed
 //! part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed header is
 //! none that anybody takes.
 
 use super::assembler::{Assembler, Label, Op, Test};
-use super::search::Field;
+use super::compiler::PASS;
+use super::search::{Field, Place, search};
 use crate::routes::plan::Family;
+use crate::routes::range::Range;
 
 /// How a device's packets begin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,7 +62,7 @@ const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 /// The address fields of a family.
 pub fn source(family: Family) -> Field {
     Field {
-        slot: SOURCE,
+        place: Place::Scratch(SOURCE),
         words: words(family),
     }
 }
@@ -65,7 +70,7 @@ pub fn source(family: Family) -> Field {
 /// The same for the destination.
 pub fn destination(family: Family) -> Field {
     Field {
-        slot: DESTINATION,
+        place: Place::Scratch(DESTINATION),
         words: words(family),
     }
 }
@@ -81,13 +86,21 @@ pub fn words(family: Family) -> u32 {
 /// Where each family's judgement begins, and where what is not IP goes.
 pub struct Exits {
     /// IPv4, if it is judged.
-    pub v4: Option<Label>,
+    pub v4: Option<Judged>,
     /// IPv6, if it is judged.
-    pub v6: Option<Label>,
+    pub v6: Option<Judged>,
     /// Nothing that is judged here.
     pub pass: Label,
     /// More tags than can be looked behind.
     pub drop: Label,
+}
+
+/// A family that a program judges.
+pub struct Judged {
+    /// Where its judgement begins.
+    pub body: Label,
+    /// Where whatever may be dropped goes, in order: few ranges, which may hold more than that.
+    pub destinations: Vec<Range>,
 }
 
 /// Finds the IP header and reads the addresses.
@@ -114,9 +127,16 @@ fn ethernet(program: &mut Assembler, exits: &Exits) {
             program.go_if(Test::Equal(tag), tagged);
         }
         program.jump(exits.pass);
-        for (family, label, exit) in [(Family::V4, v4, exits.v4), (Family::V6, v6, exits.v6)] {
+        for (family, label, exit) in [(Family::V4, v4, &exits.v4), (Family::V6, v6, &exits.v6)] {
             program.bind(label);
-            addresses(program, family, start, exit.unwrap_or(exits.pass));
+            let Some(judged) = exit else {
+                program.jump(exits.pass);
+                continue;
+            };
+            if tags == 0 {
+                elsewhere(program, family, start, &judged.destinations);
+            }
+            addresses(program, family, start, judged.body);
         }
         if tags < MOST_TAGS {
             program.bind(tagged);
@@ -131,16 +151,44 @@ fn by_version(program: &mut Assembler, exits: &Exits) {
     let (v4, v6) = (program.label(), program.label());
     program.go_if(Test::Equal(4), v4);
     program.branch(Test::Equal(6), v6, exits.pass);
-    for (family, label, exit) in [(Family::V4, v4, exits.v4), (Family::V6, v6, exits.v6)] {
+    for (family, label, exit) in [(Family::V4, v4, &exits.v4), (Family::V6, v6, &exits.v6)] {
         program.bind(label);
-        addresses(program, family, start, exit.unwrap_or(exits.pass));
+        match exit {
+            Some(judged) => addresses(program, family, start, judged.body),
+            None => program.jump(exits.pass),
+        }
+    }
+}
+
+/// Lets pass what goes to none of these destinations, and goes on here with the rest.
+fn elsewhere(program: &mut Assembler, family: Family, start: u32, destinations: &[Range]) {
+    let field = Field {
+        place: Place::Packet(start + destination_at(family)),
+        words: words(family),
+    };
+    if destinations == [Range::all(family)] {
+        return;
+    }
+    let (inside, outside) = (program.label(), program.label());
+    let ranges: Vec<_> = destinations.iter().map(|range| (*range, inside)).collect();
+    search(program, field, &ranges, outside);
+    program.bind(outside);
+    program.finish_with(PASS);
+    program.bind(inside);
+}
+
+/// Where the destination lies in the IP header.
+fn destination_at(family: Family) -> u32 {
+    match family {
+        Family::V4 => 16,
+        Family::V6 => 24,
     }
 }
 
 fn addresses(program: &mut Assembler, family: Family, start: u32, exit: Label) {
     let at = match family {
-        Family::V4 => [(12, SOURCE), (16, DESTINATION)],
-        Family::V6 => [(8, SOURCE), (24, DESTINATION)],
+        Family::V4 => [(12, SOURCE), (destination_at(family), DESTINATION)],
+        Family::V6 => [(8, SOURCE), (destination_at(family), DESTINATION)],
     };
     program.run(&[Op::Constant(start), Op::Store(START)]);
     for (offset, slot) in at {

@@ -6,10 +6,10 @@
 
 use super::assembler::{Assembler, Label, Op, Test};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, UNKNOWN};
-use super::search::{Range, search};
+use super::search::search;
 use super::{Hook, TooMany};
-use crate::routes::plan::Family;
-use crate::routes::plan::WITH_PORTS;
+use crate::routes::plan::{Family, WITH_PORTS};
+use crate::routes::range::Range;
 use ipsec::policy::Upper;
 use std::collections::{BTreeSet, HashMap};
 
@@ -49,7 +49,7 @@ pub struct Area {
 impl Area {
     /// Everything.
     pub fn all(family: Family) -> Self {
-        let all = Range::all(headers::words(family));
+        let all = Range::all(family);
         Self {
             source: all,
             destination: all,

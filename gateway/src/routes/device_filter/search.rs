@@ -1,61 +1,52 @@
-//! Where an address lies, found by halving: address words in scratch memory are compared with sorted ranges, so that four
-//! thousand destinations cost a dozen comparisons.
+//! Where an address lies, found by halving: its words are compared with sorted ranges, so that four thousand destinations
+//! cost a dozen comparisons.
 
 use super::assembler::{Assembler, Label, Op, Test};
-use ipsec::policy::Prefix;
-use std::net::IpAddr;
+use crate::routes::range::Range;
 
-/// Addresses from one to another, both included, as numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Range {
-    /// The first.
-    pub first: u128,
-    /// The last.
-    pub last: u128,
-}
-
-impl Range {
-    /// All addresses of a family with this many words.
-    pub fn all(words: u32) -> Self {
-        let last = u128::MAX >> (128 - 32 * words);
-        Self { first: 0, last }
-    }
-
-    /// The addresses of a prefix without host bits.
-    pub fn of(prefix: Prefix) -> Self {
-        let (first, bits) = match prefix.address {
-            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
-            IpAddr::V6(address) => (u128::from(address), 128),
-        };
-        let hosts = bits - u32::from(prefix.len).min(bits);
-        let mask = u128::MAX.checked_shl(hosts).map_or(u128::MAX, |net| !net);
-        Self {
-            first,
-            last: first | mask,
-        }
-    }
-
-    /// One address.
-    pub fn host(address: IpAddr) -> Self {
-        let len = if address.is_ipv4() { 32 } else { 128 };
-        Self::of(Prefix { address, len })
-    }
-
-    /// What lies in both.
-    pub fn within(self, other: Self) -> Option<Self> {
-        let first = self.first.max(other.first);
-        let last = self.last.min(other.last);
-        (first <= last).then_some(Self { first, last })
-    }
-}
-
-/// Where the words of an address lie in scratch memory.
+/// Where the words of an address lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
     /// The first of them.
-    pub slot: u32,
+    pub place: Place,
     /// How many.
     pub words: u32,
+}
+
+/// Where a word lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In this word of scratch memory.
+    Scratch(u32),
+    /// In the packet, so many bytes behind its start.
+    Packet(u32),
+}
+
+impl Field {
+    /// Loads the first word.
+    pub fn load(self) -> Op {
+        match self.place {
+            Place::Scratch(slot) => Op::Recall(slot),
+            Place::Packet(offset) => Op::Word(offset),
+        }
+    }
+
+    /// Without the first word.
+    fn rest(self) -> Self {
+        let place = match self.place {
+            Place::Scratch(slot) => Place::Scratch(slot + 1),
+            Place::Packet(offset) => Place::Packet(offset + 4),
+        };
+        Self {
+            place,
+            words: self.words - 1,
+        }
+    }
+
+    fn all(self) -> Range {
+        let last = u128::MAX >> (128 - 32 * self.words);
+        Range { first: 0, last }
+    }
 }
 
 /// Goes to the label of the range that holds the address, else to `miss`. The ranges are sorted and share no address.
@@ -63,7 +54,7 @@ pub fn search(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], 
     let joined = join(ranges);
     match &joined[..] {
         [] => program.jump(miss),
-        [(range, label)] if *range == Range::all(field.words) => program.jump(*label),
+        [(range, label)] if *range == field.all() => program.jump(*label),
         _ => word(program, field, &joined, miss),
     }
 }
@@ -105,7 +96,7 @@ fn word(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: 
     for (range, label) in ranges {
         cut(&mut parts, field, *range, *label);
     }
-    program.run(&[Op::Recall(field.slot)]);
+    program.run(&[field.load()]);
     halve(program, field, &parts, (0, u32::MAX), miss);
 }
 
@@ -170,11 +161,7 @@ fn halve(
             if least != most {
                 program.go_unless(Test::Equal(*value), miss);
             }
-            let field = Field {
-                slot: field.slot + 1,
-                words: field.words - 1,
-            };
-            word(program, field, ranges, miss);
+            word(program, field.rest(), ranges, miss);
         }
         _ => {
             let (below, above) = parts.split_at(parts.len() / 2);

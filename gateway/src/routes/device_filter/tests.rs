@@ -9,7 +9,7 @@ use super::{Hook, LinkKind};
 use crate::routes::plan::tests::{entry, prefix};
 use crate::routes::plan::{Entry, Plan, Verdict};
 use ipsec::policy::Upper;
-use machine::{Kernel, drops};
+use machine::{Kernel, cost, drops};
 use packet::{Fragment, Packet};
 use proptest::prelude::*;
 use reading::reads_drop;
@@ -47,7 +47,7 @@ fn prefixes(v6: bool) -> impl Strategy<Value = String> {
     };
     (addresses(v6), proptest::sample::select(lens)).prop_map(|(address, len)| {
         let net = ipsec::policy::Prefix { address, len };
-        let cut = super::search::Range::of(crate::routes::plan::tests::normal(net)).first;
+        let cut = crate::routes::range::Range::of(crate::routes::plan::tests::normal(net)).first;
         match address {
             IpAddr::V4(_) => format!("{}/{len}", Ipv4Addr::from(cut as u32)),
             IpAddr::V6(_) => format!("{}/{len}", Ipv6Addr::from(cut)),
@@ -312,6 +312,48 @@ fn four_thousand_policies_are_a_few_programs() {
                     "no policy, {n}, {hook:?}"
                 );
             }
+        }
+    }
+}
+
+/// Policies between two nets of each family, and packets to somewhere else.
+#[test]
+fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
+    let mut one = Plan::default();
+    for (mine, theirs) in [
+        ("10.1.0.0/24", "10.2.0.0/24"),
+        ("fd00:1::/64", "fd00:2::/64"),
+    ] {
+        one.leaving
+            .push(entry(mine, theirs, Upper::Any, Verdict::Protect));
+        one.arriving
+            .push(entry(theirs, mine, Upper::Any, Verdict::Protect));
+    }
+    one.passing.clone_from(&one.arriving);
+    let v4 = Packet::udp(
+        Ipv4Addr::new(10, 1, 0, 2).into(),
+        Ipv4Addr::new(192, 0, 2, 1).into(),
+    );
+    let v6 = Packet::udp(
+        Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2).into(),
+        Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2).into(),
+    );
+    for hook in [Hook::Ingress, Hook::Egress] {
+        let costs = |plan: &Plan, packet: &Packet| -> Vec<usize> {
+            let programs = programs(plan, target(hook, LinkKind::Ethernet)).unwrap();
+            let each = programs.iter();
+            each.map(|program| cost(program, packet, LinkKind::Ethernet))
+                .collect()
+        };
+        assert!(costs(&one, &v4)[0] <= 6, "{:?}", costs(&one, &v4));
+        assert!(costs(&one, &v6)[0] <= 7, "{:?}", costs(&one, &v6));
+        for v6_policies in [false, true] {
+            let many = hub(4000, v6_policies);
+            let dear = [&v4, &v6].map(|packet| costs(&many, packet).into_iter().max());
+            assert!(
+                dear.into_iter().flatten().all(|cost| cost <= 12),
+                "{dear:?}"
+            );
         }
     }
 }

@@ -12,10 +12,23 @@ fn site() -> Site {
 }
 
 /// The rules of one chain; none where there is no such chain.
-fn chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
+fn whole_chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
     let chains = ruleset(site, plan).chains.into_iter();
     let mut found = chains.filter(|chain| chain.name == name);
     found.next().map(|chain| chain.rules).unwrap_or_default()
+}
+
+/// The same without those that only pass what no policy names, or that clamp.
+fn chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
+    let mut rules = whole_chain(site, plan, name);
+    let family = |family| when().family(family).accept();
+    let only_passes = |rule: &Rule| {
+        let asks = |term: &Term| matches!(term, Term::Outside(..));
+        rule.terms.iter().any(asks) || [Family::V4, Family::V6].map(family).contains(rule)
+    };
+    let clamps = |rule: &Rule| rule.terms.contains(&Term::ClampSegments);
+    rules.retain(|rule| !only_passes(rule) && !clamps(rule));
+    rules
 }
 
 fn plan() -> Plan {
@@ -64,6 +77,29 @@ fn policies_keep_their_order_behind_what_is_our_own() {
     assert_eq!(*web, conditions(&plan.leaving[0])[0].clone().accept());
     let protected = conditions(&plan.leaving[1])[0].clone();
     assert_eq!(*rest, protected.and(Term::Count("clear_leaving")).drop());
+}
+
+#[test]
+fn what_no_policy_names_is_asked_for_its_addresses_alone() {
+    let drops = |list: &[Entry]| unnamed(list, drops);
+    let plan = plan();
+    for (name, before, list) in [
+        ("leaving", 0, &plan.leaving),
+        ("arriving", 0, &plan.arriving),
+        ("passing", 2, &plan.passing),
+    ] {
+        let rules = whole_chain(&site(), &plan, name);
+        let first = &drops(list)[..];
+        assert_eq!(first.len(), 2);
+        assert_eq!(rules[before..before + 2], *first, "{name}");
+    }
+    // What opened packets may not do comes before.
+    let doors = Plan {
+        has_doors: true,
+        ..plan
+    };
+    let arriving = whole_chain(&site(), &doors, "arriving");
+    assert_eq!(arriving[2..4], drops(&doors.arriving));
 }
 
 #[test]
@@ -162,13 +198,16 @@ fn what_a_link_needs_passes_policies_over_everything() {
     ] {
         let plan = over(source, destination, Verdict::Protect);
         assert_eq!(beyond(&plan), expected, "{source} {destination}");
-        assert_eq!(beyond(&over(source, destination, Verdict::Bypass)), 0);
+        let bypass = over(source, destination, Verdict::Bypass);
+        let own = chain(&site(), &Plan::default(), "leaving").len();
+        assert_eq!(whole_chain(&site(), &bypass, "leaving").len(), own + 1);
     }
 }
 
 #[test]
 fn marks_are_set_in_prerouting_only_where_rules_cannot_tell() {
-    assert!(chain(&site(), &plan(), "marking").is_empty());
+    let chains = ruleset(&site(), &plan()).chains;
+    assert!(chains.iter().all(|chain| chain.name != "marking"));
     let echo = Upper::Icmp {
         number: 58,
         kind: Some(128),
@@ -215,7 +254,7 @@ fn without_a_tun_device_no_device_is_trusted_and_the_rings_copies_are_dropped() 
         Some(super::super::nftables::rule::Verdict::Drop)
     );
     assert!(!chain(&site, &plan(), "forwarded").is_empty());
-    for absent in ["rerouting", "marking", "clamping"] {
+    for absent in ["rerouting", "marking"] {
         assert!(chain(&site, &plan(), absent).is_empty(), "{absent}");
     }
 }
@@ -239,7 +278,12 @@ fn what_policies_let_through_one_way_alone_goes_no_other_way() {
         assert_eq!(rules[..2], expected, "before all else");
         assert_eq!(rules[2..], chain(&site(), &plan(false), name));
     }
-    assert_eq!(chain(&site(), &plan(true), "clamping").len(), 3);
+    let clamps = |plan: &Plan| {
+        let rules = whole_chain(&site(), plan, "passing").into_iter();
+        let clamps = |rule: &Rule| rule.terms.contains(&Term::ClampSegments);
+        rules.take_while(clamps).count()
+    };
+    assert_eq!([true, false].map(|has| clamps(&plan(has))), [3, 2]);
     assert!(
         ruleset(&site(), &plan(true))
             .counters

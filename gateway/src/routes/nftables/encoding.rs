@@ -1,7 +1,7 @@
 //! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing changes.
 
 use super::attributes::Attributes;
-use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set};
+use super::expression::{self, COUNTER, Content, NAME_OF_ANY_SET, Set};
 use super::{Chain, Hook, Ruleset, TableFamily};
 
 /// Kinds of messages, as nf_tables numbers them.
@@ -35,10 +35,14 @@ pub const ACK: u16 = libc::NLM_F_ACK as u16;
 /// Netlink's header and the one of nfnetlink behind it.
 pub const HEADER_LEN: usize = 20;
 
-/// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT.
+/// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT; NFT_SET_INTERVAL.
 const SET_FLAGS: u32 = 1 | 2;
+const HAS_RANGES: u32 = 4;
 
-/// Each element takes at most 44 bytes, and an attribute holds less than 65 536.
+/// NFT_SET_ELEM_INTERVAL_END: the first value behind a range.
+const BEHIND_A_RANGE: u32 = 1;
+
+/// Each element takes at most 52 bytes, and an attribute holds less than 65 536.
 const ELEMENTS_PER_MESSAGE: usize = 1024;
 
 /// A count of packets and bytes, by name.
@@ -226,28 +230,32 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     attributes
         .put_text(1, &ruleset.table)
         .put_text(2, NAME_OF_ANY_SET);
-    attributes.put_u32(3, SET_FLAGS).put_u32(4, set.data_type);
+    let (kind, elements) = elements(&set.content);
+    attributes.put_u32(3, SET_FLAGS | kind);
+    attributes.put_u32(4, set.data_type);
     attributes.put_u32(5, set.key_len).put_u32(10, set.id);
     attributes.nest(9, |described| {
-        described.put_u32(1, set.values.len() as u32);
+        described.put_u32(1, elements.len() as u32);
     });
     // A note for `nft` alone, in its own form: kind, length, and 1 for the host's order of bytes or 2 for the network's.
     let order: u32 = if set.is_in_host_order { 1 } else { 2 };
     attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
     batch.add(message::NEW_SET, CREATE, ruleset.family, attributes);
-    let values: Vec<_> = set.values.iter().collect();
-    for some in values.chunks(ELEMENTS_PER_MESSAGE) {
+    for some in elements.chunks(ELEMENTS_PER_MESSAGE) {
         let mut attributes = Attributes::default();
         attributes
             .put_text(1, &ruleset.table)
             .put_text(2, NAME_OF_ANY_SET);
         attributes.put_u32(4, set.id);
         attributes.nest(3, |list| {
-            for value in some {
+            for (value, flags) in some {
                 list.nest(1, |element| {
                     element.nest(1, |key| {
                         key.put(1, value);
                     });
+                    if *flags != 0 {
+                        element.put_u32(3, *flags);
+                    }
                 });
             }
         });
@@ -257,5 +265,19 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
             ruleset.family,
             attributes,
         );
+    }
+}
+
+/// What a set's flags say of its content, and each of its elements with its own flags.
+fn elements(content: &Content) -> (u32, Vec<(&Vec<u8>, u32)>) {
+    match content {
+        Content::Values(values) => (0, values.iter().map(|value| (value, 0)).collect()),
+        Content::Ranges(ranges) => {
+            let both = ranges.iter().flat_map(|(first, behind)| {
+                let behind = behind.iter().map(|value| (value, BEHIND_A_RANGE));
+                [(first, 0)].into_iter().chain(behind)
+            });
+            (HAS_RANGES, both.collect())
+        }
     }
 }

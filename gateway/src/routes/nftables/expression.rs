@@ -5,6 +5,8 @@
 use super::attributes::Attributes;
 use super::rule::{Field, Rule, Term, Verdict, octets};
 use crate::routes::plan::Family;
+use crate::routes::range::{Range, address};
+use ipsec::policy::Prefix;
 use std::collections::BTreeSet;
 
 /// The values of a term that has several, which the kernel looks up in a set made for that rule alone.
@@ -17,8 +19,16 @@ pub struct Set {
     pub is_in_host_order: bool,
     /// The length of each.
     pub key_len: u32,
-    /// The values.
-    pub values: BTreeSet<Vec<u8>>,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// What a set holds.
+pub enum Content {
+    /// Single values.
+    Values(BTreeSet<Vec<u8>>),
+    /// Everything from the first of a pair to before the second; to the largest value where there is no second.
+    Ranges(Vec<(Vec<u8>, Option<Vec<u8>>)>),
 }
 
 /// The name that asks the kernel to find one for a set.
@@ -85,7 +95,7 @@ impl Expressions {
                     data_type: data_type(*field),
                     is_in_host_order: is_in_host_order(*field),
                     key_len: values.first().map_or(0, Vec::len) as u32,
-                    values: values.clone(),
+                    content: Content::Values(values.clone()),
                 };
                 *next_set += 1;
                 self.look_up(set.id, *negated);
@@ -101,7 +111,8 @@ impl Expressions {
                 self.mask(mask, &vec![0; mask.len()]);
                 self.compare(value, *negated);
             }
-            Term::Within(field, prefix) => self.within(*field, octets(prefix.address), prefix.len),
+            Term::Within(field, prefix) => self.within(*field, *prefix, false),
+            Term::Outside(field, ranges) => self.outside(*field, ranges, next_set, sets),
             Term::Count(name) => self.push("objref", |data| {
                 data.put_u32(1, COUNTER).put_text(2, name);
             }),
@@ -117,21 +128,51 @@ impl Expressions {
     }
 
     /// A prefix of whole bytes is loaded as just these.
-    fn within(&mut self, field: Field, address: Vec<u8>, len: u8) {
+    fn within(&mut self, field: Field, prefix: Prefix, negated: bool) {
+        let (address, len) = (octets(prefix.address), prefix.len);
         let Some((base, offset, _)) = payload(field) else {
             return;
         };
         let whole = usize::from(len / 8);
         if len.is_multiple_of(8) && whole < address.len() {
             self.load_payload(REGISTER, (base, offset, u32::from(len / 8)));
-            return self.compare(&address[..whole], false);
+            return self.compare(&address[..whole], negated);
         }
         self.load(field);
         if usize::from(len) < 8 * address.len() {
             let mask: Vec<_> = (0..address.len()).map(|n| mask_byte(len, n)).collect();
             self.mask(&mask, &vec![0; mask.len()]);
         }
-        self.compare(&address, false);
+        self.compare(&address, negated);
+    }
+
+    /// One range that is a prefix is compared, others are looked up.
+    fn outside(&mut self, field: Field, ranges: &[Range], next_set: &mut u32, sets: &mut Vec<Set>) {
+        let (Field::Source(family) | Field::Destination(family)) = field else {
+            return;
+        };
+        if let [only] = ranges
+            && let Some(prefix) = only.as_prefix(family)
+        {
+            return self.within(field, prefix, true);
+        }
+        let key = |number| octets(address(number, family));
+        let last_of_all = Range::all(family).last;
+        let pair = |range: &Range| {
+            let behind = (range.last < last_of_all).then(|| key(range.last + 1));
+            (key(range.first), behind)
+        };
+        let set = Set {
+            id: *next_set,
+            data_type: data_type(field),
+            is_in_host_order: false,
+            key_len: key(0).len() as u32,
+            content: Content::Ranges(ranges.iter().map(pair).collect()),
+        };
+        *next_set += 1;
+        self.load(field);
+        self.look_up(set.id, true);
+        sets.push(set);
     }
 
     fn load(&mut self, field: Field) {

@@ -4,6 +4,7 @@
 //! not hold for the others.
 
 use crate::routes::plan::Family;
+use crate::routes::range::Range;
 use ipsec::policy::Prefix;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -51,6 +52,8 @@ pub enum Term {
     },
     /// The address lies in the prefix.
     Within(Field, Prefix),
+    /// The address lies in none of these ranges, which are in order and do not touch.
+    Outside(Field, Vec<Range>),
     /// Count it by this name.
     Count(&'static str),
     /// Set these bits of its mark.
@@ -182,6 +185,11 @@ impl Rule {
             0 => self,
             _ => self.and(Term::Within(field, prefix)),
         }
+    }
+
+    /// The address lies in none of these ranges.
+    pub fn outside(self, field: Field, ranges: Vec<Range>) -> Self {
+        self.and(Term::Outside(field, ranges))
     }
 
     /// It goes between one of these pairs of addresses, all of this family.

@@ -10,14 +10,21 @@ use std::os::unix::net::UnixDatagram;
 /// Whether any of the programs drops the packet; each must end in one of two ways.
 pub fn drops(programs: &[Vec<Instruction>], packet: &Packet, link: LinkKind) -> bool {
     let bytes = packet.on(link);
-    let ends = programs.iter().map(|program| run(program, &bytes, packet));
+    let ends = programs
+        .iter()
+        .map(|program| run(program, &bytes, packet).0);
     ends.fold(false, |dropped, end| dropped | (end == DROP))
 }
 
-/// Runs one program; a load beyond the packet's end gives 0.
-fn run(program: &[Instruction], bytes: &[u8], packet: &Packet) -> u32 {
+/// How many instructions of a program a packet costs.
+pub fn cost(program: &[Instruction], packet: &Packet, link: LinkKind) -> usize {
+    run(program, &packet.on(link), packet).1
+}
+
+/// Runs one program, and counts its instructions; a load beyond the packet's end gives 0.
+fn run(program: &[Instruction], bytes: &[u8], packet: &Packet) -> (u32, usize) {
     let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [None; 16], 0);
-    loop {
+    for done in 1.. {
         let Instruction {
             code,
             if_true,
@@ -46,7 +53,7 @@ fn run(program: &[Instruction], bytes: &[u8], packet: &Packet) -> u32 {
                 };
                 match load(bytes, packet, place, size) {
                     Some(value) => a = value,
-                    None => return 0,
+                    None => return (0, done),
                 }
             }
             0x04 => a = a.wrapping_add(k),
@@ -60,10 +67,11 @@ fn run(program: &[Instruction], bytes: &[u8], packet: &Packet) -> u32 {
             0x35 => test(a >= k),
             0x3d => test(a >= x),
             0x45 => test(a & k != 0),
-            0x06 => return k,
+            0x06 => return (k, done),
             _ => panic!("code {code:#x} is none of ours"),
         }
     }
+    unreachable!("every program ends")
 }
 
 fn load(bytes: &[u8], packet: &Packet, place: u32, size: usize) -> Option<u32> {

@@ -182,6 +182,29 @@ fn everything() -> Plan {
     }
 }
 
+/// More policies than are asked one by one: ranges that are prefixes and ranges that are none, up to the last address.
+fn many() -> Plan {
+    let v4 = (0..9).map(|n| {
+        (
+            format!("10.{}.0.0/16", n + n / 5),
+            format!("10.64.{}.0/24", 3 * n / 2),
+        )
+    });
+    let v6 = [
+        ("fd00::/64", "2001:db8::/48"),
+        ("fd00::/64", "ff00::/8"),
+        ("fd00::/64", "2001:db8:7::1/128"),
+    ];
+    let v6 = v6.map(|(source, destination)| (source.to_owned(), destination.to_owned()));
+    let protected = v4
+        .chain(v6)
+        .map(|(one, other)| entry(&one, &other, Upper::Any, Verdict::Protect));
+    Plan {
+        leaving: protected.collect(),
+        ..Plan::default()
+    }
+}
+
 /// `nft` reads the text in one namespace, netlink writes our rules in another, and `nft` lists the same in both.
 fn assert_equal(text: &str, ruleset: &Ruleset) {
     let devices = || said(&["ip", "link", "add", "ring1", "type", "veth"], "");
@@ -227,6 +250,7 @@ fn netlink_makes_the_rules_that_nft_makes_of_their_text() {
             ),
             (include_str!("../expected/one-port.nft"), site(), one_port),
             (include_str!("../expected/no-port.nft"), site(), no_port),
+            (include_str!("../expected/many.nft"), site(), many()),
             (
                 include_str!("../expected/nothing.nft"),
                 site(),
@@ -330,11 +354,11 @@ fn what_others_take_away_or_add_is_named_and_put_back() {
                 ("delete table inet esplanade", "table deleted"),
                 (
                     "flush table inet esplanade",
-                    "chain leaving: 9 rules missing",
+                    "chain leaving: 11 rules missing",
                 ),
                 (
                     "flush chain inet esplanade passing",
-                    "chain passing: 2 rules missing",
+                    "chain passing: 6 rules missing",
                 ),
                 (
                     "insert rule inet esplanade leaving accept",
@@ -342,8 +366,8 @@ fn what_others_take_away_or_add_is_named_and_put_back() {
                 ),
                 ("add chain inet esplanade stranger", "chain stranger added"),
                 (
-                    "delete chain inet esplanade clamping",
-                    "chain clamping deleted",
+                    "delete chain inet esplanade rerouting",
+                    "chain rerouting deleted",
                 ),
                 (
                     "delete table inet esplanade; add table inet esplanade",

@@ -1,0 +1,166 @@
+//! Traffic that no policy names passes first: a packet from or to somewhere else is asked for nothing more than its
+//! addresses, however many policies there are.
+
+use super::when;
+use crate::routes::nftables::rule::{Field, Rule};
+use crate::routes::plan::{Entry, Family};
+use crate::routes::range::{Range, joined};
+
+/// With fewer policies their own rules are as quick as a second question.
+const MIN_ENTRIES_TO_ASK_SOURCES: usize = 8;
+
+/// Rules that let pass what none of the entries counted by `is_meant` can fit; none where there are no such entries.
+pub fn unnamed(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
+    let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
+    if meant.is_empty() {
+        return Vec::new();
+    }
+    let families = [Family::V4, Family::V6].into_iter();
+    families
+        .flat_map(|family| of_family(&meant, family))
+        .collect()
+}
+
+fn of_family(meant: &[&Entry], family: Family) -> Vec<Rule> {
+    let of_it = meant.iter().filter(|entry| entry.family() == Some(family));
+    let (destinations, sources): (Vec<_>, Vec<_>) = of_it
+        .map(|entry| {
+            let selector = entry.selector;
+            (Range::of(selector.destination), Range::of(selector.source))
+        })
+        .unzip();
+    let asks_sources = sources.len() >= MIN_ENTRIES_TO_ASK_SOURCES;
+    let mut sides = vec![(Field::Destination(family), joined(destinations))];
+    if asks_sources {
+        sides.push((Field::Source(family), joined(sources)));
+    }
+    sides.retain(|(_, ranges)| *ranges != [Range::all(family)]);
+    let rule = |(field, ranges): (Field, Vec<Range>)| {
+        let rule = when().family(family);
+        match ranges.is_empty() {
+            true => rule.accept(),
+            false => rule.outside(field, ranges).accept(),
+        }
+    };
+    sides.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::nftables::rule::{Term, Verdict as End};
+    use crate::routes::plan::Verdict;
+    use crate::routes::plan::tests::{entry, normal, prefix};
+    use ipsec::policy::{Prefix, Upper};
+    use proptest::prelude::*;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    fn addresses() -> impl Strategy<Value = IpAddr> {
+        let few = || proptest::sample::select(vec![0u8, 1, 2, 63, 64, 127, 128, 254, 255]);
+        let v4 = (few(), few(), few()).prop_map(|(a, b, c)| Ipv4Addr::new(a, 0, b, c).into());
+        let v6 = (few(), few(), few()).prop_map(|(a, b, c)| {
+            let [a, b, c] = [a, b, c].map(u16::from);
+            Ipv6Addr::new(a << 8, 0, 0, b, 0, 0, 0, c).into()
+        });
+        prop_oneof![v4, v6]
+    }
+
+    fn prefixes() -> impl Strategy<Value = Prefix> {
+        let lens = proptest::sample::select(vec![0u8, 7, 8, 9, 16, 24, 25, 31, 32, 64, 127, 128]);
+        (addresses(), lens).prop_map(|(address, len)| {
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let len = len.min(most);
+            normal(Prefix { address, len })
+        })
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+        let verdicts = prop_oneof![
+            Just(Verdict::Protect),
+            Just(Verdict::Discard),
+            Just(Verdict::Bypass)
+        ];
+        let one = (prefixes(), prefixes(), verdicts).prop_map(|(source, destination, verdict)| {
+            let [source, destination] =
+                [source, destination].map(|side| format!("{}/{}", side.address, side.len));
+            entry(&source, &destination, Upper::Any, verdict)
+        });
+        proptest::collection::vec(one, 0..20)
+    }
+
+    /// As the kernel reads a rule of these terms.
+    fn accepts(rule: &Rule, source: IpAddr, destination: IpAddr) -> bool {
+        assert_eq!(rule.verdict, Some(End::Accept));
+        let family = Family::of(source);
+        rule.terms.iter().all(|term| match term {
+            Term::Any {
+                field: Field::Family,
+                ..
+            } => when().family(family).terms.contains(term),
+            Term::Outside(field, ranges) => {
+                let address = match field {
+                    Field::Source(_) => source,
+                    _ => destination,
+                };
+                let number = Range::host(address).first;
+                !ranges
+                    .iter()
+                    .any(|range| range.first <= number && number <= range.last)
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn drops(entry: &Entry) -> bool {
+        entry.verdict != Verdict::Bypass
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_no_entry_that_is_meant_fits_passes_at_once(
+            entries in entries(),
+            packets in proptest::collection::vec((addresses(), addresses()), 60),
+        ) {
+            let rules = unnamed(&entries, drops);
+            for (source, destination) in packets {
+                if source.is_ipv4() != destination.is_ipv4() {
+                    continue;
+                }
+                let passes = rules.iter().any(|rule| accepts(rule, source, destination));
+                let meant = || entries.iter().filter(|entry| drops(entry));
+                let is_named = meant().any(|entry| {
+                    entry.selector.source.contains(source) && entry.selector.destination.contains(destination)
+                });
+                prop_assert!(!(passes && is_named), "{source} {destination} {rules:?}");
+                // Where none goes there it passes, so that it is worth asking.
+                let goes_there = meant().any(|entry| entry.selector.destination.contains(destination));
+                prop_assert!(passes || goes_there || rules.is_empty(), "{source} {destination} {rules:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_family_without_policies_passes_and_one_with_policies_over_everything_is_not_asked() {
+        let over = |destination| {
+            [entry(
+                "0.0.0.0/0",
+                destination,
+                Upper::Any,
+                Verdict::Protect,
+            )]
+        };
+        let v6 = when().family(Family::V6).accept();
+        assert_eq!(
+            unnamed(&over("0.0.0.0/0"), drops),
+            std::slice::from_ref(&v6)
+        );
+        let range = Range::of(prefix("10.2.0.0/24"));
+        let v4 = when().family(Family::V4);
+        let v4 = v4
+            .outside(Field::Destination(Family::V4), vec![range])
+            .accept();
+        assert_eq!(unnamed(&over("10.2.0.0/24"), drops), [v4, v6]);
+        let bypass = [entry("::/0", "::/0", Upper::Any, Verdict::Bypass)];
+        assert_eq!(unnamed(&bypass, drops), []);
+    }
+}
