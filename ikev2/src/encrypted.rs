@@ -11,10 +11,7 @@ use crate::message::{
     Body, HEADER_LEN, Header, Malformed, Message, Payload, PayloadType, Place, Refusal, TooLong,
     payload,
 };
-use ipsec::{
-    algorithm::{Encryption, Integrity},
-    suite::{Secret, Suite, SuiteError},
-};
+use ipsec::{algorithm::Encryption, suite::Suite};
 use multibuffer::{Cipher, Iv, Key, OpenJob, SealJob, Verdict};
 use std::fmt;
 
@@ -29,8 +26,8 @@ pub struct MessageKey(Key);
 /// Why algorithms and keys cannot protect IKE messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UnfitKey {
-    /// Keys and algorithms do not fit each other.
-    Suite(SuiteError),
+    /// Nothing would encrypt the messages.
+    Unencrypted,
     /// The algorithm is for ESP alone: it does not encrypt, or leaves its IV out of the packet (RFC 8750).
     NotForIke(Encryption),
     /// Nothing would authenticate the messages.
@@ -40,7 +37,7 @@ pub enum UnfitKey {
 impl fmt::Display for UnfitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Suite(error) => error.fmt(f),
+            Self::Unencrypted => f.write_str("a cipher is missing"),
             Self::NotForIke(encryption) => {
                 write!(f, "{} cannot protect IKE messages", encryption.name)
             }
@@ -52,18 +49,12 @@ impl fmt::Display for UnfitKey {
 impl std::error::Error for UnfitKey {}
 
 impl MessageKey {
-    /// Expands the keys: `encryption_key` is SK_e with its salt, `integrity` the algorithm and SK_a where the cipher does not
-    /// authenticate by itself.
-    pub fn new(
-        encryption: Encryption,
-        encryption_key: Secret,
-        integrity: Option<(Integrity, Secret)>,
-    ) -> Result<Self, UnfitKey> {
+    /// Expands SK_e and SK_a of one direction.
+    pub fn new(suite: &Suite) -> Result<Self, UnfitKey> {
+        let (encryption, _) = suite.encryption().ok_or(UnfitKey::Unencrypted)?;
         if matches!(encryption.cipher, Cipher::Null | Cipher::AesGmac) || encryption.iv_len == 0 {
             return Err(UnfitKey::NotForIke(encryption));
         }
-        let suite = Suite::new(Some((encryption, encryption_key)), integrity, None);
-        let suite = suite.map_err(UnfitKey::Suite)?;
         match suite.is_authenticated() {
             true => Ok(multibuffer::leaving_no_copies(|| Self(suite.expand()))),
             false => Err(UnfitKey::Unauthenticated),

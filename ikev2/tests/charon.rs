@@ -8,7 +8,7 @@ use ikev2::{
 };
 use ipsec::{
     algorithm::{Encryption, Integrity},
-    suite::Secret,
+    suite::{Secret, Suite},
 };
 use serde_json::Value;
 use std::{fs, path::Path, time::Duration};
@@ -158,7 +158,8 @@ fn read(path: &Path) -> Exchange {
     let key = |side: &str| {
         let (encryption, integrity) = algorithms(suite);
         let integrity = integrity.map(|row| (row, secret(&json[format!("sk_a{side}")])));
-        MessageKey::new(encryption, secret(&json[format!("sk_e{side}")]), integrity).unwrap()
+        let encryption = (encryption, secret(&json[format!("sk_e{side}")]));
+        MessageKey::new(&Suite::new(Some(encryption), integrity, None).unwrap()).unwrap()
     };
     Exchange {
         name: path.file_stem().unwrap().to_str().unwrap().to_owned(),

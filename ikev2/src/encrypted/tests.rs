@@ -1,5 +1,6 @@
 use super::*;
 use crate::message::{ExchangeType, Flags, IkeSpi, payload::Notify, payload::NotifyType};
+use ipsec::{algorithm::Integrity, suite::Secret};
 
 fn header() -> Header {
     Header {
@@ -33,12 +34,9 @@ fn every_key() -> Vec<(Encryption, Option<Integrity>)> {
 fn key(encryption: Encryption, integrity: Option<Integrity>) -> MessageKey {
     let bytes = |len| Secret::new((0..len).map(|byte| byte as u8).collect());
     let len = *encryption.key_lens.last().unwrap();
-    MessageKey::new(
-        encryption,
-        bytes(len),
-        integrity.map(|row| (row, bytes(row.key_len))),
-    )
-    .unwrap()
+    let integrity = integrity.map(|row| (row, bytes(row.key_len)));
+    let suite = Suite::new(Some((encryption, bytes(len))), integrity, None).unwrap();
+    MessageKey::new(&suite).unwrap()
 }
 
 fn counting() -> impl FnMut(&mut [u8]) {
@@ -195,10 +193,11 @@ fn a_clear_message_is_not_taken_for_an_encrypted_one() {
 fn algorithms_that_leave_messages_unprotected_are_refused() {
     let secret = |len| Secret::new(vec![1; len]);
     let named = |name| Encryption::named(name).unwrap();
+    let alone = |row, key| Suite::new(Some((row, key)), None, None).unwrap();
     for (name, len) in [("null", 0), ("aes-gmac", 20), ("aes-gcm-16-iiv", 20)] {
-        let unfit = MessageKey::new(named(name), secret(len), None).err();
+        let unfit = MessageKey::new(&alone(named(name), secret(len))).err();
         assert_eq!(unfit, Some(UnfitKey::NotForIke(named(name))));
     }
-    let unfit = MessageKey::new(named("aes-cbc"), secret(16), None).err();
+    let unfit = MessageKey::new(&alone(named("aes-cbc"), secret(16))).err();
     assert_eq!(unfit, Some(UnfitKey::Unauthenticated));
 }
