@@ -10,6 +10,8 @@ from network.wire import Esp, Packet, checksum
 
 TCP, SYN = 6, 2
 FILE_SIZE = 2_000_000
+# Pings of one look, and seconds until a gateway has asked for a route's next hop again.
+PINGS, HOP_INTERVAL = 20, 2
 
 
 def senders_learn_the_path_mtu():
@@ -139,6 +141,41 @@ def a_forged_one_changes_no_route(outer, udp):
     return test
 
 
+def a_forged_one_sends_nothing_the_slower_way(outer):
+    """What leaves by a packet ring, past the kernel's IP layer, fits its route's MTU. What does not leaves by a raw socket."""
+    def test():
+        with Sites("pm") as sites:
+            sites.start_both(outer=outer, udp=False, options=("--native-io", "packet"))
+            wire = sites.listen(sites.wire, "left")
+            # The ring is in use once the neighbour is known.
+            expect(sites.ping(outer) == 3, "no ping through the tunnel")
+            time.sleep(HOP_INTERVAL)
+            seen = next(frame for frame in wire.settle() if is_from_left(frame, outer))
+            sites.left.sh("nft add table inet seen; nft add chain inet seen out '{ type filter hook output priority 0; }'; "
+                          "nft add rule inet seen out meta l4proto esp counter")
+            before = by_raw_socket(sites, outer)
+            expect(before < PINGS / 2, f"the control failed: {before} of {PINGS} packets pass the kernel's IP layer")
+            wire.inject(too_big(forged(seen), 1300))
+            own, peer = OUTER[outer]
+            cached = until(lambda: sites.left.sh(f"ip -{outer} route get {peer} from {own} mark 0x10000000"),
+                           lambda route: "mtu 1300" in route)
+            expect("mtu 1300" in cached, f"the control failed: the kernel caches no path MTU of 1300: {cached}")
+            time.sleep(HOP_INTERVAL)
+            after = by_raw_socket(sites, outer)
+            expect(after < PINGS / 2, f"{after} of {PINGS} packets leave by a raw socket after a forged message, {before} before")
+            return f"{before} and {after} of {PINGS} packets by a raw socket"
+    return test
+
+
+def by_raw_socket(sites, outer):
+    """How many packets the kernel's IP layer sees while pings of 1350 bytes leave."""
+    def count():
+        return int(re.search(r"counter packets (\d+)", sites.left.sh("nft list table inet seen"))[1])
+    before = count()
+    expect(sites.ping(outer, count=PINGS, size=1350 - (28 if outer == 4 else 48)) == PINGS, "large pings are lost")
+    return count() - before
+
+
 def until(look, is_due, patience=3):
     """What is seen, once it is what is due, or after all patience."""
     deadline = time.monotonic() + patience
@@ -198,6 +235,8 @@ CASES = {
     "a forged one that the kernel believes changes no route, UDP over IPv6": a_forged_one_changes_no_route(6, True),
     "a forged one that the kernel believes changes no route, native ESP over IPv4": a_forged_one_changes_no_route(4, False),
     "a forged one that the kernel believes changes no route, native ESP over IPv6": a_forged_one_changes_no_route(6, False),
+    "a forged one sends nothing the slower way, IPv4": a_forged_one_sends_nothing_the_slower_way(4),
+    "a forged one sends nothing the slower way, IPv6": a_forged_one_sends_nothing_the_slower_way(6),
     "senders learn the path MTU": senders_learn_the_path_mtu,
     "fragments cross the tunnel": fragments_cross_the_tunnel,
     "the MSS of TCP is clamped": the_mss_is_clamped,

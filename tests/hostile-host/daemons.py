@@ -93,7 +93,11 @@ def fetch():
         return
     os.makedirs(LIBRESWAN, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="esplanade-libreswan-") as folder:
-        subprocess.run(["apt-get", "download", "-q", *PACKAGES], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        download = ["apt-get", "download", "-q", *PACKAGES]
+        if subprocess.run(download, cwd=folder, stdout=subprocess.DEVNULL).returncode != 0:
+            # The index may be older than the archive, or not be there.
+            subprocess.run(["apt-get", "update"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(download, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         # The daemon comes last, and says that all is there.
         for archive in sorted(glob.glob(f"{folder}/*.deb"), key=lambda path: "libreswan" in path):
             subprocess.run(["dpkg-deb", "-x", archive, LIBRESWAN], check=True)
