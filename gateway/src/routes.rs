@@ -129,6 +129,15 @@ impl Site {
         self.mark << 1
     }
 
+    /// The bit on IPv6 packets that came out of the tunnel, where XFRM is asked about them: the third of a row, or the one
+    /// before the first where the row would not end.
+    pub fn opened_mark(&self) -> u32 {
+        match self.mark.leading_zeros() {
+            0 | 1 => self.mark >> 1,
+            _ => self.mark << 2,
+        }
+    }
+
     /// The nftables table, of family `inet`.
     pub fn firewall_table(&self) -> String {
         if self.name == DEFAULT_TUN {
@@ -182,6 +191,9 @@ mod tests {
         }
         for mark in [0, 3, 1 << 31] {
             assert!(Site::new("esp0", None, mark).is_err(), "{mark:#x}");
+        }
+        for (mark, opened) in [(1, 4), (1 << 29, 1 << 31), (1 << 30, 1 << 29)] {
+            assert_eq!(Site::new("esp0", None, mark).unwrap().opened_mark(), opened);
         }
         for table in [0, 253, 254, 255] {
             assert!(Site::new("esp0", Some(table), DEFAULT_MARK).is_err());

@@ -130,6 +130,9 @@ pub struct BarrierStatus {
     pub holds: bool,
     /// What is wrong with it otherwise.
     pub faults: Vec<String>,
+    /// What it does not see even where it holds.
+    #[serde(default)]
+    pub gaps: Option<String>,
 }
 
 /// What other programs have taken away of ours.

@@ -3,13 +3,15 @@
 //!
 //! ```text
 //!   Plan ──► Installed ──┬─► Barrier "nftables"         drop rules behind the kernel's own hooks
-//!                        └─► Barrier "device filters"   classic BPF on every device that is not ours
+//!                        ├─► Barrier "device filters"   classic BPF on every device that is not ours
+//!                        └─► Barrier "XFRM policies"    the kernel's own IPsec; rests while the second has no gap
 //! ```
 //!
 //! A barrier keeps the plan that it enforces, so it can say what of it the kernel has lost, and put that back.
 
 pub mod device_filter;
 pub mod nftables;
+pub mod xfrm;
 
 use super::plan::Plan;
 use std::io;
@@ -38,6 +40,19 @@ pub trait Barrier: Send {
     /// What keeps it from holding, in whole or in part, that no restoring mends, and what to do: in plain words.
     fn faults(&mut self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether a barrier before this one leaves gaps; told before [`Barrier::install`] and [`Barrier::reach_new`].
+    fn stand_in(&mut self, _is_needed: bool) {}
+
+    /// Whether it is to have nothing in the kernel, because those before it leave no gaps.
+    fn rests(&self) -> bool {
+        false
+    }
+
+    /// What of the plan it does not see even where it holds.
+    fn gaps(&self) -> Option<&'static str> {
+        None
     }
 
     /// How many packets in clear it has dropped, where the kernel counts them with the barrier itself.

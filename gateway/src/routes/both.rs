@@ -37,12 +37,16 @@ pub fn both(one: &Plan, other: &Plan) -> Plan {
 }
 
 fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
+    exactly_both(one, other).unwrap_or_else(|| {
+        let all = one.iter().chain(other);
+        all.filter(|entry| drops(entry)).cloned().collect()
+    })
+}
+
+/// The list that drops what either of two lists drops, and nothing else; none where it would be much longer than these.
+pub fn exactly_both(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
     let exact = merged(one, other);
-    if exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len()) {
-        return exact;
-    }
-    let all = one.iter().chain(other);
-    all.filter(|entry| drops(entry)).cloned().collect()
+    (exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len())).then_some(exact)
 }
 
 fn merged(mut one: &[Entry], mut other: &[Entry]) -> Vec<Entry> {
@@ -221,12 +225,13 @@ fn agreed<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::routes::plan::tests::prefix;
     use proptest::prelude::*;
 
-    fn entry() -> impl Strategy<Value = Entry> {
+    /// Of IPv4, of every kind, within few addresses.
+    pub fn entry() -> impl Strategy<Value = Entry> {
         let prefix = prop_oneof![
             Just("10.1.0.0/24"),
             Just("10.1.0.0/30"),
@@ -270,9 +275,10 @@ mod tests {
     }
 
     /// Source, destination, protocol, and ports or type.
-    type Packet = (&'static str, &'static str, u8, u16, u16);
+    pub type Packet = (&'static str, &'static str, u8, u16, u16);
 
-    fn packets() -> impl Iterator<Item = Packet> {
+    /// Some that such entries tell apart.
+    pub fn packets() -> impl Iterator<Item = Packet> {
         let ends = ["10.1.0.1", "10.1.0.9", "10.2.0.1", "192.0.2.1"];
         let pairs = ends.into_iter().flat_map(move |a| ends.map(|b| (a, b)));
         pairs.flat_map(|(a, b)| {
@@ -282,7 +288,8 @@ mod tests {
         })
     }
 
-    fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> bool {
+    /// Whether an entry is about a packet.
+    pub fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> bool {
         let upper = match entry.selector.upper {
             Upper::Any => true,
             Upper::Protocol {
@@ -315,7 +322,8 @@ mod tests {
                 .contains(destination.parse().unwrap())
     }
 
-    fn passes(list: &[Entry], packet: Packet) -> bool {
+    /// Whether a list lets it pass.
+    pub fn passes(list: &[Entry], packet: Packet) -> bool {
         let first = list.iter().find(|entry| fits(entry, packet));
         first.is_none_or(|entry| !drops(entry))
     }

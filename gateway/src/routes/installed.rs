@@ -12,6 +12,7 @@ use super::Site;
 use super::barrier::Barrier;
 use super::barrier::device_filter::DeviceFilters;
 use super::barrier::nftables::Nftables;
+use super::barrier::xfrm::XfrmPolicies;
 use super::both::both;
 use super::firewall::rings::{self, Rings};
 use super::firewall::tables::Firewall;
@@ -46,6 +47,8 @@ pub struct BarrierState {
     pub name: &'static str,
     /// What is wrong with it; nothing where it holds.
     pub faults: Vec<String>,
+    /// What of the plan it does not see even where it holds.
+    pub gaps: Option<&'static str>,
 }
 
 impl Installed {
@@ -58,6 +61,8 @@ impl Installed {
             DeviceFilters::NAME,
             second.map(|second| Box::new(second) as Box<dyn Barrier>),
         );
+        let third = XfrmPolicies::open(&installed.site)?;
+        installed.barriers.push(Box::new(third));
         Ok(installed)
     }
 
@@ -133,12 +138,15 @@ impl<T: Tables> Installed<T> {
             BarrierState {
                 name: barrier.name(),
                 faults,
+                gaps: barrier.gaps(),
             }
         };
-        let there = self.barriers.iter_mut().map(state);
+        let barriers = self.barriers.iter_mut();
+        let there = barriers.filter(|barrier| !barrier.rests()).map(state);
         let absent = self.absent.iter().map(|(name, why)| BarrierState {
             name,
             faults: vec![format!("not on this host: {why}")],
+            gaps: None,
         });
         there.chain(absent).collect()
     }
@@ -182,8 +190,21 @@ impl<T: Tables> Installed<T> {
     }
 
     fn close(&mut self, plan: &Plan) -> io::Result<()> {
-        let mut barriers = self.barriers.iter_mut();
-        barriers.try_for_each(|barrier| barrier.install(plan))
+        for number in 0..self.barriers.len() {
+            self.say_whether_needed(number);
+            self.barriers[number].install(plan)?;
+        }
+        Ok(())
+    }
+
+    /// A barrier that stands in for those before it is told whether these leave gaps.
+    fn say_whether_needed(&mut self, number: usize) {
+        let (before, rest) = self.barriers.split_at_mut(number);
+        let is_needed = !self.absent.is_empty()
+            || before
+                .iter_mut()
+                .any(|barrier| !barrier.faults().is_empty());
+        rest[0].stand_in(is_needed);
     }
 
     fn open(&mut self, plan: &Plan) -> io::Result<()> {
@@ -212,8 +233,11 @@ impl<T: Tables> Installed<T> {
 
     /// Reaches devices that came, which nobody has taken away.
     pub fn reach_new(&mut self) -> io::Result<()> {
-        let mut barriers = self.barriers.iter_mut();
-        barriers.try_for_each(|barrier| barrier.reach_new())
+        for number in 0..self.barriers.len() {
+            self.say_whether_needed(number);
+            self.barriers[number].reach_new()?;
+        }
+        Ok(())
     }
 
     /// What keeps each barrier from holding that no restoring mends.
@@ -256,7 +280,10 @@ impl<T: Tables> Installed<T> {
     /// Whether nothing at all keeps protected traffic from passing in clear.
     pub fn is_open(&mut self) -> bool {
         let holds = |barrier: &mut Box<dyn Barrier>| {
-            barrier.missing().is_ok_and(|lost| lost.is_empty()) && barrier.faults().is_empty()
+            let is_whole = !barrier.rests() && barrier.gaps().is_none();
+            is_whole
+                && barrier.missing().is_ok_and(|lost| lost.is_empty())
+                && barrier.faults().is_empty()
         };
         self.plan.is_some() && !self.barriers.iter_mut().any(holds)
     }

@@ -1,12 +1,13 @@
 //! The kernel's news about anything that our enforcement stands on: links, addresses, routes, rules, traffic control,
-//! settings of devices, nftables.
+//! settings of devices, nftables, policies of XFRM.
 //!
 //! News only say when to look: what is missing then comes from a comparison with the kernel itself. So it does no harm to
 //! take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
 
 use super::Site;
+use super::netlink::xfrm;
 use super::steering::OWNER;
-use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,6 +18,9 @@ const ROUTE_GROUPS: [u32; 10] = [1, 4, 5, 7, 8, 9, 11, 19, 24, 25];
 
 /// NFNLGRP_NFTABLES of `linux/netfilter/nfnetlink.h`.
 const NFTABLES_GROUP: u32 = 7;
+
+/// XFRMNLGRP_POLICY of `linux/xfrm.h`.
+const XFRM_POLICY_GROUP: u32 = 4;
 
 /// Longer messages are cut, and then count as ours.
 const ROOM: usize = 32 << 10;
@@ -29,6 +33,8 @@ pub struct Monitor {
     route: Socket,
     /// Absent where the kernel has no nftables, or does not let us listen: the comparison each second is left then.
     nftables: Option<Socket>,
+    /// Absent where the kernel has no XFRM.
+    xfrm: Option<Socket>,
     /// The name of our table with the zero byte behind it.
     table: Vec<u8>,
 }
@@ -52,13 +58,19 @@ impl Monitor {
         Ok(Self {
             route: listen(NETLINK_ROUTE, &ROUTE_GROUPS)?,
             nftables: listen(NETLINK_NETFILTER, &[NFTABLES_GROUP]).ok(),
+            xfrm: listen(NETLINK_XFRM, &[XFRM_POLICY_GROUP]).ok(),
             table,
         })
     }
 
     /// Readable where there are news.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let all = std::iter::once(&self.route).chain(&self.nftables);
+        let all = [
+            Some(&self.route),
+            self.nftables.as_ref(),
+            self.xfrm.as_ref(),
+        ];
+        let all = all.into_iter().flatten();
         // SAFETY: the sockets live as long as the borrow of this monitor, and are not closed before.
         all.map(|socket| unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) })
     }
@@ -77,6 +89,11 @@ impl Monitor {
             let table = &*self.table;
             read_all(socket, &mut news, |_, body, news| {
                 news.ours |= body.windows(table.len()).any(|bytes| bytes == table);
+            });
+        }
+        if let Some(socket) = &self.xfrm {
+            read_all(socket, &mut news, |kind, body, news| {
+                news.ours |= xfrm::is_about(kind, body, OWNER);
             });
         }
         news

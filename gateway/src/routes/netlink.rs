@@ -1,7 +1,8 @@
 //! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
 //!
 //! Here: the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back what
-//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on devices.
+//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on devices,
+//! `xfrm` policies of the kernel's own IPsec.
 
 pub mod fuzz_body;
 mod links;
@@ -10,6 +11,7 @@ mod raw;
 mod rules;
 mod table;
 pub mod traffic_control;
+pub mod xfrm;
 
 pub use next_hops::{KernelNextHops, SimpleLink};
 

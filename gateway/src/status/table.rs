@@ -92,18 +92,23 @@ fn way(name: &str, traffic: &Traffic) -> String {
 
 /// One barrier alone is worth a word: whatever takes it away opens everything until it is back.
 fn barriers(barriers: &[BarrierStatus]) -> String {
-    let state = |barrier: &BarrierStatus| match barrier.holds {
-        true => barrier.name.clone(),
-        false => format!(
+    let state = |barrier: &BarrierStatus| match (barrier.holds, &barrier.gaps) {
+        (true, None) => barrier.name.clone(),
+        (true, Some(gaps)) => format!("{} in part ({gaps})", barrier.name),
+        (false, _) => format!(
             "{} NOT IN FORCE ({})",
             barrier.name,
             barrier.faults.join(", ")
         ),
     };
     let states: Vec<_> = barriers.iter().map(state).collect();
-    let verdict = match barriers.iter().filter(|barrier| barrier.holds).count() {
-        0 => ": protected traffic may pass IN CLEAR",
-        1 => ": there is no second one",
+    let mut there: Vec<_> = barriers.iter().filter(|barrier| barrier.holds).collect();
+    let in_part = there.len();
+    there.retain(|barrier| barrier.gaps.is_none());
+    let verdict = match (there.len(), in_part) {
+        (0, _) => ": protected traffic may pass IN CLEAR",
+        (1, 1) => ": there is no second one",
+        (1, _) => ": the second one holds in part",
         _ => "",
     };
     match states.is_empty() {
@@ -237,6 +242,7 @@ mod tests {
             name: name.to_owned(),
             holds: faults.is_empty(),
             faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
+            gaps: None,
         };
         let mut told = Status {
             barriers: vec![barrier("nftables", &[]), barrier("device filters", &[])],
@@ -253,6 +259,13 @@ mod tests {
         assert!(status(&told).starts_with(
             "barriers: nftables, device filters NOT IN FORCE (not on this host: no): there is no second one\n\
              restored 6 times, last 3 s ago: nftables table deleted\nesplanade"
+        ));
+        told.barriers.push(BarrierStatus {
+            gaps: Some("not what packet sockets send".to_owned()),
+            ..barrier("XFRM policies", &[])
+        });
+        assert!(status(&told).contains(
+            "), XFRM policies in part (not what packet sockets send): the second one holds in part\n"
         ));
         told.barriers.truncate(1);
         told.barriers[0] = barrier("nftables", &["table deleted"]);

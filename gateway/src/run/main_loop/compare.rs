@@ -126,6 +126,7 @@ impl Gateway {
                 name: state.name.to_owned(),
                 holds: state.faults.is_empty(),
                 faults: state.faults,
+                gaps: state.gaps.map(str::to_owned),
             })
             .collect()
     }

@@ -1,0 +1,69 @@
+//! The mark of IPv6 packets that came out of the tunnel, or never left this host: XFRM does not ask by which device a packet
+//! came, and `disable_policy` of IPv6 goes by the device that holds the destination address.
+
+use crate::routes::Site;
+use crate::routes::firewall::tables::Firewall;
+use crate::routes::nftables::rule::{Field, Rule, Term};
+use crate::routes::nftables::{Chain, Hook, Ruleset, TableFamily};
+use crate::routes::plan::Family;
+use std::io;
+
+/// Before connection tracking.
+const PRIORITY: i32 = -300;
+
+/// A table of nftables that does nothing but set this mark.
+pub(super) struct Opened {
+    table: Firewall,
+    name: String,
+    bit: u32,
+}
+
+impl Opened {
+    pub fn new(site: &Site) -> Self {
+        let name = format!("xfrm_{}", site.firewall_table());
+        Self {
+            table: Firewall::new(TableFamily::Inet, name.clone()),
+            name,
+            bit: site.opened_mark(),
+        }
+    }
+
+    pub fn bit(&self) -> u32 {
+        self.bit
+    }
+
+    /// Marks what comes by these devices and by the loopback.
+    pub fn put(&mut self, devices: &[String]) -> io::Result<()> {
+        let names = devices.iter().map(String::as_str).chain(["lo"]);
+        let mark = Rule::default()
+            .family(Family::V6)
+            .device(Field::InDevice, names, false)
+            .and(Term::AddMark(self.bit));
+        let ruleset = Ruleset {
+            family: TableFamily::Inet,
+            table: self.name.clone(),
+            counters: Vec::new(),
+            chains: vec![Chain {
+                name: "opened".to_owned(),
+                kind: "filter",
+                hook: Hook::Prerouting,
+                priority: PRIORITY,
+                rules: vec![mark],
+            }],
+        };
+        let stands = self.table.applied() == Some(&ruleset) && self.table.missing()?.is_empty();
+        match stands {
+            true => Ok(()),
+            false => self.table.apply(&ruleset),
+        }
+    }
+
+    /// What of it is gone.
+    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+        self.table.missing()
+    }
+
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.table.remove()
+    }
+}
