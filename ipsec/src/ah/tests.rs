@@ -165,3 +165,20 @@ fn the_identification_is_never_zero() {
     assert_eq!(identification(SequenceNumber(0xfffe)), 0xffff);
     assert_eq!(identification(SequenceNumber(0xffff)), 1);
 }
+
+/// RFC 4302 3.3.3.3: the high half is covered, so a receiver whose window stands elsewhere does not believe the packet.
+#[test]
+fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
+    for destination in ["192.0.2.2", "2001:db8::2"] {
+        let config = SaConfig {
+            esn: true,
+            ..config("hmac-sha2-256", destination)
+        };
+        let [sender, behind, level] = [0; 3].map(|start| Sa::new(config.clone(), 0, start));
+        let packet = sealed(&sender, 0x1_0000_0005, b"payload");
+        assert_eq!(open(&behind, &packet), Err(Dropped::BadIcv));
+        let before = SequenceNumber(0x1_0000_0004);
+        level.state.admit(&level.config, before, 1, 0).unwrap();
+        assert_eq!(open(&level, &packet).unwrap(), b"payload");
+    }
+}

@@ -287,3 +287,6 @@ fn fit_pair(packet: &Outline, first: Option<u16>, second: Option<u16>) -> Fit {
         None => Fit::No,
     }
 }
+
+#[cfg(test)]
+mod tests;

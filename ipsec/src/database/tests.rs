@@ -811,5 +811,7 @@ fn a_device_keeps_its_number_while_others_come_and_go() {
     );
 }
 
+mod changes;
 mod directions;
+mod paths;
 mod rivals;

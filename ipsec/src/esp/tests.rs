@@ -345,3 +345,46 @@ fn counter_ivs_never_repeat_and_cbc_ivs_are_drawn() {
         [2; 16]
     );
 }
+
+/// RFC 4303 2.2.1: the receiver's guess of the high half is right only if the ICV says so.
+#[test]
+fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
+    let mut random = |bytes: &mut [u8]| bytes.fill(0xa7);
+    let sequence = SequenceNumber(0x1_0000_0005);
+    for suite in layouts() {
+        let config = SaConfig {
+            esn: true,
+            ..config(suite, 0x1234)
+        };
+        let [sender, behind, level] = [99; 3].map(|start| Sa::new(config.clone(), 0, start));
+        let iv = sender.iv_for(sequence, &mut random);
+        let packet = seal(&sender, sequence, iv, 4, &[0x45; 61]);
+        assert_eq!(
+            open(&behind, &packet),
+            Err(Dropped::BadIcv),
+            "{:?}",
+            config.suite
+        );
+        let before = SequenceNumber(0x1_0000_0004);
+        level.state.admit(&level.config, before, 0, 0).unwrap();
+        assert!(open(&level, &packet).is_ok(), "{:?}", config.suite);
+    }
+}
+
+/// RFC 4303 2: pad length and next header are always there, behind whole blocks; told before any cipher runs.
+#[test]
+fn what_has_no_trailer_or_no_whole_blocks_is_malformed_at_the_first_look() {
+    for suite in layouts() {
+        let sa = Sa::new(config(suite, 0x1234), 0, 0);
+        let around = text_at(&sa.config) + sa.config.suite.icv_len();
+        let look = |len| Received::look(&sa, &vec![1; len]).err();
+        for len in 0..around {
+            assert_eq!(look(len), Some(Dropped::Malformed), "{len}");
+        }
+        for text_len in 0..64_usize {
+            let is_whole = text_len >= 2 && text_len.is_multiple_of(sa.config.suite.align());
+            let expected = (!is_whole).then_some(Dropped::Malformed);
+            assert_eq!(look(around + text_len), expected, "text of {text_len}");
+        }
+    }
+}

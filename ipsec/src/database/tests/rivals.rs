@@ -1,6 +1,7 @@
 //! Two associations between the same ends.
 
 use super::*;
+use crate::sa::UdpEncapsulation;
 use crate::setkey::{Forwarding, NoNames, compile};
 
 const POLICY: &str =
@@ -103,4 +104,74 @@ fn what_policies_can_tell_apart_and_what_only_renews_may_be_behind_one_nat() {
         let moved = behind(40_009, spi, "-m transport").replace("add", "update");
         assert!(told(&mut database, &moved).is_ok());
     }
+}
+
+fn in_udp(spi: u32, source_port: u16) -> SaConfig {
+    SaConfig {
+        encapsulation: Some(UdpEncapsulation {
+            source_port,
+            destination_port: 4500,
+        }),
+        ..tunnel(spi)
+    }
+}
+
+fn for_one_packet(config: SaConfig) -> SaConfig {
+    let hard = Limits {
+        packets: 1,
+        ..Limits::default()
+    };
+    SaConfig {
+        lifetimes: Lifetimes {
+            hard,
+            ..Lifetimes::default()
+        },
+        ..config
+    }
+}
+
+/// Uses up the one packet of an association, and asks for another.
+fn ends(database: &Database, spi: u32) {
+    let snapshot = database.snapshot();
+    let sa = snapshot.sa(snapshot.find(&id(spi, GATEWAYS.1)).unwrap());
+    assert!(sa.state.reserve(&sa.config, 1, 1, 1001).is_ok());
+    assert!(sa.state.reserve(&sa.config, 1, 1, 1001).is_err());
+}
+
+#[test]
+fn one_that_has_died_serves_a_device_or_has_another_mode_is_nobodys_rival() {
+    let beside_a_carrier = |idle| {
+        let policy = add_policy(site_to_site(Level::Require));
+        database(&[add(idle), add(tunnel(0x1003)), policy])
+    };
+    let count = |database: &Database| database.snapshot().rivals().len();
+    let mortal = beside_a_carrier(for_one_packet(in_udp(0x1001, 4500)));
+    assert_eq!(count(&mortal), 1);
+    ends(&mortal, 0x1001);
+    assert_eq!(count(&mortal), 0);
+    let of_device = SaConfig {
+        interface: Some("vpn0".into()),
+        ..in_udp(0x1001, 4500)
+    };
+    assert_eq!(count(&beside_a_carrier(of_device)), 0);
+    for (mode, expected) in [(Mode::Transport, 0), (Mode::Any, 1)] {
+        let idle = SaConfig {
+            mode,
+            ..in_udp(0x1001, 4500)
+        };
+        assert_eq!(count(&beside_a_carrier(idle)), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn one_that_has_died_is_in_nobodys_way_behind_a_nat() {
+    let transport = |spi, port| SaConfig {
+        mode: Mode::Transport,
+        ..in_udp(spi, port)
+    };
+    let mut database = database(&[add(for_one_packet(transport(0x1001, 40_001)))]);
+    let second = [add(transport(0x1002, 40_002))];
+    assert!(obey(&mut database, &second).is_err());
+    ends(&database, 0x1001);
+    assert!(obey(&mut database, &second).is_ok());
 }

@@ -138,6 +138,23 @@ fn an_extended_number_gets_the_high_half_that_appendix_a2_gives() {
     assert_eq!(window.extend(0), Some(SequenceNumber(0x1_0000_0000)));
 }
 
+/// RFC 4303 A2.1, case B: what the window of a young association reaches below zero was never sent.
+#[test]
+fn nothing_lies_before_the_first_packet_and_a_full_window_reaches_down_to_it() {
+    let mut window = Window::new(64);
+    for back in 1..64_u32 {
+        assert_eq!(window.extend(back.wrapping_neg()), None, "{back} before");
+    }
+    assert_eq!(
+        window.extend(64_u32.wrapping_neg()),
+        Some(SequenceNumber((1 << 32) - 64))
+    );
+    admit(&mut window, 63).unwrap();
+    for number in [0, 1, 63, 64, 70] {
+        assert_eq!(window.extend(number), Some(SequenceNumber(number.into())));
+    }
+}
+
 #[test]
 fn extended_numbers_follow_without_a_window_too() {
     let mut window = Window::new(0);

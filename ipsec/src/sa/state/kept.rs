@@ -254,4 +254,80 @@ mod tests {
             Err(Dropped::LifetimeOver)
         );
     }
+
+    #[test]
+    fn where_no_more_is_reserved_numbers_end_with_the_last_one_used() {
+        let config = config("aes-gcm-16", 20);
+        let state = SaState::new(&config, 0, 0);
+        state.allow(100);
+        state.reserve(&config, 7, 1, 1).unwrap();
+        assert_eq!(state.allow_no_more(), 7);
+        assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::StateNotKept));
+        state.allow(5);
+        assert_eq!(state.allow_no_more(), 5, "never more than was allowed");
+    }
+
+    #[test]
+    fn an_edge_that_is_no_higher_takes_nothing_from_the_window() {
+        let config = config("aes-gcm-16", 20);
+        let state = SaState::new(&config, 0, 0);
+        for number in [7, 9].map(SequenceNumber) {
+            state.admit(&config, number, 10, 1).unwrap();
+        }
+        state.raise(&config, 0, 9);
+        assert!(state.look(&config, 8).is_ok(), "late, and never seen");
+        state.raise(&config, 0, 10);
+        assert!(state.look(&config, 8).is_err());
+    }
+
+    #[test]
+    fn keys_are_over_at_the_first_of_their_limits_and_not_before() {
+        let hard = Limits {
+            bytes: 1000,
+            packets: 10,
+            age: 60,
+            first_use: 30,
+        };
+        let endless = config("aes-gcm-16", 20);
+        let limited = SaConfig {
+            lifetimes: Lifetimes {
+                hard,
+                ..Lifetimes::default()
+            },
+            ..endless.clone()
+        };
+        let extended = SaConfig {
+            esn: true,
+            ..endless.clone()
+        };
+        let kept = Kept {
+            created: 1000,
+            first_used: 1010,
+            ..Kept::default()
+        };
+        let unused = Kept {
+            first_used: 0,
+            ..kept
+        };
+        let bytes = |bytes| Kept { bytes, ..kept };
+        let packets = |packets| Kept { packets, ..kept };
+        let sent = |sent| Kept { sent, ..kept };
+        let last = u64::from(u32::MAX);
+        for (config, kept, now, expected) in [
+            (&limited, kept, 1039, false),
+            (&limited, kept, 1040, true),
+            (&limited, unused, 1059, false),
+            (&limited, unused, 1060, true),
+            (&limited, bytes(999), 1020, false),
+            (&limited, bytes(1000), 1020, true),
+            (&limited, packets(9), 1020, false),
+            (&limited, packets(10), 1020, true),
+            (&endless, bytes(u64::MAX), 1 << 40, false),
+            (&endless, sent(last - 1), 1020, false),
+            (&endless, sent(last), 1020, true),
+            (&extended, sent(last), 1020, false),
+        ] {
+            assert_eq!(config.is_over(&kept, now), expected, "{kept:?} at {now}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::algorithm::Encryption;
 use crate::sa::lifetime::{Lifetimes, Limits};
-use crate::sa::{Protocol, SaId, Spi};
+use crate::sa::{Protocol, SaId, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -288,4 +288,65 @@ fn a_run_that_is_held_counts_like_its_packets_one_by_one() {
     drop(held);
     assert_eq!(run.tally(), single.tally());
     assert_eq!(run.tally().packets, 6);
+}
+
+#[test]
+fn an_update_brings_no_association_back_whose_life_is_over() {
+    let one_packet = Limits {
+        packets: 1,
+        ..Limits::default()
+    };
+    let mortal = config(Limits::default(), one_packet);
+    let endless = config(Limits::default(), Limits::default());
+    let state = SaState::new(&mortal, 0, 0);
+    assert!(state.reserve(&mortal, 1, 1, 1).is_ok() && !state.is_dead());
+    assert!(state.reserve(&mortal, 1, 1, 1).is_err() && state.is_dead());
+    state.reconfigure(&endless);
+    assert_eq!(state.reserve(&endless, 1, 1, 1), Err(Dropped::LifetimeOver));
+    assert_eq!(
+        state.admit(&endless, SequenceNumber(1), 1, 1),
+        Err(Dropped::LifetimeOver)
+    );
+}
+
+/// RFC 4303 3.4.3: without anti-replay no number is looked at.
+#[test]
+fn without_a_window_zero_is_a_number_like_others() {
+    let unchecked = SaConfig {
+        replay_window: 0,
+        ..config(Limits::default(), Limits::default())
+    };
+    let state = SaState::new(&unchecked, 0, 0);
+    for _ in 0..2 {
+        assert_eq!(state.look(&unchecked, 0), Ok(SequenceNumber(0)));
+        assert_eq!(state.admit(&unchecked, SequenceNumber(0), 1, 1), Ok(()));
+    }
+}
+
+/// RFC 7296 2.23: behind a NAT the other side may come from elsewhere, and come back.
+#[test]
+fn a_peer_that_a_nat_has_moved_is_known_until_it_is_back() {
+    let native = config(Limits::default(), Limits::default());
+    let in_udp = SaConfig {
+        encapsulation: Some(UdpEncapsulation {
+            source_port: 4500,
+            destination_port: 4500,
+        }),
+        ..native.clone()
+    };
+    let state = SaState::new(&in_udp, 0, 0);
+    let at = |port| SocketAddr::new(in_udp.source, port);
+    let elsewhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), 4500);
+    for (from, expected) in [
+        (at(4500), None),
+        (at(40_001), Some(at(40_001))),
+        (at(40_002), Some(at(40_002))),
+        (elsewhere, Some(elsewhere)),
+        (at(4500), None),
+    ] {
+        state.hear_from(&in_udp, from);
+        assert_eq!(state.moved_to(), expected, "{from}");
+    }
+    state.hear_from(&native, at(40_001));
+    assert_eq!(state.moved_to(), None, "native ESP has no port to move");
 }

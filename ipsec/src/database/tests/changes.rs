@@ -1,0 +1,104 @@
+//! What a command changes, and what it leaves as it was.
+
+use super::*;
+
+fn get_spi(low: u32, high: u32) -> [Command; 1] {
+    [Command::GetSpi {
+        source: address(GATEWAYS.0),
+        destination: address(GATEWAYS.1),
+        protocol: Protocol::Esp,
+        range: Some((Spi::new(low).unwrap(), Spi::new(high).unwrap())),
+    }]
+}
+
+#[test]
+fn every_number_of_a_range_is_reserved_once() {
+    let mut database = Database::default();
+    let mut reserved: Vec<_> = (0..3)
+        .map(|_| obey(&mut database, &get_spi(0x1001, 0x1003)).unwrap())
+        .map(|answers| match answers[..] {
+            [Answer::Spi(spi)] => spi.get(),
+            _ => panic!("{answers:?}"),
+        })
+        .collect();
+    reserved.sort_unstable();
+    assert_eq!(reserved, [0x1001, 0x1002, 0x1003]);
+    assert!(obey(&mut database, &get_spi(0x1001, 0x1003)).is_err());
+}
+
+/// RFC 2367 3.1.1: what was asked for and never keyed does not stay for ever.
+#[test]
+fn a_number_that_gets_no_keys_is_free_again_after_half_a_minute() {
+    let mut database = Database::default();
+    obey(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
+    database.tick(1029);
+    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_err());
+    database.tick(1030);
+    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
+}
+
+#[test]
+fn a_reserved_number_that_is_deleted_is_free_and_no_other_one() {
+    let mut database = Database::default();
+    obey(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
+    obey(&mut database, &get_spi(0x1002, 0x1002)).unwrap();
+    let delete = Command::DeleteSa {
+        id: id(0x1001, GATEWAYS.1),
+        source: address(GATEWAYS.0),
+    };
+    obey(&mut database, std::slice::from_ref(&delete)).unwrap();
+    assert!(obey(&mut database, &[delete]).is_err());
+    assert!(obey(&mut database, &get_spi(0x1002, 0x1002)).is_err());
+    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
+}
+
+#[test]
+fn a_policy_that_is_deleted_leaves_those_of_other_directions_and_other_traffic() {
+    let directed = |direction, destination| Policy {
+        direction,
+        ..policy("10.1.0.0/16", destination, Upper::Any, Action::Discard)
+    };
+    let (gone, other_direction, other_traffic) = (
+        directed(Direction::Out, "10.2.0.0/16"),
+        directed(Direction::In, "10.2.0.0/16"),
+        directed(Direction::Out, "10.3.0.0/16"),
+    );
+    let get = |policy: &Policy| Command::GetPolicy {
+        selector: policy.selector,
+        direction: policy.direction,
+    };
+    let all = [&gone, &other_direction, &other_traffic];
+    let mut database = database(&all.map(|policy| add_policy(policy.clone())));
+    for policy in all {
+        match &obey(&mut database, &[get(policy)]).unwrap()[..] {
+            [Answer::Policies(reports)] => {
+                assert_eq!(reports.len(), 1);
+                assert_eq!(*reports[0].policy, *policy);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let delete = [Command::DeletePolicy {
+        selector: gone.selector,
+        direction: gone.direction,
+    }];
+    obey(&mut database, &delete).unwrap();
+    assert!(obey(&mut database, &delete).is_err());
+    assert!(obey(&mut database, &[get(&gone)]).is_err());
+    for policy in [&other_direction, &other_traffic] {
+        assert!(obey(&mut database, &[get(policy)]).is_ok());
+    }
+    assert_eq!(
+        database.snapshot().inbound(&site_packet(), &[]),
+        Err(Dropped::PolicyDiscard),
+        "the `in` policy still says so"
+    );
+}
+
+#[test]
+fn a_dump_of_one_protocol_shows_that_protocol_alone() {
+    let mut database = database(&[add(tunnel(0x1001))]);
+    let mut dump = |protocol| spis(&obey(&mut database, &[Command::DumpSas(protocol)]).unwrap());
+    assert_eq!(dump(Some(Protocol::Esp)), [0x1001]);
+    assert_eq!(dump(Some(Protocol::Ah)), [0_u32; 0]);
+}
