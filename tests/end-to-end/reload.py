@@ -6,11 +6,12 @@ import time
 
 from live_change import Stream
 from network.expect import expect, expect_refusal
+from network.patience import patience
 from network.sites import AES_GCM, Sites, setkey_text
 
 ANOTHER = f"add 192.0.2.1 192.0.2.9 esp-udp 0x2001 -m tunnel -r 1024 {AES_GCM.format(3)};\n" \
           "spdadd 10.1.0.0/24 10.9.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.9/require;\n"
-PATIENCE = 10
+PATIENCE = patience(10)
 
 
 def write(gateway, text):

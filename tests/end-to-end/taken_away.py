@@ -5,10 +5,11 @@ import time
 from network.clear import ClearTraffic, also_from_outer_addresses
 from network.expect import expect
 from network.gateway import GatewayError
+from network.patience import patience
 from network.sites import Sites, setkey_text
 from policies import Events
 
-PATIENCE = 5
+PATIENCE = patience(5)
 TIMES = 3
 
 EACH_RULE = """for family in 4 6; do

@@ -13,13 +13,14 @@ import packets
 from network.clear import also_from_outer_addresses
 from network.expect import expect
 from network.gateway import Gateway, GatewayError
+from network.patience import patience
 from network.sites import Sites, setkey_text
 from news import News
 from taps import Taps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Seconds; other builds may run beside it.
-PATIENCE = 60
+PATIENCE = patience(60)
 # Of what leaves, so much goes by sockets of the gateway's own host.
 LOCAL_SHARE = 0.3
 # What an attack may change, without numbers that count and without what the kernel itself adds later. The gateway's own

@@ -14,9 +14,10 @@ import time
 
 from network.expect import expect
 from network.gateway import GatewayError
+from network.patience import patience
 from network.refuser import AND_KILL, KILL, Refuser
 
-PATIENCE = 20
+PATIENCE = patience(20)
 TABLE = "nft list table inet esplanade"
 # Bytes that the gateway may take beyond what it has, and policies that want more than that.
 ROOM, MANY = 4 << 20, 4000

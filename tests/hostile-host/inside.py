@@ -32,6 +32,8 @@ GUESTS = {"debian12": Emulated, "unstable": Emulated, "qemu": Emulated, "uml": U
 OF_A_RELEASE = ["linux-image-cloud-amd64"]
 # Seconds for all kinds; an emulated processor takes its time. And between two looks at what is said meanwhile.
 LIMIT, LOOK_INTERVAL = 7200, 3
+# How many times longer tests wait there.
+SLOWNESS = 10
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 # Of Python's library, what no test imports.
 LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*", "lib2to3",
@@ -92,8 +94,9 @@ class Inside:
         return self.guest.root.run(f"{self.words(script, arguments)} 2>&1", limit)
 
     def words(self, script, arguments):
-        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes", "python3", "-u",
-                 f"/tests/{script}", *arguments]
+        slowness = SLOWNESS if GUESTS[self.kind] is Emulated else 1
+        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes", f"ESPLANADE_SLOWNESS={slowness}",
+                 "python3", "-u", f"/tests/{script}", *arguments]
         return f"cd /tests; {shlex.join(words)}"
 
     def follow(self, script, arguments, limit=LIMIT):

@@ -11,6 +11,7 @@ import faults
 from network.expect import expect
 from network.gateway import Gateway
 from network.namespace import Failed
+from network.patience import patience
 
 # A table of nftables belongs to its maker, and stays when he dies, from this kernel on.
 OWNED_SINCE = (6, 9)
@@ -127,7 +128,7 @@ def another_gateway(bench):
 def one_that_is_refused(bench):
     """One of the same device is refused, and takes nothing with it."""
     other = Gateway(bench.sites.left, OTHERS)
-    status = other.process.wait(20)
+    status = other.process.wait(patience(20))
     expect(status not in (0, None), f"a second gateway on one device: exit status {status}:\n{other.words()}")
 
 

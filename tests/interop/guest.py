@@ -109,7 +109,7 @@ class Emulated(Guest):
         kernel, initramfs = initial_file_system(self.folder, programs)
         # One processor: with two the kernel itself reorders what it sends.
         argv = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", MEMORY,
-                "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 mitigations=off",
+                "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
                 "-nodefaults", "-no-reboot", "-display", "none", "-serial", f"file:{self.log}",
                 "-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no",
                 "-device", f"virtio-net-pci,netdev=net,mac={MAC},romfile=", "-device", "virtio-rng-pci",
