@@ -18,7 +18,7 @@ import time
 from image import initial_file_system, kept_image, root_folder
 
 BOOT_LIMIT = 180
-MEMORY = "512M"
+MEMORY = "1G"
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 MAC = "02:00:00:00:00:aa"
 # In the order of the ports that the guest's first process gives to them.
