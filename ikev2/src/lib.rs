@@ -9,10 +9,12 @@
 //!   negotiation  which algorithms and which traffic both ends agree on, and why not
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
+//!   signatures   keys that sign, and choosing how        authentication  what AUTH payloads prove (RFC 7296 2.15)
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod authentication;
 pub mod encrypted;
 pub mod fragments;
 pub mod groups;
@@ -20,3 +22,4 @@ pub mod keys;
 pub mod message;
 pub mod negotiation;
 pub mod prf;
+pub mod signatures;

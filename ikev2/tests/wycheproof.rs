@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 mod wycheproof {
     pub mod key_exchange;
+    pub mod signatures;
 }
 
 /// A file of cases.
