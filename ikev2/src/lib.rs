@@ -6,6 +6,7 @@
 //! ```text
 //!   message      bytes <-> header and payloads (RFC 7296 section 3)
 //!   encrypted    seal and open encrypted payloads        fragments    join those that came in parts (RFC 7383)
+//!   window       message IDs, requests sent again, answers kept for requests that come again
 //!   negotiation  which algorithms and which traffic both ends agree on, and why not
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
@@ -23,3 +24,4 @@ pub mod message;
 pub mod negotiation;
 pub mod prf;
 pub mod signatures;
+pub mod window;
