@@ -43,6 +43,16 @@ pub struct Fit {
     pub whole: bool,
 }
 
+impl Fit {
+    /// What fits where both do.
+    fn and(self, other: Self) -> Self {
+        Self {
+            mtu: self.mtu.into_iter().chain(other.mtu).min(),
+            whole: self.whole && other.whole,
+        }
+    }
+}
+
 /// The whole task, each list in the order in which policies are asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
@@ -152,29 +162,50 @@ impl Plan {
     /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a
     /// wider one shares its limit and the reverse, because the kernel looks for the longest prefix only.
     pub fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
-        let protected = || {
-            self.leaving
-                .iter()
-                .filter(|entry| entry.verdict == Verdict::Protect)
-        };
-        protected()
-            .filter_map(|entry| Some((entry.family()?, entry.selector.destination)))
-            .map(|(family, prefix)| {
-                let sharing =
-                    || protected().filter(|other| overlap(other.selector.destination, prefix));
-                let fit = Fit {
-                    mtu: sharing().filter_map(|other| other.mtu).min(),
-                    whole: sharing().all(|other| other.whole),
-                };
-                ((family, prefix.address, prefix.len), fit)
-            })
-            .collect()
+        let own = self.own_fits();
+        let lens: BTreeSet<u8> = own.keys().map(|(_, _, len)| *len).collect();
+        let shared = own.keys().map(|&(family, address, len)| {
+            // Wider ones begin where this one's address is cut; those inside it follow it in this order.
+            let wider = lens.range(..len).filter_map(|&len| {
+                let wider = masked(Prefix { address, len });
+                own.get(&(family, wider.address, len))
+            });
+            let inside = own
+                .range((family, address, len)..)
+                .take_while(|((_, other, _), _)| Prefix { address, len }.contains(*other));
+            let fits = wider.chain(inside.map(|(_, fit)| fit));
+            let fit = fits.copied().reduce(Fit::and).unwrap_or_default();
+            ((family, address, len), fit)
+        });
+        shared.collect()
+    }
+
+    /// For each destination of protected traffic what its own policies say.
+    fn own_fits(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
+        let mut own: BTreeMap<_, Fit> = BTreeMap::new();
+        for entry in &self.leaving {
+            let Some(family) = entry.family().filter(|_| entry.verdict == Verdict::Protect) else {
+                continue;
+            };
+            let Prefix { address, len } = entry.selector.destination;
+            let fit = Fit {
+                mtu: entry.mtu,
+                whole: entry.whole,
+            };
+            own.entry((family, address, len))
+                .and_modify(|before| *before = before.and(fit))
+                .or_insert(fit);
+        }
+        own
     }
 
     /// Whether traffic to some address of `prefix` is protected.
     pub fn protects_some(&self, prefix: Prefix) -> bool {
-        let mut protected = self.destinations().into_keys();
-        protected.any(|(_, address, len)| overlap(Prefix { address, len }, prefix))
+        self.leaving.iter().any(|entry| {
+            entry.verdict == Verdict::Protect
+                && entry.family().is_some()
+                && overlap(entry.selector.destination, prefix)
+        })
     }
 }
 
@@ -350,6 +381,55 @@ pub(crate) mod tests {
         assert_eq!(Senders::Nobody.and(&users(&[0])), users(&[0]));
         assert_eq!(users(&[0]).and(&users(&[7])), users(&[0, 7]));
         assert_eq!(users(&[0]).and(&Senders::Anybody), Senders::Anybody);
+    }
+
+    #[test]
+    fn limits_are_shared_by_all_that_overlap_and_by_no_others() {
+        let all = [
+            ("0.0.0.0/0", None),
+            ("10.0.0.0/8", Some(1400)),
+            ("10.2.0.0/16", Some(1300)),
+            ("10.2.0.0/24", Some(1500)),
+            ("10.2.0.9/32", None),
+            ("10.3.0.0/16", Some(1200)),
+            ("11.0.0.0/8", Some(1100)),
+            ("::/0", Some(1000)),
+            ("2001:db8::/32", Some(1350)),
+            ("2001:db8:7::1/128", Some(900)),
+            ("2001:db9::/32", None),
+        ];
+        // Each of the subsets, so that each prefix stands alone, too.
+        for some in 0..1u32 << all.len() {
+            let chosen = || {
+                (0..all.len())
+                    .filter(|n| some >> n & 1 == 1)
+                    .map(|n| all[n])
+            };
+            let mut plan = Plan::default();
+            for (destination, mtu) in chosen() {
+                let source = if destination.contains(':') {
+                    "::/0"
+                } else {
+                    "0.0.0.0/0"
+                };
+                let mut one = entry(source, destination, Upper::Any, Verdict::Protect);
+                (one.mtu, one.whole) = (mtu, mtu != Some(1500));
+                plan.leaving.push(one);
+            }
+            let found = plan.destinations();
+            assert_eq!(found.len(), chosen().count());
+            for (destination, _) in chosen() {
+                let wanted = prefix(destination);
+                let sharing = || chosen().filter(|(other, _)| overlap(prefix(other), wanted));
+                let fit = Fit {
+                    mtu: sharing().filter_map(|(_, mtu)| mtu).min(),
+                    whole: sharing().all(|(_, mtu)| mtu != Some(1500)),
+                };
+                let key = (Family::of(wanted.address), wanted.address, wanted.len);
+                assert_eq!(found[&key], fit, "{destination} among {some:#b}");
+                assert!(plan.protects_some(wanted));
+            }
+        }
     }
 
     #[test]

@@ -57,10 +57,12 @@ impl Firewall {
         let (family, table) = (self.family, self.table.clone());
         outcome.map_err(|refused| explain(refused, &table))?;
         let connection = self.connection()?;
+        // Asked first, as in `missing`.
+        let generation = connection.generation();
         let present = Present::read(connection, family, &table);
         let present = present.ok().flatten();
         let present = present.filter(|present| present.has_shape_of(ruleset));
-        self.generation = None;
+        self.generation = generation.ok().filter(|_| present.is_some());
         self.applied = Some((ruleset.clone(), present));
         Ok(())
     }

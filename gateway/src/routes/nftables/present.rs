@@ -57,7 +57,13 @@ impl Present {
             return Ok(None);
         };
         let chains = connection.list(message::GET_CHAIN, family, named())?;
-        let rules = connection.list(message::GET_RULE, family, named())?;
+        let mut rules = Vec::new();
+        for body in chains.iter().filter(|body| is_of(table, body)) {
+            // Chain by chain: for each part of a listing the kernel walks over all that it has listed before.
+            let mut which = named();
+            which.put_text(2, attributes::find_text(body, 3).unwrap_or_default());
+            rules.extend(connection.list(message::GET_RULE, family, which)?);
+        }
         Ok(Some(Self::of(table, &found, &chains, &rules)))
     }
 
@@ -68,7 +74,7 @@ impl Present {
             flags: attributes::find_u32(found, 2).unwrap_or_default(),
             chains: BTreeMap::new(),
         };
-        let is_ours = |body: &&Vec<u8>| attributes::find_text(body, 1) == Some(table);
+        let is_ours = |body: &&Vec<u8>| is_of(table, body);
         for body in chains.iter().filter(is_ours) {
             let name = attributes::find_text(body, 3).unwrap_or_default();
             let chain = Chain {
@@ -133,6 +139,10 @@ impl Present {
         words.extend(strange.map(|name| format!("chain {name} added")));
         words
     }
+}
+
+fn is_of(table: &str, body: &[u8]) -> bool {
+    attributes::find_text(body, 1) == Some(table)
 }
 
 impl Chain {
