@@ -11,14 +11,17 @@
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
 //!   signatures   keys that sign, and choosing how        authentication  what AUTH payloads prove (RFC 7296 2.15)
+//!   identity     whom ID payloads name                   certificate  who vouches for them
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub mod authentication;
+pub mod certificate;
 pub mod encrypted;
 pub mod fragments;
 pub mod groups;
+pub mod identity;
 pub mod keys;
 pub mod message;
 pub mod negotiation;

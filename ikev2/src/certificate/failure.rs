@@ -1,0 +1,149 @@
+//! Which check of which certificate failed, for people who have to mend it.
+
+use crate::signatures::PublicKeyError;
+use std::{error::Error, fmt};
+
+/// A certificate that was not taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The subject of the certificate.
+    pub certificate: String,
+    /// What it did not pass.
+    pub check: Check,
+}
+
+/// A check that a certificate did not pass. Times are in seconds since the Unix epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Check {
+    /// The peer sent none.
+    None,
+    /// The peer sent more than are looked at.
+    TooMany(usize),
+    /// Its key is of a kind that is not used here.
+    Key(PublicKeyError),
+    /// It does not name the identity that the peer claims.
+    Identity {
+        /// What the peer claims.
+        claimed: String,
+        /// What the certificate names.
+        named: Vec<String>,
+    },
+    /// Its key may not sign messages (key usage), or, for a CA, not certificates.
+    KeyUsage {
+        /// Whether it stands above another certificate.
+        as_ca: bool,
+    },
+    /// Its purposes (extended key usage) have none that IKE takes.
+    Purpose,
+    /// It is not valid yet.
+    NotYetValid {
+        /// When it will be.
+        from: u64,
+    },
+    /// It is not valid any more.
+    Expired {
+        /// Until when it was.
+        until: u64,
+    },
+    /// Its CA has revoked it.
+    Revoked,
+    /// No revocation list says anything about it, and one has to.
+    RevocationUnknown,
+    /// The revocation list that speaks of it is too old, and a fresh one has to.
+    RevocationListExpired,
+    /// It signed another certificate without being a CA.
+    NotCa,
+    /// A CA stands where the certificate of a peer belongs.
+    IsCa,
+    /// More CAs stand under it than it allows.
+    PathLength,
+    /// A name under it is outside of its name constraints.
+    NameConstraint,
+    /// It has a critical extension that is not known here.
+    CriticalExtension,
+    /// It is signed by an algorithm that is not taken, such as SHA-1.
+    SignatureAlgorithm,
+    /// Its signature was not made by its issuer.
+    Signature,
+    /// Neither the peer nor this side has its issuer's certificate.
+    UnknownIssuer {
+        /// The issuer.
+        issuer: String,
+    },
+    /// The peer's certificates can be put together in more ways than are tried.
+    TooComplex,
+    /// Something else: what the library says.
+    Other(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Check::None | Check::TooMany(_) | Check::TooComplex = self.check {
+            return self.check.fmt(f);
+        }
+        write!(f, "the certificate of {}: {}", self.certificate, self.check)
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Self::None => "the peer sent no certificate",
+            Self::TooMany(number) => {
+                return write!(
+                    f,
+                    "the peer sent {number} certificates, more than are looked at"
+                );
+            }
+            Self::Key(error) => return error.fmt(f),
+            Self::Identity { claimed, named } => {
+                let named = named.join("; ");
+                return write!(
+                    f,
+                    "it does not name {claimed}, as whom the peer comes; it names {named}"
+                );
+            }
+            Self::KeyUsage { as_ca: false } => {
+                "its key usage allows no signatures (digitalSignature is missing)"
+            }
+            Self::KeyUsage { as_ca: true } => {
+                "its key usage allows no signing of certificates (keyCertSign is missing)"
+            }
+            Self::Purpose => {
+                "its extended key usage has neither ipsecIKE nor serverAuth nor clientAuth"
+            }
+            Self::NotYetValid { .. } => "it is not valid yet; do the clocks of both sides agree?",
+            Self::Expired { .. } => "it has expired",
+            Self::Revoked => "it is revoked",
+            Self::RevocationUnknown => {
+                "no revocation list covers it, and the configuration demands one"
+            }
+            Self::RevocationListExpired => {
+                "the revocation list that covers it has expired; fetch a new one"
+            }
+            Self::NotCa => "it signed another certificate but is no CA",
+            Self::IsCa => "it is a CA's and no peer's",
+            Self::PathLength => "it stands above more CAs than a path length constraint allows",
+            Self::NameConstraint => {
+                "it has a name that the name constraints of a CA above it do not allow"
+            }
+            Self::CriticalExtension => "it has a critical extension that is not supported",
+            Self::SignatureAlgorithm => {
+                "it is signed by an algorithm that is not supported or too weak"
+            }
+            Self::Signature => "its signature does not verify",
+            Self::UnknownIssuer { issuer } => {
+                return write!(
+                    f,
+                    "its issuer {issuer} is neither trusted here nor among the peer's certificates"
+                );
+            }
+            Self::TooComplex => "the peer's certificates can be put together in too many ways",
+            Self::Other(words) => words,
+        };
+        f.write_str(words)
+    }
+}
+
+impl Error for Failure {}

@@ -1,0 +1,129 @@
+//! Names in a directory (X.501), as subjects of certificates and as ID payloads.
+
+use std::{fmt, str::FromStr};
+use x509_cert::{
+    attr::AttributeTypeAndValue,
+    der::{Decode, Encode, Tag, Tagged},
+    name::{Name, RelativeDistinguishedName},
+};
+
+/// A name with its encoding.
+#[derive(Clone, Debug)]
+pub struct DistinguishedName {
+    der: Vec<u8>,
+    name: Name,
+}
+
+impl DistinguishedName {
+    /// From its encoding; `None` where that is no name, or an empty one, which names nobody.
+    pub fn from_der(der: &[u8]) -> Option<Self> {
+        let name = Name::from_der(der).ok()?;
+        (!name.is_empty()).then(|| Self {
+            der: der.to_vec(),
+            name,
+        })
+    }
+
+    /// From text by RFC 4514 (`CN=vpn,O=Example,C=CH`, the most special part first), or in the order of certificates, which
+    /// begins with the country (`C=CH, O=Example, CN=vpn`).
+    pub fn from_text(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = split(text);
+        let country_first = parts.len() > 1 && parts[0].to_ascii_uppercase().starts_with("C=");
+        let ordered: Vec<&str> = match country_first {
+            true => parts.into_iter().rev().collect(),
+            false => parts,
+        };
+        let name = Name::from_str(&ordered.join(",")).ok()?;
+        Self::from_der(&name.to_der().ok()?)
+    }
+
+    /// Its encoding.
+    pub fn der(&self) -> &[u8] {
+        &self.der
+    }
+}
+
+/// RFC 5280 7.1: the same parts in the same order; text is compared without regard to case, to blanks at its ends, to how many
+/// there are inside, and to which type of string it is.
+impl PartialEq for DistinguishedName {
+    fn eq(&self, other: &Self) -> bool {
+        if self.der == other.der {
+            return true;
+        }
+        let (one, other): (Vec<_>, Vec<_>) = (
+            self.name.iter_rdn().collect(),
+            other.name.iter_rdn().collect(),
+        );
+        one.len() == other.len()
+            && one
+                .iter()
+                .zip(&other)
+                .all(|(one, other)| same_rdn(one, other))
+    }
+}
+
+impl Eq for DistinguishedName {}
+
+impl fmt::Display for DistinguishedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What could lie to whoever reads a log is left out.
+        let text = self.name.to_string();
+        let shown = text
+            .chars()
+            .map(|letter| if letter.is_control() { '?' } else { letter });
+        f.write_str(&shown.collect::<String>())
+    }
+}
+
+/// At commas that are not escaped, with blanks around them taken away.
+fn split(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut begin, mut escaped) = (0, false);
+    for (at, letter) in text.char_indices() {
+        if letter == ',' && !escaped {
+            parts.push(text[begin..at].trim());
+            begin = at + 1;
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    parts.push(text[begin..].trim());
+    parts
+}
+
+fn same_rdn(one: &RelativeDistinguishedName, other: &RelativeDistinguishedName) -> bool {
+    let contains = |set: &RelativeDistinguishedName, part: &AttributeTypeAndValue| {
+        set.iter().any(|candidate| same_attribute(candidate, part))
+    };
+    one.len() == other.len()
+        && one.iter().all(|part| contains(other, part))
+        && other.iter().all(|part| contains(one, part))
+}
+
+fn same_attribute(one: &AttributeTypeAndValue, other: &AttributeTypeAndValue) -> bool {
+    if one.oid != other.oid {
+        return false;
+    }
+    match (text(one), text(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.value == other.value,
+    }
+}
+
+/// The value as it is compared; `None` for one that is no text.
+fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
+    let bytes = attribute.value.value();
+    let text = match attribute.value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => {
+            str::from_utf8(bytes).ok()?.to_owned()
+        }
+        Tag::TeletexString => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        Tag::BmpString => {
+            let (units, rest) = bytes.as_chunks::<2>();
+            let units: Vec<u16> = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
+            rest.is_empty().then(|| String::from_utf16(&units).ok())??
+        }
+        _ => return None,
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    Some(words.join(" ").to_lowercase())
+}
