@@ -33,8 +33,13 @@ SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm"
                      "route_localnet": (1,), "accept_source_route": (1,), "src_valid_mark": (1,)},
             "ipv6": {"forwarding": (0,), "disable_policy": (1,), "accept_source_route": (1,)}}
 CLSACT_DELETED = "for device in wan lan; do echo qdisc del dev $device clsact; done | tc -batch -"
+# The gateway puts its own back meanwhile.
+FILTERS_PREVENTED = """for device in wan lan; do
+    until tc qdisc add dev $device ingress 2>/dev/null; do tc qdisc del dev $device clsact || true; done; done"""
 FILTERS_DELETED = """for device in wan lan; do for way in ingress egress; do echo filter del dev $device $way; done; done |
     tc -batch -"""
+# Seconds until policies of XFRM stand in for filters.
+PATIENCE = 10
 # Seconds that a gateway is held, and a setting is another one.
 HELD_FOR, SET_FOR = 0.05, 0.02
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
@@ -117,6 +122,28 @@ def has_xfrm(bench):
     return bench.attempt("ip xfrm policy")[0] == 0
 
 
+def stands_in_and_is_flushed(bench):
+    """Filters on devices cannot be, policies of XFRM stand in for them and are flushed as well; then filters can be again."""
+    bench.sh(FILTERS_PREVENTED)
+    policies_block(bench, True)
+    bench.sh("ip xfrm policy flush ptype sub || ip xfrm policy flush")
+    policies_block(bench, True)
+    bench.sh("for device in wan lan; do tc qdisc del dev $device ingress; done")
+    policies_block(bench, False)
+    # Of its own device they stay, and mean nothing without policies.
+    bench.sh("for one in ipv4.conf.esp0.disable_policy ipv4.conf.esp0.disable_xfrm ipv6.conf.esp0.disable_policy; do "
+             "sysctl -qw net.$one=0; done")
+
+
+def policies_block(bench, wanted):
+    """Waits until policies of XFRM block something, or none does."""
+    deadline = time.monotonic() + PATIENCE
+    listed = "{ ip xfrm policy list ptype sub || ip xfrm policy; } | grep 'action block'"
+    while (bench.attempt(listed)[0] == 0) != wanted:
+        expect(time.monotonic() < deadline, f"policies of XFRM, wanted {wanted}: {bench.gateway.attempt('status')[1]}")
+        time.sleep(0.01)
+
+
 def another_gateway(bench):
     """One of other networks starts and stops, and takes its things away."""
     other = Gateway(bench.sites.left, OTHERS, ("--tun", "esp1")).ready()
@@ -152,6 +179,10 @@ def filters(bench):
         return False
 
 
+def has_both(bench):
+    return has_xfrm(bench) and filters(bench)
+
+
 TABLE_TAKEN = frozenset() if kernel() >= OWNED_SINCE else frozenset({"nftables"})
 
 FILTERS_TAKEN = frozenset({"device filters"})
@@ -176,6 +207,8 @@ KINDS = {
     "another gateway is refused": Kind(one_that_is_refused),
     "qdisc clsact deleted": with_bar(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
     "filters of devices deleted": with_bar(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
+    "filters on devices prevented and XFRM flushed": Kind(stands_in_and_is_flushed, FILTERS_TAKEN | {"XFRM policies"}, has_both,
+                                                          "xfrm", timed=False),
     "nftables flushed and clsact deleted at once": with_bar(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters, held=True),
     "killed at each step of a start": fault(faults.killed_in_a_start, special=faults.refused),
     "killed at each step of a change": fault(faults.killed_in_a_change, special=faults.refused),
