@@ -31,6 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   esplanade run --setkey tunnel.conf     a gateway in the foreground
   esplanade reload                       change what has changed in its file
+  esplanade restart --setkey tunnel.conf another process in its place
   esplanade rekey                        new keys, without a lost packet
   esplanade status                       what is up and what it carries
   esplanade down                         take everything away
@@ -42,6 +43,9 @@ Examples:
 enum Command {
     /// Run a gateway in the foreground until SIGTERM or SIGINT
     Run(run::Options),
+    /// Take the place of the gateway that runs: a new program, or other options, while the barriers stay closed
+    #[command(after_help = run::RESTART_EXAMPLES)]
+    Restart(run::Options),
     /// Block, before the network comes up, what a file's policies protect
     Arm(arm::Options),
     /// Add, change, show and remove associations and policies, in the language of setkey
@@ -216,6 +220,7 @@ impl std::fmt::Display for Failure {
 pub fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Restart(options) => run::restart(&options),
         Command::Arm(options) => arm::run(&options),
         Command::Setkey(arguments) => {
             return setkey_cli::run(

@@ -20,6 +20,7 @@ mod main_loop;
 mod native;
 mod outside;
 mod rates;
+mod replace;
 mod senders;
 mod signals;
 mod sockets;
@@ -27,9 +28,10 @@ mod user;
 
 #[doc(hidden)]
 pub use hearsay::check_any_complaint;
+pub use replace::restart;
 
 use crate::cli::Failure;
-use crate::control::{self, Folder, Server};
+use crate::control::{self, Folder, Server, SetkeyText};
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
@@ -150,11 +152,34 @@ Examples:
 
 SIGHUP has it read its file again, as `esplanade reload` does. SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
 
+/// What `esplanade restart --help` shows.
+pub const RESTART_EXAMPLES: &str = "\
+Examples:
+  esplanade restart --setkey tunnel.conf
+  /opt/new/esplanade restart --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
+
+It takes the options of `esplanade run`: those of the gateway that runs, or others. File and options are checked while that
+one still carries; then it stops, nothing passes in clear, and this process goes on by the numbers that are kept. A gateway
+that systemd started is restarted by `systemctl restart`.";
+
 /// Numbers of processors.
 pub type CpuList = Arc<[usize]>;
 
 /// Runs a gateway until a signal or `down` ends it.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    begin(options, prepare(options)?)
+}
+
+/// What can be known before anything is touched, and before another gateway gives way.
+struct Prepared {
+    site: Site,
+    warnings: Warnings,
+    chosen: user::Chosen,
+    file: KeyFile,
+    text: SetkeyText,
+}
+
+fn prepare(options: &Options) -> Result<Prepared, Failure> {
     considerate(options)?;
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
@@ -169,6 +194,23 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         obey::read(&text).map_err(Failure::new)?;
         Ok(text)
     })?;
+    Ok(Prepared {
+        site,
+        warnings,
+        chosen,
+        file,
+        text,
+    })
+}
+
+fn begin(options: &Options, prepared: Prepared) -> Result<(), Failure> {
+    let Prepared {
+        site,
+        warnings,
+        chosen,
+        file,
+        text,
+    } = prepared;
     let control = control::path(options.control.clone());
     let folder = Folder::make_as(&control, chosen.heir()).map_err(Failure::new)?;
     let server = Server::bind(folder).map_err(Failure::new)?;

@@ -28,6 +28,8 @@ pub enum Request {
     Down,
     /// Stop; the rules stay.
     Stop,
+    /// Stop, for another process that takes the place: the rules stay, whatever the gateway was told.
+    Leave,
 }
 
 /// setkey text and how to read it.

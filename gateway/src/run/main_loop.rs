@@ -259,6 +259,16 @@ impl Gateway {
                     asked_by: Some(id),
                 };
             }
+            Request::Leave if std::env::var_os("NOTIFY_SOCKET").is_some() => Answer::Refused(
+                "a service manager started it and would miss it: restart it there (systemctl restart esplanade@NAME)".to_owned(),
+            ),
+            Request::Leave => {
+                println!("esplanade: another process takes over, stopping");
+                return Next::Stop {
+                    take_away: false,
+                    asked_by: Some(id),
+                };
+            }
             Request::Stop => {
                 return Next::Stop {
                     take_away: self.options.fail_open,

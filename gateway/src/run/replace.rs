@@ -1,0 +1,122 @@
+//! `esplanade restart`: a new process in the place of the one that runs.
+//!
+//! ```text
+//!   old gateway carries ────────────────────┐ stops, rules stay      ┌── new gateway carries
+//!   new process: file, options, device, user ┴► asks it to leave ──► waits for its end ──► starts by its state
+//! ```
+//!
+//! All that can be known to fail is tried while the old one still carries. From its end to the new one's start nothing passes
+//! in clear: rules, filters and drop rules stay where they are, and the new one takes them over.
+
+use super::native::Native;
+use super::{Options, Prepared, control};
+use crate::cli::Failure;
+use crate::control::{Answer, Client, NoAnswer, Request};
+use crate::memory;
+use crate::obey::{blame, read};
+use crate::plane::{Plane, Recorder};
+use crate::privileges;
+use crate::routes::Site;
+use crate::status::Status;
+use std::path::Path;
+
+/// Replaces the gateway at the control socket, and is one until a signal or `down` ends it.
+pub fn restart(options: &Options) -> Result<(), Failure> {
+    let prepared = super::prepare(options)?;
+    memory::with_keys(|| rehearse(&prepared))?;
+    Native::check(options)?;
+    privileges::needed_for(options.priority).map_err(Failure::new)?;
+    let path = control::path(options.control.clone());
+    let ask = |request: &Request| Client::connect(&path).and_then(|client| client.ask(request));
+    match ask(&Request::Status).map_err(|error| unanswered(&path, error))? {
+        Answer::Status(old) => keeps_place(&old, &prepared.site)?,
+        Answer::Refused(why) => return Err(kept(why)),
+        _ => return Err(kept("its answer is not understood")),
+    }
+    let left = Client::connect(&path).and_then(|client| client.ask_to_end(&Request::Leave));
+    match left.map_err(Failure::new)? {
+        Answer::Done => super::begin(options, prepared),
+        Answer::Refused(why) => Err(kept(why)),
+        _ => Err(kept("its answer is not understood")),
+    }
+}
+
+fn unanswered(path: &Path, error: NoAnswer) -> Failure {
+    match error.is_nobody() {
+        true => Failure::new(format!(
+            "no gateway answers at {}, so there is none to take the place of: start one with `esplanade run`",
+            path.display()
+        )),
+        false => Failure::new(error),
+    }
+}
+
+fn kept(why: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("the gateway that runs goes on: {why}"))
+}
+
+/// Obeys the file in memory: two associations of one name, and the like, are found before anything stops.
+fn rehearse(prepared: &Prepared) -> Result<(), Failure> {
+    let lowered = read(&prepared.text).map_err(Failure::new)?;
+    let outcome = Recorder::default().apply(&lowered.commands);
+    outcome
+        .map(drop)
+        .map_err(|refused| kept(blame(&refused, &lowered, &prepared.text)))
+}
+
+/// What leads to the old device must lead to the new one.
+fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
+    let device = old.forward.as_deref().unwrap_or(&old.tun);
+    let same = device == site.name()
+        && old.forward.is_some() == site.forward().is_some()
+        && (old.table, old.mark) == (site.table(), site.outside_mark());
+    match same {
+        true => Ok(()),
+        false => Err(kept(format!(
+            "it has device {device}, table {} and mark {:#x}, and this one would have {}, {} and {:#x}: say the same options as \
+             at its start, or `esplanade down` and `esplanade run`",
+            old.table,
+            old.mark,
+            site.name(),
+            site.table(),
+            site.outside_mark(),
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::DEFAULT_MARK;
+
+    #[test]
+    fn another_device_table_or_mark_is_told_before_anything_stops() {
+        let site = Site::new("esp0", None, DEFAULT_MARK).ok().unwrap();
+        let same = Status {
+            tun: "esp0".to_owned(),
+            table: site.table(),
+            mark: DEFAULT_MARK,
+            ..Status::default()
+        };
+        assert!(keeps_place(&same, &site).is_ok());
+        let others = [
+            Status {
+                tun: "esp1".to_owned(),
+                ..same.clone()
+            },
+            Status {
+                forward: Some("esp0".to_owned()),
+                ..same.clone()
+            },
+            Status {
+                table: 7,
+                ..same.clone()
+            },
+            Status { mark: 7, ..same },
+        ];
+        for other in others {
+            let why = keeps_place(&other, &site).err().unwrap().to_string();
+            assert!(why.contains("goes on"), "{why}");
+        }
+    }
+}
