@@ -14,6 +14,7 @@ pub mod capture;
 pub mod cli;
 pub mod control;
 pub mod events;
+pub mod handover;
 pub mod local_time;
 pub mod memory;
 pub mod obey;

@@ -32,6 +32,7 @@ pub use replace::restart;
 
 use crate::cli::Failure;
 use crate::control::{self, Folder, Server, SetkeyText};
+use crate::handover::Inheritance;
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
@@ -167,7 +168,7 @@ pub type CpuList = Arc<[usize]>;
 
 /// Runs a gateway until a signal or `down` ends it.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    begin(options, prepare(options)?)
+    begin(options, prepare(options)?, Inheritance::default())
 }
 
 /// What can be known before anything is touched, and before another gateway gives way.
@@ -203,7 +204,7 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     })
 }
 
-fn begin(options: &Options, prepared: Prepared) -> Result<(), Failure> {
+fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
     let Prepared {
         site,
         warnings,
@@ -242,7 +243,13 @@ fn begin(options: &Options, prepared: Prepared) -> Result<(), Failure> {
         file.stay_readable(&mut places).map_err(Failure::new)?;
         privileges::hold_to(places, &warnings.warn());
     }
-    let host = Host::new(site.clone(), options, outside, &warnings.warn())?;
+    let host = Host::new(
+        site.clone(),
+        options,
+        outside,
+        inheritance,
+        &warnings.warn(),
+    )?;
     let mut record = Record::of(&site).map_err(Failure::new)?;
     let is_first = left_over.is_none();
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();

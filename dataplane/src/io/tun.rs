@@ -112,6 +112,25 @@ impl Tun {
         })
     }
 
+    /// A device that another process has opened and tried: `queue` is its only one.
+    pub fn adopt(queue: OwnedFd, abilities: Abilities) -> Result<Self, Refusal> {
+        let name = device::attached_to(&queue).ok_or(Refusal::NoTunDevice)?;
+        let index = device::bring_up(&name, u16::MAX)?;
+        Ok(Self {
+            name,
+            index,
+            abilities,
+            chatty: false,
+            queues: vec![Arc::new(queue)],
+        })
+    }
+
+    /// Another descriptor of its first queue.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        let queue = self.queues.first().ok_or(io::ErrorKind::NotFound)?;
+        queue.try_clone()
+    }
+
     /// The name that the device has by now; none once somebody has deleted it.
     pub fn name_now(&self) -> Option<String> {
         self.queues

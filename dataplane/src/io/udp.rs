@@ -116,7 +116,10 @@ impl UdpFacts {
 /// Opens the socket of one family; both families may use the same port.
 pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink), Refusal> {
     let socket = Socket::open(family, SocketType::DGRAM, None, &options.socket)?;
-    bind(&socket, options.port)?;
+    // A socket that another process has opened for us is bound already.
+    if bound_port(&socket)? != options.port || options.port == 0 {
+        bind(&socket, options.port)?;
+    }
     let facts = Arc::new(UdpFacts::default());
     set_up(&socket, options, &facts)?;
     let socket = Arc::new(socket);

@@ -1,6 +1,7 @@
 //! The command line's end.
 
 use super::message::{Answer, Request};
+use crate::handover;
 use crate::privileges::User;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -125,15 +126,25 @@ impl Client {
         let Some(process) = process else {
             return Ok(answer);
         };
-        let limit = Timespec {
-            tv_sec: PROCESS_EXIT_TIMEOUT.as_secs() as i64,
-            tv_nsec: 0,
-        };
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
-            Ok(0) => Err(NoAnswer::Lingers(path)),
-            Ok(_) => Ok(answer),
-            Err(error) => Err(NoAnswer::Broken(path, error.into())),
+        wait_for_end(&process, &path)?;
+        Ok(answer)
+    }
+
+    /// Asks for the end and for descriptors, and answers when the gateway's process is no more.
+    pub fn ask_to_leave(mut self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
+        let (process, path) = (self.process.take(), self.path.clone());
+        self.send(request)?;
+        let broken = |error| NoAnswer::Broken(path.clone(), error);
+        let (first, descriptors) = handover::receive(&self.stream).map_err(broken)?;
+        let mut line = vec![first];
+        BufReader::new(&self.stream)
+            .read_until(b'\n', &mut line)
+            .map_err(broken)?;
+        let answer = serde_json::from_slice(&line).map_err(|error| broken(error.into()))?;
+        if let (Answer::Left(_), Some(process)) = (&answer, process) {
+            wait_for_end(&process, &path)?;
         }
+        Ok((answer, descriptors))
     }
 
     /// Asks, and hands over every line of the answer until the gateway ends or `line` says no.
@@ -173,6 +184,18 @@ impl Client {
             .set_read_timeout(time)
             .and_then(|()| self.stream.set_write_timeout(time));
         set.map_err(|error| NoAnswer::Broken(self.path.clone(), error))
+    }
+}
+
+fn wait_for_end(process: &OwnedFd, path: &Path) -> Result<(), NoAnswer> {
+    let limit = Timespec {
+        tv_sec: PROCESS_EXIT_TIMEOUT.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)) {
+        Ok(0) => Err(NoAnswer::Lingers(path.to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(NoAnswer::Broken(path.to_owned(), error.into())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is said over the control socket, one line of JSON each.
 
 use crate::events::Event;
+use crate::handover::Parting;
 use crate::status::{Drops, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::IpAddr;
@@ -115,6 +116,8 @@ pub enum Answer {
     Text(String),
     /// Something happened.
     Event(Event),
+    /// The gateway has stopped for another one; its descriptors came before this.
+    Left(Parting),
     /// Nothing was done, and why.
     Refused(String),
 }

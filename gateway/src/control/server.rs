@@ -5,6 +5,7 @@ mod connection;
 use self::connection::Client;
 use super::folder::{BadFolder, Folder};
 use super::message::{Answer, Request};
+use crate::handover;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode};
 use rustix::net::sockopt::socket_peercred;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -147,6 +148,14 @@ impl Server {
     pub fn answer(&mut self, id: ClientId, answer: &Answer) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.say(answer);
+        }
+    }
+
+    /// Sends descriptors ahead of the answer.
+    pub fn pass(&mut self, id: ClientId, descriptors: &[OwnedFd]) -> io::Result<()> {
+        match self.clients.get(&id) {
+            Some(client) => handover::send(&client.stream, descriptors),
+            None => Err(ErrorKind::NotConnected.into()),
         }
     }
 

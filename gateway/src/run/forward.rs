@@ -13,6 +13,7 @@ use dataplane::io::tunnels::{self, Tunnels};
 use dataplane::io::{PlaintextSink, PlaintextSource, Refusal, Waker, Warn};
 use ipsec::database::Snapshot;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Where packets of hosts come from and go to.
@@ -39,6 +40,7 @@ impl Plaintext {
     pub fn open(
         site: &Site,
         options: &Options,
+        inherited: Option<(OwnedFd, Abilities)>,
         netlink: &mut Netlink,
         warn: &Warn,
     ) -> Result<Self, Failure> {
@@ -46,10 +48,23 @@ impl Plaintext {
             (_, Some(device)) => open_ethernet(site, device, options, netlink, warn),
             (tun, None) => {
                 let trains = !options.no_offloads;
-                let tun = tun_named(tun.unwrap_or_default(), trains, None, warn);
-                let tun = tun.map_err(Failure::new)?;
+                let name = tun.unwrap_or_default();
+                let known =
+                    inherited.and_then(|(queue, abilities)| adopt(name, queue, abilities, trains));
+                let tun = match known {
+                    Some(tun) => tun,
+                    None => tun_named(name, trains, None, warn).map_err(Failure::new)?,
+                };
                 Ok(Self::Tun { tun, trains })
             }
+        }
+    }
+
+    /// The TUN device, for the gateway after this one, and what it can do.
+    pub fn share(&self) -> Option<(OwnedFd, Abilities)> {
+        match self {
+            Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.abilities)),
+            Self::Ethernet { .. } => None,
         }
     }
 
@@ -153,6 +168,13 @@ impl Plaintext {
 }
 
 /// `known` is what an earlier device of this name was able to do.
+/// The device of the gateway before this one, where it is the one that is wanted: with the same trials.
+fn adopt(name: &str, queue: OwnedFd, abilities: Abilities, trains: bool) -> Option<Arc<Tun>> {
+    let tried = abilities != Abilities::default();
+    let tun = Tun::adopt(queue, abilities).ok()?;
+    (tun.name == name && tried == trains).then(|| Arc::new(tun))
+}
+
 fn tun_named(
     name: &str,
     trains: bool,

@@ -12,6 +12,7 @@ use super::senders;
 use super::sockets::{self, Sockets};
 use super::{Options, interface};
 use crate::cli::Failure;
+use crate::handover::{self, Inheritance, Parting};
 use crate::plane::Kernel;
 use crate::routes::Site;
 use crate::routes::installed::Installed;
@@ -31,6 +32,7 @@ use ipsec::tunnel::Outer;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Everything outside the databases.
@@ -62,18 +64,23 @@ impl Host {
         site: Site,
         options: &Options,
         outside: Outside,
+        inheritance: Inheritance,
         warn: &Warn,
     ) -> Result<Self, Failure> {
         let paths = Paths::default();
         let databases = Databases::default();
         let judge = hearsay::judge(&databases, &paths);
-        let sockets =
+        let mut sockets =
             Sockets::new(&site, options, &outside, &paths, judge, warn).map_err(Failure::new)?;
+        if inheritance.outer == outer_of(options) {
+            sockets.inherit(inheritance.sockets);
+        }
         let devices = Devices::new(&site, !options.no_offloads, warn);
         let mut installed = Installed::new(site.clone()).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
-        let plaintext = Plaintext::open(&site, options, installed.netlink(), warn)?;
+        let plaintext =
+            Plaintext::open(&site, options, inheritance.tun, installed.netlink(), warn)?;
         let engine_options = engine_options(options);
         Ok(Self {
             installed,
@@ -175,6 +182,26 @@ impl Host {
     /// Stops the threads; what is in flight still leaves.
     pub fn stop(&mut self) {
         self.engine = None;
+    }
+
+    /// What the gateway after this one can use, once the threads have stopped.
+    pub fn part(&self, options: &Options) -> (Parting, Vec<OwnedFd>) {
+        let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
+        let tun = self.plaintext.share().map(|(queue, abilities)| {
+            descriptors.push(queue);
+            abilities.into()
+        });
+        for (need, socket) in self.sockets.hand_over() {
+            sockets.push(need);
+            descriptors.push(socket);
+        }
+        let parting = Parting {
+            format: handover::FORMAT,
+            tun,
+            sockets,
+            outer: outer_of(options),
+        };
+        (parting, descriptors)
     }
 
     /// What the threads have done.
@@ -353,6 +380,14 @@ fn engine_options(options: &Options) -> dataplane::Options {
         },
         seed: options.seed.map(seed),
         ..dataplane::Options::default()
+    }
+}
+
+fn outer_of(options: &Options) -> handover::Outer {
+    handover::Outer {
+        namespace: options.outer_netns.clone(),
+        device: options.outer_device.clone(),
+        user: rustix::process::geteuid().as_raw(),
     }
 }
 

@@ -15,6 +15,7 @@ use super::{Options, Warnings, interface, now};
 use crate::cli::Failure;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
+use crate::handover::Parting;
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
@@ -64,6 +65,8 @@ pub(super) struct Gateway {
     monitor: Monitor,
     losses: Losses,
     rekey: Option<Course>,
+    /// Whether another process takes the place of this one.
+    is_replaced: bool,
     /// Whether addresses of this host have changed since they were last looked at.
     addresses_changed: bool,
 }
@@ -113,6 +116,7 @@ impl Gateway {
             monitor,
             losses: Losses::default(),
             rekey: None,
+            is_replaced: false,
             addresses_changed: false,
         })
     }
@@ -264,6 +268,7 @@ impl Gateway {
             ),
             Request::Leave => {
                 println!("esplanade: another process takes over, stopping");
+                self.is_replaced = true;
                 return Next::Stop {
                     take_away: false,
                     asked_by: Some(id),
@@ -329,6 +334,7 @@ impl Gateway {
             false => Ok(()),
         };
         let answer = match &outcome {
+            Ok(()) if self.is_replaced => self.hand_over(asked_by),
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(format!(
                 "the gateway stops, but not everything could be taken away: {error}"
@@ -339,6 +345,16 @@ impl Gateway {
         }
         self.server.flush(Duration::from_secs(2));
         outcome.map_err(|error| Failure::new(format!("cannot take everything away: {error}")))
+    }
+
+    /// Descriptors for the process that takes over. Without them it opens its own.
+    fn hand_over(&mut self, to: Option<ClientId>) -> Answer {
+        let (parting, descriptors) = self.plane.kernel().part(&self.options);
+        let passed = to.map(|id| self.server.pass(id, &descriptors));
+        Answer::Left(match passed {
+            Some(Ok(())) => parting,
+            _ => Parting::default(),
+        })
     }
 
     fn take_away(&mut self) -> io::Result<()> {

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! All that can be known to fail is tried while the old one still carries. From its end to the new one's start nothing passes
-//! in clear: rules, filters and drop rules stay where they are, and the new one takes them over.
+//! in clear: rules, filters and drop rules stay where they are, and the new one takes them over. Packets wait meanwhile in the
+//! TUN device and the sockets, which pass from one to the other (`handover`).
 
 use super::native::Native;
 use super::{Options, Prepared, control};
 use crate::cli::Failure;
 use crate::control::{Answer, Client, NoAnswer, Request};
+use crate::handover::Inheritance;
 use crate::memory;
 use crate::obey::{blame, read};
 use crate::plane::{Plane, Recorder};
@@ -33,10 +35,13 @@ pub fn restart(options: &Options) -> Result<(), Failure> {
         Answer::Refused(why) => return Err(kept(why)),
         _ => return Err(kept("its answer is not understood")),
     }
-    let left = Client::connect(&path).and_then(|client| client.ask_to_end(&Request::Leave));
+    let left = Client::connect(&path).and_then(|client| client.ask_to_leave(&Request::Leave));
     match left.map_err(Failure::new)? {
-        Answer::Done => super::begin(options, prepared),
-        Answer::Refused(why) => Err(kept(why)),
+        (Answer::Left(parting), descriptors) => {
+            let inheritance = Inheritance::of(parting, descriptors);
+            super::begin(options, prepared, inheritance)
+        }
+        (Answer::Refused(why), _) => Err(kept(why)),
         _ => Err(kept("its answer is not understood")),
     }
 }

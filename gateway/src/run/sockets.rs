@@ -3,6 +3,7 @@
 use super::Options;
 use super::native::Native as NativeWays;
 use super::outside::Outside;
+use crate::handover::Need;
 use crate::routes::Site;
 use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::SimpleLink;
@@ -13,37 +14,12 @@ use dataplane::io::{Aside, Family, MtuJudge, Paths, Refusal, SocketOptions, Wake
 use ipsec::database::Snapshot;
 use ipsec::sa::{Mode, Protocol, SaConfig};
 use ipsec::tunnel::Outer;
+use rustix::net::{SocketFlags, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-
-/// One socket.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Need {
-    /// ESP in UDP, at a local port.
-    Udp {
-        /// Over IPv6.
-        v6: bool,
-        /// The local port.
-        port: u16,
-    },
-    /// ESP by itself.
-    Esp {
-        /// Over IPv6.
-        v6: bool,
-    },
-    /// AH, received.
-    Ah {
-        /// Over IPv6.
-        v6: bool,
-    },
-    /// Packets that are sent with headers of our own: AH, and ESP behind options or extension headers.
-    Whole {
-        /// Over IPv6.
-        v6: bool,
-    },
-}
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sockets that the associations of `snapshot` need on a host with these addresses.
 pub(super) fn needs(snapshot: &Snapshot, addresses: &[IpAddr]) -> BTreeSet<Need> {
@@ -103,6 +79,10 @@ pub(super) struct Sockets {
     bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
     asides: Vec<Box<dyn Aside>>,
     native: NativeWays,
+    /// Those of the gateway before this one, until they are asked for.
+    inherited: BTreeMap<Need, OwnedFd>,
+    /// All that are open, for the gateway after this one.
+    held: Arc<Mutex<BTreeMap<Need, OwnedFd>>>,
 }
 
 impl Sockets {
@@ -135,7 +115,44 @@ impl Sockets {
             bound: BTreeMap::new(),
             asides: Vec::new(),
             native: NativeWays::new(site, options, outside, warn),
+            inherited: BTreeMap::new(),
+            held: Arc::default(),
         })
+    }
+
+    /// Takes up those of the gateway before this one.
+    pub fn inherit(&mut self, sockets: BTreeMap<Need, OwnedFd>) {
+        self.inherited = sockets;
+    }
+
+    /// All that are open, for the gateway after this one.
+    pub fn hand_over(&self) -> BTreeMap<Need, OwnedFd> {
+        std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How the socket of `need` is opened: the one that was inherited, or a new one. A second descriptor of it is held.
+    fn options_for(&mut self, need: Need) -> SocketOptions {
+        let (inherited, held) = (self.inherited.remove(&need), Arc::clone(&self.held));
+        let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
+        let mut options = self.options.clone();
+        options.opener = Some(Arc::new(move |family, kind, protocol| {
+            let known = inherited
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let socket = match (known, &opener) {
+                (Some(socket), _) => socket,
+                (None, Some(open)) => open(family, kind, protocol)?,
+                (None, None) => {
+                    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                    socket_with(family, kind, flags, protocol)?
+                }
+            };
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.insert(need, socket.try_clone()?);
+            Ok(socket)
+        }));
+        options
     }
 
     /// Opens what is needed and not there yet: all of it, or nothing. What is open stays open: an association that is
@@ -175,13 +192,14 @@ impl Sockets {
     }
 
     fn open(&mut self, need: Need, asides: &mut Vec<Box<dyn Aside>>) -> Result<Opened, Refusal> {
+        let opening = self.options_for(need);
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
                     port,
                     zero_checksum: self.zero_checksum,
                     trains: self.trial(v6).trains(),
-                    socket: self.options.clone(),
+                    socket: opening,
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
                 let facts = source.facts();
@@ -189,7 +207,7 @@ impl Sockets {
                 Ok((Some(Box::new(source)), Some(Box::new(sink)), Some(facts)))
             }
             Need::Esp { v6 } => {
-                let (source, sink) = raw::open(family(v6), Native::Esp, &self.options)?;
+                let (source, sink) = raw::open(family(v6), Native::Esp, &opening)?;
                 asides.push(Box::new(sink.aside()));
                 let sink =
                     self.native
@@ -201,11 +219,11 @@ impl Sockets {
                 Ok((Some(Box::new(source)), Some(sink), None))
             }
             Need::Ah { v6 } => {
-                let (source, _) = raw::open(family(v6), Native::Ah, &self.options)?;
+                let (source, _) = raw::open(family(v6), Native::Ah, &opening)?;
                 Ok((Some(Box::new(source)), None, None))
             }
             Need::Whole { v6 } => {
-                let sink = raw::open_whole(family(v6), &self.options)?;
+                let sink = raw::open_whole(family(v6), &opening)?;
                 Ok((None, Some(Box::new(sink)), None))
             }
         }

@@ -1,7 +1,8 @@
 //! What the kernel is to enforce, and how large packets may be: on each policy's way, and through each device.
 
-use super::super::sockets::{self, Need};
+use super::super::sockets;
 use super::Host;
+use crate::handover::Need;
 use crate::routes::plan::Plan;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
