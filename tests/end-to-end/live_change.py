@@ -19,7 +19,7 @@ CHANGES = 1000
 class Stream:
     """Stamped datagrams from the client to the server, or back, at an even pace, until stopped."""
 
-    def __init__(self, sites, family=4, back=False, size=200):
+    def __init__(self, sites, family=4, back=False, size=200, pace=PACE):
         ends = [(sites.client, CLIENT[family]), (sites.server, SERVER[family])]
         (source, self.origin), (destination, self.target) = reversed(ends) if back else ends
         kind = {4: socket.AF_INET, 6: socket.AF_INET6}[family]
@@ -29,6 +29,7 @@ class Stream:
         self.receiver.settimeout(SETTLE)
         self.sender = source.socket(kind, socket.SOCK_DGRAM)
         self.sender.bind((self.origin, PORT + 1))
+        self.pace = pace
         self.size, self.sent, self.stamps, self.stopped = size, 0, [], False
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
         for thread in self.threads:
@@ -39,7 +40,7 @@ class Stream:
         while not self.stopped:
             self.sender.sendto(struct.pack("!Q", self.sent) + bytes(self.size - 8), (self.target, PORT))
             self.sent += 1
-            due += PACE
+            due += self.pace
             time.sleep(max(0, due - time.monotonic()))
 
     def receive(self):

@@ -68,11 +68,25 @@ class Gateway:
 
     def start(self):
         """Starts it, for the first time or again."""
-        argv = [*self.wrap, program(), "run", "--setkey", self.setkey, "--control", self.control, *self.options,
-                *(keeping(self.folder, self.options) if self.keep else [])]
-        with open(self.log, "w") as log:
-            self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
+        self.process = self.launch("run")
         return self
+
+    def launch(self, command, more=(), wrap=()):
+        """A process that runs it, or takes the place of the one that does."""
+        argv = [*wrap, *self.wrap, program(), command, "--setkey", self.setkey, "--control", self.control, *self.options, *more,
+                *(keeping(self.folder, self.options) if self.keep else [])]
+        with open(self.log, "w" if command == "run" else "a") as log:
+            return self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
+
+    def replace(self):
+        """Has another process take its place, and waits until that one answers."""
+        old, self.process = self.process, self.launch("restart")
+        deadline = time.monotonic() + READY_LIMIT
+        while old.poll() is None:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise GatewayError(f"the gateway was not replaced:\n{self.words()}")
+            time.sleep(0.01)
+        return self.ready()
 
     def again(self, how=signal.SIGTERM, setkey=None):
         """Ends it and starts it again, with another file if one is given."""

@@ -266,6 +266,11 @@ impl Gateway {
             Request::Leave if std::env::var_os("NOTIFY_SOCKET").is_some() => Answer::Refused(
                 "a service manager started it and would miss it: restart it there (systemctl restart esplanade@NAME)".to_owned(),
             ),
+            Request::Leave if self.rekey.is_some() => Answer::Refused(
+                "a rekey is under way, of which another process would know nothing: wait for its end (`esplanade status`), or \
+                 take it back with `esplanade rekey --abort`"
+                    .to_owned(),
+            ),
             Request::Leave => {
                 println!("esplanade: another process takes over, stopping");
                 self.is_replaced = true;

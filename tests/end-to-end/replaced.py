@@ -1,0 +1,130 @@
+"""Another process takes the place of a gateway: what is on its way waits for it, and nothing passes in clear."""
+
+import time
+
+from fail_closed import in_clear
+from live_change import Stream
+from network.expect import expect
+from network.sites import Sites
+from network.wire import Esp
+
+ROUNDS = 10
+PACE = 0.005
+# What waits in the TUN device's queue is limited; a machine that does nothing else loses none.
+MOST_LOST = 0.01
+MOMENTS_MS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500)
+
+
+def both_sides_by_turns():
+    with Sites("rp") as sites:
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping() == 3 and in_clear(wire.settle()), "the control failed: nothing is seen in clear without a gateway")
+        left, right = sites.start_both()
+        expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
+        wire.clear()
+        streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+        for _ in range(ROUNDS):
+            for gateway in (left, right):
+                gateway.replace()
+                time.sleep(0.3)
+        figures = [stream.finish() for stream in streams]
+        sent, lost, reordered = (sum(column) for column in zip(*figures))
+        repeated = sum(stream.duplicated() for stream in streams)
+        frames = wire.settle()
+        expect(not in_clear(frames), "inner addresses in clear on the wire")
+        packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
+        twice = len(packets) - len(set(packets))
+        expect(len(packets) > sent / 2 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
+        told = f"{2 * ROUNDS} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
+        expect(repeated == reordered == 0 and lost <= sent * MOST_LOST, told)
+        for gateway in (left, right):
+            expect(gateway.drops("replayed") + gateway.drops("bad-icv") == 0, gateway.ask("drops"))
+        return told
+
+
+def recorded_packets_stay_refused():
+    with Sites("rp") as sites:
+        wire = sites.listen(sites.wire, "left")
+        _, right = sites.start_both(inner=(4,))
+        expect(sites.ping(count=20) == 20, "no ping through the tunnel")
+        recorded = [packet for packet in filter(None, map(Esp.find, wire.settle())) if packet.spi == 0x1001]
+        right.replace()
+        toward = sites.listen(sites.wire, "right")
+        for packet in recorded:
+            toward.inject(packet.again())
+        toward.settle()
+        refused = right.drops("replayed") + right.drops("too-old")
+        expect(refused >= len(recorded) > 0, f"{len(recorded)} recorded packets were sent again, {refused} refused")
+        expect(sites.ping(count=5) == 5, "the tunnel does not go on")
+
+
+def what_cannot_start_stops_nothing():
+    with Sites("rp") as sites:
+        left, _ = sites.start_both(inner=(4,))
+        with open(left.setkey) as file:
+            sound = file.read()
+
+        def refused(content, *words, more=(), wrap=()):
+            with open(left.setkey, "w") as file:
+                file.write(content)
+            status = left.launch("restart", more, wrap).wait(20)
+            told = left.words()
+            expect(status == 1 and all(word in told for word in words), f"exit status {status}: {told}")
+            expect(left.process.poll() is None and sites.ping() == 3, "the gateway that ran does not go on")
+
+        refused(sound + "nonsense;\n", "gateway.setkey:")
+        refused(sound + sound.splitlines()[0] + "\n", "goes on", "there is already")
+        refused(sound, "goes on", "esp7", more=("--tun", "esp7"))
+        refused(sound, "goes on", "table 77", more=("--table", "77"))
+        refused(sound, "goes on", more=("--mark", "0x100"))
+        with open(f"{left.folder}/new.setkey", "w") as file:
+            file.write(sound.replace("0x100", "0x300").replace("5a5a", "5b5b"))
+        left.ask("rekey", file.name)
+        refused(sound, "goes on", "rekey --abort")
+        left.stop()
+        status = left.launch("restart").wait(20)
+        expect(status == 1 and "esplanade run" in left.words(), f"nobody is there: {left.words()}")
+
+
+def a_service_is_left_to_its_manager():
+    with Sites("rp") as sites:
+        left = sites.start("left", inner=(4,), wrap=("env", "NOTIFY_SOCKET=/dev/null"))
+        left.wrap = ()
+        status = left.launch("restart").wait(20)
+        expect(status == 1 and "systemctl restart" in left.words(), left.words())
+        expect(left.process.poll() is None and left.status()["associations"], "it does not go on")
+
+
+def killed_at_any_moment():
+    """The old one carries, or the new one does, or nobody: never does anything pass in clear."""
+    with Sites("rp") as sites:
+        wire = sites.listen(sites.wire, "left")
+        left, _ = sites.start_both()
+        streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+        outcomes = {"old": 0, "new": 0}
+        for moment in MOMENTS_MS:
+            new = left.launch("restart")
+            time.sleep(moment / 1000)
+            new.kill()
+            new.wait()
+            time.sleep(0.2)
+            survives = left.process.poll() is None
+            outcomes["old" if survives else "new"] += 1
+            if survives:
+                expect(left.status()["pid"] == left.process.pid, "another gateway answers")
+            else:
+                left.start().ready()
+        for stream in streams:
+            stream.finish()
+        expect(not in_clear(wire.settle()), "inner addresses in clear on the wire")
+        expect(sites.ping(4) == sites.ping(6) == 3, "the tunnel does not go on")
+        return f"killed {outcomes['old']} times before the old one had given way, {outcomes['new']} times after"
+
+
+CASES = {
+    "both sides by turns, and nothing is lost to speak of": both_sides_by_turns,
+    "recorded packets stay refused": recorded_packets_stay_refused,
+    "what cannot start stops nothing": what_cannot_start_stops_nothing,
+    "a service is left to its manager": a_service_is_left_to_its_manager,
+    "killed at any moment, nothing passes in clear": killed_at_any_moment,
+}
