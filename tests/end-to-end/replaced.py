@@ -7,39 +7,46 @@ from live_change import Stream
 from network.expect import expect
 from network.sites import Sites
 from network.wire import Esp
+from privileges_user import own
 
-ROUNDS = 10
 PACE = 0.005
 # What waits in the TUN device's queue is limited; a machine that does nothing else loses none.
 MOST_LOST = 0.01
 MOMENTS_MS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 
 
-def both_sides_by_turns():
-    with Sites("rp") as sites:
-        wire = sites.listen(sites.wire, "left")
-        expect(sites.ping() == 3 and in_clear(wire.settle()), "the control failed: nothing is seen in clear without a gateway")
-        left, right = sites.start_both()
-        expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
-        wire.clear()
-        streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
-        for _ in range(ROUNDS):
+def start_as_user(sites, name):
+    return own(sites, name).start().ready()
+
+
+def by_turns(rounds, start=Sites.start, **shape):
+    def test():
+        with Sites("rp") as sites:
+            wire = sites.listen(sites.wire, "left")
+            expect(sites.ping() == 3 and in_clear(wire.settle()), "the control failed: nothing is seen in clear without a gateway")
+            left, right = (start(sites, name, **shape) for name in ("left", "right"))
+            expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
+            wire.clear()
+            streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+            for _ in range(rounds):
+                for gateway in (left, right):
+                    gateway.replace()
+                    time.sleep(0.3)
+            figures = [stream.finish() for stream in streams]
+            sent, lost, reordered = (sum(column) for column in zip(*figures))
+            repeated = sum(stream.duplicated() for stream in streams)
+            frames = wire.settle()
+            expect(not in_clear(frames), "inner addresses in clear on the wire")
+            packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
+            twice = len(packets) - len(set(packets))
+            # Trains are not looked into; what waited leaves in some.
+            expect(len(packets) > sent / 5 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
+            told = f"{2 * rounds} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
+            expect(repeated == reordered == 0 and lost <= sent * MOST_LOST, told)
             for gateway in (left, right):
-                gateway.replace()
-                time.sleep(0.3)
-        figures = [stream.finish() for stream in streams]
-        sent, lost, reordered = (sum(column) for column in zip(*figures))
-        repeated = sum(stream.duplicated() for stream in streams)
-        frames = wire.settle()
-        expect(not in_clear(frames), "inner addresses in clear on the wire")
-        packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
-        twice = len(packets) - len(set(packets))
-        expect(len(packets) > sent / 2 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
-        told = f"{2 * ROUNDS} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
-        expect(repeated == reordered == 0 and lost <= sent * MOST_LOST, told)
-        for gateway in (left, right):
-            expect(gateway.drops("replayed") + gateway.drops("bad-icv") == 0, gateway.ask("drops"))
-        return told
+                expect(gateway.drops("replayed") + gateway.drops("bad-icv") == 0, gateway.ask("drops"))
+            return told
+    return test
 
 
 def recorded_packets_stay_refused():
@@ -75,7 +82,7 @@ def what_cannot_start_stops_nothing():
         refused(sound + "nonsense;\n", "gateway.setkey:")
         refused(sound + sound.splitlines()[0] + "\n", "goes on", "there is already")
         refused(sound, "goes on", "esp7", more=("--tun", "esp7"))
-        refused(sound, "goes on", "table 77", more=("--table", "77"))
+        refused(sound, "goes on", "77 and", more=("--table", "77"))
         refused(sound, "goes on", more=("--mark", "0x100"))
         with open(f"{left.folder}/new.setkey", "w") as file:
             file.write(sound.replace("0x100", "0x300").replace("5a5a", "5b5b"))
@@ -122,7 +129,10 @@ def killed_at_any_moment():
 
 
 CASES = {
-    "both sides by turns, and nothing is lost to speak of": both_sides_by_turns,
+    "both sides by turns, and nothing is lost to speak of": by_turns(10),
+    "both sides by turns over IPv6": by_turns(2, outer=6),
+    "both sides by turns, native by raw sockets": by_turns(2, options=("--native-io", "raw"), udp=False),
+    "both sides by turns, as a user of their own": by_turns(2, start_as_user),
     "recorded packets stay refused": recorded_packets_stay_refused,
     "what cannot start stops nothing": what_cannot_start_stops_nothing,
     "a service is left to its manager": a_service_is_left_to_its_manager,
