@@ -45,6 +45,7 @@ use clap::Args;
 use dataplane::io::Warn;
 use dataplane::io::packet::NativeIo;
 use dataplane::pipeline::governor::Workers;
+use dataplane::pipeline::load;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
@@ -185,6 +186,7 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
     dataplane::io::leave_rooms_untouched();
+    load::learn_ticks();
     let site = site(options)?;
     let warnings = Warnings::default();
     let chosen = user::choose(options)?;

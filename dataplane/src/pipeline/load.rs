@@ -55,6 +55,12 @@ fn waited(text: &str) -> Option<Duration> {
     number.parse().ok().map(Duration::from_nanos)
 }
 
+/// Asks the system for what it is asked once: how long a tick is. A process that has given up its files would not hear it later,
+/// and the thread that asks would end.
+pub fn learn_ticks() {
+    let _ = rustix::param::clock_ticks_per_second();
+}
+
 /// For how long these processors have had nothing to do since the system began, added up; absent where that cannot be
 /// known.
 pub fn idle_time(cpus: &[usize]) -> Option<Duration> {
