@@ -5,6 +5,8 @@ import signal
 import socket
 import struct
 import tempfile
+import threading
+import time
 
 import fail_closed
 import path_mtu
@@ -131,6 +133,61 @@ def nothing_in_clear():
         expect(not fail_closed.in_clear(wire.settle()), "inner addresses in clear on the wire")
         for family in (4, 6):
             expect(not fail_closed.arrives(sites, wire, inside, family), f"a packet came in clear, IPv{family}")
+
+
+def what_becomes_ours_is_not_forwarded(become):
+    """A gateway without a TUN device has no way in for what is sent to itself, as `fwd` policies are not for that. It
+    knows at once what is its own by now: an address, or what a route calls local."""
+    def test():
+        with Sites("fw") as sites:
+            new = "10.2.0.77"
+            start(sites)
+            expect(sites.ping() == 3, "no ping through the tunnel")
+            ours = sites.right.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            theirs = sites.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            client = sites.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with ours, theirs, client:
+                for each in (ours, theirs):
+                    each.bind(("", 7001))
+                    each.setblocking(False)
+                sites.server.sh(f"ip addr add {new}/32 dev lan")
+                send_numbered(client, new, 100)
+                expect(all_of(theirs), "the control failed: nothing is forwarded while the address is the server's")
+                sender = threading.Thread(target=send_numbered, args=(client, new, 1500))
+                sender.start()
+                time.sleep(0.3)
+                sites.right.sh(become.format(new))
+                sender.join()
+                delivered = all_of(ours)
+                expect(not delivered, f"{len(delivered)} datagrams were delivered to the gateway by `fwd` policies")
+                expect(all_of(theirs), "nothing was forwarded before the change")
+                lines = " ".join(sites.gateways["right"].status()["offloads"])
+                expect("with no place behind the device" in lines, f"what is dropped is not counted: {lines}")
+                # The same socket hears what comes in another way.
+                sites.right.sh(f"echo control > /dev/udp/{new}/7001")
+                expect(all_of(ours), "the control failed: the gateway's socket hears nothing")
+                sites.right.sh(become.format(new).replace(" add ", " del "))
+                time.sleep(0.1)
+                send_numbered(client, new, 100)
+                expect(all_of(theirs), "nothing is forwarded once the address is the server's alone again")
+    return test
+
+
+def send_numbered(client, to, count):
+    for number in range(count):
+        client.sendto(struct.pack("!I", number), (to, 7001))
+        time.sleep(0.001)
+
+
+def all_of(listener):
+    """Datagrams that have come, or come within a moment."""
+    time.sleep(0.2)
+    found = []
+    while True:
+        try:
+            found.append(listener.recv(100))
+        except BlockingIOError:
+            return found
 
 
 def down_takes_everything_away():
@@ -265,6 +322,10 @@ INTERFACE = ("add 192.0.2.1 192.0.2.2 esp 0x1001 -o interface=vpn0 -m tunnel -r 
              "-E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;\n")
 
 CASES = {
+    "an address that becomes the gateway's is not forwarded to": what_becomes_ours_is_not_forwarded(
+        "ip addr add {}/32 dev lo"),
+    "what a route calls local is not forwarded to": what_becomes_ours_is_not_forwarded(
+        "ip route add local {} dev lo"),
     **{f"{'UDP' if udp else 'native'} over IPv{outer} carries pings and TCP": carries(outer, udp)
        for outer, udp in itertools.product((4, 6), (True, False))},
     "one side has a TUN device": carries(4, False, right=[]),

@@ -98,6 +98,9 @@ pub trait NextHops: Send {
     /// The way, if the kernel has one of the simple kind just now: an Ethernet device without queueing of its own, and a
     /// neighbour whose address is known.
     fn find(&mut self, source: IpAddr, destination: IpAddr) -> Option<NextHop>;
+
+    /// Whether packets to this destination are for this host just now, by its local table: an address, or any route there.
+    fn is_ours(&mut self, destination: IpAddr) -> bool;
 }
 
 /// Bytes of an Ethernet header.

@@ -23,6 +23,9 @@ use super::tables::Tables;
 use leading::gone;
 use std::io;
 
+/// What the drop rules behind packet rings are called where they are missing.
+const BEHIND_RINGS: &str = "drop rules behind rings:";
+
 /// The hand on the kernel's tables.
 pub struct Installed<T = Netlink> {
     site: Site,
@@ -267,6 +270,10 @@ impl<T: Tables> Installed<T> {
             Ok(lost) => words.extend(lost),
             Err(error) => failed = Some(error),
         }
+        match self.behind_rings.missing() {
+            Ok(lost) => words.extend(lost.iter().map(|lost| format!("{BEHIND_RINGS} {lost}"))),
+            Err(error) => failed = Some(error),
+        }
         if self.closed.is_some() {
             words.push("a change that was refused is not taken back yet".to_owned());
         }
@@ -299,11 +306,31 @@ impl<T: Tables> Installed<T> {
         if self.closed.is_some() {
             return self.settle();
         }
-        let outcome = self.restore_barriers();
+        let outcome = self.restore_barriers().and(self.restore_behind_rings());
         let Some(plan) = self.plan.clone() else {
             return outcome;
         };
         outcome.and(self.lead(&plan))
+    }
+
+    fn restore_behind_rings(&mut self) -> io::Result<()> {
+        if self
+            .behind_rings
+            .missing()
+            .is_ok_and(|lost| lost.is_empty())
+        {
+            return Ok(());
+        }
+        match self.behind_rings.applied().cloned() {
+            Some(ruleset) => self.behind_rings.apply(&ruleset),
+            None => Ok(()),
+        }
+    }
+
+    /// The table behind the rings, for tests of what others do to it.
+    #[cfg(test)]
+    pub(super) fn behind_rings(&mut self) -> &mut Firewall {
+        &mut self.behind_rings
     }
 
     /// Puts barriers back, and nothing else.

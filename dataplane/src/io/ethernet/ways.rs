@@ -45,7 +45,8 @@ pub(super) enum Found {
     Neighbour { ends: Ends, mtu: usize },
     /// By the device, but the neighbour is not known, or the kernel is to see a packet.
     ByRawSocket,
-    /// By another device.
+    /// By another device, or to this host itself, whose kernel would deliver what the raw socket sends: what was opened as a
+    /// packet to be forwarded is delivered to nobody here.
     Elsewhere,
 }
 
@@ -97,11 +98,9 @@ impl Ways {
             mtu,
             ..
         } = self;
-        let mut ask = || {
-            found(
-                next_hops.find(any(destination), destination),
-                (*device, *mtu),
-            )
+        let mut ask = || match next_hops.find(any(destination), destination) {
+            None if next_hops.is_ours(destination) => Found::Elsewhere,
+            hop => found(hop, (*device, *mtu)),
         };
         let way = ways.entry(destination).or_insert_with(|| Way {
             found: ask(),

@@ -20,6 +20,10 @@ struct Known {
 }
 
 impl NextHops for Known {
+    fn is_ours(&mut self, _: IpAddr) -> bool {
+        false
+    }
+
     fn changed(&mut self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }

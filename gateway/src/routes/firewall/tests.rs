@@ -5,6 +5,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+mod behind_rings;
 mod kernel;
 
 fn site() -> Site {

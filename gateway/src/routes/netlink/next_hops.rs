@@ -118,6 +118,21 @@ impl Netlink {
         }))
     }
 
+    /// What becomes of marked packets to a destination: forwarded, delivered here, refused.
+    fn kind_of_route(&mut self, destination: IpAddr, mark: u32) -> io::Result<Option<RouteType>> {
+        let mut message = request(destination, destination, mark);
+        // From this host itself: any source.
+        message.header.source_prefix_length = 0;
+        message
+            .attributes
+            .retain(|attribute| !matches!(attribute, RouteAttribute::Source(_)));
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(message), 0)?;
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => Some(route.header.kind),
+            _ => None,
+        }))
+    }
+
     /// What the route was configured to take. The answer that names the hop also has what the kernel has learnt of the path,
     /// and that it learns from anybody's ICMP message.
     fn configured_mtu(
@@ -256,5 +271,12 @@ impl NextHops for KernelNextHops {
             .next_hop(source, destination, self.mark)
             .ok()
             .flatten()
+    }
+
+    fn is_ours(&mut self, destination: IpAddr) -> bool {
+        let kind = self.netlink.kind_of_route(destination, self.mark);
+        let ours = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast];
+        // Without an answer nothing is known, and the kernel decides again where the raw socket asks it.
+        kind.is_ok_and(|kind| kind.is_some_and(|kind| ours.contains(&kind)))
     }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 const INSIDE: &str = "GATEWAY_TEST_IS_INSIDE_ITS_NAMESPACE";
 
 /// Runs a test's body where namespaces may be made: as root here, otherwise in a process that is root of its own.
-fn isolated(body: fn()) {
+pub(super) fn isolated(body: fn()) {
     if rustix::process::geteuid().is_root() || std::env::var_os(INSIDE).is_some() {
         return body();
     }
@@ -44,7 +44,7 @@ fn isolated(body: fn()) {
 }
 
 /// The outcome of a thread in a network namespace of its own.
-fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+pub(super) fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let inside = move || {
             // SAFETY: only the network namespace of this thread changes; no descriptor or memory is unshared.
@@ -56,7 +56,7 @@ fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Standard output of a program that must succeed.
-fn said(argv: &[&str], input: &str) -> String {
+pub(super) fn said(argv: &[&str], input: &str) -> String {
     let (status, output) = tried(argv, input);
     assert!(status, "{argv:?}: {output}");
     output
