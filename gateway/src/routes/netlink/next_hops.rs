@@ -13,6 +13,7 @@ use netlink_packet_route::route::{
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
 
@@ -33,6 +34,16 @@ struct SimpleRoute {
     gateway: Option<IpAddr>,
     mtu: Option<u32>,
 }
+
+/// What the kernel answers about a destination that no route leads to, or that a route of type unreachable, blackhole, prohibit
+/// or throw refuses.
+const NO_WAY: [Errno; 5] = [
+    Errno::NETUNREACH,
+    Errno::HOSTUNREACH,
+    Errno::INVAL,
+    Errno::ACCESS,
+    Errno::AGAIN,
+];
 
 /// What the kernel puts on devices by itself. Anything else somebody has chosen, to shape or to delay.
 const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
@@ -276,7 +287,12 @@ impl NextHops for KernelNextHops {
     fn is_ours(&mut self, destination: IpAddr) -> bool {
         let kind = self.netlink.kind_of_route(destination, self.mark);
         let ours = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast];
-        // Without an answer nothing is known, and the kernel decides again where the raw socket asks it.
-        kind.is_ok_and(|kind| kind.is_some_and(|kind| ours.contains(&kind)))
+        match kind {
+            Ok(kind) => kind.is_some_and(|kind| ours.contains(&kind)),
+            // No way leads there: the raw socket gets the same answer. Any other error leaves it open, and the packet is dropped.
+            Err(error) => !NO_WAY
+                .map(|errno| Some(errno.raw_os_error()))
+                .contains(&error.raw_os_error()),
+        }
     }
 }
