@@ -17,6 +17,7 @@ mod report;
 mod state;
 mod table;
 mod told;
+mod wish;
 
 use crate::cli::{Failure, print};
 use crate::routes::DEFAULT_TUN;

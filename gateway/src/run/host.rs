@@ -1,5 +1,6 @@
 //! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
 
+mod engine;
 mod planning;
 mod watch;
 
@@ -19,12 +20,9 @@ use crate::routes::installed::Installed;
 use crate::routes::plan::{Family, Plan, Senders};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
-use dataplane::frames::BatchSize;
 use dataplane::io::{Paths, Waker, Warn};
 use dataplane::iv::IvSource;
-use dataplane::pipeline::affinity::Place;
 use dataplane::pipeline::governor::LaneReport;
-use dataplane::pipeline::wake;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId};
@@ -81,7 +79,7 @@ impl Host {
         })?;
         let plaintext =
             Plaintext::open(&site, options, inheritance.tun, installed.netlink(), warn)?;
-        let engine_options = engine_options(options);
+        let engine_options = engine::options(options);
         Ok(Self {
             installed,
             plaintext,
@@ -353,49 +351,10 @@ impl Kernel for Host {
     }
 }
 
-fn engine_options(options: &Options) -> dataplane::Options {
-    let cpus: Vec<_> = options
-        .cpus
-        .iter()
-        .flat_map(|cpus| cpus.iter().copied())
-        .collect();
-    let default = BatchSize::default();
-    let items = usize::from(options.batch);
-    // The two that read, and the workers. One that comes only where a processor is idle takes it from nobody who reads.
-    let readers = 2 + options.workers.at_first();
-    let threads = readers.max(3);
-    let processors = wake::processors(&cpus);
-    dataplane::Options {
-        workers: options.workers,
-        batch: BatchSize {
-            items,
-            bytes: default.bytes.max(items * BYTES_PER_ITEM),
-        },
-        idle: options.wake.idle(readers, processors),
-        workers_idle: options.wake.idle(threads, processors),
-        poll_budget: options.poll_budget,
-        place: Place {
-            cpus,
-            priority: options.priority,
-        },
-        seed: options.seed.map(seed),
-        ..dataplane::Options::default()
-    }
-}
-
 fn outer_of(options: &Options) -> handover::Outer {
     handover::Outer {
         namespace: options.outer_netns.clone(),
         device: options.outer_device.clone(),
         user: rustix::process::geteuid().as_raw(),
     }
-}
-
-/// Room for each packet of a batch that is larger than usual.
-const BYTES_PER_ITEM: usize = 4096;
-
-fn seed(number: u64) -> [u8; dataplane::iv::SEED_LEN] {
-    let mut seed = [0; dataplane::iv::SEED_LEN];
-    seed[..8].copy_from_slice(&number.to_be_bytes());
-    seed
 }

@@ -3,7 +3,8 @@
 use super::gain::{Gain, Gains};
 use super::host::{Host, Reading};
 use super::state::State;
-use super::table::{self, Among, Place, SETTINGS, Setting};
+use super::table::{self, Place, SETTINGS, Setting};
+use super::wish::Among;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -1,0 +1,68 @@
+//! What a setting should hold, and what to write where it holds something else.
+
+/// What a spot should hold.
+#[derive(Clone, Copy)]
+pub(super) enum Wish {
+    AtLeast(u64),
+    /// The last of several numbers; the others stay.
+    LastAtLeast(u64),
+    Exactly(&'static str),
+    /// A mask with every processor in it.
+    EveryProcessor,
+    /// A mask with this queue's share of the processors.
+    ItsShare,
+    /// Whatever it is.
+    Nothing,
+}
+
+/// Where a spot stands among its like.
+#[derive(Clone, Copy)]
+pub(super) struct Among {
+    pub processors: usize,
+    /// Number of the queue, and how many there are.
+    pub queue: (usize, usize),
+}
+
+impl Wish {
+    /// What should be written in place of `current`; `None` where that is good.
+    pub fn proposal(self, current: &str, among: Among) -> Option<String> {
+        let Among {
+            processors,
+            queue: (number, queues),
+        } = among;
+        let wanted = match self {
+            Self::AtLeast(least) => {
+                let held: u64 = current.parse().ok()?;
+                (held < least).then(|| least.to_string())?
+            }
+            Self::LastAtLeast(least) => raised_last(current, least)?,
+            Self::Exactly(word) => word.to_owned(),
+            Self::EveryProcessor => mask((0..processors).collect()),
+            // A single queue is everybody's anyway.
+            Self::ItsShare if queues < 2 => return None,
+            Self::ItsShare => mask((number..processors).step_by(queues).collect()),
+            Self::Nothing => return None,
+        };
+        (wanted != current).then_some(wanted)
+    }
+}
+
+fn raised_last(current: &str, least: u64) -> Option<String> {
+    let (rest, last) = current.rsplit_once(' ')?;
+    let held: u64 = last.parse().ok()?;
+    (held < least).then(|| format!("{rest} {least}"))
+}
+
+/// As the kernel prints sets of processors: words of 32 bits, the highest first, without leading zeros.
+fn mask(processors: Vec<usize>) -> String {
+    let words = processors.iter().max().map_or(0, |most| most / 32) + 1;
+    let word = |number: usize| {
+        let inside = processors.iter().filter(|cpu| *cpu / 32 == number);
+        inside.fold(0_u32, |bits, cpu| bits | 1 << (cpu % 32))
+    };
+    let mut text = format!("{:x}", word(words - 1));
+    for number in (0..words - 1).rev() {
+        text += &format!(",{:08x}", word(number));
+    }
+    text
+}
