@@ -49,6 +49,8 @@ fn in_and_fwd_judge_each_alone_in_all_pairs() {
             };
             assert_eq!(allowed, expected, "in {here}, fwd {onward}");
             assert_eq!(snapshot.ways_differ(), here != onward);
+            let forwarded = snapshot.forwarded(&site_packet(), &path).is_ok();
+            assert_eq!(forwarded, onward == "protect", "fwd {onward}");
         }
     }
 }

@@ -350,3 +350,35 @@ fn a_peer_that_a_nat_has_moved_is_known_until_it_is_back() {
     state.hear_from(&native, at(40_001));
     assert_eq!(state.moved_to(), None, "native ESP has no port to move");
 }
+
+/// An update of the configuration counts from its moment: a limit that was not there, and a window of another width.
+#[test]
+fn what_an_update_changes_holds_for_the_next_packet() {
+    let before = config(Limits::default(), Limits::default());
+    let state = SaState::new(&before, 0, 0);
+    for number in [1, 100] {
+        state.admit(&before, SequenceNumber(number), 1, 1).unwrap();
+    }
+    assert!(state.look(&before, 30).is_err(), "100 - 64 is the edge");
+    let limits = Limits {
+        age: 10,
+        ..Limits::default()
+    };
+    let after = SaConfig {
+        replay_window: 128,
+        ..config(Limits::default(), limits)
+    };
+    state.reconfigure(&after);
+    state.admit(&after, SequenceNumber(180), 1, 2).unwrap();
+    assert_eq!(state.look(&after, 100), Err(Dropped::Replayed));
+    assert_eq!(
+        state.look(&after, 101),
+        Ok(SequenceNumber(101)),
+        "180 - 128 < 101"
+    );
+    assert_eq!(
+        state.reserve(&after, 1, 1, 9).map(|(_, count)| count),
+        Ok(1)
+    );
+    assert_eq!(state.reserve(&after, 1, 1, 10), Err(Dropped::LifetimeOver));
+}
