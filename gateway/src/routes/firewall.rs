@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each hook costs every packet of the host something, so there are as few as possible, and what no policy names
-//! ([`unnamed`]) is asked nothing else.
+//! (`unnamed`) is asked nothing else.
 //!
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
 //! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
