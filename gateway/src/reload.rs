@@ -47,14 +47,11 @@ pub fn reload(
     plane: &mut dyn Plane,
     request: &SetkeyText,
 ) -> Result<(Changes, Vec<String>), String> {
-    let lowered = read(request)?;
-    let mut target = Recorder::default();
-    target
-        .apply(&lowered.commands)
-        .map_err(|refused| blame(&refused, &lowered, request))?;
-    let failed = |refused: Refused| refused.reason;
-    let wanted = Databases::of(&mut target).map_err(failed)?;
-    let present = Databases::of(plane).map_err(failed)?;
+    let Comparison {
+        lowered,
+        wanted,
+        present,
+    } = compare(plane, request)?;
     let (commands, changes) = difference(&present, &wanted);
     if !commands.is_empty() {
         plane.apply(&commands).map_err(|refused| {
@@ -63,6 +60,28 @@ pub fn reload(
         })?;
     }
     Ok((changes, warnings(&lowered, request)))
+}
+
+/// A text, what a new start by it would have, and what a plane has.
+pub(crate) struct Comparison {
+    pub lowered: Lowered,
+    pub wanted: Databases,
+    pub present: Databases,
+}
+
+/// Reads a text and tries it; changes nothing. On any mistake all mistakes are in the message.
+pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Comparison, String> {
+    let lowered = read(request)?;
+    let mut target = Recorder::default();
+    target
+        .apply(&lowered.commands)
+        .map_err(|refused| blame(&refused, &lowered, request))?;
+    let failed = |refused: Refused| refused.reason;
+    Ok(Comparison {
+        wanted: Databases::of(&mut target).map_err(failed)?,
+        present: Databases::of(plane).map_err(failed)?,
+        lowered,
+    })
 }
 
 /// What a plane has, in the order in which it was added.

@@ -90,18 +90,9 @@ def comes_back(attack):
     def test():
         with Sites("df") as sites:
             watched = Watched(sites)
-            before = shown(sites.left)
-            times = watched.restored()["times"]
-            for _ in range(3):
-                sites.left.sh(attack)
-                times = watched.comes_back(times)["times"]
-            expect(shown(sites.left) == before, f"before:\n{before}\nafter:\n{shown(sites.left)}")
-            passed = watched.clear.passed()
-            expect(not any(passed.values()), f"in clear: {passed}")
-            told = [event["what"] for event in watched.events.all() if event["event"] == "restored"]
+            told, summary = watched.holds_against(attack, lambda: shown(sites.left))
             expect(told and all("device filters of wan" in what for what in told), f"events: {told}")
-            watched.clear.stop()
-            return f"restored {times} times"
+            return summary
     return test
 
 

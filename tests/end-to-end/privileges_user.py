@@ -218,7 +218,10 @@ def as_the_user_of_a_package():
 
 
 def a_unit_that_is_the_user_from_the_start():
-    """As systemd starts one with User= and AmbientCapabilities=: the file is read, then that capability is given up, too."""
+    """As systemd starts one with User= and AmbientCapabilities=: the file is read, then that capability is given up, too.
+
+    Root has armed before, as the unit for that does, and systemd has given the folders to the user of the unit that starts.
+    """
     with Sites("pu") as sites:
         sites.start("right")
         left = own(sites, options=())
@@ -227,7 +230,9 @@ def a_unit_that_is_the_user_from_the_start():
                      f"--ambient-caps={kept}", f"--bounding-set=-all,{kept}")
         for place in ("run", "kept"):
             os.mkdir(f"{left.folder}/{place}", 0o700)
-            os.chown(f"{left.folder}/{place}", UID, GID)
+        left.host.sh(f"{program()} arm {left.setkey} --control {left.control} --state {left.folder}/kept")
+        expect(sites.ping() == 0, "armed, and a ping in clear was answered")
+        left.host.sh(f"chown -R {UID}:{GID} {left.folder}/run {left.folder}/kept")
         os.chmod(left.folder, 0o711)
         left.start()
         deadline = time.monotonic() + 20

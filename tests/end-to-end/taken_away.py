@@ -60,28 +60,32 @@ class Watched:
             time.sleep(0.05)
         raise AssertionError(f"not put back: {state}\n{self.left.words()}")
 
+    def holds_against(self, attack, shown):
+        """Attacks several times: nothing passes in clear, and what `shown` prints is as before. Returns what events said."""
+        state, times = shown(), self.restored()["times"]
+        for _ in range(TIMES):
+            self.sites.left.sh(attack)
+            times = self.comes_back(times)["times"]
+            self.goes_again()
+        passed = self.clear.passed()
+        expect(not any(passed.values()), f"in clear: {passed}")
+        text = self.left.ask("status")
+        expect("restored" in text, f"the status does not say so:\n{text}")
+        after = shown()
+        expect(after == state, f"before:\n{state}\nafter:\n{after}")
+        said = [event["what"] for event in self.events.all() if event["event"] == "restored"]
+        self.clear.stop()
+        return said, f"restored {times} times, in clear {sum(passed.values())}"
+
 
 def comes_back(attack, *words):
     """A test: the attack lets nothing pass, is told, and is undone; several times."""
     def test():
         with Sites("ta") as sites:
             watched = Watched(sites)
-            state = sites.left.sh(STATE)
-            before = watched.restored()["times"]
-            for _ in range(TIMES):
-                sites.left.sh(attack)
-                before = watched.comes_back(before)["times"]
-                watched.goes_again()
-            passed = watched.clear.passed()
-            expect(not any(passed.values()), f"in clear: {passed}")
-            told = [event["what"] for event in watched.events.all() if event["event"] == "restored"]
+            told, summary = watched.holds_against(attack, lambda: sites.left.sh(STATE))
             expect(all(any(word in what for what in told) for word in words), f"events: {told}")
-            text = watched.left.ask("status")
-            expect("restored" in text, f"the status does not tell:\n{text}")
-            after = sites.left.sh(STATE)
-            expect(after == state, f"before:\n{state}\nafter:\n{after}")
-            watched.clear.stop()
-            return f"restored {before} times, in clear {sum(passed.values())}"
+            return summary
     return test
 
 

@@ -4,9 +4,9 @@
 use super::{Name, standing_by};
 use crate::control::SetkeyText;
 use crate::events::{PolicyName, SaName};
-use crate::obey::{blame, read, warnings};
-use crate::plane::{Plane, Recorder};
-use crate::reload::{Databases, is_same, origin, policies};
+use crate::obey::{blame, warnings};
+use crate::plane::Plane;
+use crate::reload::{Comparison, Databases, compare, is_same, origin, policies};
 use ipsec::command::{Command, Refused};
 use ipsec::sa::{Protocol, SaConfig};
 use ipsec::setkey::Lowered;
@@ -76,14 +76,11 @@ impl Plan {
         request: &SetkeyText,
         local: &[IpAddr],
     ) -> Result<Self, String> {
-        let lowered = read(request)?;
-        let mut target = Recorder::default();
-        target
-            .apply(&lowered.commands)
-            .map_err(|refused| blame(&refused, &lowered, request))?;
-        let failed = |refused: Refused| refused.reason;
-        let wanted = Databases::of(&mut target).map_err(failed)?;
-        let present = Databases::of(plane).map_err(failed)?;
+        let Comparison {
+            lowered,
+            wanted,
+            present,
+        } = compare(plane, request)?;
         let at = |command: Option<&Command>, reason: String| {
             let index = origin(&lowered, command);
             blame(&Refused { index, reason }, &lowered, request)

@@ -45,8 +45,8 @@ pub(super) enum Found {
     Neighbour { ends: Ends, mtu: usize },
     /// By the device, but the neighbour is not known, or the kernel is to see a packet.
     ByRawSocket,
-    /// By another device, or to this host itself, whose kernel would deliver what the raw socket sends: what was opened as a
-    /// packet to be forwarded is delivered to nobody here.
+    /// By another device, or to this host itself: a packet that was opened to be forwarded is dropped, for the kernel would
+    /// deliver it here if the raw socket sent it.
     Elsewhere,
 }
 

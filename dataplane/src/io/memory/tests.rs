@@ -110,7 +110,7 @@ fn bytes_are_a_bound_of_their_own_and_what_is_taken_out_makes_room_again() {
 #[test]
 fn a_patient_sink_refuses_at_once_what_no_patience_makes_room_for() {
     let (sink, _source) = queue(1000, 8).unwrap();
-    // Nobody reads this channel: a send that blocked would never return.
+    // The channel has no reader: a send that blocked would never return.
     let mut sink = sink.patient(Duration::MAX);
     let bytes = [7; 1001];
     let sent = ProtectedSink::deliver(&mut sink, &[parcel(&bytes, 1001)]).unwrap();

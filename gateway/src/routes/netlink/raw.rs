@@ -8,6 +8,10 @@ use std::io;
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
 
+/// Flags of a request: an answer even where all went well; all there is of a kind.
+pub(super) const ACK: u16 = libc::NLM_F_ACK as u16;
+pub(super) const DUMP: u16 = libc::NLM_F_DUMP as u16;
+
 /// Bytes of netlink's header.
 const HEADER_LEN: usize = 16;
 

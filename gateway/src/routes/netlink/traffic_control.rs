@@ -2,7 +2,7 @@
 //! by themselves (`bpf da bytecode` in the words of `tc`).
 
 use super::Netlink;
-use super::raw::Answer;
+use super::raw::{ACK, Answer, DUMP};
 use crate::routes::device_filter::Hook;
 use crate::routes::device_filter::assembler::Instruction;
 use crate::routes::nftables::attributes::{self, Attributes};
@@ -17,8 +17,6 @@ const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
 
-const ACK: u16 = libc::NLM_F_ACK as u16;
-const DUMP: u16 = libc::NLM_F_DUMP as u16;
 const CREATE_NEW: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 
 /// TC_H_CLSACT, the same place as TC_H_INGRESS, and the handle of whatever is there.

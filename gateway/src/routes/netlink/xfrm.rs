@@ -2,7 +2,7 @@
 //! them.
 
 use super::Netlink;
-use super::raw::Answer;
+use super::raw::{ACK, Answer, DUMP};
 use crate::routes::nftables::attributes::Attributes;
 use crate::routes::plan::Family;
 use ipsec::policy::Prefix;
@@ -15,9 +15,6 @@ const XFRM_MSG_NEWPOLICY: u16 = 0x13;
 const XFRM_MSG_DELPOLICY: u16 = 0x14;
 const XFRM_MSG_GETPOLICY: u16 = 0x15;
 const XFRM_MSG_UPDPOLICY: u16 = 0x19;
-
-const ACK: u16 = libc::NLM_F_ACK as u16;
-const DUMP: u16 = libc::NLM_F_DUMP as u16;
 
 /// XFRMA_POLICY_TYPE with `struct xfrm_userpolicy_type`, and XFRMA_MARK with value and mask.
 const POLICY_TYPE: u16 = 16;
