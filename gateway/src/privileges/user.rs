@@ -162,13 +162,21 @@ impl User {
     }
 
     /// Makes this process, with all its threads, this user's. It keeps the capabilities that it has.
+    ///
+    /// A process that is this user already keeps its groups where the system lets none be changed: the root of a user namespace
+    /// that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
     pub fn take_over(&self) -> io::Result<()> {
+        let present = Self::current();
+        let is_another = (self.uid, self.gid) != (present.uid, present.gid);
         let held = capabilities(None)?;
         set_keep_capabilities(true)?;
         // The C library's calls change every thread of the process; the system's own ones only the caller.
         // SAFETY: the calls take numbers alone, and a list of no groups.
         unsafe {
-            check(libc::setgroups(0, std::ptr::null()))?;
+            let without_groups = check(libc::setgroups(0, std::ptr::null()));
+            if is_another {
+                without_groups?;
+            }
             check(libc::setresgid(self.gid, self.gid, self.gid))?;
             check(libc::setresuid(self.uid, self.uid, self.uid))?;
         }

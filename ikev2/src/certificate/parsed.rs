@@ -46,7 +46,7 @@ pub struct Certificate {
 /// Why bytes are no certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CertificateError {
-    /// More than [`MAX_CERTIFICATE_LEN`] bytes.
+    /// More than `MAX_CERTIFICATE_LEN` bytes.
     TooLong(usize),
     /// They are no certificate of X.509.
     Malformed,
