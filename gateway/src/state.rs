@@ -145,6 +145,11 @@ impl Numbers {
         }
     }
 
+    /// Whether another process of the same keys goes on from them.
+    pub fn are_kept(&self) -> bool {
+        matches!(self, Self::Kept(keeping) if keeping.shared.trouble().is_none())
+    }
+
     /// What tells a later start in this boot which state was used last.
     pub fn boot_record(&self) -> Option<BootRecord> {
         match self {

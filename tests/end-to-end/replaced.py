@@ -84,6 +84,9 @@ def what_cannot_start_stops_nothing():
         refused(sound, "goes on", "esp7", more=("--tun", "esp7"))
         refused(sound, "goes on", "77 and", more=("--table", "77"))
         refused(sound, "goes on", more=("--mark", "0x100"))
+        left.options = ("--no-state",)
+        refused(sound, "goes on", "--no-state")
+        left.options = ()
         with open(f"{left.folder}/new.setkey", "w") as file:
             file.write(sound.replace("0x100", "0x300").replace("5a5a", "5b5b"))
         left.ask("rekey", file.name)
@@ -91,6 +94,18 @@ def what_cannot_start_stops_nothing():
         left.stop()
         status = left.launch("restart").wait(20)
         expect(status == 1 and "esplanade run" in left.words(), f"nobody is there: {left.words()}")
+
+
+def one_without_kept_numbers_does_not_give_way():
+    """Its successor would count from 1, behind the window of the peer."""
+    with Sites("rp") as sites:
+        left = sites.start("left", inner=(4,), options=("--no-state",))
+        sites.start("right", inner=(4,))
+        left.options = ()
+        status = left.launch("restart").wait(20)
+        told = left.words()
+        expect(status == 1 and all(word in told for word in ("goes on", "numbers are not kept")), f"exit status {status}: {told}")
+        expect(left.process.poll() is None and sites.ping() == 3, "the gateway that ran does not go on")
 
 
 def a_service_is_left_to_its_manager():
@@ -135,6 +150,7 @@ CASES = {
     "both sides by turns, as a user of their own": by_turns(2, start_as_user),
     "recorded packets stay refused": recorded_packets_stay_refused,
     "what cannot start stops nothing": what_cannot_start_stops_nothing,
+    "one without kept numbers does not give way": one_without_kept_numbers_does_not_give_way,
     "a service is left to its manager": a_service_is_left_to_its_manager,
     "killed at any moment, nothing passes in clear": killed_at_any_moment,
 }

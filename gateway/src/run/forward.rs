@@ -167,7 +167,6 @@ impl Plaintext {
     }
 }
 
-/// `known` is what an earlier device of this name was able to do.
 /// The device of the gateway before this one, where it is the one that is wanted: with the same trials.
 fn adopt(name: &str, queue: OwnedFd, abilities: Abilities, trains: bool) -> Option<Arc<Tun>> {
     let tried = abilities != Abilities::default();
@@ -175,6 +174,7 @@ fn adopt(name: &str, queue: OwnedFd, abilities: Abilities, trains: bool) -> Opti
     (tun.name == name && tried == trains).then(|| Arc::new(tun))
 }
 
+/// `known` is what an earlier device of this name was able to do.
 fn tun_named(
     name: &str,
     trains: bool,

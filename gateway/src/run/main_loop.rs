@@ -3,6 +3,7 @@
 mod answers;
 mod changes;
 mod compare;
+mod leave;
 mod rekey;
 mod watch;
 
@@ -263,22 +264,17 @@ impl Gateway {
                     asked_by: Some(id),
                 };
             }
-            Request::Leave if std::env::var_os("NOTIFY_SOCKET").is_some() => Answer::Refused(
-                "a service manager started it and would miss it: restart it there (systemctl restart esplanade@NAME)".to_owned(),
-            ),
-            Request::Leave if self.rekey.is_some() => Answer::Refused(
-                "a rekey is under way, of which another process would know nothing: wait for its end (`esplanade status`), or \
-                 take it back with `esplanade rekey --abort`"
-                    .to_owned(),
-            ),
-            Request::Leave => {
-                println!("esplanade: another process takes over, stopping");
-                self.is_replaced = true;
-                return Next::Stop {
-                    take_away: false,
-                    asked_by: Some(id),
-                };
-            }
+            Request::Leave => match self.why_not_leave() {
+                Some(why) => Answer::Refused(why),
+                None => {
+                    println!("esplanade: another process takes over, stopping");
+                    self.is_replaced = true;
+                    return Next::Stop {
+                        take_away: false,
+                        asked_by: Some(id),
+                    };
+                }
+            },
             Request::Stop => {
                 return Next::Stop {
                     take_away: self.options.fail_open,

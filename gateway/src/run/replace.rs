@@ -28,6 +28,11 @@ pub fn restart(options: &Options) -> Result<(), Failure> {
     memory::with_keys(|| rehearse(&prepared))?;
     Native::check(options)?;
     privileges::needed_for(options.priority).map_err(Failure::new)?;
+    if options.no_state {
+        return Err(kept(
+            "with --no-state this one would count from 1, and the peers would refuse what it sends",
+        ));
+    }
     let path = control::path(options.control.clone());
     let ask = |request: &Request| Client::connect(&path).and_then(|client| client.ask(request));
     match ask(&Request::Status).map_err(|error| unanswered(&path, error))? {
