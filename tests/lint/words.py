@@ -11,7 +11,7 @@ FORBIDDEN = [
     (r"\b[T]ODO\b|\b[F]IXME\b|\bX[X]X\b", "promised work; do it or describe the gap in docs/status.md"),
     (r"#\[[i]gnore", "a test that never runs; make it run or list it in tests/not-here.toml"),
     (r"(?i)(?<!`)\b[h]elpers?\b", "says nothing; name what the thing does"),
-    (r"(?i)\bsub[-]?[a]gents?\b|\b[a]gents?\b", "not a word of this project's glossary"),
+    (r"(?i)\bsub[-]?[a]gents?\b", "not a word of this project's glossary"),
     (r"(?i)\b[a]nthropic\b|\b[c]laude\b|\bopen[a]i\b", "credits go to people and sources of facts"),
 ]
 FOLDER_NAMES = re.compile(r"(^|/)(utils?|common|core|types|[h]elpers?|misc)(\.rs|/)|(^|/)mod\.rs$")
