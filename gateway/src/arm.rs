@@ -9,13 +9,14 @@
 //! Nothing else is needed: no device, no key, no name service. Only barriers are put up; what leads packets into the
 //! tunnel comes with the gateway. `esplanade down` takes them away.
 
-use crate::cli::{Failure, print};
+use crate::argument::number;
 use crate::control::{self, Folder};
+use crate::failure::Failure;
+use crate::output::print;
 use crate::routes::installed::Installed;
 use crate::routes::plan::Plan;
-use crate::routes::record::Record;
+use crate::routes::record::{Record, inherit};
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
-use crate::run::{inherit, number};
 use clap::Args;
 use dataplane::io::Warn;
 use ipsec::database::{Database, Snapshot};

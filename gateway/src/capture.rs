@@ -9,17 +9,19 @@
 mod engine;
 pub mod file;
 pub mod link;
+mod operation;
 mod report;
 mod routed;
 
-use crate::cli::Failure;
 use crate::control::SetkeyText;
+use crate::failure::Failure;
 use crate::obey;
 use clap::{Args, Subcommand};
-use engine::{Engine, Verb};
+use engine::Engine;
 use file::{Fault, Frame, Reader, Writer};
 use ipsec::database::Database;
 use link::Content;
+use operation::Operation;
 use report::Report;
 use routed::Routed;
 use std::fs::File;
@@ -82,13 +84,13 @@ struct Files {
 
 /// Runs it. Only a capture of which everything that an association names was carried is a success.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let (verb, files, routed) = match &options.verb {
-        Command::Open(files) => (Verb::Open, files, None),
-        Command::Seal { files, routed } => (Verb::Seal, files, Some(routed)),
+    let (operation, files, routed) = match &options.verb {
+        Command::Open(files) => (Operation::Open, files, None),
+        Command::Seal { files, routed } => (Operation::Seal, files, Some(routed)),
     };
-    let mut engine = engine(verb, files, routed)?;
+    let mut engine = engine(operation, files, routed)?;
     let report = process(&mut engine, files)?;
-    println!("{}", report.text(verb));
+    println!("{}", report.text(operation));
     match report.is_complete() {
         true => Ok(()),
         false => Err(Failure::new(format!(
@@ -101,29 +103,29 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The engine over a setkey file's databases.
-fn engine(verb: Verb, files: &Files, routed: Option<&Routed>) -> Result<Engine, Failure> {
+fn engine(operation: Operation, files: &Files, routed: Option<&Routed>) -> Result<Engine, Failure> {
     let mut database = database(files)?;
-    refuse_rates(verb, &database)?;
+    refuse_rates(operation, &database)?;
     let device = match routed {
         Some(routed) => routed.device(&mut database)?,
         None => 0,
     };
-    Engine::new(verb, (database.snapshot(), device), files.seed)
+    Engine::new(operation, (database.snapshot(), device), files.seed)
         .map_err(|error| Failure::new(format!("cannot start the engine: {error}")))
 }
 
 /// A capture has no clock.
-fn refuse_rates(verb: Verb, database: &Database) -> Result<(), Failure> {
+fn refuse_rates(operation: Operation, database: &Database) -> Result<(), Failure> {
     let snapshot = database.snapshot();
     let is_paced = snapshot
         .sas()
         .filter_map(|sa| sa.config.aggfrag)
         .any(|aggfrag| aggfrag.rate > 0);
-    match verb {
-        Verb::Seal if is_paced => Err(Failure::new(
+    match operation {
+        Operation::Seal if is_paced => Err(Failure::new(
             "a capture cannot be sealed at a constant rate: leave out `-o aggfrag-rate`".to_owned(),
         )),
-        Verb::Seal | Verb::Open => Ok(()),
+        Operation::Seal | Operation::Open => Ok(()),
     }
 }
 
@@ -155,7 +157,7 @@ fn database(files: &Files) -> Result<Database, Failure> {
 
 /// Bits for the start of IV counters: the system's, or repeatable ones (SplitMix64).
 fn random_bits(seed: Option<u64>) -> impl FnMut() -> u64 {
-    let mut state = seed.unwrap_or_else(crate::run::system_random);
+    let mut state = seed.unwrap_or_else(crate::random::system_random);
     move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = state;

@@ -9,17 +9,21 @@
 //!                                                                tune: settings of the host
 //! ```
 
+pub mod argument;
 pub mod arm;
 pub mod capture;
 pub mod cli;
 pub mod control;
 pub mod events;
+pub mod failure;
 pub mod handover;
 pub mod local_time;
 pub mod memory;
 pub mod obey;
+pub mod output;
 pub mod plane;
 pub mod privileges;
+pub mod random;
 pub mod rekey;
 pub mod reload;
 pub mod report;

@@ -30,22 +30,20 @@ mod warnings;
 
 #[doc(hidden)]
 pub use hearsay::check_any_complaint;
-pub(crate) use options::number;
 pub use options::{CpuList, Options, RESTART_EXAMPLES};
 pub use replace::restart;
 
-use crate::cli::Failure;
 use crate::control::{self, Folder, Server, SetkeyText};
+use crate::failure::Failure;
 use crate::handover::Inheritance;
 use crate::memory;
 use crate::obey;
 use crate::plane::OwnPlane;
 use crate::privileges;
+use crate::random::system_random;
 use crate::routes::Site;
-use crate::routes::record::Record;
-use crate::routes::record::place::Whereabouts;
+use crate::routes::record::{Record, inherit};
 use crate::state;
-use dataplane::io::Warn;
 use dataplane::pipeline::load;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
@@ -144,7 +142,7 @@ fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Res
     let is_first = left_over.is_none();
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();
     record.numbers = numbers.boot_record();
-    let mut plane = OwnPlane::new(host, now, random(options.seed));
+    let mut plane = OwnPlane::new(host, dataplane::clock::now, random(options.seed));
     plane.keep(numbers);
     plane.numbers().start().map_err(Failure::new)?;
     let gateway = Gateway::new(plane, server, signals, file, options, record, warnings);
@@ -180,65 +178,10 @@ fn site(options: &Options) -> Result<Site, Failure> {
     site.map_err(Failure::new)
 }
 
-/// What an earlier gateway left here is taken over, never doubled.
-pub(crate) fn inherit(
-    folder: &Folder,
-    site: &Site,
-    warn: &Warn,
-) -> Result<Option<Record>, Failure> {
-    let control = folder.socket().display();
-    let Some(record) = Record::load(folder).map_err(Failure::new)? else {
-        return Ok(None);
-    };
-    match record.whereabouts().map_err(Failure::new)? {
-        Whereabouts::Here => {}
-        Whereabouts::BeforeBoot => return Ok(None),
-        Whereabouts::Gone(name) => {
-            warn(&format!(
-                "the last gateway of {control} left its rules in network namespace {name}, which is nowhere to be seen any \
-                 more: its note is replaced"
-            ));
-            return Ok(None);
-        }
-        Whereabouts::Elsewhere { name, enter } => {
-            return Err(Failure::new(format!(
-                "the last gateway of {control} left its rules in another network namespace, {name}: take them away there \
-                 ({enter} esplanade down --control {control}), or choose another socket with --control"
-            )));
-        }
-    }
-    if record.site().map_err(Failure::new)? != *site {
-        return Err(Failure::new(format!(
-            "an earlier gateway at {control} left rules for device {} and table {}: take them away with `esplanade down \
-             --control {control}`, or start this one with the same --tun or --forward, --table and --mark",
-            record.tun, record.table
-        )));
-    }
-    Ok(Some(record))
-}
-
-/// What lifetimes count by: seconds since the Unix epoch, whatever the date is set to meanwhile.
-fn now() -> u64 {
-    dataplane::clock::now()
-}
-
 /// Unpredictable bits, or with a seed always the same ones.
 fn random(seed: Option<u64>) -> fn() -> u64 {
     match seed {
         None => system_random,
         Some(_) => || 0,
     }
-}
-
-/// Unpredictable bits.
-pub fn system_random() -> u64 {
-    let mut bytes = [0; 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        // The system's generator is ready since boot and only fails when interrupted.
-        filled +=
-            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-                .unwrap_or(0);
-    }
-    u64::from_ne_bytes(bytes)
 }

@@ -11,7 +11,7 @@
 
 mod arguments;
 mod names;
-mod typed;
+mod statements;
 
 pub use arguments::{Arguments, PlaneChoice, Program};
 pub use names::SystemNames;
@@ -24,13 +24,13 @@ use crate::plane::XfrmPlane;
 use arguments::Task;
 use ipsec::setkey::ast::Statement;
 use ipsec::setkey::{Forwarding, Lowered, Problem, compile, local_time, parse, print, resolve};
+use statements::{StatementReader, grow};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
-use typed::Typed;
 use zeroize::Zeroizing;
 
 /// How often `-lD` looks.
@@ -100,9 +100,9 @@ impl Session<'_> {
         // Unbuffered: what is read is what is obeyed.
         let input = io::stdin().as_fd().try_clone_to_owned();
         let input = input.map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
-        let mut typed = Typed::new(File::from(input));
+        let mut statements = StatementReader::new(File::from(input));
         let mut outcome = Ok(());
-        while let Some(text) = typed
+        while let Some(text) = statements
             .next()
             .map_err(|error| format!("setkey: cannot read {name}: {error}"))?
         {
@@ -220,7 +220,7 @@ impl Session<'_> {
     fn tell_kernel(&mut self, text: &SetkeyText) -> Outcome {
         let mut plane = XfrmPlane::open().map_err(|why| format!("setkey: {why}"))?;
         let obeyed = obey(&mut plane, text, now())?;
-        let unsaid = plane.unsaid();
+        let unsaid = plane.unsupported();
         if unsaid > 0 {
             let left_out = counted(unsaid, "item");
             self.tell(&format!(
@@ -285,15 +285,6 @@ fn event_line(event: &Event, arguments: &Arguments) -> String {
     }
 }
 
-/// A vector that grows by itself would leave its old bytes behind.
-fn more_room(text: &mut Zeroizing<Vec<u8>>) {
-    if text.len() == text.capacity() {
-        let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));
-        larger.extend_from_slice(text);
-        *text = larger;
-    }
-}
-
 /// Whether a text says that nothing behind it is to be read.
 fn has_exit(text: &[u8]) -> bool {
     let is_exit = |statement: &Statement| matches!(statement, Statement::Exit);
@@ -311,7 +302,7 @@ fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     };
     let mut text = Zeroizing::new(Vec::with_capacity(1 << 16));
     loop {
-        more_room(&mut text);
+        grow(&mut text);
         let (start, end) = (text.len(), text.capacity());
         text.resize(end, 0);
         let got = source.read(&mut text[start..]);

@@ -9,6 +9,7 @@
 //! Everything is opened before privileges are given up. From then on the file is only read about (`fstat`), written
 //! (`pwrite64`) and synced (`fdatasync`) by its descriptor; no path is opened any more.
 
+mod boot_record;
 mod disk;
 mod header;
 mod keeper;
@@ -18,7 +19,8 @@ mod open;
 mod record;
 mod store;
 
-pub use open::{BootRecord, Wanted, open};
+pub use boot_record::BootRecord;
+pub use open::{Wanted, open};
 
 use crate::memory;
 use dataplane::io::Warn;

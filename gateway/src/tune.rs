@@ -19,7 +19,8 @@ mod table;
 mod told;
 mod wish;
 
-use crate::cli::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 use crate::routes::DEFAULT_TUN;
 use change::Outcome;
 use clap::{Args, Subcommand};

@@ -3,6 +3,7 @@
 
 mod desk;
 
+use super::operation::Operation;
 use super::report::Report;
 use arc_swap::ArcSwap;
 use dataplane::counters::{Counters, Tally};
@@ -33,15 +34,6 @@ const SHARING: usize = 16;
 
 /// Where ESP in UDP is looked for without being told (RFC 3948).
 const ESP_PORT: u16 = 4500;
-
-/// What is done to the packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
-    /// Authenticate and decrypt.
-    Open,
-    /// Encrypt and authenticate.
-    Seal,
-}
 
 /// A capture's packets on their way through the engine.
 pub struct Engine {
@@ -78,7 +70,7 @@ impl Engine {
     /// An engine over the databases of `snapshot`; what no policy protects was routed into the device of this number,
     /// unless it is 0. With a seed its IVs are always the same.
     pub fn new(
-        verb: Verb,
+        operation: Operation,
         (snapshot, device): (Arc<Snapshot>, u32),
         seed: Option<u64>,
     ) -> io::Result<Self> {
@@ -87,9 +79,9 @@ impl Engine {
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let ends = Ends(Arc::clone(&desk));
         let paths = || PathMtus::new(Paths::default(), LARGEST_PACKET);
-        let together = match verb {
-            Verb::Seal if packs(&snapshot) => SHARING,
-            Verb::Seal | Verb::Open => 1,
+        let together = match operation {
+            Operation::Seal if packs(&snapshot) => SHARING,
+            Operation::Seal | Operation::Open => 1,
         };
         let gearing = Gearing {
             slots: 1,
@@ -99,8 +91,8 @@ impl Engine {
             items: together,
             bytes: LARGEST,
         };
-        let pump = match verb {
-            Verb::Open => {
+        let pump = match operation {
+            Operation::Open => {
                 let inbound = Inbound {
                     source: Box::new(ends.clone()),
                     sink: Box::new(ends),
@@ -110,7 +102,7 @@ impl Engine {
                 };
                 Pump::Open(Box::new(inbound.pump(size, &gearing, Arc::default())))
             }
-            Verb::Seal => {
+            Operation::Seal => {
                 let outbound = Outbound {
                     source: Box::new(ends.clone()),
                     sink: Box::new(ends),

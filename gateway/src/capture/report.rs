@@ -1,6 +1,6 @@
 //! What became of a capture's packets, for people.
 
-use super::engine::Verb;
+use super::operation::Operation;
 use ipsec::Dropped;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,10 +63,10 @@ impl Report {
     }
 
     /// The report as it is printed.
-    pub fn text(&self, verb: Verb) -> String {
-        let done = match verb {
-            Verb::Open => "opened",
-            Verb::Seal => "sealed",
+    pub fn text(&self, operation: Operation) -> String {
+        let done = match operation {
+            Operation::Open => "opened",
+            Operation::Seal => "sealed",
         };
         let mut text = format!(
             "{done} {}, dropped {}, passed by {}",
@@ -115,7 +115,7 @@ mod tests {
         assert!(!report.is_complete());
         let counts = (report.named(), report.dropped(), report.lost());
         assert_eq!(counts, (6, 3, 2));
-        let text = report.text(Verb::Open);
+        let text = report.text(Operation::Open);
         assert!(
             text.starts_with("opened 3, dropped 3, passed by 1\n"),
             "{text}"

@@ -1,7 +1,7 @@
 //! Which device the packets of a capture were routed into (`-o interface=`), and at which end: a capture has no routes
 //! and no addresses of its own.
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use clap::Args;
 use ipsec::database::{Database, Snapshot};
 use ipsec::policy::Direction;

@@ -73,14 +73,18 @@ impl Drop for Folder {
 }
 
 /// The whole way from file to file; what stands in OUT, and what the report says.
-pub(super) fn go(file: &[u8], text: &str, verb: Verb) -> (Result<Report, String>, Vec<Vec<u8>>) {
-    go_routed(file, text, verb, &Routed::default())
+pub(super) fn go(
+    file: &[u8],
+    text: &str,
+    operation: Operation,
+) -> (Result<Report, String>, Vec<Vec<u8>>) {
+    go_routed(file, text, operation, &Routed::default())
 }
 
 pub(super) fn go_routed(
     file: &[u8],
     text: &str,
-    verb: Verb,
+    operation: Operation,
     routed: &Routed,
 ) -> (Result<Report, String>, Vec<Vec<u8>>) {
     let folder = Folder::new();
@@ -93,8 +97,8 @@ pub(super) fn go_routed(
     };
     std::fs::write(&files.sa, text).unwrap();
     std::fs::write(&files.input, file).unwrap();
-    let routed = Some(routed).filter(|_| verb == Verb::Seal);
-    let outcome = engine(verb, &files, routed)
+    let routed = Some(routed).filter(|_| operation == Operation::Seal);
+    let outcome = engine(operation, &files, routed)
         .and_then(|mut engine| process(&mut engine, &files))
         .map_err(|failure| failure.to_string());
     let mut out = Vec::new();
@@ -110,7 +114,7 @@ pub(super) fn go_routed(
 }
 
 fn round_trip(text: &str, packets: &[Vec<u8>]) {
-    let (report, sealed) = go(&capture(packets), text, Verb::Seal);
+    let (report, sealed) = go(&capture(packets), text, Operation::Seal);
     assert_eq!(report.unwrap().named(), packets.len() as u64);
     for (sealed, plain) in sealed.iter().zip(packets) {
         let secret = &plain[28..];
@@ -118,7 +122,7 @@ fn round_trip(text: &str, packets: &[Vec<u8>]) {
     }
     // From the other end.
     let text = text.replace("-P out", "-P in");
-    let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+    let (report, opened) = go(&capture(&sealed), &text, Operation::Open);
     assert!(report.unwrap().is_complete());
     assert_eq!(opened, packets);
 }
@@ -167,7 +171,7 @@ fn numbered(len: usize) -> Vec<u8> {
 fn ah_and_bundles_open_to_the_same_bytes_and_nothing_changed_does() {
     let packets: Vec<_> = [20, 64, 333, 1400].into_iter().map(numbered).collect();
     for text in layered() {
-        let (report, sealed) = go(&capture(&packets), &text, Verb::Seal);
+        let (report, sealed) = go(&capture(&packets), &text, Operation::Seal);
         assert_eq!(report.unwrap().named(), 4, "{text}");
         for (sealed, plain) in sealed.iter().zip(&packets) {
             // The outermost layer is AH, behind an IPv4 header without options.
@@ -178,12 +182,12 @@ fn ah_and_bundles_open_to_the_same_bytes_and_nothing_changed_does() {
             assert_eq!(shown, !text.contains("esp"), "{text}");
         }
         let text = text.replace("-P out", "-P in");
-        let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+        let (report, opened) = go(&capture(&sealed), &text, Operation::Open);
         assert!(report.unwrap().is_complete(), "{text}");
         assert_eq!(opened, packets, "{text}");
         let mut changed = sealed;
         changed.iter_mut().for_each(|packet| packet[15] ^= 1);
-        let (report, opened) = go(&capture(&changed), &text, Verb::Open);
+        let (report, opened) = go(&capture(&changed), &text, Operation::Open);
         assert!(!report.unwrap().is_complete(), "{text}");
         assert!(opened.is_empty(), "{text}");
     }
@@ -195,7 +199,7 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
         "add 10.1.0.2 10.2.0.2 esp-udp 0x1001 -m transport -r 64 {KEYS};
          spdadd 10.1.0.2 10.2.0.2 any -P out ipsec esp/transport//require;"
     );
-    let (report, mut sealed) = go(&capture(&[inner(99)]), &text, Verb::Seal);
+    let (report, mut sealed) = go(&capture(&[inner(99)]), &text, Operation::Seal);
     assert!(report.unwrap().is_complete());
     // As a NAT on the way would have it: another source address and port.
     sealed[0][12..16].copy_from_slice(&[203, 0, 113, 7]);
@@ -204,7 +208,7 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
     let original = go(
         &capture(&sealed),
         &text.replace("-P out", "-P in"),
-        Verb::Open,
+        Operation::Open,
     );
     assert_eq!(
         original.1, [[0; 0]; 0],
@@ -214,7 +218,7 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
     let (report, opened) = go(
         &capture(&sealed),
         &text.replace("-P out", "-P in"),
-        Verb::Open,
+        Operation::Open,
     );
     assert!(report.unwrap().is_complete());
     let expected = udp_packet([203, 0, 113, 7], [10, 2, 0, 2], 99);
@@ -223,16 +227,16 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
 
 #[test]
 fn a_datagram_to_a_port_of_somebody_else_is_passed_by() {
-    let (_, sealed) = go(&capture(&[inner(99)]), &tunnel(), Verb::Seal);
+    let (_, sealed) = go(&capture(&[inner(99)]), &tunnel(), Operation::Seal);
     let to_port = |port: u16| {
         let mut packet = sealed[0].clone();
         packet[22..24].copy_from_slice(&port.to_be_bytes());
         packet
     };
     let file = capture(&[to_port(53), to_port(4500)]);
-    let (report, opened) = go(&file, &inbound(), Verb::Open);
+    let (report, opened) = go(&file, &inbound(), Operation::Open);
     assert_eq!(
-        report.unwrap().text(Verb::Open),
+        report.unwrap().text(Operation::Open),
         "opened 1, dropped 0, passed by 1"
     );
     assert_eq!(opened, [inner(99)]);
@@ -242,22 +246,26 @@ fn a_datagram_to_a_port_of_somebody_else_is_passed_by() {
 fn the_same_seed_gives_the_same_bytes() {
     let file = capture(&[inner(99)]);
     assert_eq!(
-        go(&file, &tunnel(), Verb::Seal).1,
-        go(&file, &tunnel(), Verb::Seal).1
+        go(&file, &tunnel(), Operation::Seal).1,
+        go(&file, &tunnel(), Operation::Seal).1
     );
 }
 
 #[test]
 fn a_changed_byte_is_dropped_by_name_and_a_repeated_packet_as_replayed() {
-    let (_, sealed) = go(&capture(&[inner(99), inner(98)]), &tunnel(), Verb::Seal);
+    let (_, sealed) = go(
+        &capture(&[inner(99), inner(98)]),
+        &tunnel(),
+        Operation::Seal,
+    );
     let mut changed = sealed[0].clone();
     changed[60] ^= 1;
     let file = capture(&[changed, sealed[1].clone(), sealed[1].clone()]);
-    let (report, opened) = go(&file, &inbound(), Verb::Open);
+    let (report, opened) = go(&file, &inbound(), Operation::Open);
     let report = report.unwrap();
     assert_eq!(opened, [inner(98)]);
     assert!(!report.is_complete());
-    let text = report.text(Verb::Open);
+    let text = report.text(Operation::Open);
     assert!(text.contains("opened 1, dropped 2, passed by 0"), "{text}");
     assert!(
         text.contains("bad-icv                   1  packet 1:"),
@@ -272,15 +280,15 @@ fn a_changed_byte_is_dropped_by_name_and_a_repeated_packet_as_replayed() {
 #[test]
 fn what_no_association_is_named_for_is_passed_over() {
     let stranger = udp_packet([172, 16, 0, 1], [172, 16, 0, 2], 30);
-    let (summary, out) = go(&capture(&[stranger, inner(30)]), &tunnel(), Verb::Seal);
-    let text = summary.unwrap().text(Verb::Seal);
+    let (summary, out) = go(&capture(&[stranger, inner(30)]), &tunnel(), Operation::Seal);
+    let text = summary.unwrap().text(Operation::Seal);
     assert_eq!(out.len(), 1);
     assert_eq!(text, "sealed 1, dropped 0, passed by 1");
 }
 
 #[test]
 fn outer_fragments_are_joined_before_they_are_opened() {
-    let (_, sealed) = go(&capture(&[inner(1400)]), &tunnel(), Verb::Seal);
+    let (_, sealed) = go(&capture(&[inner(1400)]), &tunnel(), Operation::Seal);
     let mut outer = sealed[0].clone();
     // DF off, as a router that fragments would have found it.
     outer[6] &= !0x40;
@@ -293,18 +301,18 @@ fn outer_fragments_are_joined_before_they_are_opened() {
         pieces.push(bytes[bytes.len() - len..].to_vec());
     }
     assert_eq!(pieces.len(), 3);
-    let (_, opened) = go(&capture(&pieces), &inbound(), Verb::Open);
+    let (_, opened) = go(&capture(&pieces), &inbound(), Operation::Open);
     assert_eq!(opened, [inner(1400)]);
 }
 
 #[test]
 fn a_file_that_ends_inside_a_packet_names_the_packet() {
     let file = capture(&[inner(50), inner(60)]);
-    let (outcome, _) = go(&file[..file.len() - 3], &tunnel(), Verb::Seal);
+    let (outcome, _) = go(&file[..file.len() - 3], &tunnel(), Operation::Seal);
     let error = outcome.err().unwrap();
     assert!(error.contains("ends inside packet 2"), "{error}");
     for bad in [&b""[..], b"not a capture at all", &file[..10]] {
-        let (outcome, _) = go(bad, &tunnel(), Verb::Seal);
+        let (outcome, _) = go(bad, &tunnel(), Operation::Seal);
         assert!(outcome.err().unwrap().contains("neither a pcap"));
     }
 }
@@ -314,7 +322,7 @@ fn a_packet_that_was_cut_when_captured_is_named_with_both_lengths() {
     let mut file = capture(&[inner(50)]);
     // The original length of the first packet, in the big-endian header that PcapHeader::default() makes.
     file[36..40].copy_from_slice(&9999u32.to_be_bytes());
-    let error = go(&file, &tunnel(), Verb::Seal).0.err().unwrap();
+    let error = go(&file, &tunnel(), Operation::Seal).0.err().unwrap();
     assert!(
         error.contains("packet 1 was cut to 78 of 9999 bytes"),
         "{error}"
@@ -347,9 +355,9 @@ fn pcapng_of_either_byte_order_keeps_its_times_and_link_types() {
         assert_eq!(read.time, Duration::from_nanos(5_000_000_007));
         assert_eq!((read.link, &read.bytes), (1, &frame));
         assert!(reader.next_frame().unwrap().is_none());
-        assert_eq!(go(&file, &tunnel(), Verb::Seal).0.unwrap().named(), 1);
+        assert_eq!(go(&file, &tunnel(), Operation::Seal).0.unwrap().named(), 1);
         let cut = &file[..file.len() - 5];
-        let error = go(cut, &tunnel(), Verb::Seal).0.err().unwrap();
+        let error = go(cut, &tunnel(), Operation::Seal).0.err().unwrap();
         assert!(error.contains("packet 1"), "{error}");
     }
 }
@@ -357,7 +365,7 @@ fn pcapng_of_either_byte_order_keeps_its_times_and_link_types() {
 #[test]
 fn an_unknown_link_type_is_an_error_with_its_number() {
     let file = pcapng(Endianness::Little, DataLink::IEEE802_11, 6, &inner(40));
-    let error = go(&file, &tunnel(), Verb::Seal).0.err().unwrap();
+    let error = go(&file, &tunnel(), Operation::Seal).0.err().unwrap();
     assert!(error.contains("link type 105"), "{error}");
 }
 
@@ -383,7 +391,7 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
         keep in any::<prop::sample::Index>(),
     ) {
-        let (_, sealed) = go(&capture(&[inner(99), inner(5)]), &tunnel(), Verb::Seal);
+        let (_, sealed) = go(&capture(&[inner(99), inner(5)]), &tunnel(), Operation::Seal);
         let endianness = if little { Endianness::Little } else { Endianness::Big };
         let mut file = match ng {
             true => pcapng(endianness, DataLink::RAW, 9, &sealed[0]),
@@ -395,6 +403,6 @@ proptest! {
         }
         file.truncate(keep.index(file.len() + 1));
         check_any_file(&file);
-        let _ = go(&file, &inbound(), Verb::Open);
+        let _ = go(&file, &inbound(), Operation::Open);
     }
 }

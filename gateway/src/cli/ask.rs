@@ -3,16 +3,75 @@
 mod down;
 mod rekey;
 
-use super::{Explain, Failure, Reload, print};
+use crate::argument::protocol;
 use crate::control::{self, Answer, Client, Request};
+use crate::failure::Failure;
 use crate::local_time::utc_offset;
+use crate::output::print;
 use crate::setkey_cli;
-pub(super) use down::down;
+use clap::Args;
+pub(super) use down::{DOWN_EXAMPLES, Down, down};
 use ipsec::setkey::local_time;
 pub(super) use rekey::{REKEY_EXAMPLES, Rekey, rekey};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+/// Which gateway is meant.
+#[derive(Args)]
+pub(super) struct Socket {
+    /// The gateway's control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
+    #[arg(long, value_name = "PATH")]
+    pub(super) control: Option<PathBuf>,
+}
+
+/// A question to a gateway.
+#[derive(Args)]
+pub(super) struct Asking {
+    #[command(flatten)]
+    pub(super) socket: Socket,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What a running gateway should be.
+#[derive(Args)]
+pub(super) struct Reload {
+    /// Associations and policies, in the language of setkey [default: the file that the gateway was started with]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) socket: Socket,
+}
+
+pub(super) const RELOAD_EXAMPLES: &str = "\
+Examples:
+  esplanade reload
+  esplanade reload tunnel.conf --control /run/esplanade/branch.sock
+
+What the file has unchanged is not touched, and keeps its numbers; what it does not have is deleted. A file with a mistake
+changes nothing. SIGHUP to the gateway does the same with its own file.";
+
+/// The packet that `explain` is about.
+#[derive(Args)]
+pub(super) struct Explain {
+    /// Source address
+    source: IpAddr,
+    /// Destination address
+    destination: IpAddr,
+    /// Protocol: tcp, udp, icmp, icmp6 or a number
+    #[arg(value_parser = protocol, default_value = "tcp")]
+    protocol: u8,
+    /// Destination port
+    port: Option<u16>,
+    /// Source port
+    #[arg(long)]
+    source_port: Option<u16>,
+    #[command(flatten)]
+    pub(super) socket: Socket,
+}
 
 type Outcome = Result<(), Failure>;
 

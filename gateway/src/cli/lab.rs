@@ -1,6 +1,6 @@
 //! `esplanade lab …` runs `esplanade-lab …`, as git runs its programs: from beside ourselves, or from the PATH.
 
-use super::Failure;
+use crate::failure::Failure;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;

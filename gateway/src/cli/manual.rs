@@ -1,6 +1,7 @@
 //! Manual pages and shell completions, made from the command line's own description.
 
-use super::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 use clap::Command;
 use clap_complete::Shell;
 use std::path::Path;

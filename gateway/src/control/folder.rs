@@ -11,19 +11,20 @@
 //! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From then
 //! on all is done through its descriptor, with names that hold no slash and are never followed as links.
 
+mod error;
 mod made;
 mod owner;
 
 use crate::privileges::{Places, User};
+pub use error::BadFolder;
+use error::not_ours;
 use made::{make_missing, remove_empty};
-use owner::not_ours;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
     openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,9 +35,6 @@ const LARGEST_FILE: u64 = 1 << 20;
 
 /// What chooses another folder for the control socket.
 const CONTROL: &str = "--control";
-
-/// Group and others may write.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The place of one control socket. Cheap to share by reference; holds one descriptor.
 pub struct Folder {
@@ -50,99 +48,6 @@ pub struct Folder {
     /// Who may own it beside root and us: the user that this process is about to be.
     heir: Option<u32>,
 }
-
-/// Why a folder, or a file in it, is not used.
-#[derive(Debug)]
-pub enum BadFolder {
-    /// There is none.
-    Absent(PathBuf),
-    /// Somebody else may change what is in it, or has made it.
-    NotOurs {
-        /// The folder or file.
-        place: PathBuf,
-        /// Its owner.
-        owner: u32,
-        /// Its permissions.
-        mode: u32,
-        /// The option that chooses another folder.
-        option: &'static str,
-    },
-    /// The folder holds other things as well, and would be this user's with them. The option chooses another folder.
-    Shared {
-        /// The folder.
-        place: PathBuf,
-        /// One of the other things.
-        other: OsString,
-        /// Whose it would be.
-        user: User,
-        /// The option that chooses another folder.
-        option: &'static str,
-    },
-    /// Something else stands where a plain file is expected. The option chooses another folder.
-    NoFile(PathBuf, &'static str),
-    /// A gateway holds the lock.
-    Locked(PathBuf),
-    /// The control path names no file.
-    NoName(PathBuf),
-    /// The system refused.
-    Io(PathBuf, io::Error),
-}
-
-impl fmt::Display for BadFolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent(place) => write!(f, "there is no folder {}", place.display()),
-            Self::NotOurs {
-                place,
-                owner,
-                mode,
-                option,
-            } => write!(
-                f,
-                "{0} belongs to user {owner} and has mode {mode:04o}, so others could change what the gateway keeps there: \
-                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), choose another folder with {option}, or say so if that \
-                 is the gateway's user (ESPLANADE_USER={owner})",
-                place.display(),
-                rustix::process::geteuid().as_raw(),
-                // A lock must not even be opened by others.
-                if mode & WRITABLE_BY_OTHERS == 0 {
-                    "go-rwx"
-                } else {
-                    "go-w"
-                },
-            ),
-            Self::Shared {
-                place,
-                other,
-                user,
-                option,
-            } => write!(
-                f,
-                "{0} would be handed over to user {user}, whose the gateway is, but holds other things ({1}): choose a folder \
-                 of its own with {option}, hand it over by `chown {2} {0}`, or say --user root",
-                place.display(),
-                other.display(),
-                user.uid(),
-            ),
-            Self::NoFile(place, option) => write!(
-                f,
-                "{} is no plain file: remove it, or choose another folder with {option}",
-                place.display()
-            ),
-            Self::Locked(place) => {
-                write!(f, "a gateway that runs holds {}", place.display())
-            }
-            Self::NoName(place) => write!(
-                f,
-                "{} names no socket: say a file in a folder, such as /run/esplanade/control.sock",
-                place.display()
-            ),
-            Self::Io(place, error) => write!(f, "cannot use {}: {error}", place.display()),
-        }
-    }
-}
-
-impl std::error::Error for BadFolder {}
 
 impl Folder {
     /// The folder of this control socket, made with mode 0700 where there is none.

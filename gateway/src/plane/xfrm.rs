@@ -1,37 +1,37 @@
 //! The kernel's own IPsec as a plane: every command becomes XFRM messages over netlink.
 //!
 //! ```text
-//!   commands ──► can the kernel say it? ──► would our own databases, filled from the kernel's, obey? ──► kernel
-//!                  │ no                        │ no                                                       │ no, at the Nth
-//!                  └── nothing has changed ◄───┘        what was done so far is undone, newest first ◄────┘
+//!   commands ──► does the kernel support it? ──► dry run on our own databases, filled from the kernel's ──► kernel
+//!                  │ no                            │ refused                                              │ refused, at the Nth
+//!                  └── nothing has changed ◄───────┘    what was done so far is undone, newest first ◄────┘
 //! ```
 //!
 //! The kernel knows no transactions: between two commands of a list others see half of it. What an undo brings back has
 //! its keys, its sequence numbers and its counts again.
 
 mod association;
-mod conversation;
+mod dry_run;
 mod policy;
-mod rehearsal;
-mod wiped;
+mod socket;
+mod zeroizing;
 
 use super::{Plane, check};
 use association::Found;
-use conversation::{Conversation, Refusal};
 use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use ipsec::policy::{Action, Level, Policy};
 use ipsec::sa::{Protocol, Reqid, SaConfig, SaId};
 use netlink_packet_xfrm::XfrmMessage;
+use socket::{Refusal, XfrmSocket};
 use std::collections::HashSet;
 use std::net::IpAddr;
-use wiped::Wiped;
+use zeroizing::ZeroizingMessage;
 
 /// The plane of the kernel of this network namespace.
 pub struct XfrmPlane {
-    kernel: Conversation,
-    /// What takes back the commands obeyed so far, in the order in which they were obeyed.
-    undo: Vec<Wiped>,
-    unsaid: usize,
+    kernel: XfrmSocket,
+    /// What undoes the commands applied so far, in the order in which they were applied.
+    undo: Vec<ZeroizingMessage>,
+    unsupported: usize,
 }
 
 type Outcome<T> = Result<T, Refusal>;
@@ -39,11 +39,11 @@ type Outcome<T> = Result<T, Refusal>;
 impl XfrmPlane {
     /// Connects to the kernel, or says why that cannot be.
     pub fn open() -> Result<Self, String> {
-        let kernel = Conversation::open().map_err(|refusal| refusal.to_string())?;
+        let kernel = XfrmSocket::open().map_err(|refusal| refusal.to_string())?;
         Ok(Self {
             kernel,
             undo: Vec::new(),
-            unsaid: 0,
+            unsupported: 0,
         })
     }
 
@@ -51,36 +51,40 @@ impl XfrmPlane {
     /// doubt it has none: what cannot be asked cannot be there.
     pub fn owns(&mut self, id: &SaId) -> bool {
         let question = XfrmMessage::GetSa(association::named(id));
-        match self.kernel.ask(&Wiped::new(question)) {
+        match self.kernel.ask(&ZeroizingMessage::new(question)) {
             Ok(_) => true,
             // One that cannot be read is there all the same.
             Err(refusal) => refusal.errno == libc::EBADMSG,
         }
     }
 
-    /// How many of the kernel's associations and policies the last dumps left out, because setkey has no words for them.
-    pub fn unsaid(&self) -> usize {
-        self.unsaid
+    /// How many of the kernel's associations and policies the last dumps left out, because setkey cannot express them.
+    pub fn unsupported(&self) -> usize {
+        self.unsupported
     }
 
-    fn sas(&mut self) -> Outcome<Vec<(Wiped, Found)>> {
-        let answers = self.kernel.list(&Wiped::new(association::everything()))?;
+    fn sas(&mut self) -> Outcome<Vec<(ZeroizingMessage, Found)>> {
+        let answers = self
+            .kernel
+            .list(&ZeroizingMessage::new(association::everything()))?;
         Ok(answers.into_iter().filter_map(with_meaning).collect())
     }
 
-    fn policies(&mut self) -> Outcome<Vec<(Wiped, Option<PolicyReport>)>> {
-        let answers = self.kernel.list(&Wiped::new(policy::everything()))?;
-        let read = |answer: Wiped| {
+    fn policies(&mut self) -> Outcome<Vec<(ZeroizingMessage, Option<PolicyReport>)>> {
+        let answers = self
+            .kernel
+            .list(&ZeroizingMessage::new(policy::everything()))?;
+        let read = |answer: ZeroizingMessage| {
             let XfrmMessage::AddPolicy(message) = &*answer else {
                 return None;
             };
-            let report = policy::read(message);
+            let report = policy::parse(message);
             Some((answer, report))
         };
         Ok(answers.into_iter().filter_map(read).collect())
     }
 
-    fn obey(&mut self, command: &Command) -> Outcome<Answer> {
+    fn apply_one(&mut self, command: &Command) -> Outcome<Answer> {
         match command {
             Command::AddSa(config) | Command::UpdateSa(config) => self.put_sa(config, command),
             Command::DeleteSa { id, .. } => self.delete_sa(id),
@@ -97,7 +101,7 @@ impl XfrmPlane {
                 range,
             } => {
                 let wanted = association::reserve(*source, *destination, *protocol, *range);
-                self.get_spi(&Wiped::new(wanted))
+                self.get_spi(&ZeroizingMessage::new(wanted))
             }
             Command::FlushSas(protocol) => self.flush_sas(*protocol),
             Command::DumpSas(protocol) => self.dump_sas(*protocol),
@@ -111,7 +115,7 @@ impl XfrmPlane {
                 let name = policy::named(selector, *direction);
                 let old = self
                     .kernel
-                    .ask(&Wiped::new(XfrmMessage::GetPolicy(name.clone())))?;
+                    .ask(&ZeroizingMessage::new(XfrmMessage::GetPolicy(name.clone())))?;
                 self.change(XfrmMessage::DeletePolicy(name), vec![old])
             }
             Command::GetPolicy {
@@ -119,12 +123,14 @@ impl XfrmPlane {
                 direction,
             } => {
                 let name = policy::named(selector, *direction);
-                let answer = self.kernel.ask(&Wiped::new(XfrmMessage::GetPolicy(name)))?;
+                let answer = self
+                    .kernel
+                    .ask(&ZeroizingMessage::new(XfrmMessage::GetPolicy(name)))?;
                 let XfrmMessage::AddPolicy(message) = &*answer else {
                     return Err(Refusal::of(libc::ENOENT));
                 };
                 Ok(Answer::Policies(
-                    policy::read(message).into_iter().collect(),
+                    policy::parse(message).into_iter().collect(),
                 ))
             }
             Command::FlushPolicies => {
@@ -142,18 +148,18 @@ impl XfrmPlane {
         let is_larval = old
             .as_ref()
             .is_some_and(|old| matches!(meaning(old), Some(Found::Larval(_))));
-        let delete = Wiped::new(XfrmMessage::DeleteSa(name));
+        let delete = ZeroizingMessage::new(XfrmMessage::DeleteSa(name));
         match (old, command) {
             (Some(_), _) if is_larval => {
-                let update = XfrmMessage::UpdateSa(association::write(config));
+                let update = XfrmMessage::UpdateSa(association::emit(config));
                 self.change(update, vec![delete])
             }
             (Some(old), Command::UpdateSa(_)) => {
-                let update = XfrmMessage::UpdateSa(association::write(config));
+                let update = XfrmMessage::UpdateSa(association::emit(config));
                 self.change(update, vec![old.into_update()])
             }
             _ => {
-                let add = Wiped::new(XfrmMessage::AddSa(association::write(config)));
+                let add = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
                 self.kernel.create(&add)?;
                 self.undo.push(delete);
                 Ok(Answer::Done)
@@ -165,7 +171,7 @@ impl XfrmPlane {
         let name = association::named(id);
         let old = self
             .kernel
-            .ask(&Wiped::new(XfrmMessage::GetSa(name.clone())))?;
+            .ask(&ZeroizingMessage::new(XfrmMessage::GetSa(name.clone())))?;
         self.change(XfrmMessage::DeleteSa(name), vec![old])
     }
 
@@ -191,26 +197,28 @@ impl XfrmPlane {
 
     fn get_sa(&mut self, id: &SaId) -> Outcome<Answer> {
         let name = association::named(id);
-        let answer = self.kernel.ask(&Wiped::new(XfrmMessage::GetSa(name)))?;
+        let answer = self
+            .kernel
+            .ask(&ZeroizingMessage::new(XfrmMessage::GetSa(name)))?;
         match meaning(&answer) {
             Some(Found::Sa(report)) => Ok(Answer::Sas(vec![*report])),
             _ => Err(Refusal::of(libc::ENOENT)),
         }
     }
 
-    fn get_spi(&mut self, wanted: &Wiped) -> Outcome<Answer> {
+    fn get_spi(&mut self, wanted: &ZeroizingMessage) -> Outcome<Answer> {
         let answer = self.kernel.ask(wanted)?;
         let XfrmMessage::AddSa(message) = &*answer else {
             return Err(Refusal::of(libc::ENOENT));
         };
         let id = association::identity(&message.user_sa_info).ok_or(Refusal::of(libc::ENOENT))?;
         let delete = XfrmMessage::DeleteSa(association::named(&id));
-        self.undo.push(Wiped::new(delete));
+        self.undo.push(ZeroizingMessage::new(delete));
         Ok(Answer::Spi(id.spi))
     }
 
     fn flush_sas(&mut self, protocol: Option<Protocol>) -> Outcome<Answer> {
-        let touched = |message: &Wiped| {
+        let touched = |message: &ZeroizingMessage| {
             matches!(&**message, XfrmMessage::AddSa(sa)
                 if protocol.is_none_or(|protocol| protocol.number() == sa.user_sa_info.id.proto))
         };
@@ -225,7 +233,7 @@ impl XfrmPlane {
             match found {
                 Found::Sa(report) => reports.push(*report),
                 Found::Larval(_) => {}
-                Found::Other => self.unsaid += 1,
+                Found::Other => self.unsupported += 1,
             }
         }
         let wanted = |report: &SaReport| {
@@ -237,7 +245,7 @@ impl XfrmPlane {
 
     fn dump_policies(&mut self) -> Outcome<Answer> {
         let read: Vec<_> = self.policies()?;
-        self.unsaid += read.iter().filter(|(_, report)| report.is_none()).count();
+        self.unsupported += read.iter().filter(|(_, report)| report.is_none()).count();
         let reports = read.into_iter().filter_map(|(_, report)| report);
         Ok(Answer::Policies(reports.collect()))
     }
@@ -245,19 +253,19 @@ impl XfrmPlane {
     fn put_policy(&mut self, policy: &Policy, command: &Command) -> Outcome<Answer> {
         let policy = self.with_identifiers(policy)?;
         let name = policy::named(&policy.selector, policy.direction);
-        let written = policy::write(&policy);
+        let written = policy::emit(&policy);
         let old = match command {
             Command::UpdatePolicy(_) => self.find(XfrmMessage::GetPolicy(name.clone()))?,
             _ => None,
         };
-        let delete = Wiped::new(XfrmMessage::DeletePolicy(name));
+        let delete = ZeroizingMessage::new(XfrmMessage::DeletePolicy(name));
         match old {
             Some(old) => {
                 let update = XfrmMessage::UpdatePolicy(written);
                 self.change(update, vec![old.into_update()])
             }
             None => {
-                let add = Wiped::new(XfrmMessage::AddPolicy(written));
+                let add = ZeroizingMessage::new(XfrmMessage::AddPolicy(written));
                 self.kernel.create(&add)?;
                 self.undo.push(delete);
                 Ok(Answer::Done)
@@ -290,23 +298,23 @@ impl XfrmPlane {
     }
 
     /// Changes something, after what was there before has been noted.
-    fn change(&mut self, message: XfrmMessage, old: Vec<Wiped>) -> Outcome<Answer> {
-        self.kernel.change(&Wiped::new(message))?;
+    fn change(&mut self, message: XfrmMessage, old: Vec<ZeroizingMessage>) -> Outcome<Answer> {
+        self.kernel.change(&ZeroizingMessage::new(message))?;
         // Of several, the oldest comes back first: undoing starts at the end.
         self.undo.extend(old.into_iter().rev());
         Ok(Answer::Done)
     }
 
-    fn find(&mut self, question: XfrmMessage) -> Outcome<Option<Wiped>> {
-        match self.kernel.ask(&Wiped::new(question)) {
+    fn find(&mut self, question: XfrmMessage) -> Outcome<Option<ZeroizingMessage>> {
+        match self.kernel.ask(&ZeroizingMessage::new(question)) {
             Ok(answer) => Ok(Some(answer)),
             Err(refusal) if [libc::ESRCH, libc::ENOENT].contains(&refusal.errno) => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
 
-    /// Takes back what was done, newest first, and says what could not be.
-    fn take_back(&mut self) -> usize {
+    /// Undoes what was done, newest first; returns how many could not be undone.
+    fn undo_all(&mut self) -> usize {
         let mut failed = 0;
         for message in std::mem::take(&mut self.undo).iter().rev() {
             let done = match **message {
@@ -322,9 +330,11 @@ impl XfrmPlane {
 impl Plane for XfrmPlane {
     fn supports(&self, command: &Command) -> Result<(), String> {
         match command {
-            Command::AddSa(config) | Command::UpdateSa(config) => association::can_be_said(config),
+            Command::AddSa(config) | Command::UpdateSa(config) => {
+                association::check_supported(config)
+            }
             Command::AddPolicy(policy) | Command::UpdatePolicy(policy) => {
-                policy::can_be_said(policy)
+                policy::check_supported(policy)
             }
             _ => Ok(()),
         }
@@ -332,17 +342,17 @@ impl Plane for XfrmPlane {
 
     fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
         check(self, commands)?;
-        self.unsaid = 0;
+        self.unsupported = 0;
         self.undo.clear();
         if !commands.iter().all(Command::is_question) {
-            self.rehearse(commands)?;
+            self.dry_run(commands)?;
         }
         let mut answers = Vec::with_capacity(commands.len());
         for (index, command) in commands.iter().enumerate() {
-            match self.obey(command) {
+            match self.apply_one(command) {
                 Ok(answer) => answers.push(answer),
                 Err(refusal) => {
-                    let reason = match self.take_back() {
+                    let reason = match self.undo_all() {
                         0 => refusal.to_string(),
                         failed => format!(
                             "{refusal}; and {failed} of the changes before it could not be taken back, see `setkey -D` \
@@ -358,14 +368,14 @@ impl Plane for XfrmPlane {
     }
 }
 
-fn meaning(answer: &Wiped) -> Option<Found> {
+fn meaning(answer: &ZeroizingMessage) -> Option<Found> {
     match &**answer {
-        XfrmMessage::AddSa(message) => Some(association::read(message)),
+        XfrmMessage::AddSa(message) => Some(association::parse(message)),
         _ => None,
     }
 }
 
-fn with_meaning(answer: Wiped) -> Option<(Wiped, Found)> {
+fn with_meaning(answer: ZeroizingMessage) -> Option<(ZeroizingMessage, Found)> {
     let found = meaning(&answer)?;
     Some((answer, found))
 }

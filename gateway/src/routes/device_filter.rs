@@ -36,8 +36,10 @@ mod exceptions;
 mod headers;
 mod judgement;
 mod search;
+mod task;
 
 pub use headers::LinkKind;
+pub use task::Target;
 
 use std::fmt;
 

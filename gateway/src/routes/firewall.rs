@@ -15,6 +15,7 @@
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
 //! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
 
+mod condition;
 mod exceptions;
 pub mod rings;
 pub mod tables;
@@ -24,9 +25,8 @@ use super::Site;
 use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Entry, Family, Plan, Verdict};
-use crate::routes::plan::WITH_PORTS;
+use condition::{AH, ESP, TCP, UDP, conditions, when};
 use exceptions::{neighbours, on_the_link, our_own, path_mtu};
-use ipsec::policy::Upper;
 use tables::Firewall;
 use unnamed::unnamed;
 
@@ -36,11 +36,6 @@ pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passi
 /// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here, or
 /// forwarded.
 pub const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ESP: u8 = 50;
-const AH: u8 = 51;
 
 /// The rules that make the table enforce `plan`.
 pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
@@ -82,10 +77,6 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
         priority,
         rules,
     }
-}
-
-fn when() -> Rule {
-    Rule::default()
 }
 
 /// The devices whose packets are none of the wire: the TUN device, if there is one, and the loopback.
@@ -282,62 +273,6 @@ fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
             .and(Term::ClampSegments)
     });
     rules.collect()
-}
-
-/// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.
-fn conditions(entry: &Entry) -> Vec<Rule> {
-    let Some(family) = entry.family() else {
-        return Vec::new();
-    };
-    let addresses = when()
-        .family(family)
-        .within(Field::Source(family), entry.selector.source)
-        .within(Field::Destination(family), entry.selector.destination);
-    let mut conditions = vec![upper(addresses.clone(), entry.selector.upper)];
-    // RFC 4301 7: a later fragment carries no ports. What might belong to protected traffic is not let out.
-    if entry.asks_ports() && entry.verdict != Verdict::Bypass {
-        let later = addresses.later_fragment(family);
-        conditions.push(protocol(later, entry.selector.upper));
-    }
-    conditions
-}
-
-fn protocol(rule: Rule, upper: Upper) -> Rule {
-    match upper {
-        Upper::Any => rule,
-        Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => rule.protocols(&[number]),
-        Upper::Ports { .. } => rule.protocols(&WITH_PORTS),
-    }
-}
-
-fn upper(rule: Rule, upper: Upper) -> Rule {
-    let rule = protocol(rule, upper);
-    match upper {
-        Upper::Any => rule,
-        Upper::Protocol {
-            source_port,
-            destination_port,
-            ..
-        }
-        | Upper::Ports {
-            source_port,
-            destination_port,
-        } => [
-            (Field::SourcePort, source_port),
-            (Field::DestinationPort, destination_port),
-        ]
-        .into_iter()
-        .fold(rule, |rule, (field, port)| match port {
-            Some(port) => rule.is(field, port.to_be_bytes()),
-            None => rule,
-        }),
-        Upper::Icmp { kind, code, .. } => [(Field::IcmpType, kind), (Field::IcmpCode, code)]
-            .into_iter()
-            .fold(rule, |rule, (field, value)| match value {
-                Some(value) => rule.is(field, [value]),
-                None => rule,
-            }),
-    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,7 @@ use super::firewall::tables::Firewall;
 use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
-use super::tables::Tables;
-use leading::gone;
+use super::tables::{Tables, ignore_absent};
 use std::io;
 
 /// What the drop rules behind packet rings are called where they are missing.
@@ -83,16 +82,16 @@ impl Installed {
     pub fn remove(&mut self) -> io::Result<()> {
         (self.rings, self.plan, self.closed) = (None, None, None);
         for rule in self.tables.rules(self.site.first_preference())? {
-            self.tables.delete_rule(&rule).or_else(gone)?;
+            self.tables.delete_rule(&rule).or_else(ignore_absent)?;
         }
         let tun = self.tun_index()?;
         for route in self.tables.routes(self.site.table(), tun)? {
             self.tables
                 .delete_route(self.site.table(), tun, &route)
-                .or_else(gone)?;
+                .or_else(ignore_absent)?;
         }
         for (_, index) in self.tables.links_called(&self.site.alias())? {
-            self.tables.delete_link(index).or_else(gone)?;
+            self.tables.delete_link(index).or_else(ignore_absent)?;
         }
         // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
         let _ = self.behind_rings.remove();

@@ -3,7 +3,10 @@
 //! What it says holds in one network namespace until the next boot, so it names both ([`place`]): whoever reads it elsewhere
 //! must not take its names for those of the rules that stand there.
 
+mod inherit;
 pub mod place;
+
+pub use inherit::inherit;
 
 use super::{BadSite, Site};
 use crate::control::Folder;

@@ -7,14 +7,11 @@
 //!   first + 999  nothing: where "behind the block" is
 //! ```
 
-use super::Site;
 use super::plan::{Entry, Family, Plan, Verdict};
+use super::{PREFERENCES_PER_SITE, Site};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// Preferences of one gateway.
-pub const BLOCK: u32 = 1000;
 
 /// The protocol number by which rules and routes of ours are known (`ip rule` shows it; unassigned elsewhere).
 pub const OWNER: u8 = 229;
@@ -84,7 +81,7 @@ impl Plan {
 
     fn is_large(&self) -> bool {
         let rules: usize = self.leaving.iter().map(|entry| uppers(entry).len()).sum();
-        rules > BLOCK as usize - 4
+        rules > PREFERENCES_PER_SITE as usize - 4
     }
 }
 
@@ -99,7 +96,7 @@ pub fn rules(site: &Site, plan: &Plan) -> Vec<Rule> {
 
 fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
     let first = site.first_preference();
-    let behind = first + BLOCK - 1;
+    let behind = first + PREFERENCES_PER_SITE - 1;
     let blank = |preference, action| Rule {
         family,
         preference,

@@ -51,3 +51,11 @@ impl Tables for Netlink {
         Netlink::delete_route(self, table, tun, route)
     }
 }
+
+/// Success also where another program has deleted the object before.
+pub fn ignore_absent(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
+        _ => Err(error),
+    }
+}

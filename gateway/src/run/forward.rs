@@ -1,7 +1,7 @@
 //! The plaintext end: the TUN device, or the Ethernet device that hosts behind this gateway use.
 
 use super::{Options, interface};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::report;
 use crate::routes::Site;
 use crate::routes::netlink::{KernelNextHops, Netlink};

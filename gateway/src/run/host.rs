@@ -12,7 +12,7 @@ use super::outside::Outside;
 use super::senders;
 use super::sockets::{self, Sockets};
 use super::{Options, interface};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::handover::{self, Inheritance, Parting};
 use crate::plane::Kernel;
 use crate::routes::Site;

@@ -3,8 +3,8 @@
 //! Its folder is opened before privileges are given up, and the file is found from there by its name: an editor puts a new
 //! file in the place of the old one.
 
-use crate::cli::Failure;
 use crate::control::SetkeyText;
+use crate::failure::Failure;
 use crate::privileges::{Places, User};
 use dataplane::io::Warn;
 use rustix::fs::{Mode, OFlags, open, openat};

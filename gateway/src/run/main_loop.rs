@@ -8,14 +8,16 @@ mod rekey;
 mod watch;
 
 use super::host::Host;
+use super::interface;
 use super::key_file::KeyFile;
 use super::losses::Losses;
+use super::options::Options;
 use super::rates::Rate;
 use super::signals::{Signal, Signals};
-use super::{Options, Warnings, interface, now};
-use crate::cli::Failure;
+use super::warnings::Warnings;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
+use crate::failure::Failure;
 use crate::handover::Parting;
 use crate::memory;
 use crate::obey;
@@ -25,6 +27,7 @@ use crate::report;
 use crate::routes::Site;
 use crate::routes::monitor::Monitor;
 use crate::routes::record::Record;
+use dataplane::clock::now;
 use dataplane::{Hook, Notice};
 use ipsec::database::Snapshot;
 use ipsec::sa::SaId;
@@ -377,7 +380,7 @@ fn in_the_way(record: &Record, site: &Site) -> Failure {
          left of an earlier gateway: take them away with `esplanade down --force --{kind} {} --table {} --mark {:#x}`. If \
          another gateway lives here: choose another routing table with --table",
         site.first_preference(),
-        site.first_preference() + crate::routes::steering::BLOCK - 1,
+        site.first_preference() + crate::routes::PREFERENCES_PER_SITE - 1,
         site.name(),
         site.table(),
         site.outside_mark(),

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::outside::Outside;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::routes::Site;
 use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::{KernelNextHops, Netlink, SimpleLink};

@@ -1,5 +1,6 @@
 //! The options of `esplanade run` and `restart`.
 
+use crate::argument::number;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN};
 use clap::Args;
 use dataplane::io::packet::NativeIo;
@@ -122,15 +123,6 @@ that systemd started is restarted by `systemctl restart`.";
 /// Numbers of processors.
 pub type CpuList = Arc<[usize]>;
 
-/// A number, decimal or hexadecimal.
-pub(crate) fn number(word: &str) -> Result<u32, String> {
-    let parsed = match word.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => word.parse(),
-    };
-    parsed.map_err(|_| "a number is expected, such as 0x10000000".to_owned())
-}
-
 fn cpu_list(word: &str) -> Result<CpuList, String> {
     let wrong = || format!("`{word}` is no list of processors; an example is 0-3,8");
     let mut cpus = Vec::new();
@@ -156,12 +148,5 @@ mod tests {
         for wrong in ["", "a", "3-1", "1-", "0-99999", "1,,2"] {
             assert!(cpu_list(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn marks_are_decimal_or_hexadecimal() {
-        assert_eq!(number("0x10000000"), Ok(DEFAULT_MARK));
-        assert_eq!(number("16"), Ok(16));
-        assert!(number("0xg").is_err());
     }
 }

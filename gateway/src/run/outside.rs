@@ -11,7 +11,7 @@
 //! while it still may, gives up all other power as every thread does, and opens what is needed later.
 
 use super::Options;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::plane::XfrmPlane;
 use crate::privileges;
 use crate::routes::netlink::Netlink;

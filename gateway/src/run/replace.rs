@@ -11,8 +11,8 @@
 
 use super::native::Native;
 use super::{Options, Prepared, control};
-use crate::cli::Failure;
 use crate::control::{Answer, Client, NoAnswer, Request};
+use crate::failure::Failure;
 use crate::handover::Inheritance;
 use crate::memory;
 use crate::obey::{blame, read};

@@ -1,7 +1,7 @@
 //! Which user a gateway is, and the change to it.
 
 use super::Options;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::privileges::{self, DEFAULT_USER, User};
 use std::path::Path;
 

@@ -1,36 +1,18 @@
 //! One suite, direction and size: its keys, its turns, its row.
 
 use super::machine;
+use super::options::Direction;
 use super::report::KernelRow;
 use super::statistics::{interval, median};
 use super::suite::NamedSuite;
 use super::turn::{Load, Worker};
 use multibuffer::{Integrity, Key};
-use serde::Serialize;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Turns of each side.
 pub(super) const PAIRS: usize = 9;
-
-/// Which way packets go: out of the gateway sealed, into it to be opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Direction {
-    Seal,
-    Open,
-}
-
-impl Direction {
-    /// As a table has it.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Seal => "seal",
-            Self::Open => "open",
-        }
-    }
-}
 
 #[derive(Clone)]
 pub(super) struct Case {

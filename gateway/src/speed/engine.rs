@@ -6,9 +6,10 @@
 //!
 //! What was asked for decides which of the last two there are.
 
-use super::case::{Case, Direction, PAIRS};
+use super::case::{Case, PAIRS};
 use super::hub::{Flow, Footprint, Hub};
 use super::machine;
+use super::options::Direction;
 use super::report::{Compared, EngineRow};
 use super::statistics::median;
 use super::turn::Worker;

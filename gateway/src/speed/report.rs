@@ -2,12 +2,15 @@
 
 mod engine;
 mod kernel;
+mod run;
 
 pub(super) use engine::{Compared, EngineRow};
 pub(super) use kernel::KernelRow;
 
 use super::machine::Machine;
-use super::{Layer, NamedSuite, Options};
+use super::options::{Layer, Options};
+use super::suite::NamedSuite;
+use run::Run;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -31,27 +34,6 @@ pub(super) struct Report {
 pub(super) enum Row {
     Kernel(KernelRow),
     Engine(EngineRow),
-}
-
-/// What a row needs to know of the run.
-struct Run {
-    tsc_hertz: Option<f64>,
-    workers: u16,
-    name_width: usize,
-}
-
-impl Run {
-    /// Cycles of the counter that all workers together spend on a byte.
-    fn cycles_per_byte(&self, packets_per_second: f64, bytes: usize) -> String {
-        self.tsc_hertz.map_or("-".to_owned(), |hertz| {
-            let cycles = hertz * f64::from(self.workers) / (packets_per_second * bytes as f64);
-            format!("{cycles:.2}")
-        })
-    }
-}
-
-fn gbit(packets_per_second: f64, bytes: usize) -> f64 {
-    packets_per_second * (8 * bytes) as f64 / 1e9
 }
 
 impl Report {

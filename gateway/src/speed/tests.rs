@@ -1,8 +1,8 @@
 //! What can be said of a measurement without a clock: that it is of what was asked for, and that everything can be asked for.
 
-use super::case::{Case, Direction};
+use super::case::Case;
 use super::suite::{self, NamedSuite};
-use super::{Layer, Options, check_sizes};
+use super::{Direction, Layer, Options, check_sizes};
 use std::collections::HashSet;
 use std::time::Duration;
 

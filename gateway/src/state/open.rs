@@ -1,16 +1,16 @@
 //! Opening the file: its folder is checked, its lock taken, and a state that belongs elsewhere or is too old is refused.
 
+use super::boot_record::BootRecord;
 use super::header::{BadHeader, Header};
 use super::keeper::Keeper;
 use super::machine::{Foreign, Machine};
 use super::store::{BadStore, Store};
 use super::{Keeping, Numbers};
-use crate::cli::Failure;
 use crate::control::Folder;
 use crate::control::folder::BadFolder;
+use crate::failure::Failure;
 use crate::privileges::User;
 use dataplane::io::Warn;
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,30 +38,6 @@ pub struct Wanted<'a> {
     pub control: &'a Path,
     /// What the last gateway of this boot has noted.
     pub noted: Option<BootRecord>,
-}
-
-/// Which state a gateway has used: noted where the next boot forgets it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BootRecord {
-    /// The file, by a part of its salt.
-    file: u64,
-    /// How often it had been begun with.
-    generation: u64,
-}
-
-impl BootRecord {
-    pub(super) fn of(keeper: &Keeper<File>) -> Self {
-        Self::of_header(keeper.header())
-    }
-
-    fn of_header(header: &Header) -> Self {
-        let mut file = [0; 8];
-        file.copy_from_slice(&header.salt[..8]);
-        Self {
-            file: u64::from_le_bytes(file),
-            generation: header.generation,
-        }
-    }
 }
 
 /// Opens what is asked for. All that needs a privilege happens here.
@@ -155,7 +131,7 @@ fn begin(mut store: Store<File>, place: &str) -> Result<Keeper<File>, Failure> {
 fn create(folder: &Folder, place: &str) -> Result<File, Failure> {
     let mut header = Header::default();
     for word in header.salt.chunks_mut(8) {
-        word.copy_from_slice(&crate::run::system_random().to_le_bytes());
+        word.copy_from_slice(&crate::random::system_random().to_le_bytes());
     }
     folder
         .write_durably(KIND, &Store::<File>::empty(&header))

@@ -3,7 +3,14 @@
 use super::{BarrierStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
 use std::fmt::Write as _;
 
-pub(super) fn status(status: &Status) -> String {
+impl Status {
+    /// For people.
+    pub fn table(&self) -> String {
+        status(self)
+    }
+}
+
+fn status(status: &Status) -> String {
     let mut text = barriers(&status.barriers);
     text += &restorations(&status.restorations);
     let _ = writeln!(

@@ -1,4 +1,4 @@
-use super::super::engine::Verb;
+use super::super::operation::Operation;
 use super::super::tests::{KEYS, capture, go, go_routed, inner, tunnel, udp_packet};
 use super::*;
 
@@ -23,13 +23,14 @@ fn at_the_left() -> Routed {
 fn what_was_routed_into_a_device_is_sealed_by_its_association_and_opens_with_the_same_file() {
     let packets: Vec<_> = [20, 64, 333, 1400].into_iter().map(inner).collect();
     for text in [by_route(""), by_route("-o aggfrag")] {
-        let (report, sealed) = go_routed(&capture(&packets), &text, Verb::Seal, &at_the_left());
+        let (report, sealed) =
+            go_routed(&capture(&packets), &text, Operation::Seal, &at_the_left());
         assert!(report.unwrap().is_complete(), "{text}");
         for packet in &sealed {
             assert_eq!(packet[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
             assert_eq!(packet[28..32], 0x1001u32.to_be_bytes());
         }
-        let (report, opened) = go(&capture(&sealed), &text, Verb::Open);
+        let (report, opened) = go(&capture(&sealed), &text, Operation::Open);
         assert!(report.unwrap().is_complete(), "{text}");
         assert_eq!(opened, packets, "{text}");
     }
@@ -40,7 +41,7 @@ fn policies_are_asked_before_the_device() {
     let text = by_route("") + &tunnel().replace("0x1001", "0x2001");
     let elsewhere = udp_packet([10, 1, 0, 2], [10, 3, 0, 2], 40);
     let file = capture(&[inner(30), elsewhere, inner(50)]);
-    let (report, sealed) = go_routed(&file, &text, Verb::Seal, &at_the_left());
+    let (report, sealed) = go_routed(&file, &text, Operation::Seal, &at_the_left());
     assert_eq!(report.unwrap().named(), 3);
     let spis: Vec<_> = sealed.iter().map(|packet| packet[30]).collect();
     assert_eq!(spis, [0x20, 0x10, 0x20]);
@@ -53,7 +54,7 @@ fn a_device_or_an_end_that_is_not_clear_is_asked_for() {
             interface: interface.map(str::to_owned),
             local: local.map(Into::into),
         };
-        let outcome = go_routed(&capture(&[inner(30)]), text, Verb::Seal, &routed).0;
+        let outcome = go_routed(&capture(&[inner(30)]), text, Operation::Seal, &routed).0;
         outcome.err().unwrap()
     };
     let (one, two) = (

@@ -1,17 +1,53 @@
 //! `esplanade down`: a gateway that runs takes its own things away; after one that died we do it, where its note says.
 
-use super::super::{Down, Failure, print};
-use super::{Outcome, strange};
+use super::{Outcome, Socket, strange};
+use crate::argument::number;
 use crate::control::folder::BadFolder;
 use crate::control::{self, Answer, Client, Folder, NoAnswer, Request};
+use crate::failure::Failure;
+use crate::output::print;
 use crate::routes::installed::Installed;
 use crate::routes::record::Record;
 use crate::routes::record::place::Whereabouts;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
+use clap::Args;
 use std::path::Path;
 
+/// What to take away.
+#[derive(Args)]
+pub(crate) struct Down {
+    #[command(flatten)]
+    socket: Socket,
+    /// Take away what stands in this network namespace under the names that are given, though no note says whose it is
+    #[arg(long)]
+    force: bool,
+    /// With --force: the TUN device of the gateway that left it
+    #[arg(long, value_name = "NAME", requires = "force")]
+    tun: Option<String>,
+    /// With --force: the device that it forwarded for instead
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        requires = "force",
+        conflicts_with = "tun"
+    )]
+    forward: Option<String>,
+    /// With --force: its routing table
+    #[arg(long, value_name = "N", requires = "force")]
+    table: Option<u32>,
+    /// With --force: its mark
+    #[arg(long, value_name = "N", requires = "force", value_parser = number)]
+    mark: Option<u32>,
+}
+
+pub(crate) const DOWN_EXAMPLES: &str = "\
+Examples:
+  esplanade down
+  esplanade down --control /run/esplanade/branch.sock
+  esplanade down --force --tun esp1      what a gateway left whose note is lost or about another place";
+
 /// Returns when the rules are gone and the process has ended, so that another can start at once.
-pub(in super::super) fn down(mut down: Down) -> Outcome {
+pub(crate) fn down(mut down: Down) -> Outcome {
     let path = control::path(down.socket.control.take());
     match Client::connect(&path).and_then(|client| client.ask_to_end(&Request::Down)) {
         Ok(Answer::Done) => print("the gateway has stopped and its rules are gone\n"),

@@ -1,8 +1,9 @@
 //! `esplanade rekey`.
 
-use super::super::{Failure, Socket, print};
-use super::{Outcome, ask, strange};
+use super::{Outcome, Socket, ask, strange};
 use crate::control::{self, Answer, Request};
+use crate::failure::Failure;
+use crate::output::print;
 use crate::setkey_cli;
 use clap::Args;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ const DEFAULT_KEEP_SECONDS: u64 = 10;
 
 /// New keys, and how long to wait for what.
 #[derive(Args)]
-pub(in super::super) struct Rekey {
+pub(crate) struct Rekey {
     /// The new keys, with the policies that the gateway has [default: the file that the gateway was started with]
     #[arg(value_name = "FILE", conflicts_with = "abort")]
     file: Option<PathBuf>,
@@ -32,7 +33,7 @@ pub(in super::super) struct Rekey {
     socket: Socket,
 }
 
-pub(in super::super) const REKEY_EXAMPLES: &str = "\
+pub(crate) const REKEY_EXAMPLES: &str = "\
 Examples:
   esplanade rekey                        on both sides, in any order, with the new keys in their files
   esplanade rekey new.conf --keep 60
@@ -42,7 +43,7 @@ The file has the new associations, with SPIs of their own, in place of the old o
 once; they send as soon as the peer is heard by them, for which each side sends a packet a second that carries nothing. The old
 ones go when they have been silent. `esplanade status` shows how far each peer is.";
 
-pub(in super::super) fn rekey(rekey: Rekey) -> Outcome {
+pub(crate) fn rekey(rekey: Rekey) -> Outcome {
     let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose();
     let request = control::Rekey {
         text: text.map_err(Failure::new)?,

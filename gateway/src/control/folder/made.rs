@@ -1,6 +1,6 @@
 //! Folders that are made for a socket, and taken away again where the start fails.
 
-use super::BadFolder;
+use super::error::BadFolder;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

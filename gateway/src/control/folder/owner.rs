@@ -3,7 +3,8 @@
 //! What root has made in this start, or an earlier version has left, becomes the gateway's. Each file is opened first and
 //! judged by its descriptor, so that no link leads to a file elsewhere.
 
-use super::{BadFolder, Folder, WRITABLE_BY_OTHERS, parent};
+use super::error::{BadFolder, WRITABLE_BY_OTHERS, not_ours};
+use super::{Folder, parent};
 use crate::privileges::User;
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fchown, fstat, openat,
@@ -98,15 +99,6 @@ impl Folder {
             }
         }
         Ok(None)
-    }
-}
-
-pub(super) fn not_ours(found: &Stat, place: &Path, option: &'static str) -> BadFolder {
-    BadFolder::NotOurs {
-        place: place.to_owned(),
-        owner: found.st_uid,
-        mode: found.st_mode & 0o7777,
-        option,
     }
 }
 

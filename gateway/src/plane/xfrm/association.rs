@@ -1,24 +1,20 @@
 //! An association as the kernel knows it: its names, and the requests that need no more than those.
 //!
-//! `written` is what the kernel is told, `told` what it tells, `limits` what it cannot be told.
+//! `emit` writes what makes one, `parse` reads one; what the kernel does not support is refused here.
 
-mod limits;
-mod told;
-mod written;
+mod emit;
+mod identity;
+mod parse;
 
-pub(super) use limits::{can_be_said, can_become};
-pub(super) use told::{Found, read};
-pub(super) use written::write;
+pub(super) use emit::emit;
+pub(super) use identity::{identity, read_address};
+pub(super) use parse::{Found, parse};
 
-use ipsec::sa::{Protocol, SaId, Spi};
+use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, SaId, Spi};
 use netlink_packet_xfrm::state::{AllocSpiMessage, DelGetMessage, FlushMessage, GetDumpMessage};
 use netlink_packet_xfrm::*;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-/// UDP_ENCAP_ESPINUDP: RFC 3948.
-const ESP_IN_UDP: u16 = 2;
-/// The kernel keeps a bitmap of this many packets beside an association by itself; larger windows come with their own.
-const LEGACY_WINDOW: u32 = 32;
 const EVERY_PROTOCOL: u8 = 255;
 
 /// The question for one association, and the request to take it away.
@@ -57,26 +53,70 @@ pub(super) fn reserve(
     XfrmMessage::AllocSpi(AllocSpiMessage { spi_info, nlas })
 }
 
-pub(super) fn identity(info: &UserSaInfo) -> Option<SaId> {
-    Some(SaId {
-        destination: read_address(&info.id.daddr, info.family),
-        protocol: match info.id.proto {
-            IPPROTO_ESP => Protocol::Esp,
-            IPPROTO_AH => Protocol::Ah,
-            _ => return None,
-        },
-        spi: Spi::new(info.id.spi)?,
-    })
+/// What the kernel has no word for, in a sentence.
+pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
+    if let Some((row, _)) = config.suite.encryption()
+        && row.xfrm.is_empty()
+    {
+        let name = row.name;
+        return Err(format!(
+            "the kernel does not know {name}; use another algorithm, or let `esplanade run` carry the traffic"
+        ));
+    }
+    if config.replay_window > XFRMA_REPLAY_ESN_MAX as u32 {
+        return Err(format!(
+            "the kernel's replay windows end at {XFRMA_REPLAY_ESN_MAX} packets; make `-r` smaller"
+        ));
+    }
+    if config.df == DontFragment::Set {
+        return Err(
+            "the kernel copies the DF bit or clears it; `df=set` needs Esplanade's own data plane"
+                .to_owned(),
+        );
+    }
+    if matches!(config.dscp, Dscp::Set(1..)) {
+        return Err("the kernel copies the DSCP or leaves it 0; other values need Esplanade's own data plane".to_owned());
+    }
+    if config.interface.is_some() {
+        return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
+    }
+    if config.sequence > 0 {
+        return Err("`-o sequence` needs Esplanade's own data plane; the kernel is told by `ip xfrm state … replay-seq N replay-oseq N`".to_owned());
+    }
+    if config.dummy > 0 {
+        return Err(
+            "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets"
+                .to_owned(),
+        );
+    }
+    if config.keepalive > 0 {
+        return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
+    }
+    if config.aggfrag.is_some() {
+        return Err("`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not know the mode".to_owned());
+    }
+    if config.tfc > 0 && config.mode != Mode::Tunnel {
+        return Err("the kernel pads for traffic-flow confidentiality in tunnel mode alone; add `-m tunnel`".to_owned());
+    }
+    Ok(())
 }
 
-pub(super) fn read_address(address: &Address, family: u16) -> IpAddr {
-    match family {
-        AF_INET => IpAddr::V4(Ipv4Addr::from_octets([
-            address.addr[0],
-            address.addr[1],
-            address.addr[2],
-            address.addr[3],
-        ])),
-        _ => IpAddr::V6(address.to_ipv6()),
+/// What the kernel cannot change while an association lives, in a sentence.
+pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String> {
+    let mut same = old.clone();
+    same.lifetimes = new.lifetimes;
+    if old.encapsulation.is_some() && new.encapsulation.is_some() {
+        same.encapsulation = new.encapsulation;
+    }
+    if new.mode == Mode::Any {
+        same.mode = Mode::Any;
+    }
+    match same == *new {
+        true => Ok(()),
+        false => Err(
+            "the kernel updates the lifetimes and ports of a living association and nothing else; `delete` and \
+             `add` it again"
+                .to_owned(),
+        ),
     }
 }

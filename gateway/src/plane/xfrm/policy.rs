@@ -22,7 +22,7 @@ const MOST_TEMPLATES: usize = 6;
 pub(super) const LARGEST_MANUAL_REQID: u32 = 0x3fff;
 
 /// What makes this policy.
-pub(super) fn write(policy: &Policy) -> ModifyMessage {
+pub(super) fn emit(policy: &Policy) -> ModifyMessage {
     let info = UserPolicyInfo {
         selector: selector(&policy.selector),
         priority: kernel_priority(policy.priority).unwrap_or(0),
@@ -140,7 +140,7 @@ pub(super) fn everything() -> XfrmMessage {
 }
 
 /// Reads what the kernel tells; nothing where the language has no words for it.
-pub(super) fn read(message: &ModifyMessage) -> Option<PolicyReport> {
+pub(super) fn parse(message: &ModifyMessage) -> Option<PolicyReport> {
     let info = &message.user_policy_info;
     let policy = Policy {
         selector: read_selector(&info.selector)?,
@@ -248,7 +248,7 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
 }
 
 /// What the kernel has no word for, in a sentence.
-pub(super) fn can_be_said(policy: &Policy) -> Result<(), String> {
+pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
     if kernel_priority(policy.priority).is_none() {
         return Err("the kernel's priorities end before this one; come nearer to `def`".to_owned());
     }

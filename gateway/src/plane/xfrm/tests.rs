@@ -20,8 +20,8 @@ fn commands(text: &str) -> Vec<Command> {
 }
 
 fn read_back(config: &SaConfig) -> Arc<SaConfig> {
-    let written = XfrmMessage::AddSa(association::write(config));
-    match meaning(&Wiped::new(through_bytes(written))) {
+    let written = XfrmMessage::AddSa(association::emit(config));
+    match meaning(&ZeroizingMessage::new(through_bytes(written))) {
         Some(Found::Sa(report)) => report.config,
         _ => panic!("not understood: {config:?}"),
     }
@@ -64,7 +64,7 @@ fn every_suite_reads_back_as_it_was_written() {
             panic!("{suite}");
         };
         assert_eq!(read_back(config), *config, "{suite}");
-        assert_eq!(association::can_be_said(config), Ok(()));
+        assert_eq!(association::check_supported(config), Ok(()));
     }
 }
 
@@ -114,12 +114,16 @@ fn every_policy_reads_back_as_it_was_written() {
         let [Command::AddPolicy(written)] = &commands[..] else {
             panic!("{policy}");
         };
-        assert_eq!(policy::can_be_said(written), Ok(()));
-        let message = through_bytes(XfrmMessage::AddPolicy(policy::write(written)));
+        assert_eq!(policy::check_supported(written), Ok(()));
+        let message = through_bytes(XfrmMessage::AddPolicy(policy::emit(written)));
         let XfrmMessage::AddPolicy(message) = message else {
             panic!("{policy}");
         };
-        assert_eq!(policy::read(&message).unwrap().policy, *written, "{policy}");
+        assert_eq!(
+            policy::parse(&message).unwrap().policy,
+            *written,
+            "{policy}"
+        );
     }
 }
 
@@ -153,8 +157,8 @@ fn what_the_kernel_has_no_word_for_is_refused_with_the_reason() {
         ),
     ] {
         let said = match &commands(&text)[..] {
-            [Command::AddSa(config)] => association::can_be_said(config),
-            [Command::AddPolicy(policy)] => policy::can_be_said(policy),
+            [Command::AddSa(config)] => association::check_supported(config),
+            [Command::AddPolicy(policy)] => policy::check_supported(policy),
             _ => panic!("{text}"),
         };
         assert!(
@@ -175,11 +179,11 @@ fn a_living_association_takes_new_lifetimes_and_no_new_keys() {
     };
     let old = config("", &keys(20));
     assert_eq!(
-        association::can_become(&old, &config("-lh 60", &keys(20))),
+        association::check_update(&old, &config("-lh 60", &keys(20))),
         Ok(())
     );
-    assert!(association::can_become(&old, &config("", &keys(28))).is_err());
-    assert!(association::can_become(&old, &config("-u 9", &keys(20))).is_err());
+    assert!(association::check_update(&old, &config("", &keys(28))).is_err());
+    assert!(association::check_update(&old, &config("-u 9", &keys(20))).is_err());
 }
 
 #[test]

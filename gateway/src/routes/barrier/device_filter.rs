@@ -19,13 +19,12 @@ mod places;
 use super::Barrier;
 use crate::memory::without_keys;
 use crate::routes::Site;
-use crate::routes::device_filter::assembler::Instruction;
-use crate::routes::device_filter::compiler::{Target, programs};
-use crate::routes::device_filter::{Hook, TooMany};
+use crate::routes::device_filter::compiler::programs;
+use crate::routes::device_filter::{Target, TooMany};
 use crate::routes::netlink::traffic_control::Spot;
 use crate::routes::plan::Plan;
 use faults::Refusal;
-use keeper::Keeper;
+use keeper::{HOOKS, Keeper, Programs};
 use news::News;
 use places::{Place, place_of};
 use std::collections::{BTreeMap, HashMap};
@@ -34,11 +33,6 @@ use std::sync::Arc;
 
 /// What the count of dropped packets is called.
 pub const COUNTER: &str = "clear_at_devices";
-
-const HOOKS: [Hook; 2] = [Hook::Ingress, Hook::Egress];
-
-/// What one direction of a device is to have.
-type Programs = Arc<Vec<Vec<Instruction>>>;
 
 /// Filters of one gateway.
 pub struct DeviceFilters {

@@ -5,6 +5,12 @@
 
 use std::collections::HashMap;
 
+/// TC_ACT_UNSPEC: the next filter decides, ours or another program's; without one the packet passes.
+pub const PASS: u32 = u32::MAX;
+
+/// TC_ACT_SHOT: the packet ends here.
+pub const DROP: u32 = 2;
+
 /// One instruction, as the kernel takes it (`struct sock_filter`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

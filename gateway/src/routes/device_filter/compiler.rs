@@ -1,43 +1,19 @@
 //! From a plan to programs: each judges a box of addresses and leaves all others to the next, so together they are one
 //! filter, in whatever order they run, and any part of them drops nothing that the whole would let pass.
 
-use super::assembler::{Assembler, Instruction, Label};
-use super::headers::{self, Exits, Judged, LinkKind};
-use super::judgement::{self, Area, Outcomes, Rule};
+use super::assembler::{Assembler, DROP, Instruction, PASS};
+use super::headers::{self, Exits, Judged};
+use super::judgement::{self, Area, Outcomes};
 use super::search::search;
-use super::{Hook, TooMany, exceptions};
-use crate::routes::plan::{Entry, Family, Plan, Verdict};
-use crate::routes::range::{Range, joined};
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
-/// TC_ACT_UNSPEC: the next filter decides, ours or somebody else's; without one the packet passes.
-pub const PASS: u32 = u32::MAX;
-
-/// TC_ACT_SHOT: the packet ends here.
-pub const DROP: u32 = 2;
+use super::task::{Ends, Target, Task};
+use super::{TooMany, exceptions};
+use crate::routes::plan::{Family, Plan};
 
 /// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
 pub const MOST_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 
 /// Programs for one direction of one device.
 pub const MOST_PROGRAMS_PER_PLAN: usize = 256;
-
-/// What programs are compiled for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Target {
-    /// Which way packets go.
-    pub hook: Hook,
-    /// How they begin.
-    pub link: LinkKind,
-    /// The mark on our own outer packets.
-    pub mark: u32,
-    /// Whether this gateway sends opened packets out of the device itself, marked as its own.
-    pub delivers: bool,
-    /// Whether a bridge or a switch of the host sends frames out of the device that were never routed here. What was
-    /// routed has met the filter of the bridge itself.
-    pub is_bridged: bool,
-}
 
 /// The programs that enforce a plan; none where nothing would ever be dropped.
 pub fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
@@ -119,10 +95,8 @@ fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instructio
     );
     for (label, task, area) in bodies.drain(..) {
         program.bind(label);
-        match task
-            .within(&area)
-            .write(&mut program, &area, Ends { pass, drop })
-        {
+        let inside = task.within(&area);
+        match write(&inside, &mut program, &area, Ends { pass, drop }) {
             Err(TooMany) if area.is_divisible() => return Ok(None),
             written => written?,
         }
@@ -135,208 +109,33 @@ fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instructio
     Ok((instructions.len() <= most).then_some(instructions))
 }
 
-/// Where a program ends.
-#[derive(Clone, Copy)]
-pub(super) struct Ends {
-    pub pass: Label,
-    pub drop: Label,
-}
-
-/// One family's part of a plan.
-pub(super) struct Task {
-    pub family: Family,
-    pub target: Target,
-    /// What is dropped is what each of these lists drops.
-    lists: Vec<Vec<Rule>>,
-    /// Outer addresses between which our own packets leave, or to which those of peers come.
-    pub outer: Vec<Rule>,
-    /// Where protected packets arrive, or leave from.
-    pub udp_ports: BTreeSet<u16>,
-}
-
-impl Task {
-    fn new(plan: &Plan, target: Target, family: Family) -> Self {
-        let mut lists = match target.hook {
-            Hook::Egress => vec![rules(&plan.leaving, family)],
-            Hook::Ingress => vec![rules(&plan.arriving, family), rules(&plan.passing, family)],
-        };
-        lists.dedup();
-        let mut udp_ports = plan.udp_ports.clone();
-        if target.hook == Hook::Egress {
-            udp_ports.extend(KEY_EXCHANGE);
-        }
-        Self {
-            family,
-            target,
-            lists,
-            outer: match target.hook {
-                Hook::Egress => outer(plan, family, &[&plan.leaving]),
-                Hook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
-            },
-            udp_ports,
-        }
+/// The judgement of one family's packets within a box, and the exceptions from it.
+fn write(task: &Task, program: &mut Assembler, area: &Area, ends: Ends) -> Result<(), TooMany> {
+    let reads = task.lists.iter().any(|rules| judgement::asks_upper(rules));
+    for (field, range) in [
+        (headers::destination(task.family), area.destination),
+        (headers::source(task.family), area.source),
+    ] {
+        let inside = program.label();
+        search(program, field, &[(range, inside)], ends.pass);
+        program.bind(inside);
     }
-
-    /// What of it lies in a box.
-    fn within(&self, area: &Area) -> Self {
-        let inside =
-            |rules: &Vec<Rule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
-        Self {
-            lists: self.lists.iter().map(inside).collect(),
-            outer: inside(&self.outer),
-            udp_ports: self.udp_ports.clone(),
-            ..*self
-        }
+    if reads {
+        headers::read_upper(program, task.family, task.target.link);
     }
-
-    fn ever_drops(&self) -> bool {
-        self.lists
-            .iter()
-            .all(|rules| rules.iter().any(|rule| rule.drops))
+    for rules in &task.lists {
+        let (dropped, passed) = (program.label(), ends.pass);
+        let judge = (task.family, task.target.hook, task.target.mark);
+        judgement::judge(program, judge, rules, Outcomes { dropped, passed })?;
+        program.bind(dropped);
     }
-
-    /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
-    fn destinations(&self) -> Vec<Range> {
-        let dropped = |rules: &Vec<Rule>| {
-            let dropping = rules.iter().filter(|rule| rule.drops);
-            let ranges = joined(dropping.map(|rule| rule.destination));
-            coarse(ranges, self.family)
-        };
-        let lists = self.lists.iter().map(dropped);
-        lists.min_by_key(|ranges| size(ranges)).unwrap_or_default()
-    }
-
-    /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
-    fn halves(&self, area: Area) -> Option<[Area; 2]> {
-        let all = || self.lists.iter().flatten().chain(&self.outer);
-        let destinations = cuts(area.destination, all().map(|rule| rule.destination));
-        let sources = cuts(area.source, all().map(|rule| rule.source));
-        if destinations.len() >= sources.len() {
-            let [low, high] = halved(area.destination, &destinations)?;
-            return Some([low, high].map(|destination| Area {
-                destination,
-                ..area
-            }));
-        }
-        let [low, high] = halved(area.source, &sources)?;
-        Some([low, high].map(|source| Area { source, ..area }))
-    }
-
-    fn write(&self, program: &mut Assembler, area: &Area, ends: Ends) -> Result<(), TooMany> {
-        let reads = self.lists.iter().any(|rules| judgement::asks_upper(rules));
-        for (field, range) in [
-            (headers::destination(self.family), area.destination),
-            (headers::source(self.family), area.source),
-        ] {
-            let inside = program.label();
-            search(program, field, &[(range, inside)], ends.pass);
-            program.bind(inside);
-        }
-        if reads {
-            headers::read_upper(program, self.family, self.target.link);
-        }
-        for rules in &self.lists {
-            let (dropped, passed) = (program.label(), ends.pass);
-            let judge = (self.family, self.target.hook, self.target.mark);
-            judgement::judge(program, judge, rules, Outcomes { dropped, passed })?;
-            program.bind(dropped);
-        }
-        exceptions::write(self, program, ends, reads);
-        program.jump(ends.drop);
-        Ok(())
-    }
+    exceptions::write(task, program, ends, reads);
+    program.jump(ends.drop);
+    Ok(())
 }
 
 impl Area {
     fn is_divisible(&self) -> bool {
         self.source.first < self.source.last || self.destination.first < self.destination.last
     }
-}
-
-/// UDP ports of key exchange (RFC 7296 2).
-const KEY_EXCHANGE: [u16; 2] = [500, 4500];
-
-fn rules(entries: &[Entry], family: Family) -> Vec<Rule> {
-    let of_family = entries
-        .iter()
-        .filter(|entry| entry.family() == Some(family));
-    let rules = of_family.map(|entry| Rule {
-        source: Range::of(entry.selector.source),
-        destination: Range::of(entry.selector.destination),
-        upper: entry.selector.upper,
-        drops: entry.verdict != Verdict::Bypass,
-    });
-    rules.collect()
-}
-
-/// Outer addresses that a policy of these lists covers; between others nothing is dropped.
-fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
-    let covered = |(source, destination): &&(IpAddr, IpAddr)| {
-        source.is_ipv4() == (family == Family::V4)
-            && lists.iter().copied().flatten().any(|entry| {
-                entry.verdict != Verdict::Bypass
-                    && entry.selector.source.contains(*source)
-                    && entry.selector.destination.contains(*destination)
-            })
-    };
-    let pairs = plan.outer.iter().filter(covered);
-    let rule = |(source, destination): &(IpAddr, IpAddr)| Rule {
-        source: Range::host(*source),
-        destination: Range::host(*destination),
-        upper: ipsec::policy::Upper::Any,
-        drops: false,
-    };
-    pairs.map(rule).collect()
-}
-
-/// Destinations that are told apart before anything else.
-const MAX_RANGES_AT_FIRST: usize = 4;
-
-/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are closed.
-fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
-    let hosts = match family {
-        Family::V4 => 0,
-        Family::V6 => u128::from(u64::MAX),
-    };
-    let whole_nets = ranges.into_iter().map(|range| Range {
-        first: range.first & !hosts,
-        last: range.last | hosts,
-    });
-    let mut ranges = joined(whole_nets);
-    while ranges.len() > MAX_RANGES_AT_FIRST {
-        let gaps = ranges.windows(2).map(|pair| pair[1].first - pair[0].last);
-        let narrowest = gaps.enumerate().min_by_key(|(_, gap)| *gap);
-        let Some((place, _)) = narrowest else { break };
-        ranges[place].last = ranges[place + 1].last;
-        ranges.remove(place + 1);
-    }
-    ranges
-}
-
-/// How many addresses they hold.
-fn size(ranges: &[Range]) -> u128 {
-    let each = ranges.iter().map(|range| range.last - range.first);
-    each.fold(0, u128::saturating_add)
-}
-
-/// Addresses before which a range may be cut.
-fn cuts(area: Range, ranges: impl Iterator<Item = Range>) -> Vec<u128> {
-    let ends = ranges.flat_map(|range| [Some(range.first), range.last.checked_add(1)]);
-    let inside = ends
-        .flatten()
-        .filter(|end| area.first < *end && *end <= area.last);
-    inside.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-fn halved(area: Range, cuts: &[u128]) -> Option<[Range; 2]> {
-    let middle = *cuts.get(cuts.len() / 2)?;
-    let low = Range {
-        last: middle - 1,
-        ..area
-    };
-    let high = Range {
-        first: middle,
-        ..area
-    };
-    Some([low, high])
 }

@@ -2,10 +2,10 @@
 
 use super::Hook;
 use super::assembler::{Assembler, Label, Op, Test};
-use super::compiler::{Ends, Task};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, START, UPPER};
 use super::judgement::MARK;
 use super::search::search;
+use super::task::{Ends, Task};
 use crate::routes::plan::Family;
 use crate::routes::range::Range;
 

@@ -8,8 +8,7 @@
 //! part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed header is
 //! none that anybody takes.
 
-use super::assembler::{Assembler, Label, Op, Test};
-use super::compiler::PASS;
+use super::assembler::{Assembler, Label, Op, PASS, Test};
 use super::search::{Field, Place, search};
 use crate::routes::plan::Family;
 use crate::routes::range::Range;

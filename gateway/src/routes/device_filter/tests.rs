@@ -4,7 +4,8 @@ mod machine;
 mod packet;
 mod reading;
 
-use super::compiler::{MOST_INSTRUCTIONS_PER_PROGRAM, Target, programs, programs_of};
+use super::compiler::{MOST_INSTRUCTIONS_PER_PROGRAM, programs, programs_of};
+use super::task::Target;
 use super::{Hook, LinkKind};
 use crate::routes::plan::tests::{entry, prefix};
 use crate::routes::plan::{Entry, Plan, Verdict};

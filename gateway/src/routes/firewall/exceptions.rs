@@ -1,7 +1,7 @@
 //! What passes although policies would drop it: our own outer packets, what others say about those, and what a link needs to
 //! work at all.
 
-use super::{AH, ESP, UDP, when};
+use super::condition::{AH, ESP, UDP, when};
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule};
 use crate::routes::plan::{Entry, Family, Plan, Senders, Verdict, overlap};

@@ -2,6 +2,7 @@ use super::super::DEFAULT_MARK;
 use super::super::plan::Senders;
 use super::super::plan::tests::entry;
 use super::*;
+use ipsec::policy::Upper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 

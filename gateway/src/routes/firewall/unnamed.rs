@@ -1,7 +1,7 @@
 //! Traffic that no policy names passes first: a packet from or to somewhere else is asked for nothing more than its
 //! addresses, however many policies there are.
 
-use super::when;
+use super::condition::when;
 use crate::routes::nftables::rule::{Field, Rule};
 use crate::routes::plan::{Entry, Family};
 use crate::routes::range::{Range, joined};

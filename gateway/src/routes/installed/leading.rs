@@ -4,7 +4,7 @@ use super::Installed;
 use crate::routes::netlink::is_family_absent;
 use crate::routes::plan::Plan;
 use crate::routes::steering;
-use crate::routes::tables::Tables;
+use crate::routes::tables::{Tables, ignore_absent};
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::io;
@@ -44,7 +44,7 @@ impl<T: Tables> Installed<T> {
             self.tables.add_rule(rule).map_err(explain)?;
         }
         for rule in lacking(&present, &wanted) {
-            self.tables.delete_rule(rule).or_else(gone)?;
+            self.tables.delete_rule(rule).or_else(ignore_absent)?;
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl<T: Tables> Installed<T> {
             if !wanted.contains(&place(&route)) {
                 self.tables
                     .delete_route(self.site.table(), tun, &route)
-                    .or_else(gone)?;
+                    .or_else(ignore_absent)?;
             }
         }
         Ok(())
@@ -87,14 +87,6 @@ fn lacking<'a, E: Eq + Hash>(
 ) -> impl DoubleEndedIterator<Item = &'a E> {
     let present: HashSet<_> = present.iter().collect();
     wanted.iter().filter(move |entry| !present.contains(entry))
-}
-
-/// What somebody else has already taken away is gone all the same.
-pub(super) fn gone(error: io::Error) -> io::Result<()> {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
-        _ => Err(error),
-    }
 }
 
 fn explain(error: io::Error) -> io::Error {

@@ -1,7 +1,8 @@
 //! Routing rules: those of our block, as they stand in the kernel.
 
+use super::super::PREFERENCES_PER_SITE;
 use super::super::plan::Family;
-use super::super::steering::{BLOCK, OWNER, Rule, RuleAction};
+use super::super::steering::{OWNER, Rule, RuleAction};
 use super::{FAMILIES, Netlink, absent_is_empty, any, family};
 use ipsec::policy::Prefix;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
@@ -29,7 +30,7 @@ impl Netlink {
                 }
             }
         }
-        let block = first..first + BLOCK;
+        let block = first..first + PREFERENCES_PER_SITE;
         rules.retain(|rule| block.contains(&rule.preference));
         Ok(rules)
     }

@@ -8,7 +8,7 @@ use crate::plane::{OwnPlane, Recorder};
 use crate::reload;
 use crate::report;
 use crate::run::host::Host;
-use crate::run::now;
+use dataplane::clock::now;
 use ipsec::database::Snapshot;
 use zeroize::Zeroizing;
 

@@ -6,8 +6,8 @@ use crate::events::What;
 use crate::memory;
 use crate::plane::{Kernel as _, Plane as _};
 use crate::rekey::{Course, Pace, Plan, Step, Turn};
-use crate::run::now;
 use crate::status::{RekeyPeer, RekeyStatus};
+use dataplane::clock::now;
 use ipsec::command::Refused;
 use zeroize::Zeroizing;
 

@@ -1,10 +1,10 @@
 //! What a running gateway notices by itself: notices of the data plane, and once a second everything that time changes.
 
 use super::Gateway;
-use crate::cli::Failure;
 use crate::events::{SaName, What, direction_name};
-use crate::run::now;
+use crate::failure::Failure;
 use dataplane::Notice;
+use dataplane::clock::now;
 use ipsec::database::Snapshot;
 use ipsec::sa::LifeEvent;
 use std::io;

@@ -1,8 +1,8 @@
 //! The whole engine: a row, its columns, its keys in JSON.
 
-use super::{Run, gbit};
-use crate::speed::case::Direction;
+use super::run::{Run, gbit};
 use crate::speed::hub::Footprint;
+use crate::speed::options::Direction;
 use crate::speed::statistics::{interval, median};
 use dataplane::gauge::Spans;
 use serde::{Serialize, Serializer};
@@ -14,14 +14,14 @@ alone on the same bytes, on as many threads. One thread is timed without reading
 
 /// A ratio, and how far it may be off.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::speed) struct Compared {
-    pub(in crate::speed) ratio: f64,
-    pub(in crate::speed) interval: [f64; 2],
+pub(crate) struct Compared {
+    pub(crate) ratio: f64,
+    pub(crate) interval: [f64; 2],
 }
 
 impl Compared {
     /// Of turns that alternated.
-    pub(in crate::speed) fn of(figures: &[f64], others: &[f64]) -> Self {
+    pub(crate) fn of(figures: &[f64], others: &[f64]) -> Self {
         let ratios: Vec<f64> = figures.iter().zip(others).map(|(a, b)| a / b).collect();
         Self {
             ratio: median(&ratios),
@@ -36,21 +36,21 @@ impl Compared {
 }
 
 /// What was found about the engine with one suite.
-pub(in crate::speed) struct EngineRow {
-    pub(in crate::speed) suite: String,
-    pub(in crate::speed) direction: Direction,
+pub(crate) struct EngineRow {
+    pub(crate) suite: String,
+    pub(crate) direction: Direction,
     /// Of the packet inside.
-    pub(in crate::speed) bytes: usize,
-    pub(in crate::speed) packets_per_second: f64,
-    pub(in crate::speed) spans: Spans,
+    pub(crate) bytes: usize,
+    pub(crate) packets_per_second: f64,
+    pub(crate) spans: Spans,
     /// Of all threads together.
-    pub(in crate::speed) kernel_packets_per_second: f64,
-    pub(in crate::speed) of_kernel: Compared,
+    pub(crate) kernel_packets_per_second: f64,
+    pub(crate) of_kernel: Compared,
     /// Several workers against one thread.
-    pub(in crate::speed) speed_up: Option<Compared>,
+    pub(crate) speed_up: Option<Compared>,
     /// Many associations against one, on one thread.
-    pub(in crate::speed) of_one_sa: Option<Compared>,
-    pub(in crate::speed) footprint: Option<Footprint>,
+    pub(crate) of_one_sa: Option<Compared>,
+    pub(crate) footprint: Option<Footprint>,
 }
 
 impl Serialize for EngineRow {

@@ -1,23 +1,23 @@
 //! The ciphers alone: a row, its columns, its keys in JSON.
 
-use super::{Run, gbit};
-use crate::speed::case::Direction;
+use super::run::{Run, gbit};
+use crate::speed::options::Direction;
 use serde::{Serialize, Serializer};
 
 /// What is said to a person at the end.
 pub(super) const NOTE: &str = "The library is given one packet after the other, with its keys expanded and its HMAC states cached.";
 
 /// What was found about the ciphers of one suite.
-pub(in crate::speed) struct KernelRow {
-    pub(in crate::speed) suite: String,
-    pub(in crate::speed) direction: Direction,
-    pub(in crate::speed) bytes: usize,
-    pub(in crate::speed) packets_per_second: f64,
-    pub(in crate::speed) library: &'static str,
-    pub(in crate::speed) library_packets_per_second: f64,
-    pub(in crate::speed) ratio: f64,
-    pub(in crate::speed) ratio_interval: [f64; 2],
-    pub(in crate::speed) bytes_per_sa: Option<usize>,
+pub(crate) struct KernelRow {
+    pub(crate) suite: String,
+    pub(crate) direction: Direction,
+    pub(crate) bytes: usize,
+    pub(crate) packets_per_second: f64,
+    pub(crate) library: &'static str,
+    pub(crate) library_packets_per_second: f64,
+    pub(crate) ratio: f64,
+    pub(crate) ratio_interval: [f64; 2],
+    pub(crate) bytes_per_sa: Option<usize>,
 }
 
 impl Serialize for KernelRow {

@@ -2,7 +2,6 @@
 
 use super::faults::{self, Refusal};
 use super::places::{Handles, PREFERENCE, Place};
-use super::{HOOKS, Programs};
 use crate::routes::Site;
 use crate::routes::device_filter::Hook;
 use crate::routes::device_filter::assembler::Instruction;
@@ -10,6 +9,13 @@ use crate::routes::netlink::Netlink;
 use crate::routes::netlink::traffic_control::{Device, Filter, Spot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
+
+/// Both directions of a device, in the order in which their programs are given.
+pub(super) const HOOKS: [Hook; 2] = [Hook::Ingress, Hook::Egress];
+
+/// The programs of one direction of a device.
+pub(super) type Programs = Arc<Vec<Vec<Instruction>>>;
 
 /// The hand on filters of devices.
 pub(super) struct Keeper {

@@ -1,8 +1,8 @@
 //! Two machines for the programs: a small one of our own, and the kernel's, behind a socket filter.
 
 use super::super::LinkKind;
+use super::super::assembler::DROP;
 use super::super::assembler::Instruction;
-use super::super::compiler::DROP;
 use super::packet::Packet;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;

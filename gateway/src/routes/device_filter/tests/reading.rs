@@ -1,6 +1,6 @@
 //! What a plan says about a packet, read entry by entry from facts instead of bytes.
 
-use super::super::compiler::Target;
+use super::super::task::Target;
 use super::super::{Hook, LinkKind};
 use super::packet::{Fragment, Packet};
 use crate::routes::plan::{Entry, Plan, Verdict};

@@ -1,8 +1,8 @@
-//! A rehearsal: the commands are tried on databases of our own, filled from the kernel's.
+//! A dry run: the commands are tried on databases of our own, filled from the kernel's.
 
 use super::XfrmPlane;
 use super::association::{self, Found};
-use super::conversation::Refusal;
+use super::socket::Refusal;
 use ipsec::command::{Command, Refused};
 use ipsec::database::Database;
 use ipsec::sa::{SaConfig, SaId};
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 impl XfrmPlane {
     /// Tries the commands on our own databases, filled from the kernel's: most refusals show before anything changes.
-    pub(super) fn rehearse(&mut self, commands: &[Command]) -> Result<(), Refused> {
-        let (mut database, mut rehearsed) = (Database::default(), Rehearsed::default());
+    pub(super) fn dry_run(&mut self, commands: &[Command]) -> Result<(), Refused> {
+        let (mut database, mut dry_run) = (Database::default(), DryRun::default());
         let whole_list = |refusal: Refusal| Refused {
             index: commands.len(),
             reason: refusal.to_string(),
         };
         for (_, found) in self.sas().map_err(whole_list)? {
             match found {
-                Found::Sa(report) => rehearsed.add(&mut database, report.config),
-                Found::Larval(id) => drop(rehearsed.larval.insert(id)),
+                Found::Sa(report) => dry_run.add(&mut database, report.config),
+                Found::Larval(id) => drop(dry_run.larval.insert(id)),
                 Found::Other => {}
             }
         }
@@ -30,7 +30,7 @@ impl XfrmPlane {
             let _ = database.apply(policies.as_slice(), 0, &mut || 0);
         }
         for (index, command) in commands.iter().enumerate() {
-            let tried = rehearsed.try_on(&mut database, command);
+            let tried = dry_run.try_on(&mut database, command);
             tried.map_err(|reason| Refused { index, reason })?;
         }
         Ok(())
@@ -39,12 +39,12 @@ impl XfrmPlane {
 
 /// What our own databases do not tell by themselves.
 #[derive(Default)]
-struct Rehearsed {
+struct DryRun {
     configs: HashMap<SaId, Arc<SaConfig>>,
     larval: HashSet<SaId>,
 }
 
-impl Rehearsed {
+impl DryRun {
     fn add(&mut self, database: &mut Database, config: Arc<SaConfig>) {
         self.configs.insert(config.id, Arc::clone(&config));
         // Two associations that differ only in what the language cannot say are one here.
@@ -59,7 +59,7 @@ impl Rehearsed {
             }
             Command::UpdateSa(config) => {
                 if let Some(old) = self.configs.get(&config.id) {
-                    association::can_become(old, config)?;
+                    association::check_update(old, config)?;
                 }
             }
             Command::DeleteSa { id, .. } if self.larval.remove(id) => return Ok(()),

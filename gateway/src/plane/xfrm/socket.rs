@@ -1,6 +1,6 @@
 //! One blocking request after the other to the kernel's XFRM, and what it means when the kernel says no.
 
-use super::wiped::Wiped;
+use super::zeroizing::ZeroizingMessage;
 use netlink_packet_core::{
     Emitable, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_MULTIPART, NLM_F_REQUEST,
     NetlinkDeserializable, NetlinkHeader, NetlinkSerializable,
@@ -20,7 +20,7 @@ const ANSWER_LEN: usize = 1 << 16;
 const WORDS: u16 = 1;
 
 /// A connection to the kernel's XFRM.
-pub(super) struct Conversation {
+pub(super) struct XfrmSocket {
     socket: Socket,
     sequence: u32,
     answer: Zeroizing<Vec<u8>>,
@@ -37,7 +37,7 @@ pub(super) struct Refusal {
 
 type Outcome<T> = Result<T, Refusal>;
 
-impl Conversation {
+impl XfrmSocket {
     pub fn open() -> Outcome<Self> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
@@ -53,30 +53,34 @@ impl Conversation {
     }
 
     /// Changes something that exists, or takes it away.
-    pub fn change(&mut self, message: &Wiped) -> Outcome<()> {
+    pub fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         self.exchange(message, NLM_F_ACK).map(drop)
     }
 
     /// Makes something new; that it exists already is an error.
-    pub fn create(&mut self, message: &Wiped) -> Outcome<()> {
+    pub fn create(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.exchange(message, flags).map(drop)
     }
 
     /// Asks for one thing.
-    pub fn ask(&mut self, message: &Wiped) -> Outcome<Wiped> {
+    pub fn ask(&mut self, message: &ZeroizingMessage) -> Outcome<ZeroizingMessage> {
         let answers = self.exchange(message, 0)?;
         answers.into_iter().next().ok_or(Refusal::of(libc::ENOENT))
     }
 
     /// Asks for everything, oldest first: the kernel tells the newest first.
-    pub fn list(&mut self, message: &Wiped) -> Outcome<Vec<Wiped>> {
+    pub fn list(&mut self, message: &ZeroizingMessage) -> Outcome<Vec<ZeroizingMessage>> {
         let mut answers = self.exchange(message, NLM_F_DUMP)?;
         answers.reverse();
         Ok(answers)
     }
 
-    fn exchange(&mut self, message: &Wiped, flags: u16) -> Outcome<Vec<Wiped>> {
+    fn exchange(
+        &mut self,
+        message: &ZeroizingMessage,
+        flags: u16,
+    ) -> Outcome<Vec<ZeroizingMessage>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.send(message, flags)?;
         let mut answers = Vec::new();
@@ -84,7 +88,7 @@ impl Conversation {
         Ok(answers)
     }
 
-    fn send(&mut self, message: &Wiped, flags: u16) -> Outcome<()> {
+    fn send(&mut self, message: &ZeroizingMessage, flags: u16) -> Outcome<()> {
         let mut header = NetlinkHeader::default();
         header.length = (HEADER_LEN + NetlinkSerializable::buffer_len(&**message)) as u32;
         header.message_type = NetlinkSerializable::message_type(&**message);
@@ -98,7 +102,11 @@ impl Conversation {
     }
 
     /// Takes one datagram of answers; whether it was the last.
-    fn receive(&mut self, answers: &mut Vec<Wiped>, acknowledged: bool) -> Outcome<bool> {
+    fn receive(
+        &mut self,
+        answers: &mut Vec<ZeroizingMessage>,
+        acknowledged: bool,
+    ) -> Outcome<bool> {
         let len = self.socket.recv(&mut &mut self.answer[..], 0)?;
         let mut rest = &self.answer[..len.min(ANSWER_LEN)];
         while let Some((header, payload, next)) = split(rest) {
@@ -134,9 +142,9 @@ fn split(bytes: &[u8]) -> Option<(NetlinkHeader, &[u8], &[u8])> {
     Some((header, payload, next))
 }
 
-fn read(header: &NetlinkHeader, payload: &[u8]) -> Outcome<Wiped> {
+fn read(header: &NetlinkHeader, payload: &[u8]) -> Outcome<ZeroizingMessage> {
     let message = NetlinkDeserializable::deserialize(header, payload);
-    message.map(Wiped::new).map_err(|error| Refusal {
+    message.map(ZeroizingMessage::new).map_err(|error| Refusal {
         errno: libc::EBADMSG,
         words: Some(error.to_string()),
     })

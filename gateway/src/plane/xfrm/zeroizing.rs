@@ -5,9 +5,9 @@ use std::ops::Deref;
 use zeroize::Zeroize;
 
 /// A message to or from the kernel.
-pub(super) struct Wiped(XfrmMessage);
+pub(super) struct ZeroizingMessage(XfrmMessage);
 
-impl Wiped {
+impl ZeroizingMessage {
     pub fn new(message: XfrmMessage) -> Self {
         Self(message)
     }
@@ -23,7 +23,7 @@ impl Wiped {
     }
 }
 
-impl Deref for Wiped {
+impl Deref for ZeroizingMessage {
     type Target = XfrmMessage;
 
     fn deref(&self) -> &XfrmMessage {
@@ -31,16 +31,16 @@ impl Deref for Wiped {
     }
 }
 
-impl Drop for Wiped {
+impl Drop for ZeroizingMessage {
     fn drop(&mut self) {
         let (XfrmMessage::AddSa(message) | XfrmMessage::UpdateSa(message)) = &mut self.0 else {
             return;
         };
-        message.nlas.iter_mut().for_each(wipe);
+        message.nlas.iter_mut().for_each(zeroize);
     }
 }
 
-fn wipe(attribute: &mut XfrmAttrs) {
+fn zeroize(attribute: &mut XfrmAttrs) {
     match attribute {
         XfrmAttrs::AuthenticationAlg(algorithm) | XfrmAttrs::EncryptionAlg(algorithm) => {
             algorithm.alg_key.zeroize();

@@ -1,6 +1,6 @@
-//! What the kernel tells of an association.
+//! An association as the kernel reports it.
 
-use super::{ESP_IN_UDP, identity, read_address};
+use super::identity::{ESP_IN_UDP, identity, read_address};
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::{Phase, SaReport};
 use ipsec::dropped::Dropped;
@@ -12,7 +12,7 @@ use netlink_packet_xfrm::*;
 use std::sync::Arc;
 
 /// What the kernel has under a name.
-pub(in super::super) enum Found {
+pub(crate) enum Found {
     /// An association that this language can say.
     Sa(Box<SaReport>),
     /// An SPI that waits for its keys.
@@ -21,8 +21,8 @@ pub(in super::super) enum Found {
     Other,
 }
 
-/// Reads what the kernel tells.
-pub(in super::super) fn read(message: &ModifyMessage) -> Found {
+/// Reads one.
+pub(crate) fn parse(message: &ModifyMessage) -> Found {
     let info = &message.user_sa_info;
     let Some(id) = identity(info) else {
         return Found::Other;
@@ -197,7 +197,7 @@ fn drops(stats: &Stats) -> Vec<(Dropped, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::written::name;
+    use super::super::emit::name;
     use super::*;
 
     #[test]

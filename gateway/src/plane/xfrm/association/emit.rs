@@ -1,14 +1,17 @@
-//! What the kernel is told of an association.
+//! The message that makes an association.
 
-use super::{ESP_IN_UDP, LEGACY_WINDOW};
+use super::identity::ESP_IN_UDP;
 use ipsec::sa::lifetime::Lifetimes;
 use ipsec::sa::{DontFragment, Dscp, Mode, SaConfig, UdpEncapsulation};
 use ipsec::suite::Secret;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
 
-/// What makes an association of this configuration.
-pub(in super::super) fn write(config: &SaConfig) -> ModifyMessage {
+/// The kernel keeps a bitmap of this many packets beside an association by itself; larger windows come with their own.
+const LEGACY_WINDOW: u32 = 32;
+
+/// The association of this configuration.
+pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
     let mut info = UserSaInfo::default();
     info.source(&config.source);
     info.destination(&config.id.destination);

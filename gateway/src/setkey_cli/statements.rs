@@ -3,18 +3,17 @@
 //! So a program may hold `setkey -c` open and speak to it, a person may type, and a text that is piped in as a whole is
 //! still obeyed as a whole.
 
-use super::more_room;
 use ipsec::setkey::parse;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use zeroize::Zeroizing;
 
-/// How long to wait, in nanoseconds, for more of a text that somebody is still writing.
-const PAUSE: i64 = 20_000_000;
+/// Statements that follow each other within this time are sent together.
+const MAX_GAP_NANOSECONDS: i64 = 20_000_000;
 
 /// A source of statements, such as standard input.
-pub(super) struct Typed<Source> {
+pub(super) struct StatementReader<Source> {
     source: Source,
     /// What has come and is not obeyed yet.
     text: Zeroizing<Vec<u8>>,
@@ -24,7 +23,7 @@ pub(super) struct Typed<Source> {
     began: bool,
 }
 
-impl<Source: Read + AsFd> Typed<Source> {
+impl<Source: Read + AsFd> StatementReader<Source> {
     /// Nothing has come yet.
     pub fn new(source: Source) -> Self {
         Self {
@@ -58,7 +57,7 @@ impl<Source: Read + AsFd> Typed<Source> {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        more_room(&mut self.text);
+        grow(&mut self.text);
         let (start, room) = (self.text.len(), self.text.capacity());
         self.text.resize(room, 0);
         let got = self.source.read(&mut self.text[start..]);
@@ -75,7 +74,7 @@ impl<Source: Read + AsFd> Typed<Source> {
     fn has_more(&self) -> bool {
         let pause = Timespec {
             tv_sec: 0,
-            tv_nsec: PAUSE,
+            tv_nsec: MAX_GAP_NANOSECONDS,
         };
         let mut watched = [PollFd::new(&self.source, PollFlags::IN)];
         // What cannot be waited for is read when it is read.
@@ -96,6 +95,15 @@ impl<Source: Read + AsFd> Typed<Source> {
         let new_lines = taken.iter().filter(|&&byte| byte == b'\n').count();
         self.behind = (new_lines, last_line.unwrap_or(taken.len()));
         taken
+    }
+}
+
+/// A vector that grows by itself would leave its old bytes behind.
+pub(super) fn grow(text: &mut Zeroizing<Vec<u8>>) {
+    if text.len() == text.capacity() {
+        let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));
+        larger.extend_from_slice(text);
+        *text = larger;
     }
 }
 
@@ -136,13 +144,13 @@ mod tests {
     #[test]
     fn what_comes_later_keeps_its_place() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let mut typed = Typed::new(reader);
+        let mut statements = StatementReader::new(reader);
         writer.write_all(b"dump;\n  flu").unwrap();
-        assert_eq!(**typed.next().unwrap().unwrap(), *b"dump;");
+        assert_eq!(**statements.next().unwrap().unwrap(), *b"dump;");
         writer.write_all(b"sh; # done").unwrap();
-        assert_eq!(**typed.next().unwrap().unwrap(), *b"     \n  flush;");
+        assert_eq!(**statements.next().unwrap().unwrap(), *b"     \n  flush;");
         drop(writer);
-        assert!(typed.next().unwrap().is_none());
+        assert!(statements.next().unwrap().is_none());
     }
 
     #[test]
@@ -150,8 +158,8 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(b"dump; flush").unwrap();
         drop(writer);
-        let mut typed = Typed::new(reader);
-        assert_eq!(**typed.next().unwrap().unwrap(), *b"dump; flush");
-        assert!(typed.next().unwrap().is_none());
+        let mut statements = StatementReader::new(reader);
+        assert_eq!(**statements.next().unwrap().unwrap(), *b"dump; flush");
+        assert!(statements.next().unwrap().is_none());
     }
 }

@@ -1,0 +1,35 @@
+//! Why a command failed, as its user reads it.
+
+use std::fmt;
+
+/// Why a command failed: one message, and an exit code that is not 0.
+pub struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// A failure with exit code 1.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self::with_code(message, 1)
+    }
+
+    /// A failure with an exit code of its own.
+    pub fn with_code(message: impl fmt::Display, code: u8) -> Self {
+        Self {
+            message: message.to_string(),
+            code,
+        }
+    }
+
+    /// The exit code of the program.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

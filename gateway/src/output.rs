@@ -1,0 +1,15 @@
+//! Standard output of a command.
+
+use crate::failure::Failure;
+use std::io::{self, Write};
+
+/// Prints to standard output; that the reader has closed it is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

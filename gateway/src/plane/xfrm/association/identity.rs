@@ -1,0 +1,32 @@
+//! An association's name in the kernel's fields.
+
+use ipsec::sa::{Protocol, SaId, Spi};
+use netlink_packet_xfrm::*;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// UDP_ENCAP_ESPINUDP: RFC 3948.
+pub(super) const ESP_IN_UDP: u16 = 2;
+
+pub(crate) fn identity(info: &UserSaInfo) -> Option<SaId> {
+    Some(SaId {
+        destination: read_address(&info.id.daddr, info.family),
+        protocol: match info.id.proto {
+            IPPROTO_ESP => Protocol::Esp,
+            IPPROTO_AH => Protocol::Ah,
+            _ => return None,
+        },
+        spi: Spi::new(info.id.spi)?,
+    })
+}
+
+pub(crate) fn read_address(address: &Address, family: u16) -> IpAddr {
+    match family {
+        AF_INET => IpAddr::V4(Ipv4Addr::from_octets([
+            address.addr[0],
+            address.addr[1],
+            address.addr[2],
+            address.addr[3],
+        ])),
+        _ => IpAddr::V6(address.to_ipv6()),
+    }
+}

@@ -1,0 +1,202 @@
+//! One family's part of a plan for one direction of a device, and the boxes of addresses that it is divided into.
+
+use super::Hook;
+use super::assembler::Label;
+use super::headers::LinkKind;
+use super::judgement::{Area, Rule};
+use crate::routes::plan::{Entry, Family, Plan, Verdict};
+use crate::routes::range::{Range, joined};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What programs are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    /// Which way packets go.
+    pub hook: Hook,
+    /// How they begin.
+    pub link: LinkKind,
+    /// The mark on our own outer packets.
+    pub mark: u32,
+    /// Whether this gateway sends opened packets out of the device itself, marked as its own.
+    pub delivers: bool,
+    /// Whether a bridge or a switch of the host sends frames out of the device that were never routed here. What was
+    /// routed has met the filter of the bridge itself.
+    pub is_bridged: bool,
+}
+
+/// Where a program ends.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub pass: Label,
+    pub drop: Label,
+}
+
+/// One family's part of a plan.
+pub(super) struct Task {
+    pub family: Family,
+    pub target: Target,
+    /// What is dropped is what each of these lists drops.
+    pub lists: Vec<Vec<Rule>>,
+    /// Outer addresses between which our own packets leave, or to which those of peers come.
+    pub outer: Vec<Rule>,
+    /// Where protected packets arrive, or leave from.
+    pub udp_ports: BTreeSet<u16>,
+}
+
+impl Task {
+    pub fn new(plan: &Plan, target: Target, family: Family) -> Self {
+        let mut lists = match target.hook {
+            Hook::Egress => vec![rules(&plan.leaving, family)],
+            Hook::Ingress => vec![rules(&plan.arriving, family), rules(&plan.passing, family)],
+        };
+        lists.dedup();
+        let mut udp_ports = plan.udp_ports.clone();
+        if target.hook == Hook::Egress {
+            udp_ports.extend(KEY_EXCHANGE);
+        }
+        Self {
+            family,
+            target,
+            lists,
+            outer: match target.hook {
+                Hook::Egress => outer(plan, family, &[&plan.leaving]),
+                Hook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
+            },
+            udp_ports,
+        }
+    }
+
+    /// What of it lies in a box.
+    pub fn within(&self, area: &Area) -> Self {
+        let inside =
+            |rules: &Vec<Rule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
+        Self {
+            lists: self.lists.iter().map(inside).collect(),
+            outer: inside(&self.outer),
+            udp_ports: self.udp_ports.clone(),
+            ..*self
+        }
+    }
+
+    pub fn ever_drops(&self) -> bool {
+        self.lists
+            .iter()
+            .all(|rules| rules.iter().any(|rule| rule.drops))
+    }
+
+    /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
+    pub fn destinations(&self) -> Vec<Range> {
+        let dropped = |rules: &Vec<Rule>| {
+            let dropping = rules.iter().filter(|rule| rule.drops);
+            let ranges = joined(dropping.map(|rule| rule.destination));
+            coarse(ranges, self.family)
+        };
+        let lists = self.lists.iter().map(dropped);
+        lists.min_by_key(|ranges| size(ranges)).unwrap_or_default()
+    }
+
+    /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
+    pub fn halves(&self, area: Area) -> Option<[Area; 2]> {
+        let all = || self.lists.iter().flatten().chain(&self.outer);
+        let destinations = cuts(area.destination, all().map(|rule| rule.destination));
+        let sources = cuts(area.source, all().map(|rule| rule.source));
+        if destinations.len() >= sources.len() {
+            let [low, high] = halved(area.destination, &destinations)?;
+            return Some([low, high].map(|destination| Area {
+                destination,
+                ..area
+            }));
+        }
+        let [low, high] = halved(area.source, &sources)?;
+        Some([low, high].map(|source| Area { source, ..area }))
+    }
+}
+
+/// UDP ports of key exchange (RFC 7296 2).
+const KEY_EXCHANGE: [u16; 2] = [500, 4500];
+
+fn rules(entries: &[Entry], family: Family) -> Vec<Rule> {
+    let of_family = entries
+        .iter()
+        .filter(|entry| entry.family() == Some(family));
+    let rules = of_family.map(|entry| Rule {
+        source: Range::of(entry.selector.source),
+        destination: Range::of(entry.selector.destination),
+        upper: entry.selector.upper,
+        drops: entry.verdict != Verdict::Bypass,
+    });
+    rules.collect()
+}
+
+/// Outer addresses that a policy of these lists covers; between others nothing is dropped.
+fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
+    let covered = |(source, destination): &&(IpAddr, IpAddr)| {
+        source.is_ipv4() == (family == Family::V4)
+            && lists.iter().copied().flatten().any(|entry| {
+                entry.verdict != Verdict::Bypass
+                    && entry.selector.source.contains(*source)
+                    && entry.selector.destination.contains(*destination)
+            })
+    };
+    let pairs = plan.outer.iter().filter(covered);
+    let rule = |(source, destination): &(IpAddr, IpAddr)| Rule {
+        source: Range::host(*source),
+        destination: Range::host(*destination),
+        upper: ipsec::policy::Upper::Any,
+        drops: false,
+    };
+    pairs.map(rule).collect()
+}
+
+/// Destinations that are told apart before anything else.
+const MAX_RANGES_AT_FIRST: usize = 4;
+
+/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are closed.
+fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
+    let hosts = match family {
+        Family::V4 => 0,
+        Family::V6 => u128::from(u64::MAX),
+    };
+    let whole_nets = ranges.into_iter().map(|range| Range {
+        first: range.first & !hosts,
+        last: range.last | hosts,
+    });
+    let mut ranges = joined(whole_nets);
+    while ranges.len() > MAX_RANGES_AT_FIRST {
+        let gaps = ranges.windows(2).map(|pair| pair[1].first - pair[0].last);
+        let narrowest = gaps.enumerate().min_by_key(|(_, gap)| *gap);
+        let Some((place, _)) = narrowest else { break };
+        ranges[place].last = ranges[place + 1].last;
+        ranges.remove(place + 1);
+    }
+    ranges
+}
+
+/// How many addresses they hold.
+fn size(ranges: &[Range]) -> u128 {
+    let each = ranges.iter().map(|range| range.last - range.first);
+    each.fold(0, u128::saturating_add)
+}
+
+/// Addresses before which a range may be cut.
+fn cuts(area: Range, ranges: impl Iterator<Item = Range>) -> Vec<u128> {
+    let ends = ranges.flat_map(|range| [Some(range.first), range.last.checked_add(1)]);
+    let inside = ends
+        .flatten()
+        .filter(|end| area.first < *end && *end <= area.last);
+    inside.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn halved(area: Range, cuts: &[u128]) -> Option<[Range; 2]> {
+    let middle = *cuts.get(cuts.len() / 2)?;
+    let low = Range {
+        last: middle - 1,
+        ..area
+    };
+    let high = Range {
+        first: middle,
+        ..area
+    };
+    Some([low, high])
+}

@@ -1,0 +1,71 @@
+//! When a rule applies: a policy's selector as conditions on a packet.
+
+use crate::routes::nftables::rule::{Field, Rule};
+use crate::routes::plan::{Entry, Verdict, WITH_PORTS};
+use ipsec::policy::Upper;
+
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+pub const ESP: u8 = 50;
+pub const AH: u8 = 51;
+
+/// A rule without conditions yet.
+pub fn when() -> Rule {
+    Rule::default()
+}
+
+/// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.
+pub fn conditions(entry: &Entry) -> Vec<Rule> {
+    let Some(family) = entry.family() else {
+        return Vec::new();
+    };
+    let addresses = when()
+        .family(family)
+        .within(Field::Source(family), entry.selector.source)
+        .within(Field::Destination(family), entry.selector.destination);
+    let mut conditions = vec![upper(addresses.clone(), entry.selector.upper)];
+    // RFC 4301 7: a later fragment carries no ports. What might belong to protected traffic is not let out.
+    if entry.asks_ports() && entry.verdict != Verdict::Bypass {
+        let later = addresses.later_fragment(family);
+        conditions.push(protocol(later, entry.selector.upper));
+    }
+    conditions
+}
+
+fn protocol(rule: Rule, upper: Upper) -> Rule {
+    match upper {
+        Upper::Any => rule,
+        Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => rule.protocols(&[number]),
+        Upper::Ports { .. } => rule.protocols(&WITH_PORTS),
+    }
+}
+
+fn upper(rule: Rule, upper: Upper) -> Rule {
+    let rule = protocol(rule, upper);
+    match upper {
+        Upper::Any => rule,
+        Upper::Protocol {
+            source_port,
+            destination_port,
+            ..
+        }
+        | Upper::Ports {
+            source_port,
+            destination_port,
+        } => [
+            (Field::SourcePort, source_port),
+            (Field::DestinationPort, destination_port),
+        ]
+        .into_iter()
+        .fold(rule, |rule, (field, port)| match port {
+            Some(port) => rule.is(field, port.to_be_bytes()),
+            None => rule,
+        }),
+        Upper::Icmp { kind, code, .. } => [(Field::IcmpType, kind), (Field::IcmpCode, code)]
+            .into_iter()
+            .fold(rule, |rule, (field, value)| match value {
+                Some(value) => rule.is(field, [value]),
+                None => rule,
+            }),
+    }
+}

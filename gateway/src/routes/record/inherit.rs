@@ -1,0 +1,41 @@
+//! Whether a gateway that starts takes over what an earlier one has left.
+
+use super::Record;
+use super::place::Whereabouts;
+use crate::control::Folder;
+use crate::failure::Failure;
+use crate::routes::Site;
+use dataplane::io::Warn;
+
+/// What an earlier gateway left here is taken over, never doubled.
+pub fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Record>, Failure> {
+    let control = folder.socket().display();
+    let Some(record) = Record::load(folder).map_err(Failure::new)? else {
+        return Ok(None);
+    };
+    match record.whereabouts().map_err(Failure::new)? {
+        Whereabouts::Here => {}
+        Whereabouts::BeforeBoot => return Ok(None),
+        Whereabouts::Gone(name) => {
+            warn(&format!(
+                "the last gateway of {control} left its rules in network namespace {name}, which is nowhere to be seen any \
+                 more: its note is replaced"
+            ));
+            return Ok(None);
+        }
+        Whereabouts::Elsewhere { name, enter } => {
+            return Err(Failure::new(format!(
+                "the last gateway of {control} left its rules in another network namespace, {name}: take them away there \
+                 ({enter} esplanade down --control {control}), or choose another socket with --control"
+            )));
+        }
+    }
+    if record.site().map_err(Failure::new)? != *site {
+        return Err(Failure::new(format!(
+            "an earlier gateway at {control} left rules for device {} and table {}: take them away with `esplanade down \
+             --control {control}`, or start this one with the same --tun or --forward, --table and --mark",
+            record.tun, record.table
+        )));
+    }
+    Ok(Some(record))
+}
