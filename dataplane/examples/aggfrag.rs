@@ -12,7 +12,7 @@
 mod world;
 
 use dataplane::io::Wait;
-use dataplane::train::{Offload, Takes};
+use dataplane::train::{Offload, TrainKinds};
 use std::time::Instant;
 use world::{World, datagram, gcm, singly, tunnel};
 
@@ -53,7 +53,7 @@ fn main() {
 fn rate(options: &str, len: usize) -> (f64, f64) {
     let suite = format!("{options} {}", gcm());
     let text = |right| tunnel(&suite, "esp", right);
-    let mut world = World::new(&text(false), &text(true), Takes::default(), 1500);
+    let mut world = World::new(&text(false), &text(true), TrainKinds::default(), 1500);
     let packets: Vec<_> = (0..64).map(|number| datagram(number, len - 28)).collect();
     let mut seconds = 0.0;
     for _ in 0..BATCHES {

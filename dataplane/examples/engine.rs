@@ -12,8 +12,8 @@
 #[path = "../tests/pipeline/world.rs"]
 mod world;
 
-use dataplane::frames::BatchSize;
-use dataplane::gauge::{self, InboundRig, OutboundRig, Rig, Spans};
+use dataplane::bench::{self, Bench, InboundBench, OutboundBench, StepTimes};
+use dataplane::buffers::BatchSize;
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::Prepare;
 use dataplane::train::Offload;
@@ -139,17 +139,17 @@ impl Shape {
 }
 
 fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize], time: Duration) {
-    let (spans, inline, parallel) = match outbound {
+    let (step_times, inline, parallel) = match outbound {
         true => timed(|| out_rig(ends, shape), workers, time),
         false => timed(|| in_rig(ends, shape), workers, time),
     };
     let bare = bare(ends, shape.packet_len(), outbound, time);
-    let Spans {
+    let StepTimes {
         prepare,
         transform,
         commit,
         ..
-    } = spans;
+    } = step_times;
     let size = match shape {
         Shape::Single(len) => len.to_string(),
         Shape::Train(size) => format!("t{size}"),
@@ -158,7 +158,7 @@ fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize],
         "{:<22} {:>8} {size:>5} | {prepare:>7.1} {transform:>9.1} {commit:>7.1} {:>8.1}           | {:>6.3} {:>6.3}",
         ends.name,
         way(outbound),
-        spans.serial(),
+        step_times.serial(),
         bare / 1e6,
         inline / 1e6
     );
@@ -174,30 +174,30 @@ fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize],
 
 /// The steps one by one, the whole inline, and with so many workers each.
 fn timed<P, C>(
-    rig: impl Fn() -> Rig<P, C>,
+    bench: impl Fn() -> Bench<P, C>,
     workers: &[usize],
     time: Duration,
-) -> (Spans, f64, Vec<f64>)
+) -> (StepTimes, f64, Vec<f64>)
 where
     P: Prepare,
     C: Commit<P::Batch> + 'static,
 {
-    let rate = |workers| rig().start(workers, &[]).unwrap().rate(time).unwrap();
-    let spans = rig().spans(time).unwrap();
+    let rate = |workers| bench().start(workers, &[]).unwrap().rate(time).unwrap();
+    let step_times = bench().step_times(time).unwrap();
     let parallel = workers.iter().map(|&count| rate(count)).collect();
-    (spans, rate(0), parallel)
+    (step_times, rate(0), parallel)
 }
 
-fn out_rig(ends: &WayThrough, shape: Shape) -> OutboundRig {
+fn out_rig(ends: &WayThrough, shape: Shape) -> OutboundBench {
     let databases = world::database(&ends.left).snapshot();
-    gauge::outbound(databases, shape.items(), BatchSize::default())
+    bench::outbound(databases, shape.items(), BatchSize::default())
 }
 
-fn in_rig(ends: &WayThrough, shape: Shape) -> InboundRig {
+fn in_rig(ends: &WayThrough, shape: Shape) -> InboundBench {
     let databases = |text| world::database(text).snapshot();
     let size = BatchSize::default();
-    let parcels = gauge::sealed(databases(&ends.left), shape.items(), size).unwrap();
-    gauge::inbound(databases(&ends.right), parcels, size)
+    let parcels = bench::sealed(databases(&ends.left), shape.items(), size).unwrap();
+    bench::inbound(databases(&ends.right), parcels, size)
 }
 
 /// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in either

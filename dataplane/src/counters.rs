@@ -1,4 +1,4 @@
-//! What one direction has carried and dropped: a plain [`Tally`] in every batch, added to shared [`Counters`] once a
+//! What one direction has carried and dropped: a plain [`PacketCounts`] in every batch, added to shared [`Counters`] once a
 //! batch.
 //!
 //! INVARIANT: with no batch in flight, `arrived` is `packets` and all `drops` together: nothing is lost unnamed.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Numbers of one direction: of a batch, or since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct PacketCounts {
     /// Packets that the source brought, segments and coalesced datagrams counted singly.
     pub arrived: u64,
     /// Packets that the sink took.
@@ -26,7 +26,7 @@ pub struct Tally {
     pub drops: [u64; Dropped::ALL.len()],
 }
 
-impl Tally {
+impl PacketCounts {
     /// Counts `packets` drops for one reason.
     pub fn drop(&mut self, reason: Dropped, packets: u64) {
         self.drops[reason.index()] += packets;
@@ -74,16 +74,16 @@ pub struct Counters {
 
 impl Counters {
     /// Adds a batch.
-    pub fn add(&self, tally: &Tally) {
+    pub fn add(&self, counts: &PacketCounts) {
         let pairs = [
-            (&self.arrived, tally.arrived),
-            (&self.packets, tally.packets),
-            (&self.bytes, tally.bytes),
-            (&self.trains, tally.trains),
-            (&self.batches, tally.batches),
-            (&self.calls, tally.calls),
+            (&self.arrived, counts.arrived),
+            (&self.packets, counts.packets),
+            (&self.bytes, counts.bytes),
+            (&self.trains, counts.trains),
+            (&self.batches, counts.batches),
+            (&self.calls, counts.calls),
         ];
-        for (counter, more) in pairs.into_iter().chain(self.drops.iter().zip(tally.drops)) {
+        for (counter, more) in pairs.into_iter().chain(self.drops.iter().zip(counts.drops)) {
             // Most batches drop nothing: an addition of 0 would cost as much as any other.
             if more > 0 {
                 counter.fetch_add(more, Ordering::Relaxed);
@@ -92,9 +92,9 @@ impl Counters {
     }
 
     /// All numbers, each read once.
-    pub fn read(&self) -> Tally {
+    pub fn read(&self) -> PacketCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Tally {
+        PacketCounts {
             arrived: read(&self.arrived),
             packets: read(&self.packets),
             bytes: read(&self.bytes),
@@ -112,25 +112,25 @@ mod tests {
 
     #[test]
     fn counters_read_back_the_sum_of_what_was_added() {
-        let mut tally = Tally {
+        let mut counts = PacketCounts {
             arrived: 5,
             bytes: 700,
             batches: 1,
-            ..Tally::default()
+            ..PacketCounts::default()
         };
-        tally.sent(Sent {
+        counts.sent(Sent {
             packets: 1,
             too_big: 1,
             no_buffer: 1,
             failed: 1,
             calls: 2,
         });
-        tally.drop(Dropped::BadIcv, 1);
-        assert_eq!(tally.arrived, tally.packets + tally.dropped());
+        counts.drop(Dropped::BadIcv, 1);
+        assert_eq!(counts.arrived, counts.packets + counts.dropped());
         let counters = Counters::default();
-        counters.add(&tally);
-        assert_eq!(counters.read(), tally);
-        counters.add(&tally);
+        counters.add(&counts);
+        assert_eq!(counters.read(), counts);
+        counters.add(&counts);
         assert_eq!(counters.read().bytes, 1400);
         assert_eq!(counters.read().drops[Dropped::BadIcv.index()], 2);
     }

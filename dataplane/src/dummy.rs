@@ -9,14 +9,14 @@ use ipsec::sa::Sa;
 const NOTHING_INSIDE: u8 = 59;
 
 /// The shortest and, less one byte's chance, the longest plaintext; `tfc` pads it as any other.
-const LEAST: usize = 40;
+const MIN_PLAINTEXT_LEN: usize = 40;
 
 /// One dummy packet of `sa`, from SPI to ICV. Its length is chosen at random, and so is what it is filled with, which a
 /// cipher that does not encrypt would show.
 pub fn seal(sa: &Sa, random: &mut IvSource, now: u64) -> Result<Vec<u8>, Dropped> {
     let mut more = [0];
     random.fill(&mut more);
-    let mut plaintext = vec![0; LEAST + usize::from(more[0])];
+    let mut plaintext = vec![0; MIN_PLAINTEXT_LEN + usize::from(more[0])];
     random.fill(&mut plaintext);
     let bytes = plaintext.len() as u64;
     let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;

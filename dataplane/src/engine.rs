@@ -8,8 +8,8 @@
 //!
 //! How many workers a lane has is fixed, or chosen anew by its governor while it works.
 
-use crate::counters::{Counters, Tally};
-use crate::frames::BatchSize;
+use crate::buffers::BatchSize;
+use crate::counters::{Counters, PacketCounts};
 use crate::inbound::{Inbound, InboundPump};
 use crate::io::{
     Paths, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource, Wait, Waker,
@@ -17,14 +17,14 @@ use crate::io::{
 use crate::iv::{IvSource, SEED_LEN};
 use crate::notice::{Hook, Notice};
 use crate::outbound::{Outbound, OutboundPump};
-use crate::path::PathMtus;
-use crate::pipeline::affinity::Place;
+use crate::path_mtu::PathMtus;
+use crate::pipeline::affinity::Placement;
 use crate::pipeline::event::Event;
-use crate::pipeline::governor::{self, Desk, Governor, LaneReport, Step, Workers};
+use crate::pipeline::governor::{self, Governor, LaneReport, PumpStep, ReportCell, Workers};
 use crate::pipeline::lane::Commit;
-use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 use crate::pipeline::wake;
-use crate::pipeline::worker::{Idle, Serve, Team};
+use crate::pipeline::worker::{Idle, WorkSource, WorkerThreads};
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
 use ipsec::policy::Direction;
@@ -58,7 +58,7 @@ pub struct Options {
     /// Threads beside the two that read; with none everything is done inline on those two.
     pub workers: Workers,
     /// Where all these threads run.
-    pub place: Place,
+    pub placement: Placement,
     /// How much is read at a time.
     pub batch: BatchSize,
     /// Batches in flight per direction.
@@ -79,7 +79,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             workers: Workers::Forced(0),
-            place: Place::default(),
+            placement: Placement::default(),
             batch: BatchSize::default(),
             slots: 8,
             idle: Idle::default(),
@@ -95,9 +95,9 @@ impl Default for Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Plaintext to protected.
-    pub outbound: Tally,
+    pub outbound: PacketCounts,
     /// Protected to plaintext.
-    pub inbound: Tally,
+    pub inbound: PacketCounts,
 }
 
 /// The running data plane. Dropping it stops it.
@@ -106,14 +106,14 @@ pub struct DataPlane {
     wakers: Vec<Waker>,
     readers: Vec<JoinHandle<()>>,
     /// Ends with the plane, after the readers, which still drain their lanes.
-    team: Arc<Team>,
-    desks: [Desk; 2],
+    threads: Arc<WorkerThreads>,
+    report_cells: [ReportCell; 2],
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
 
 /// The longest sleep of a reading thread that nobody wakes.
-const NAP: Duration = Duration::from_millis(100);
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 impl DataPlane {
     /// Starts both directions. Every batch works under the snapshot that `databases` holds when it begins.
@@ -133,15 +133,16 @@ impl DataPlane {
             (&hook, &bell),
             (&outbound, &inbound),
         )?;
-        let lanes: Vec<Arc<dyn Serve>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
-        let team = Team::new(options.place.clone(), options.workers_idle, lanes, bell);
-        team.grow_to(options.workers.at_first())?;
+        let lanes: Vec<Arc<dyn WorkSource>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
+        let threads =
+            WorkerThreads::new(options.placement.clone(), options.workers_idle, lanes, bell);
+        threads.grow_to(options.workers.at_first())?;
         let mut plane = Self {
             stop: Arc::new(AtomicBool::new(false)),
             wakers,
             readers: Vec::with_capacity(2),
-            team: Arc::new(team),
-            desks: [(); 2].map(|()| governor::desk(options.workers)),
+            threads: Arc::new(threads),
+            report_cells: [(); 2].map(|()| governor::report_cell(options.workers)),
             outbound,
             inbound,
         };
@@ -167,11 +168,11 @@ impl DataPlane {
             stop: Arc::clone(&self.stop),
             idle: options.idle,
             poll_budget: options.poll_budget,
-            processors: wake::processors(&options.place.cpus),
+            processors: wake::processors(&options.placement.cpus),
             workers: options.workers,
-            team: Arc::clone(&self.team),
-            desk: Arc::clone(&self.desks[self.readers.len()]),
-            place: options.place.clone(),
+            threads: Arc::clone(&self.threads),
+            report_cell: Arc::clone(&self.report_cells[self.readers.len()]),
+            placement: options.placement.clone(),
             direction,
             hook: Arc::clone(hook),
         };
@@ -190,8 +191,9 @@ impl DataPlane {
 
     /// How the outbound and the inbound lane work at the moment, and why.
     pub fn lanes(&self) -> [LaneReport; 2] {
-        let read = |desk: &Desk| *desk.lock().unwrap_or_else(PoisonError::into_inner);
-        [read(&self.desks[0]), read(&self.desks[1])]
+        let read =
+            |report_cell: &ReportCell| *report_cell.lock().unwrap_or_else(PoisonError::into_inner);
+        [read(&self.report_cells[0]), read(&self.report_cells[1])]
     }
 
     /// Stops reading, lets everything in flight leave, and returns the final numbers.
@@ -223,7 +225,7 @@ fn pumps(
     (hook, bell): (&Hook, &Arc<Event>),
     (outbound, inbound): (&Arc<Counters>, &Arc<Counters>),
 ) -> io::Result<(OutboundPump, InboundPump)> {
-    let gearing = Gearing {
+    let lane_config = LaneConfig {
         slots: options.slots,
         workers: options.workers.at_first(),
     };
@@ -248,8 +250,8 @@ fn pumps(
         counters: Arc::clone(inbound),
     };
     Ok((
-        outbound.pump(options.batch, &gearing, Arc::clone(bell)),
-        inbound.pump(options.batch, &gearing, Arc::clone(bell)),
+        outbound.pump(options.batch, &lane_config, Arc::clone(bell)),
+        inbound.pump(options.batch, &lane_config, Arc::clone(bell)),
     ))
 }
 
@@ -260,16 +262,16 @@ struct Reader {
     poll_budget: u32,
     processors: usize,
     workers: Workers,
-    team: Arc<Team>,
-    desk: Desk,
-    place: Place,
+    threads: Arc<WorkerThreads>,
+    report_cell: ReportCell,
+    placement: Placement,
     direction: Direction,
     hook: Hook,
 }
 
 impl Reader {
     fn run<P: Prepare, C: Commit<P::Batch>>(self, mut pump: Pump<P, C>) {
-        self.place.take_or_warn();
+        self.placement.take_or_warn();
         if let Err(error) = self.pump(&mut pump) {
             let direction = self.direction;
             (self.hook)(Notice::Failed { direction, error });
@@ -278,13 +280,13 @@ impl Reader {
     }
 
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
-        let (team, desk) = (Arc::clone(&self.team), Arc::clone(&self.desk));
-        let mut governor = Governor::of_this_thread(self.workers, team, desk);
+        let (threads, report_cell) = (Arc::clone(&self.threads), Arc::clone(&self.report_cell));
+        let mut governor = Governor::of_this_thread(self.workers, threads, report_cell);
         let (mut busy_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
             let wait = match self.idle {
-                Idle::Sleep => Wait::AtMost(NAP),
-                Idle::Adaptive(_) if Instant::now() >= busy_until => Wait::AtMost(NAP),
+                Idle::Sleep => Wait::AtMost(MAX_SLEEP),
+                Idle::Adaptive(_) if Instant::now() >= busy_until => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) | Idle::Busy => Wait::Poll,
             };
             let count = pump.step(wait)?;
@@ -299,9 +301,9 @@ impl Reader {
                 in_a_row = 0;
             }
             let step = match (count, wait) {
-                (1.., _) => Step::Worked,
-                (0, Wait::Poll) => Step::Looked,
-                (0, Wait::AtMost(_)) => Step::Slept,
+                (1.., _) => PumpStep::Carried,
+                (0, Wait::Poll) => PumpStep::Polled,
+                (0, Wait::AtMost(_)) => PumpStep::Slept,
             };
             if let Some(workers) = governor.after(step, pump.lane()) {
                 pump.engage(workers);

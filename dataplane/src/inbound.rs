@@ -20,13 +20,13 @@ mod unpack;
 pub use batch::InboundBatch;
 pub use commit::InboundCommit;
 
+use crate::buffers::{BatchSize, Pool};
 use crate::clock;
 use crate::counters::Counters;
-use crate::frames::{BatchSize, Pool};
 use crate::io::{PlaintextSink, ProtectedSource, Wait};
-use crate::path::PathMtus;
+use crate::path_mtu::PathMtus;
 use crate::pipeline::event::Event;
-use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
 use std::io;
@@ -51,9 +51,9 @@ pub type InboundPump = Pump<InboundPrepare, InboundCommit>;
 
 impl Inbound {
     /// Puts the direction together.
-    pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> InboundPump {
-        let (prepare, commit, pool) = self.steps(size, gearing.slots + 1);
-        Pump::new(prepare, commit, pool, gearing, bell)
+    pub fn pump(self, size: BatchSize, lane_config: &LaneConfig, bell: Arc<Event>) -> InboundPump {
+        let (prepare, commit, pool) = self.steps(size, lane_config.slots + 1);
+        Pump::new(prepare, commit, pool, lane_config, bell)
     }
 
     /// The first and the last step by themselves, and the pool of at most `spare` batches between them.
@@ -62,8 +62,8 @@ impl Inbound {
         size: BatchSize,
         spare: usize,
     ) -> (InboundPrepare, InboundCommit, Arc<Pool<InboundBatch>>) {
-        let (takes, forwards) = (self.sink.takes_trains(), self.sink.only_forwards());
-        let make = move || InboundBatch::new(size, takes, forwards);
+        let (train_kinds, forwards) = (self.sink.train_kinds(), self.sink.only_forwards());
+        let make = move || InboundBatch::new(size, train_kinds, forwards);
         let pool = Arc::new(Pool::new(spare, make));
         let deadline = unpack::Deadline::default();
         let prepare = InboundPrepare {
@@ -99,7 +99,7 @@ impl Prepare for InboundPrepare {
     fn prepare(&mut self, batch: &mut InboundBatch) {
         let snapshot = self.databases.load_full();
         batch.now = clock::now();
-        batch.tally.missed(&mut batch.intake.missed);
+        batch.counts.missed(&mut batch.intake.missed);
         look::Looker::new(&snapshot, &mut self.paths).look(batch);
         batch.snapshot = Some(snapshot);
     }

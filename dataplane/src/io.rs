@@ -35,8 +35,8 @@ pub use rooms::leave_rooms_untouched;
 pub use socket::{Family, MtuJudge, Opener, SocketOptions};
 pub use waker::Waker;
 
-use crate::frames::BatchSize;
-use crate::train::{Offload, Segmentation, Takes};
+use crate::buffers::BatchSize;
+use crate::train::{Offload, Segmentation, TrainKinds};
 use ipsec::Dropped;
 use ipsec::tunnel::Outer;
 use std::io::{self, IoSlice};
@@ -288,7 +288,7 @@ pub trait PlaintextSink: Send {
 
     /// Which trains may be given to it; of all else it gets single packets with finished checksums. Fixed from the
     /// start: asked once.
-    fn takes_trains(&self) -> Takes;
+    fn train_kinds(&self) -> TrainKinds;
 }
 
 /// Where protected packets come from: UDP and raw sockets, memory, a capture.
@@ -333,8 +333,8 @@ impl<S: PlaintextSink + ?Sized> PlaintextSink for Box<S> {
         (**self).only_forwards()
     }
 
-    fn takes_trains(&self) -> Takes {
-        (**self).takes_trains()
+    fn train_kinds(&self) -> TrainKinds {
+        (**self).train_kinds()
     }
 }
 

@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 
 /// Bytes made at a time.
-const STOCK: usize = 4096;
+const BLOCK_LEN: usize = 4096;
 
 /// Bytes of a seed: an AES-256 key and a nonce.
 pub const SEED_LEN: usize = 36;
@@ -14,9 +14,9 @@ pub const SEED_LEN: usize = 36;
 /// A stream of unpredictable bytes.
 pub struct IvSource {
     key: Key,
-    /// Every value makes one stock, and 2^64 of them never run out.
+    /// Every value makes one block, and 2^64 of them never run out.
     counter: u64,
-    stock: [u8; STOCK],
+    block: [u8; BLOCK_LEN],
     used: usize,
 }
 
@@ -39,22 +39,22 @@ impl IvSource {
         Self {
             key,
             counter: 0,
-            stock: [0; STOCK],
-            used: STOCK,
+            block: [0; BLOCK_LEN],
+            used: BLOCK_LEN,
         }
     }
 
     /// Fills `out`, at most 4096 bytes, with bytes that were never given out before.
     pub fn fill(&mut self, out: &mut [u8]) {
-        if self.used + out.len() > STOCK {
-            self.restock();
+        if self.used + out.len() > BLOCK_LEN {
+            self.refill();
         }
         let end = self.used + out.len();
-        out.copy_from_slice(&self.stock[self.used..end]);
+        out.copy_from_slice(&self.block[self.used..end]);
         self.used = end;
     }
 
-    fn restock(&mut self) {
+    fn refill(&mut self) {
         self.counter += 1;
         self.used = 0;
         multibuffer::seal(&mut [SealJob {
@@ -62,8 +62,8 @@ impl IvSource {
             aad: &[],
             aad_tail: &[],
             iv: Iv::new(&self.counter.to_be_bytes()),
-            input: [&[0; STOCK], &[], &[]],
-            output: &mut self.stock,
+            input: [&[0; BLOCK_LEN], &[], &[]],
+            output: &mut self.block,
         }]);
     }
 }

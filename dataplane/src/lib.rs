@@ -10,18 +10,18 @@
 //! `outbound` and `inbound` are mirror images; [`io`] has the ends; `pipeline` keeps order while many threads
 //! transform; [`train`] is a super-packet and its segments.
 
+pub mod bench;
+pub mod buffers;
 pub mod clock;
 pub mod counters;
 pub mod dummy;
 pub mod engine;
-pub mod frames;
-pub mod gauge;
 pub mod inbound;
 pub mod io;
 pub mod iv;
 pub mod notice;
 pub mod outbound;
-pub mod path;
+pub mod path_mtu;
 pub mod pipeline;
 mod syn;
 pub mod train;

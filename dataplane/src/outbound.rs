@@ -17,17 +17,17 @@ mod plan;
 
 pub use batch::OutboundBatch;
 pub use commit::OutboundCommit;
-pub use hops::MOST_HOPS;
+pub use hops::MAX_NESTED_SAS;
 
+use crate::buffers::{BatchSize, Pool};
 use crate::clock;
 use crate::counters::Counters;
-use crate::frames::{BatchSize, Pool};
 use crate::io::{PlaintextSink, PlaintextSource, ProtectedSink, Wait};
 use crate::iv::IvSource;
 use crate::notice::Hook;
-use crate::path::PathMtus;
+use crate::path_mtu::PathMtus;
 use crate::pipeline::event::Event;
-use crate::pipeline::pump::{Gearing, Prepare, Pump};
+use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
@@ -60,9 +60,9 @@ pub type OutboundPump = Pump<OutboundPrepare, OutboundCommit>;
 
 impl Outbound {
     /// Puts the direction together.
-    pub fn pump(self, size: BatchSize, gearing: &Gearing, bell: Arc<Event>) -> OutboundPump {
-        let (prepare, commit, pool) = self.steps(size, gearing.slots + 1);
-        Pump::new(prepare, commit, pool, gearing, bell)
+    pub fn pump(self, size: BatchSize, lane_config: &LaneConfig, bell: Arc<Event>) -> OutboundPump {
+        let (prepare, commit, pool) = self.steps(size, lane_config.slots + 1);
+        Pump::new(prepare, commit, pool, lane_config, bell)
     }
 
     /// The first and the last step by themselves, and the pool of at most `spare` batches between them.

@@ -8,12 +8,12 @@
 
 pub mod affinity;
 pub mod choice;
-pub(crate) mod crossing;
+pub mod cpu_time;
 pub mod event;
 pub mod governor;
 pub mod lane;
-pub mod load;
-pub mod meter;
+pub mod lane_stats;
+pub(crate) mod migration;
 pub mod priority;
 pub mod pump;
 pub mod wake;

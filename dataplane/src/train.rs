@@ -2,13 +2,13 @@
 //! with a virtio header hands them over.
 //!
 //! ```text
-//!   super-packet + Offload ──► cut::Cut ──► packets for the wire        the payload stays where it lies
+//!   super-packet + Offload ──► segments::Segments ──► packets for the wire        the payload stays where it lies
 //!   packets from the wire  ──► merge::Merger ──► super-packet + Offload  only what cutting would undo exactly
 //! ```
 
-pub mod cut;
 mod fields;
 pub mod merge;
+pub mod segments;
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ pub enum Segmentation {
 
 /// Which kinds of train a sink takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Takes {
+pub struct TrainKinds {
     /// TCP over IPv4.
     pub tcp_v4: bool,
     /// TCP over IPv6.

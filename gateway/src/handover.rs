@@ -9,7 +9,7 @@
 //! A newer program may find them of no use: then it opens its own.
 
 use dataplane::io::tun::Abilities;
-use dataplane::train::Takes;
+use dataplane::train::TrainKinds;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -123,7 +123,7 @@ impl Inheritance {
 
 impl From<Abilities> for Trials {
     fn from(abilities: Abilities) -> Self {
-        let kinds = |takes: Takes| [takes.tcp_v4, takes.tcp_v6, takes.udp];
+        let kinds = |takes: TrainKinds| [takes.tcp_v4, takes.tcp_v6, takes.udp];
         Self {
             checksum: abilities.checksum,
             read: kinds(abilities.read),
@@ -134,7 +134,7 @@ impl From<Abilities> for Trials {
 
 impl From<Trials> for Abilities {
     fn from(trials: Trials) -> Self {
-        let takes = |[tcp_v4, tcp_v6, udp]: [bool; 3]| Takes {
+        let takes = |[tcp_v4, tcp_v6, udp]: [bool; 3]| TrainKinds {
             tcp_v4,
             tcp_v6,
             udp,

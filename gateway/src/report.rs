@@ -4,10 +4,10 @@ use crate::control::Explain;
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
 use crate::routes::firewall::REFUSED;
 use crate::status::{Drops, LaneStatus, PolicyStatus, SaDrops, SaStatus, Traffic};
-use dataplane::counters::Tally;
+use dataplane::counters::PacketCounts;
 use dataplane::io::tun::Abilities;
 use dataplane::pipeline::governor::LaneReport;
-use dataplane::train::Takes;
+use dataplane::train::TrainKinds;
 use ipsec::Dropped;
 use ipsec::command::{Phase, PolicyReport, SaReport};
 use ipsec::database::{Finding, Outcome, SaIndex, Snapshot};
@@ -61,7 +61,7 @@ pub fn policy(report: &PolicyReport) -> PolicyStatus {
 }
 
 /// One direction for `status`.
-pub fn traffic(tally: &Tally, (packets_per_second, bits_per_second): (u64, u64)) -> Traffic {
+pub fn traffic(tally: &PacketCounts, (packets_per_second, bits_per_second): (u64, u64)) -> Traffic {
     Traffic {
         packets: tally.packets,
         bytes: tally.bytes,
@@ -96,7 +96,11 @@ pub fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
 }
 
 /// Everything for `drops`; `counters` are those of the drop rules, by name with packets and bytes.
-pub fn drops(tallies: &[Tally], sas: &[SaReport], counters: &[(&'static str, u64, u64)]) -> Drops {
+pub fn drops(
+    tallies: &[PacketCounts],
+    sas: &[SaReport],
+    counters: &[(&'static str, u64, u64)],
+) -> Drops {
     let counted = Dropped::ALL.iter().map(|reason| {
         let count = tallies
             .iter()
@@ -138,7 +142,7 @@ fn by_name(counts: impl Iterator<Item = (Dropped, u64)>) -> BTreeMap<String, u64
 
 /// What start-up probes of the TUN device found.
 pub fn offloads(abilities: Abilities) -> Vec<String> {
-    let trains = |takes: Takes| {
+    let trains = |takes: TrainKinds| {
         let kinds = [
             ("TCP/IPv4", takes.tcp_v4),
             ("TCP/IPv6", takes.tcp_v6),

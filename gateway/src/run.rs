@@ -44,7 +44,7 @@ use crate::random::system_random;
 use crate::routes::Site;
 use crate::routes::record::{Record, inherit};
 use crate::state;
-use dataplane::pipeline::load;
+use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
@@ -72,7 +72,7 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
     dataplane::io::leave_rooms_untouched();
-    load::learn_ticks();
+    cpu_time::cache_clock_ticks();
     let site = site(options)?;
     let warnings = Warnings::default();
     let chosen = user::choose(options)?;

@@ -1,11 +1,11 @@
 //! What moves inbound: the packets as they came, what was found out about each, and the few that were rebuilt.
 
 use super::deeper::{Rounds, Walk};
-use crate::counters::Tally;
-use crate::frames::BatchSize;
+use crate::buffers::BatchSize;
+use crate::counters::PacketCounts;
 use crate::io::{Arrival, Intake};
-use crate::train::Takes;
-use crate::train::merge::Passenger;
+use crate::train::TrainKinds;
+use crate::train::merge::GroCandidate;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::sa::{Held, Protocol, Sa, SequenceNumber};
@@ -22,11 +22,11 @@ pub struct InboundBatch {
     pub(super) packets: Vec<Incoming>,
     /// Transport mode: packets with a header that was outside before, each whole.
     pub(super) rebuilt: Vec<u8>,
-    pub(super) takes: Takes,
+    pub(super) train_kinds: TrainKinds,
     /// Whether the sink only forwards.
     pub(super) forwards: bool,
     pub(super) now: u64,
-    pub(super) tally: Tally,
+    pub(super) counts: PacketCounts,
     pub(super) jobs: Vec<OpenJob<'static>>,
     /// Of the packets with more than one ESP header.
     pub(super) walks: Vec<Walk>,
@@ -116,23 +116,23 @@ pub(super) struct Inner {
     pub rebuilt: bool,
     pub start: usize,
     pub len: usize,
-    pub passenger: Passenger,
+    pub candidate: GroCandidate,
     /// The number of the device by which it goes to the kernel.
     pub exit: u32,
 }
 
 impl InboundBatch {
     /// An empty batch with room for what one read of the source brings.
-    pub fn new(size: BatchSize, takes: Takes, forwards: bool) -> Self {
+    pub fn new(size: BatchSize, train_kinds: TrainKinds, forwards: bool) -> Self {
         Self {
             intake: Intake::with_room(size.bytes, size.items),
             snapshot: None,
             packets: Vec::with_capacity(size.items),
             rebuilt: Vec::new(),
-            takes,
+            train_kinds,
             forwards,
             now: 0,
-            tally: Tally::default(),
+            counts: PacketCounts::default(),
             jobs: Vec::new(),
             walks: Vec::new(),
             rounds: Rounds::default(),
@@ -150,8 +150,8 @@ impl InboundBatch {
     }
 
     /// What was counted so far.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    pub fn counts(&self) -> &PacketCounts {
+        &self.counts
     }
 
     /// Ready for the next read; lets go of the snapshot.
@@ -161,6 +161,6 @@ impl InboundBatch {
         self.packets.clear();
         self.rebuilt.clear();
         self.walks.clear();
-        self.tally = Tally::default();
+        self.counts = PacketCounts::default();
     }
 }

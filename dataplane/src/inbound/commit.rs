@@ -4,11 +4,11 @@ use super::InboundBatch;
 use super::batch::{Incoming, Outcome};
 use super::deeper::Walk;
 use super::unpack::{Deadline, Unpacker};
+use crate::buffers::{Pool, recycle};
 use crate::counters::Counters;
-use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, PlaintextSink, Sent};
-use crate::pipeline::crossing::Crossing;
 use crate::pipeline::lane::Commit;
+use crate::pipeline::migration::MigrationGuard;
 use crate::train::Offload;
 use crate::train::merge::{Group, Merger};
 use ipsec::Dropped;
@@ -36,7 +36,7 @@ pub struct InboundCommit {
     deliveries: Vec<Delivery<'static>>,
     /// Of each group, the device that it leaves by.
     interfaces: Vec<u32>,
-    crossing: Crossing,
+    migration: MigrationGuard,
 }
 
 impl InboundCommit {
@@ -58,7 +58,7 @@ impl InboundCommit {
             piece_ranges: Vec::new(),
             deliveries: Vec::new(),
             interfaces: Vec::new(),
-            crossing: Crossing::open(),
+            migration: MigrationGuard::open(),
         }
     }
 
@@ -80,8 +80,8 @@ impl InboundCommit {
                         note_origin(&snapshot, batch, packet);
                     }
                     let head = |number| head(batch, number);
-                    self.merger.push(number as u32, &inner.passenger, head);
-                    batch.tally.bytes += inner.len as u64;
+                    self.merger.push(number as u32, &inner.candidate, head);
+                    batch.counts.bytes += inner.len as u64;
                 }
                 &Outcome::Packed(place) => {
                     let merger = &mut self.merger;
@@ -118,7 +118,7 @@ impl InboundCommit {
 
     fn deliver(&mut self, batch: &InboundBatch) -> Sent {
         self.write_heads(batch);
-        let mut pieces = emptied(std::mem::take(&mut self.pieces));
+        let mut pieces = recycle(std::mem::take(&mut self.pieces));
         self.piece_ranges.clear();
         for (group, head) in self.merger.groups().iter().zip(&self.head_ranges) {
             let start = pieces.len();
@@ -132,16 +132,16 @@ impl InboundCommit {
             self.piece_ranges
                 .push((group.offload(), start..pieces.len()));
         }
-        let mut deliveries = emptied(std::mem::take(&mut self.deliveries));
+        let mut deliveries = recycle(std::mem::take(&mut self.deliveries));
         let delivery = |(offload, range): &(Offload, Range<usize>)| Delivery {
             offload: *offload,
             pieces: &pieces[range.clone()],
         };
         deliveries.extend(self.piece_ranges.iter().map(delivery));
-        self.crossing.settle();
+        self.migration.wait_for_backlog();
         let sent = hand_over(&mut *self.sink, &self.interfaces, &deliveries);
-        self.deliveries = emptied(deliveries);
-        self.pieces = emptied(pieces);
+        self.deliveries = recycle(deliveries);
+        self.pieces = recycle(pieces);
         sent
     }
 }
@@ -152,11 +152,11 @@ impl Commit<InboundBatch> for InboundCommit {
         let trains = self.merger.groups().len();
         if trains > 0 {
             let sent = self.deliver(&batch);
-            batch.tally.sent(sent);
+            batch.counts.sent(sent);
         }
-        batch.tally.trains = trains as u64;
-        batch.tally.batches = 1;
-        self.counters.add(&batch.tally);
+        batch.counts.trains = trains as u64;
+        batch.counts.batches = 1;
+        self.counters.add(&batch.counts);
         batch.clear();
         self.pool.give_back(batch);
     }
@@ -205,7 +205,7 @@ fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
         };
         if let Err((sa, reason)) = inner {
             snapshot.sa(sa).state.count_drop(reason);
-            batch.tally.drop(reason, 1);
+            batch.counts.drop(reason, 1);
             packet.outcome = Outcome::Genuine(Err(reason));
         }
     }
@@ -263,7 +263,7 @@ fn note_origin(snapshot: &Snapshot, batch: &InboundBatch, packet: &Incoming) {
 pub(super) fn head(batch: &InboundBatch, number: u32) -> &[u8] {
     match &batch.packets[number as usize].outcome {
         Outcome::Genuine(Ok(inner)) => {
-            let len = inner.passenger.head_len().unwrap_or(inner.len);
+            let len = inner.candidate.head_len().unwrap_or(inner.len);
             &batch.bytes_of(inner)[..len]
         }
         _ => &[],

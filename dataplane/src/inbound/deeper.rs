@@ -10,9 +10,9 @@
 //! What was proven on the way is remembered as a [`Walk`]: commit checks and moves every window on it, outermost first.
 
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
-use super::open::{AT_ONCE, Layer, Opener, check_source};
-use crate::frames::{Carver, emptied, first};
-use crate::outbound::MOST_HOPS;
+use super::open::{JOBS_PER_CALL, Layer, Opener, check_source};
+use crate::buffers::{RangeSplitter, prefix_mut, recycle};
+use crate::outbound::MAX_NESTED_SAS;
 use ipsec::Dropped;
 use ipsec::ah;
 use ipsec::database::{SaIndex, Snapshot};
@@ -27,7 +27,7 @@ use std::ops::Range;
 /// The associations that a packet was proven to come through, outermost first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    steps: [Step; MOST_HOPS],
+    steps: [Step; MAX_NESTED_SAS],
     depth: usize,
     /// Whom a drop is charged to that is none of the windows'.
     pub blame: SaIndex,
@@ -50,7 +50,7 @@ impl Walk {
             bytes: 0,
         };
         Self {
-            steps: [step; MOST_HOPS],
+            steps: [step; MAX_NESTED_SAS],
             depth: 0,
             blame,
         }
@@ -68,7 +68,7 @@ impl Walk {
     }
 
     fn is_full(&self) -> bool {
-        self.depth == MOST_HOPS
+        self.depth == MAX_NESTED_SAS
     }
 }
 
@@ -134,24 +134,24 @@ fn open(
     rebuilt: bool,
     memory: Vec<OpenJob<'static>>,
 ) -> Vec<OpenJob<'static>> {
-    let mut jobs = emptied(memory);
+    let mut jobs = recycle(memory);
     let snapshot = opener.snapshot;
-    let mut carver = Carver::new(opener.buffer(rebuilt));
+    let mut splitter = RangeSplitter::new(opener.buffer(rebuilt));
     let is_meant = |cursor: &Cursor| {
         cursor.place.rebuilt == rebuilt && matches!(cursor.received, Header::Esp(_))
     };
     for cursor in cursors.iter().filter(|cursor| is_meant(cursor)) {
         if let Header::Esp(received) = &cursor.received {
-            let text = carver.carve(cursor.body());
+            let text = splitter.take(cursor.body());
             jobs.push(received.job(snapshot.sa(cursor.sa), text));
         }
     }
     multibuffer::open(&mut jobs);
-    let mut verdicts = [Verdict::Pending; AT_ONCE];
+    let mut verdicts = [Verdict::Pending; JOBS_PER_CALL];
     for (verdict, job) in verdicts.iter_mut().zip(&jobs) {
         *verdict = job.verdict;
     }
-    let memory = emptied(jobs);
+    let memory = recycle(jobs);
     let opened = cursors.iter_mut().filter(|cursor| is_meant(cursor));
     for (cursor, verdict) in opened.zip(verdicts) {
         cursor.state = state(verdict);
@@ -170,9 +170,9 @@ fn state(verdict: Verdict) -> State {
 fn check(opener: &Opener<'_>, rounds: &mut Rounds) {
     let cursors = &mut rounds.cursors;
     let covered_len = cursors.iter().map(Cursor::covered_len).sum();
-    let mut rest = first(&mut rounds.covered, covered_len);
-    let mut jobs = emptied(std::mem::take(&mut rounds.checks));
-    let mut failures = [None; AT_ONCE];
+    let mut rest = prefix_mut(&mut rounds.covered, covered_len);
+    let mut jobs = recycle(std::mem::take(&mut rounds.checks));
+    let mut failures = [None; JOBS_PER_CALL];
     for (cursor, failure) in cursors.iter().zip(&mut failures) {
         let Header::Ah(received) = &cursor.received else {
             continue;
@@ -186,11 +186,11 @@ fn check(opener: &Opener<'_>, rounds: &mut Rounds) {
         jobs.push(received.job(sa, covered, &whole[cursor.headers..]));
     }
     multibuffer::verify(&mut jobs);
-    let mut verdicts = [Verdict::Pending; AT_ONCE];
+    let mut verdicts = [Verdict::Pending; JOBS_PER_CALL];
     for (verdict, job) in verdicts.iter_mut().zip(&jobs) {
         *verdict = job.verdict;
     }
-    rounds.checks = emptied(jobs);
+    rounds.checks = recycle(jobs);
     let mut verdicts = verdicts.into_iter();
     for (cursor, failure) in cursors.iter_mut().zip(failures) {
         if let Header::Ah(_) = cursor.received {
@@ -249,7 +249,7 @@ fn follow(
     match enter(opener, walk, cursor.packet, place, &outline, mtu)? {
         Some(next) => Ok(Next::Deeper(next)),
         None => {
-            let mut path = [walk.blame; MOST_HOPS];
+            let mut path = [walk.blame; MAX_NESTED_SAS];
             for (place, step) in path.iter_mut().zip(walk.steps()) {
                 *place = step.sa;
             }

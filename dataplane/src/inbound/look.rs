@@ -3,7 +3,7 @@
 use super::InboundBatch;
 use super::batch::{Header, Incoming, Outcome};
 use crate::io::{Arrival, Intake};
-use crate::path::PathMtus;
+use crate::path_mtu::PathMtus;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot, TOGETHER};
 use ipsec::pmtu;
@@ -53,7 +53,7 @@ impl<'a> Looker<'a> {
                 let headers = arrival.outer.written;
                 let end = range.end.min(start + stride);
                 let range = end.min(start + usize::from(headers))..end;
-                batch.tally.arrived += 1;
+                batch.counts.arrived += 1;
                 match self.look_at(&batch.intake.bytes[range.clone()], &arrival) {
                     Ok((sa, inner_mtu, received)) => batch.packets.push(Incoming {
                         range,
@@ -65,7 +65,7 @@ impl<'a> Looker<'a> {
                         received,
                         outcome: Outcome::Pending,
                     }),
-                    Err(reason) => batch.tally.drop(reason, 1),
+                    Err(reason) => batch.counts.drop(reason, 1),
                 }
             }
         }

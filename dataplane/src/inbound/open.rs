@@ -8,12 +8,12 @@ use super::InboundBatch;
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
 use super::deeper::{self, Cursor, State, Walk};
 use super::exit;
-use crate::frames::{Carver, emptied};
+use crate::buffers::{RangeSplitter, recycle};
 use crate::io::Arrival;
 use crate::pipeline::lane::Transform;
 use crate::syn;
-use crate::train::Takes;
-use crate::train::merge::Passenger;
+use crate::train::TrainKinds;
+use crate::train::merge::GroCandidate;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::esp;
@@ -25,25 +25,25 @@ use multibuffer::{OpenJob, Verdict};
 
 /// Jobs per call of the ciphers. MEASURED: enough for every multi-buffer kernel, and so many packets stay in a
 /// 512 KiB L2 cache until they are looked into.
-pub(super) const AT_ONCE: usize = 64;
+pub(super) const JOBS_PER_CALL: usize = 64;
 
 impl Transform for InboundBatch {
     fn arrived(&self) -> u64 {
-        self.tally.arrived
+        self.counts.arrived
     }
 
     fn transform(&mut self) {
         let Some(snapshot) = &self.snapshot else {
             return;
         };
-        let mut jobs = emptied(std::mem::take(&mut self.jobs));
-        for packets in self.packets.chunks_mut(AT_ONCE) {
+        let mut jobs = recycle(std::mem::take(&mut self.jobs));
+        for packets in self.packets.chunks_mut(JOBS_PER_CALL) {
             snapshot.fetch_sas_of(packets.iter().map(|packet| packet.sa));
             jobs = open(snapshot, packets, &mut self.intake.bytes, jobs);
             fetch_policies(snapshot, packets, &self.intake.bytes);
             let mut opener = Opener {
                 snapshot,
-                takes: self.takes,
+                train_kinds: self.train_kinds,
                 forwards: self.forwards,
                 bytes: &mut self.intake.bytes,
                 rebuilt: &mut self.rebuilt,
@@ -86,20 +86,20 @@ fn open(
     bytes: &mut [u8],
     memory: Vec<OpenJob<'static>>,
 ) -> Vec<OpenJob<'static>> {
-    let mut jobs = emptied(memory);
-    let mut carver = Carver::new(bytes);
+    let mut jobs = recycle(memory);
+    let mut splitter = RangeSplitter::new(bytes);
     for packet in packets.iter() {
         if let Header::Esp(received) = &packet.received {
-            let text = carver.carve(packet.range.clone());
+            let text = splitter.take(packet.range.clone());
             jobs.push(received.job(snapshot.sa(packet.sa), text));
         }
     }
     multibuffer::open(&mut jobs);
-    let mut verdicts = [Verdict::Pending; AT_ONCE];
+    let mut verdicts = [Verdict::Pending; JOBS_PER_CALL];
     for (verdict, job) in verdicts.iter_mut().zip(&jobs) {
         *verdict = job.verdict;
     }
-    let memory = emptied(jobs);
+    let memory = recycle(jobs);
     let opened = packets
         .iter_mut()
         .filter(|packet| matches!(packet.received, Header::Esp(_)));
@@ -136,7 +136,7 @@ impl Incoming {
 /// Looks into what was opened.
 pub(super) struct Opener<'a> {
     pub snapshot: &'a Snapshot,
-    takes: Takes,
+    train_kinds: TrainKinds,
     forwards: bool,
     bytes: &'a mut [u8],
     rebuilt: &'a mut Vec<u8>,
@@ -224,7 +224,7 @@ impl Opener<'_> {
         (index, exit): (SaIndex, u32),
         inner_mtu: usize,
     ) -> Inner {
-        let takes = self.takes;
+        let train_kinds = self.train_kinds;
         let sa = self.snapshot.sa(index);
         let is_mended = place.rebuilt && !place.in_tunnel && is_behind_nat(sa);
         let packet = self.at(place);
@@ -235,7 +235,7 @@ impl Opener<'_> {
             syn::clamp(packet, inner_mtu, TcpChecksum::Finished);
         }
         Inner {
-            passenger: Passenger::read(packet, outline, takes).by(exit),
+            candidate: GroCandidate::read(packet, outline, train_kinds).by(exit),
             len: outline.total_len,
             rebuilt: place.rebuilt,
             start: place.start,

@@ -13,7 +13,7 @@ use super::exit;
 use crate::clock;
 use crate::io::Wait;
 use crate::syn;
-use crate::train::merge::{Merger, Passenger};
+use crate::train::merge::{GroCandidate, Merger};
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::packet::Outline;
@@ -29,11 +29,11 @@ use std::time::Duration;
 pub(super) struct Deadline(Arc<AtomicU64>);
 
 /// No deadline.
-const NEVER: u64 = u64::MAX;
+const NO_DEADLINE: u64 = u64::MAX;
 
 impl Default for Deadline {
     fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(NEVER)))
+        Self(Arc::new(AtomicU64::new(NO_DEADLINE)))
     }
 }
 
@@ -41,7 +41,7 @@ impl Deadline {
     /// How long the source may be waited for at most.
     pub fn shorten(&self, wait: Wait) -> Wait {
         match (self.0.load(Ordering::Relaxed), wait) {
-            (NEVER, _) | (_, Wait::Poll) => wait,
+            (NO_DEADLINE, _) | (_, Wait::Poll) => wait,
             (deadline, Wait::AtMost(limit)) => {
                 let left = deadline.saturating_sub(clock::milliseconds());
                 Wait::AtMost(limit.min(Duration::from_millis(left)))
@@ -52,9 +52,9 @@ impl Deadline {
     /// Whether it is over. Says so once.
     pub fn is_over(&self) -> bool {
         let deadline = self.0.load(Ordering::Relaxed);
-        let over = deadline != NEVER && deadline <= clock::milliseconds();
+        let over = deadline != NO_DEADLINE && deadline <= clock::milliseconds();
         if over {
-            self.0.store(NEVER, Ordering::Relaxed);
+            self.0.store(NO_DEADLINE, Ordering::Relaxed);
         }
         over
     }
@@ -120,7 +120,7 @@ impl Unpacker {
         let deadline = sa.state.unpack(aggfrag, sequence, bytes, now, &mut out);
         self.wait(sa.config.id, deadline);
         // What it carries arrives in place of the payload.
-        batch.tally.arrived -= 1;
+        batch.counts.arrived -= 1;
         self.deliver(batch, snapshot, origin, merger);
     }
 
@@ -144,7 +144,7 @@ impl Unpacker {
         let next = self.waiting.iter().map(|(_, deadline)| *deadline).min();
         self.deadline
             .0
-            .store(next.unwrap_or(NEVER), Ordering::Relaxed);
+            .store(next.unwrap_or(NO_DEADLINE), Ordering::Relaxed);
     }
 
     fn stop_waiting(
@@ -188,13 +188,13 @@ impl Unpacker {
     ) {
         let mut found = std::mem::take(&mut self.found);
         for range in found.drain(..) {
-            batch.tally.arrived += 1;
+            batch.counts.arrived += 1;
             let inner = range.and_then(|range| self.judge(batch, snapshot, origin, range));
             match inner {
                 Ok(inner) => seat(batch, origin, inner, merger),
                 Err(reason) => {
                     snapshot.sa(origin.sa).state.count_drop(reason);
-                    batch.tally.drop(reason, 1);
+                    batch.counts.drop(reason, 1);
                 }
             }
         }
@@ -217,7 +217,7 @@ impl Unpacker {
             syn::clamp(packet, origin.inner_mtu, TcpChecksum::Finished);
         }
         Ok(Inner {
-            passenger: Passenger::read(packet, &outline, batch.takes).by(exit),
+            candidate: GroCandidate::read(packet, &outline, batch.train_kinds).by(exit),
             len: outline.total_len,
             rebuilt: true,
             start: range.start,
@@ -246,12 +246,12 @@ impl Unpacker {
 
 /// A packet found takes a place behind those that came by themselves.
 fn seat(batch: &mut InboundBatch, origin: Origin, inner: Inner, merger: &mut Merger) {
-    batch.tally.bytes += inner.len as u64;
+    batch.counts.bytes += inner.len as u64;
     let number = batch.packets.len();
     batch.packets.push(Incoming::found(origin.sa, inner));
     merger.extend(number + 1);
     let head = |number| super::commit::head(batch, number);
-    merger.push(number as u32, &inner.passenger, head);
+    merger.push(number as u32, &inner.candidate, head);
 }
 
 impl Incoming {

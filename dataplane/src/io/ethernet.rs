@@ -46,7 +46,7 @@ pub use source::EthernetSource;
 use super::packet::ring::Ring;
 use super::packet::{NativeIo, NextHops};
 use super::{Waker, Warn};
-use crate::train::Takes;
+use crate::train::TrainKinds;
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
 use std::collections::{HashSet, VecDeque};
@@ -73,15 +73,19 @@ pub struct EthernetOptions {
     pub trains: bool,
 }
 
-const ALL: Takes = Takes {
+const ALL: TrainKinds = TrainKinds {
     tcp_v4: true,
     tcp_v6: true,
     udp: true,
 };
 
 impl EthernetOptions {
-    fn takes(&self) -> Takes {
-        if self.trains { ALL } else { Takes::default() }
+    fn takes(&self) -> TrainKinds {
+        if self.trains {
+            ALL
+        } else {
+            TrainKinds::default()
+        }
     }
 }
 
@@ -225,12 +229,12 @@ impl Ethernet {
     }
 
     /// Which trains it hands over: all, for hosts beside it and its own merging make them.
-    pub fn reads(&self) -> Takes {
+    pub fn reads(&self) -> TrainKinds {
         ALL
     }
 
     /// Which trains it takes.
-    pub fn takes(&self) -> Takes {
+    pub fn takes(&self) -> TrainKinds {
         self.options.takes()
     }
 

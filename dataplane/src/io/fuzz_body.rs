@@ -8,7 +8,7 @@ use super::packet::ring::Frame;
 use super::raw::{self, HEADROOM, Native};
 use super::tun::header;
 use super::{Arrival, Family, Intake, LARGEST, ethernet, packet};
-use crate::train::cut::Cut;
+use crate::train::segments::Segments;
 use crate::train::{Offload, Segmentation};
 use ipsec::packet::Outline;
 
@@ -39,7 +39,7 @@ fn cut(packet: &[u8], offload: Offload) {
     let Ok(outline) = Outline::read(packet) else {
         return;
     };
-    let Ok(plan) = Cut::plan(packet, &outline, offload) else {
+    let Ok(plan) = Segments::plan(packet, &outline, offload) else {
         return;
     };
     for number in 0..plan.count() {

@@ -12,7 +12,7 @@ use super::{
     Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
     ProtectedSource, Sent, Wait, Waker,
 };
-use crate::train::{Offload, Takes};
+use crate::train::{Offload, TrainKinds};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 mod tests;
 
 /// Every kind of train.
-pub const ALL_TRAINS: Takes = Takes {
+pub const ALL_TRAINS: TrainKinds = TrainKinds {
     tcp_v4: true,
     tcp_v6: true,
     udp: true,
@@ -122,7 +122,7 @@ impl<Note> Ring<Note> {
 pub struct MemorySink<Note> {
     queue: Arc<Queue<Note>>,
     patience: Duration,
-    takes: Takes,
+    takes: TrainKinds,
 }
 
 impl<Note> MemorySink<Note> {
@@ -132,7 +132,7 @@ impl<Note> MemorySink<Note> {
     }
 
     /// Takes only these trains.
-    pub fn taking(self, takes: Takes) -> Self {
+    pub fn taking(self, takes: TrainKinds) -> Self {
         Self { takes, ..self }
     }
 
@@ -194,7 +194,7 @@ impl PlaintextSink for MemorySink<Offload> {
         })))
     }
 
-    fn takes_trains(&self) -> Takes {
+    fn train_kinds(&self) -> TrainKinds {
         self.takes
     }
 }
@@ -341,7 +341,7 @@ impl PlaintextSink for Void {
         })
     }
 
-    fn takes_trains(&self) -> Takes {
+    fn train_kinds(&self) -> TrainKinds {
         ALL_TRAINS
     }
 }

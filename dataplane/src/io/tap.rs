@@ -14,8 +14,8 @@ use super::{
     Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
     ProtectedSource, Sent, Wait,
 };
-use crate::train::cut::Cut;
-use crate::train::{Offload, Takes};
+use crate::train::segments::Segments;
+use crate::train::{Offload, TrainKinds};
 use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
 use std::fs::File;
@@ -124,7 +124,7 @@ impl Recorder {
 
     /// The packets of an item of the plaintext side. What is no IP packet is written as it is, for somebody to look at.
     fn plaintext(&mut self, item: &[u8], offload: Offload) -> io::Result<()> {
-        let cut = Outline::read(item).and_then(|outline| Cut::plan(item, &outline, offload));
+        let cut = Outline::read(item).and_then(|outline| Segments::plan(item, &outline, offload));
         let Ok(cut) = cut else {
             return self.write(|packet| packet.extend_from_slice(item));
         };
@@ -238,8 +238,8 @@ impl<S: PlaintextSink> PlaintextSink for Tapped<S> {
         self.end.deliver(deliveries)
     }
 
-    fn takes_trains(&self) -> Takes {
-        self.end.takes_trains()
+    fn train_kinds(&self) -> TrainKinds {
+        self.end.train_kinds()
     }
 }
 

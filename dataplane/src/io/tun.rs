@@ -18,7 +18,7 @@ use super::waker::{poll_patiently, sleep_on};
 use super::{
     Delivery, Intake, LARGEST, PlaintextSink, PlaintextSource, Refusal, Sent, Wait, Waker, Warn,
 };
-use crate::train::{Offload, Takes};
+use crate::train::{Offload, TrainKinds};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -67,9 +67,9 @@ pub struct Abilities {
     /// It hands over and takes packets with an unfinished checksum.
     pub checksum: bool,
     /// Trains that it hands over.
-    pub read: Takes,
+    pub read: TrainKinds,
     /// Trains that it takes.
-    pub write: Takes,
+    pub write: TrainKinds,
 }
 
 /// An open TUN device, up; it goes away with its last queue unless it was persistent.
@@ -257,7 +257,7 @@ impl AsFd for TunSource {
 #[derive(Debug)]
 pub struct TunSink {
     device: Arc<OwnedFd>,
-    takes: Takes,
+    takes: TrainKinds,
 }
 
 /// How long a full device is waited for before a packet is given up.
@@ -323,7 +323,7 @@ impl PlaintextSink for TunSink {
         Ok(sent)
     }
 
-    fn takes_trains(&self) -> Takes {
+    fn train_kinds(&self) -> TrainKinds {
         self.takes
     }
 }

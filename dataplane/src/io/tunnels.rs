@@ -19,7 +19,7 @@
 use super::tun::{Tun, TunSink, TunSource};
 use super::waker::poll_patiently;
 use super::{Delivery, Intake, PlaintextSink, PlaintextSource, Sent, Wait, Waker};
-use crate::train::{Offload, Takes};
+use crate::train::{Offload, TrainKinds};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::AsFd;
@@ -276,8 +276,8 @@ impl PlaintextSink for TunnelSink {
         }
     }
 
-    fn takes_trains(&self) -> Takes {
-        self.first.takes_trains()
+    fn train_kinds(&self) -> TrainKinds {
+        self.first.train_kinds()
     }
 }
 

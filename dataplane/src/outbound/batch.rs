@@ -2,12 +2,12 @@
 
 use super::layers::{Layers, inside};
 use super::plan::{RoadNumber, Roads};
-use crate::counters::Tally;
-use crate::frames::{BatchSize, emptied, first};
+use crate::buffers::{BatchSize, prefix_mut, recycle};
+use crate::counters::PacketCounts;
 use crate::io::{Intake, LARGEST};
 use crate::pipeline::lane::Transform;
 use crate::train::Offload;
-use crate::train::cut::Cut;
+use crate::train::segments::Segments;
 use ipsec::database::Snapshot;
 use ipsec::esp::Stamp;
 use ipsec::sa::{Sa, SequenceNumber};
@@ -19,16 +19,16 @@ use std::sync::Arc;
 /// Jobs per call of most ciphers. MEASURED: enough for every multi-buffer kernel but one, and heads, payloads and output
 /// of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call is so slow
 /// that caches do not matter.
-const AT_ONCE: usize = 64;
+const JOBS_PER_CALL: usize = 64;
 
 /// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as for
 /// hundreds. A little more would cost another pass for a few.
-const HUNDREDS: usize = 256;
+const LARGE_BATCH_PACKETS: usize = 256;
 /// The bytes it makes room for then, at least: so many packets of full size on an Ethernet.
-const OF_ETHERNET: usize = HUNDREDS * 1440;
+const MIN_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 1440;
 /// And at most: so many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85 Gbit/s so, and 0.4 to 0.5 with
 /// the room of an Ethernet's, where most of each pass is idle.
-const OF_JUMBO: usize = HUNDREDS * 9216;
+const MAX_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 9216;
 
 /// A batch of outbound packets. Its memory is used again and again.
 pub struct OutboundBatch {
@@ -49,7 +49,7 @@ pub struct OutboundBatch {
     pub(super) parcels: Vec<Parcel>,
     /// Packets whose senders are to be told of a smaller MTU.
     pub(super) refused: Vec<Refused>,
-    pub(super) tally: Tally,
+    pub(super) counts: PacketCounts,
     pub(super) heads_len: usize,
     pub(super) sealed_len: usize,
     heads: Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) struct Train {
     pub item: Range<usize>,
     /// Whether the item lies in the batch's fragments instead of its intake.
     pub in_fragments: bool,
-    pub cut: Cut,
+    pub segments: Segments,
     /// How many of its packets were granted a sequence number.
     pub granted: u32,
     pub road: RoadNumber,
@@ -118,12 +118,12 @@ impl OutboundBatch {
             layers: Layers::default(),
             parcels: Vec::with_capacity(size.items),
             refused: Vec::new(),
-            tally: Tally::default(),
+            counts: PacketCounts::default(),
             heads_len: 0,
             sealed_len: 0,
             heads: Vec::new(),
             sealed: Vec::new(),
-            jobs: Vec::with_capacity(AT_ONCE),
+            jobs: Vec::with_capacity(JOBS_PER_CALL),
         }
     }
 
@@ -144,31 +144,31 @@ impl OutboundBatch {
             let sa = snapshot.sa(self.roads[train.road].index);
             sa.key.jobs_at_once()
         };
-        let wants_more = |at_once| at_once > AT_ONCE;
+        let wants_more = |at_once| at_once > JOBS_PER_CALL;
         is_full
             && (self.trains.iter().map(of_train).any(wants_more)
                 || wants_more(self.layers.at_once(snapshot)))
     }
 
     /// For packets as long as those that it holds.
-    fn room_for_hundreds(&self) -> BatchSize {
+    fn large_size(&self) -> BatchSize {
         let each = self.intake.used() / self.tickets.len().max(1);
         BatchSize {
-            items: HUNDREDS,
-            bytes: (HUNDREDS * each).clamp(OF_ETHERNET, OF_JUMBO),
+            items: LARGE_BATCH_PACKETS,
+            bytes: (LARGE_BATCH_PACKETS * each).clamp(MIN_LARGE_BATCH_BYTES, MAX_LARGE_BATCH_BYTES),
         }
     }
 
     /// What was counted so far.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    pub fn counts(&self) -> &PacketCounts {
+        &self.counts
     }
 
     /// Ready for the next read; lets go of the snapshot.
     pub(super) fn clear(&mut self) {
         let snapshot = self.snapshot.take();
         if snapshot.is_some_and(|snapshot| self.is_too_small(&snapshot)) {
-            self.intake.grow(self.room_for_hundreds());
+            self.intake.grow(self.large_size());
         }
         self.intake.clear();
         self.fragments.clear();
@@ -178,7 +178,7 @@ impl OutboundBatch {
         self.layers.clear();
         self.parcels.clear();
         self.refused.clear();
-        self.tally = Tally::default();
+        self.counts = PacketCounts::default();
         self.heads_len = 0;
         self.sealed_len = 0;
     }
@@ -196,18 +196,18 @@ impl Ticket {
 
 impl Transform for OutboundBatch {
     fn arrived(&self) -> u64 {
-        self.tally.arrived
+        self.counts.arrived
     }
 
     fn transform(&mut self) {
         let Some(snapshot) = &self.snapshot else {
             return;
         };
-        for trains in self.trains.chunks(AT_ONCE) {
+        for trains in self.trains.chunks(JOBS_PER_CALL) {
             let sas = trains.iter().map(|train| self.roads[train.road].index);
             snapshot.fetch_sas_of(sas);
         }
-        let mut at_once = AT_ONCE;
+        let mut at_once = JOBS_PER_CALL;
         self.stamps.clear();
         let mut tickets = self.tickets.iter();
         for train in &self.trains {
@@ -217,9 +217,9 @@ impl Transform for OutboundBatch {
             self.stamps
                 .extend(of_train.map(|ticket| ticket.stamp(sa, road.next_header)));
         }
-        let mut jobs = emptied(std::mem::take(&mut self.jobs));
-        let mut heads = first(&mut self.heads, self.heads_len);
-        let mut sealed = first(&mut self.sealed, self.sealed_len);
+        let mut jobs = recycle(std::mem::take(&mut self.jobs));
+        let mut heads = prefix_mut(&mut self.heads, self.heads_len);
+        let mut sealed = prefix_mut(&mut self.sealed, self.sealed_len);
         let mut stamps = self.stamps.iter();
         for train in &self.trains {
             let road = &self.roads[train.road];
@@ -231,10 +231,10 @@ impl Transform for OutboundBatch {
             at_once = at_once.max(sa.key.jobs_at_once());
             for (number, stamp) in (0..train.granted).zip(&mut stamps) {
                 let (head, out);
-                (head, heads) = heads.split_at_mut(train.cut.head_len());
+                (head, heads) = heads.split_at_mut(train.segments.head_len());
                 (out, sealed) = sealed.split_at_mut(stamp.packet_len());
-                train.cut.write_head(item, number, head);
-                let payload = &item[train.cut.payload(number)];
+                train.segments.write_head(item, number, head);
+                let payload = &item[train.segments.payload(number)];
                 let (head, payload) = inside(road.outside, head, payload);
                 jobs.push(stamp.job(sa, head, payload, out));
                 if jobs.len() >= at_once {
@@ -244,7 +244,7 @@ impl Transform for OutboundBatch {
             }
         }
         multibuffer::seal(&mut jobs);
-        self.jobs = emptied(jobs);
+        self.jobs = recycle(jobs);
         self.layers
             .transform(snapshot, &self.intake.bytes, &self.fragments);
     }

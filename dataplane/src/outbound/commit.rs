@@ -1,11 +1,11 @@
 //! The last step outbound, in order: parcels to the sink, complaints to senders, numbers to the counters.
 
 use super::OutboundBatch;
+use crate::buffers::{Pool, recycle};
 use crate::counters::Counters;
-use crate::frames::{Pool, emptied};
 use crate::io::{Delivery, Parcel, PlaintextSink, ProtectedSink, Sent};
-use crate::pipeline::crossing::Crossing;
 use crate::pipeline::lane::Commit;
+use crate::pipeline::migration::MigrationGuard;
 use crate::train::Offload;
 use ipsec::pmtu;
 use std::io::IoSlice;
@@ -19,7 +19,7 @@ pub struct OutboundCommit {
     pool: Arc<Pool<OutboundBatch>>,
     parcels: Vec<Parcel<'static>>,
     report: Vec<u8>,
-    crossing: Crossing,
+    migration: MigrationGuard,
 }
 
 impl OutboundCommit {
@@ -36,24 +36,24 @@ impl OutboundCommit {
             pool,
             parcels: Vec::new(),
             report: Vec::new(),
-            crossing: Crossing::open(),
+            migration: MigrationGuard::open(),
         }
     }
 
     fn send(&mut self, batch: &OutboundBatch) -> Sent {
-        let mut parcels = emptied(std::mem::take(&mut self.parcels));
+        let mut parcels = recycle(std::mem::take(&mut self.parcels));
         parcels.extend(batch.parcels.iter().map(|parcel| Parcel {
             outer: batch.roads[parcel.road].outer,
             bytes: batch.bytes_of(parcel),
             stride: parcel.stride,
         }));
-        self.crossing.settle();
+        self.migration.wait_for_backlog();
         // A sink that fails altogether has sent nothing that anybody knows of.
         let sent = self.sink.deliver(&parcels).unwrap_or_else(|_| Sent {
             failed: batch.parcels.iter().map(|parcel| parcel.packets).sum(),
             ..Sent::default()
         });
-        self.parcels = emptied(parcels);
+        self.parcels = recycle(parcels);
         sent
     }
 
@@ -80,14 +80,14 @@ impl Commit<OutboundBatch> for OutboundCommit {
     fn commit(&mut self, mut batch: Box<OutboundBatch>) {
         if !batch.parcels.is_empty() {
             let sent = self.send(&batch);
-            batch.tally.sent(sent);
+            batch.counts.sent(sent);
         }
         if !batch.refused.is_empty() {
             self.complain(&batch);
         }
-        batch.tally.batches = 1;
-        batch.tally.trains = batch.parcels.len() as u64;
-        self.counters.add(&batch.tally);
+        batch.counts.batches = 1;
+        batch.counts.trains = batch.parcels.len() as u64;
+        self.counters.add(&batch.counts);
         batch.clear();
         self.pool.give_back(batch);
     }

@@ -17,7 +17,7 @@ use ipsec::wire::ip::number;
 use std::ops::Range;
 
 /// The most associations that one packet goes through.
-pub const MOST_HOPS: usize = 4;
+pub const MAX_NESTED_SAS: usize = 4;
 
 /// One layer of a flow.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub(super) fn lay(
     hops: &mut Vec<Hop>,
     path_mtu: impl FnOnce(std::net::IpAddr) -> usize,
 ) -> Result<Bundle, Dropped> {
-    if path.len() > MOST_HOPS {
+    if path.len() > MAX_NESTED_SAS {
         return Err(Dropped::Unsupported);
     }
     let start = hops.len();

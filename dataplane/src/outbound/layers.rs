@@ -15,8 +15,8 @@
 mod layer;
 
 use super::hops::Hop;
-use crate::frames::{Carver, emptied, first};
-use crate::train::cut::Cut;
+use crate::buffers::{RangeSplitter, prefix_mut, recycle};
+use crate::train::segments::Segments;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::sa::{Sa, SequenceNumber};
 use ipsec::{Dropped, ah};
@@ -25,7 +25,7 @@ use multibuffer::{Iv, SealJob, SignJob};
 use std::ops::Range;
 
 /// The most bytes of an IP packet.
-const MOST: usize = 65_535;
+const MAX_PACKET_LEN: usize = 65_535;
 
 /// The layered packets of a batch.
 #[derive(Default)]
@@ -46,7 +46,7 @@ pub(super) struct Layers {
 struct Packet {
     item: Range<usize>,
     in_fragments: bool,
-    cut: Cut,
+    segments: Segments,
     number: u32,
     head: Range<usize>,
     layers: Range<usize>,
@@ -57,7 +57,7 @@ struct Packet {
 pub(super) struct Wanted {
     pub item: Range<usize>,
     pub in_fragments: bool,
-    pub cut: Cut,
+    pub segments: Segments,
     pub number: u32,
     /// Whether the last layer's headers are written here.
     pub whole: bool,
@@ -112,7 +112,7 @@ impl Layers {
         wanted: &Wanted,
         grant: &mut Grant<'_>,
     ) -> Result<(), Refusal> {
-        let mut len = wanted.cut.packet_len(wanted.number);
+        let mut len = wanted.segments.packet_len(wanted.number);
         let mut stage = 0;
         for (place, hop) in hops.iter().enumerate() {
             let sa = snapshot.sa(hop.sa);
@@ -123,7 +123,7 @@ impl Layers {
             stage += usize::from(place > 0 && matches!(stamp, Stamp::Esp(_)));
             let headers = hop.wrap.headers_len(&sa.config);
             len = headers + body;
-            if len > MOST {
+            if len > MAX_PACKET_LEN {
                 return Err(refused(Dropped::TooBig));
             }
             let is_last = place + 1 == hops.len();
@@ -166,12 +166,12 @@ impl Layers {
                 }
             }
         }
-        let head = self.heads_len..self.heads_len + wanted.cut.head_len();
+        let head = self.heads_len..self.heads_len + wanted.segments.head_len();
         self.heads_len = head.end;
         self.packets.push(Packet {
             item: wanted.item,
             in_fragments: wanted.in_fragments,
-            cut: wanted.cut,
+            segments: wanted.segments,
             number: wanted.number,
             head,
             layers: start..self.layers.len(),
@@ -185,10 +185,10 @@ impl Layers {
     /// Transforms all packets; `intake` and `fragments` hold their items.
     pub fn transform(&mut self, snapshot: &Snapshot, intake: &[u8], fragments: &[u8]) {
         for (buffer, used) in self.buffers.iter_mut().zip(self.used) {
-            first(buffer, used);
+            prefix_mut(buffer, used);
         }
-        first(&mut self.heads, self.heads_len);
-        first(&mut self.covered, self.covered_len);
+        prefix_mut(&mut self.heads, self.heads_len);
+        prefix_mut(&mut self.covered, self.covered_len);
         let at_once = self.at_once(snapshot);
         for start in (0..self.packets.len()).step_by(at_once) {
             let chunk = start..(start + at_once).min(self.packets.len());
@@ -224,14 +224,14 @@ impl Layers {
         chunk: Range<usize>,
         stage: usize,
     ) {
-        let mut jobs = emptied(std::mem::take(&mut self.seals));
+        let mut jobs = recycle(std::mem::take(&mut self.seals));
         let [even, odd] = &mut self.buffers;
         let (from, to) = match stage % 2 {
             0 => (&*odd, even),
             _ => (&*even, odd),
         };
-        let mut to = Carver::new(to);
-        let mut heads = Carver::new(&mut self.heads);
+        let mut to = RangeSplitter::new(to);
+        let mut heads = RangeSplitter::new(&mut self.heads);
         for packet in &self.packets[chunk] {
             let layers = &self.layers[packet.layers.clone()];
             let Some(place) = layers.iter().position(|layer| layer.stage == stage) else {
@@ -246,15 +246,12 @@ impl Layers {
                     } else {
                         intake
                     };
-                    packet.parts(
-                        &items[packet.item.clone()],
-                        heads.carve(packet.head.clone()),
-                    )
+                    packet.parts(&items[packet.item.clone()], heads.take(packet.head.clone()))
                 }
             };
             match &layer.stamp {
                 Stamp::Esp(stamp) => {
-                    let (headers, body) = to.carve(layer.packet()).split_at_mut(layer.headers);
+                    let (headers, body) = to.take(layer.packet()).split_at_mut(layer.headers);
                     let sa = snapshot.sa(layer.sa);
                     layer.write_headers(sa, if head.is_empty() { payload } else { head }, headers);
                     let (head, payload) = inside(layer.wrap.outside(), head, payload);
@@ -262,7 +259,7 @@ impl Layers {
                 }
                 Stamp::Ah(_) => {
                     let len = head.len() + payload.len();
-                    let room = to.carve(layer.body.end - len..layer.body.end);
+                    let room = to.take(layer.body.end - len..layer.body.end);
                     let (head_room, payload_room) = room.split_at_mut(head.len());
                     head_room.copy_from_slice(head);
                     payload_room.copy_from_slice(payload);
@@ -270,7 +267,7 @@ impl Layers {
             }
         }
         multibuffer::seal(&mut jobs);
-        self.seals = emptied(jobs);
+        self.seals = recycle(jobs);
     }
 
     /// The AH number `round` of a stage; says whether any packet had one.
@@ -281,9 +278,9 @@ impl Layers {
         stage: usize,
         round: usize,
     ) -> bool {
-        let mut jobs = emptied(std::mem::take(&mut self.signs));
-        let mut to = Carver::new(&mut self.buffers[stage % 2]);
-        let mut covered = Carver::new(&mut self.covered);
+        let mut jobs = recycle(std::mem::take(&mut self.signs));
+        let mut to = RangeSplitter::new(&mut self.buffers[stage % 2]);
+        let mut covered = RangeSplitter::new(&mut self.covered);
         for packet in &self.packets[chunk] {
             let layers = &self.layers[packet.layers.clone()];
             let of_stage = layers.iter().filter(|layer| layer.stage == stage);
@@ -295,7 +292,7 @@ impl Layers {
                 continue;
             };
             let sa = snapshot.sa(layer.sa);
-            let whole = to.carve(layer.packet());
+            let whole = to.take(layer.packet());
             let front = layer.headers + stamp.header_len();
             // The headers of the packet inside move in front of AH.
             let outside = layer.wrap.outside();
@@ -305,7 +302,7 @@ impl Layers {
             layer.finish_headers(&mut whole[..layer.headers], total_len);
             stamp.write(&mut whole[layer.headers..front]);
             let (front, payload) = whole.split_at_mut(front);
-            let covered = covered.carve(layer.covered.clone());
+            let covered = covered.take(layer.covered.clone());
             // INVARIANT: headers that cannot be covered were refused when the hops were laid.
             let told = ah::cover(&sa.config, front, stamp.header_len(), covered);
             debug_assert_eq!(told, Ok(()));
@@ -314,7 +311,7 @@ impl Layers {
         }
         multibuffer::sign(&mut jobs);
         let any = !jobs.is_empty();
-        self.signs = emptied(jobs);
+        self.signs = recycle(jobs);
         any
     }
 }
@@ -329,8 +326,8 @@ pub(super) struct Refusal {
 impl Packet {
     /// Writes the head; returns it with the payload behind it.
     fn parts<'a>(&self, item: &'a [u8], head: &'a mut [u8]) -> (&'a [u8], &'a [u8]) {
-        self.cut.write_head(item, self.number, head);
-        (head, &item[self.cut.payload(self.number)])
+        self.segments.write_head(item, self.number, head);
+        (head, &item[self.segments.payload(self.number)])
     }
 }
 

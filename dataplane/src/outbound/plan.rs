@@ -22,9 +22,9 @@ use super::hops::Hop;
 use crate::io::Intake;
 use crate::iv::IvSource;
 use crate::notice::Notice;
-use crate::path::PathMtus;
+use crate::path_mtu::PathMtus;
 use crate::syn;
-use crate::train::cut::Cut;
+use crate::train::segments::Segments;
 use crate::train::{Offload, Segmentation};
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot, TOGETHER};
@@ -60,14 +60,14 @@ struct Passage<'a> {
     item: Range<usize>,
     /// Whether the item lies among the fragments made here instead of in the intake.
     in_fragments: bool,
-    cut: Cut,
+    segments: Segments,
     road: RoadNumber,
     sa: &'a Sa,
 }
 
 /// What an item is, and its road.
 struct Met {
-    cut: Cut,
+    segments: Segments,
     is_syn: bool,
     road: RoadNumber,
 }
@@ -81,15 +81,15 @@ impl<'a> Planner<'a> {
                 self.fetch(&batch.intake, place);
             }
             let (range, offload) = batch.intake.items[place].clone();
-            let before = batch.tally.arrived;
+            let before = batch.counts.arrived;
             if let Err(reason) = self.admit(batch, range, offload) {
                 // Whatever was counted as arrived and not granted is dropped; at least the item itself.
-                batch.tally.arrived = batch.tally.arrived.max(before + 1);
-                batch.tally.drop(reason, batch.tally.arrived - before);
+                batch.counts.arrived = batch.counts.arrived.max(before + 1);
+                batch.counts.drop(reason, batch.counts.arrived - before);
             }
         }
         let given_up = self.partial.given_up() - given_up;
-        batch.tally.miss(Dropped::Incomplete, given_up);
+        batch.counts.miss(Dropped::Incomplete, given_up);
         self.finish_packs(batch);
     }
 
@@ -111,10 +111,10 @@ impl<'a> Planner<'a> {
         let packet = &batch.intake.bytes[item.clone()];
         let met = match self.recognize(packet) {
             Some(last) => {
-                let cut = Cut::plan(packet, &last.outline, offload)?;
-                batch.tally.arrived += u64::from(cut.count());
+                let segments = Segments::plan(packet, &last.outline, offload)?;
+                batch.counts.arrived += u64::from(segments.count());
                 Met {
-                    cut,
+                    segments,
                     is_syn: syn::is_syn(packet, &last.outline),
                     road: last.road,
                 }
@@ -132,7 +132,7 @@ impl<'a> Planner<'a> {
         let passage = Passage {
             item,
             in_fragments: false,
-            cut: met.cut,
+            segments: met.segments,
             road: met.road,
             sa: self.snapshot.sa(road.index),
         };
@@ -148,8 +148,8 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<Met>, Dropped> {
         let packet = &batch.intake.bytes[item];
         let outline = Outline::read(packet)?;
-        let cut = Cut::plan(packet, &outline, offload)?;
-        batch.tally.arrived += u64::from(cut.count());
+        let segments = Segments::plan(packet, &outline, offload)?;
+        batch.counts.arrived += u64::from(segments.count());
         if outline.fragment != FragmentKind::Whole {
             self.held = None;
             if !self.is_for_tunnel(&outline)? {
@@ -157,7 +157,7 @@ impl<'a> Planner<'a> {
             }
         }
         Ok(Some(Met {
-            cut,
+            segments,
             is_syn: syn::is_syn(packet, &outline),
             road: self.road(&mut batch.roads, packet, &outline)?,
         }))
@@ -166,7 +166,7 @@ impl<'a> Planner<'a> {
     /// RFC 4301 8.2: what is too big for the path is cut before it is protected, or refused.
     fn fit(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) -> Result<(), Dropped> {
         let road = &batch.roads[passage.road];
-        if passage.cut.packet_len(0) > road.inner_mtu {
+        if passage.segments.packet_len(0) > road.inner_mtu {
             return self.shrink(batch, passage);
         }
         self.number(batch, passage);
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
 
     fn shrink(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) -> Result<(), Dropped> {
         let outline = Outline {
-            total_len: passage.cut.packet_len(0),
+            total_len: passage.segments.packet_len(0),
             ..Outline::read(&batch.intake.bytes[passage.item.clone()])?
         };
         let road = &batch.roads[passage.road];

@@ -7,14 +7,14 @@ use std::io;
 
 /// Where the threads of a data plane run.
 #[derive(Clone, Default, Debug)]
-pub struct Place {
+pub struct Placement {
     /// On these processors; empty for wherever the system likes.
     pub cpus: Vec<usize>,
     /// Before whom.
     pub priority: Priority,
 }
 
-impl Place {
+impl Placement {
     /// The calling thread runs there from now on. One in the wrong place is slow, not wrong: says so and goes on.
     pub(crate) fn take_or_warn(&self) {
         let Self { cpus, priority } = self;

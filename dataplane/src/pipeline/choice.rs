@@ -12,13 +12,13 @@
 //! comes after a pause that grows, so that a load which never changes is soon left alone.
 
 mod costs;
+mod reason;
 #[cfg(test)]
 mod tests;
-mod why;
 
 pub use costs::Costs;
-use costs::{TELLING, smooth};
-pub use why::Why;
+use costs::{MIN_INTERVAL_PACKETS, smooth};
+pub use reason::Reason;
 
 /// What was measured of a lane in one interval, in seconds and numbers.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -59,13 +59,13 @@ pub struct Choice {
     /// Workers beside the reading thread; with none it does everything itself.
     pub workers: usize,
     /// The reason.
-    pub why: Why,
+    pub why: Reason,
 }
 
 /// Chooses for one lane, interval by interval.
 #[derive(Debug)]
 pub struct Chooser {
-    most: usize,
+    max_workers: usize,
     state: State,
     costs: Costs,
     /// Seconds from the end of a trial to the next one.
@@ -108,35 +108,35 @@ struct Trial {
 }
 
 /// Busy for this share of the time a thread does not keep up.
-const BEHIND: f64 = 0.9;
+const BEHIND_BUSY_SHARE: f64 = 0.9;
 /// Needed for this share of the time, one thread keeps up again.
-const LIGHT: f64 = 0.6;
+const LIGHT_BUSY_SHARE: f64 = 0.6;
 /// Intervals before either is believed.
-const PATIENCE: u32 = 2;
+const CONFIRMING_INTERVALS: u32 = 2;
 /// Intervals that count in a trial.
-const TRIAL: u32 = 3;
+const TRIAL_INTERVALS: u32 = 3;
 /// What must be promised before a trial, and what must come of it. MEASURED: rates of equal intervals of one TCP stream
 /// differ by 3 % (2-core VM), and two threads of one lane share caches and locks that one thread has for itself.
-const PROMISE: f64 = 1.1;
-const GAIN: f64 = 1.05;
+const MIN_PROMISED_GAIN: f64 = 1.1;
+const MIN_MEASURED_GAIN: f64 = 1.05;
 /// Less than this of a processor is none.
-const IDLE: f64 = 0.1;
-const SHORTEST_PAUSE: f64 = 1.0;
-const LONGEST_PAUSE: f64 = 60.0;
+const MIN_SPARE_PROCESSORS: f64 = 0.1;
+const MIN_PAUSE_SECONDS: f64 = 1.0;
+const MAX_PAUSE_SECONDS: f64 = 60.0;
 /// Costs that differ by this factor are others.
-const OTHERWISE: f64 = 1.5;
+const COST_CHANGE_FACTOR: f64 = 1.5;
 
 impl Chooser {
-    /// Begins inline; there may be `most` workers.
-    pub fn new(most: usize) -> Self {
+    /// Begins inline; there may be `max_workers` workers.
+    pub fn new(max_workers: usize) -> Self {
         Self {
-            most,
+            max_workers,
             state: State::Inline {
                 behind: 0,
                 rate: 0.0,
             },
             costs: Costs::default(),
-            pause: SHORTEST_PAUSE,
+            pause: MIN_PAUSE_SECONDS,
             left: 0.0,
             gain: None,
             tried: Costs::default(),
@@ -150,7 +150,7 @@ impl Chooser {
 
     /// Whether the next choice may depend on what other processors do.
     pub fn asks_for_spare(&self) -> bool {
-        matches!(self.state, State::Inline { .. }) && self.most > 0 && self.left <= 0.5
+        matches!(self.state, State::Inline { .. }) && self.max_workers > 0 && self.left <= 0.5
     }
 
     /// What to do until the next interval ends.
@@ -175,28 +175,28 @@ impl Chooser {
         smooth(rate, seen.rate());
         let (was_behind, rate) = (*behind, *rate);
         *behind = was_behind + 1;
-        if seen.share_busy() < BEHIND || seen.packets < TELLING {
+        if seen.share_busy() < BEHIND_BUSY_SHARE || seen.packets < MIN_INTERVAL_PACKETS {
             *behind = 0;
-            return stay(Why::KeepsUp(seen.share_busy()));
+            return stay(Reason::KeepsUp(seen.share_busy()));
         }
-        if self.most == 0 {
-            return stay(Why::Alone);
+        if self.max_workers == 0 {
+            return stay(Reason::Alone);
         }
-        if was_behind + 1 < PATIENCE {
-            return stay(Why::Behind);
+        if was_behind + 1 < CONFIRMING_INTERVALS {
+            return stay(Reason::Behind);
         }
         if self.left > 0.0 && !self.costs_differ() {
             let gain = self.gain.unwrap_or(1.0);
-            return stay(Why::DidNotPay(gain, self.left));
+            return stay(Reason::DidNotPay(gain, self.left));
         }
         let spare = seen.spare.unwrap_or(1.0);
-        if spare < IDLE {
-            return stay(Why::NoneIdle(spare));
+        if spare < MIN_SPARE_PROCESSORS {
+            return stay(Reason::NoneIdle(spare));
         }
-        let workers = self.costs.useful_workers().min(self.most);
+        let workers = self.costs.useful_workers().min(self.max_workers);
         let promise = self.costs.promise(workers, spare);
-        if promise < PROMISE {
-            return stay(Why::WouldNotPay(promise));
+        if promise < MIN_PROMISED_GAIN {
+            return stay(Reason::WouldNotPay(promise));
         }
         self.try_out(workers, 0, rate)
     }
@@ -207,19 +207,23 @@ impl Chooser {
         };
         smooth(rate, seen.rate());
         let needed = seen.rate() * self.costs.all_ns() / 1e9;
-        *light = if needed < LIGHT { *light + 1 } else { 0 };
+        *light = if needed < LIGHT_BUSY_SHARE {
+            *light + 1
+        } else {
+            0
+        };
         let (count, rate) = (*count, *rate);
-        if *light > PATIENCE {
+        if *light > CONFIRMING_INTERVALS {
             self.state = State::Inline {
                 behind: 0,
                 rate: 0.0,
             };
             // It was right to have them; they may come back at once.
             self.left = 0.0;
-            return stay(Why::KeepsUp(seen.share_busy()));
+            return stay(Reason::KeepsUp(seen.share_busy()));
         }
         if self.left > 0.0 {
-            let why = Why::Pays(self.gain.unwrap_or(1.0));
+            let why = Reason::Pays(self.gain.unwrap_or(1.0));
             return Choice {
                 workers: count,
                 why,
@@ -230,7 +234,7 @@ impl Chooser {
 
     fn try_out(&mut self, workers: usize, before: usize, rate_before: f64) -> Choice {
         if self.costs_differ() {
-            self.pause = SHORTEST_PAUSE;
+            self.pause = MIN_PAUSE_SECONDS;
         }
         self.tried = self.costs;
         self.state = State::Trial(Trial {
@@ -242,8 +246,8 @@ impl Chooser {
             seconds: 0.0,
         });
         let why = match workers {
-            0 => Why::TryingInline,
-            _ => Why::Trying,
+            0 => Reason::TryingInline,
+            _ => Reason::Trying,
         };
         Choice { workers, why }
     }
@@ -257,11 +261,11 @@ impl Chooser {
             trial.packets += seen.packets;
             trial.seconds += seen.seconds;
         }
-        if trial.intervals <= TRIAL {
+        if trial.intervals <= TRIAL_INTERVALS {
             let workers = trial.workers;
             let why = match workers {
-                0 => Why::TryingInline,
-                _ => Why::Trying,
+                0 => Reason::TryingInline,
+                _ => Reason::Trying,
             };
             return Choice { workers, why };
         }
@@ -278,13 +282,13 @@ impl Chooser {
         let gain = with / without.max(1.0);
         self.gain = Some(gain);
         self.left = self.pause;
-        self.pause = (self.pause * 2.0).min(LONGEST_PAUSE);
-        if gain < GAIN {
+        self.pause = (self.pause * 2.0).min(MAX_PAUSE_SECONDS);
+        if gain < MIN_MEASURED_GAIN {
             self.state = State::Inline {
-                behind: PATIENCE,
+                behind: CONFIRMING_INTERVALS,
                 rate: without,
             };
-            return stay(Why::DidNotPay(gain, self.left));
+            return stay(Reason::DidNotPay(gain, self.left));
         }
         self.state = State::Workers {
             count: workers,
@@ -293,7 +297,7 @@ impl Chooser {
         };
         Choice {
             workers,
-            why: Why::Pays(gain),
+            why: Reason::Pays(gain),
         }
     }
 
@@ -301,10 +305,10 @@ impl Chooser {
     fn costs_differ(&self) -> bool {
         let weight = |costs: &Costs| costs.transform_ns / costs.serial_ns.max(1.0);
         let (now, then) = (weight(&self.costs), weight(&self.tried));
-        now > then * OTHERWISE || now * OTHERWISE < then
+        now > then * COST_CHANGE_FACTOR || now * COST_CHANGE_FACTOR < then
     }
 }
 
-fn stay(why: Why) -> Choice {
+fn stay(why: Reason) -> Choice {
     Choice { workers: 0, why }
 }

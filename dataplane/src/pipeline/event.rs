@@ -1,4 +1,4 @@
-//! An event that threads sleep for: cheap to announce while nobody sleeps, and never missed.
+//! An event that threads sleep for: cheap to notify_one while nobody sleeps, and never missed.
 //!
 //! A sleeper counts itself before it looks at its condition for the last time; an announcer changes the condition
 //! before it looks at the count. A fence on each side makes sure that at least one of them sees the other.
@@ -47,14 +47,14 @@ impl Event {
     }
 
     /// Wakes one sleeper, if there is one, after its condition was made true.
-    pub fn announce(&self) {
+    pub fn notify_one(&self) {
         if self.has_sleepers() {
             self.wake.notify_one();
         }
     }
 
     /// Wakes all sleepers.
-    pub fn announce_to_all(&self) {
+    pub fn notify_all(&self) {
         if self.has_sleepers() {
             self.wake.notify_all();
         }

@@ -1,20 +1,20 @@
 //! Who measures a lane while it works, asks what to do next, and sees to it.
 //!
 //! ```text
-//!   reading thread:   step, step, step, … ──► interval over? ──► Meter, ThreadTime, idle processors
+//!   reading thread:   step, step, step, … ──► interval over? ──► LaneStats, ThreadTime, idle processors
 //!                                                                        │
-//!   between two batches:   Pump::engage ◄── Team::grow_to ◄── Chooser ◄──┘
+//!   between two batches:   Pump::engage ◄── WorkerThreads::grow_to ◄── Chooser ◄──┘
 //! ```
 //!
 //! It lives on the lane's reading thread and looks at the clock once for several batches. While nothing comes it is not
 //! there: a thread that sleeps in its source wakes for nobody.
 
 use super::affinity;
-use super::choice::{Choice, Chooser, Costs, Interval, Why};
+use super::choice::{Choice, Chooser, Costs, Interval, Reason};
+use super::cpu_time::{ThreadTime, ThreadUsage, idle_time};
 use super::lane::{Lane, Transform};
-use super::load::{Spent, ThreadTime, idle_time};
-use super::meter::Reading;
-use super::worker::Team;
+use super::lane_stats::StatsReading;
+use super::worker::WorkerThreads;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,15 +49,15 @@ impl FromStr for Workers {
             number => number
                 .parse()
                 .ok()
-                .filter(|count| *count <= MOST)
+                .filter(|count| *count <= MAX_WORKERS)
                 .map(Self::Forced)
-                .ok_or_else(|| format!("auto or a number up to {MOST} is expected")),
+                .ok_or_else(|| format!("auto or a number up to {MAX_WORKERS} is expected")),
         }
     }
 }
 
 /// More threads than this help nobody.
-const MOST: usize = 1024;
+const MAX_WORKERS: usize = 1024;
 
 impl fmt::Display for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,21 +78,21 @@ pub struct LaneReport {
     /// What a packet costs; zeros before enough of them came.
     pub costs: Costs,
     /// The reason.
-    pub why: Why,
+    pub why: Reason,
 }
 
 /// Where a [`Governor`] leaves its reports.
-pub type Desk = Arc<Mutex<LaneReport>>;
+pub type ReportCell = Arc<Mutex<LaneReport>>;
 
-/// A desk with the report of a lane that has not begun.
-pub fn desk(workers: Workers) -> Desk {
+/// A report_cell with the report of a lane that has not begun.
+pub fn report_cell(workers: Workers) -> ReportCell {
     Arc::new(Mutex::new(LaneReport {
         workers: workers.at_first(),
         busy: 0.0,
         costs: Costs::default(),
         why: match workers {
-            Workers::Auto => Why::KeepsUp(0.0),
-            Workers::Forced(_) => Why::Forced,
+            Workers::Auto => Reason::KeepsUp(0.0),
+            Workers::Forced(_) => Reason::Forced,
         },
     }))
 }
@@ -100,11 +100,11 @@ pub fn desk(workers: Workers) -> Desk {
 /// Governs one lane.
 pub struct Governor {
     policy: Policy,
-    team: Arc<Team>,
-    desk: Desk,
+    threads: Arc<WorkerThreads>,
+    report_cell: ReportCell,
     cpus: Vec<usize>,
     time: ThreadTime,
-    last: Mark,
+    last: IntervalEnd,
     /// Idle time of all processors, if it was asked for when the last interval ended.
     idle: Option<Duration>,
     steps: u32,
@@ -119,45 +119,49 @@ enum Policy {
 }
 
 /// What all clocks showed when an interval ended.
-struct Mark {
+struct IntervalEnd {
     at: Instant,
-    spent: Spent,
-    meter: Reading,
+    spent: ThreadUsage,
+    stats: StatsReading,
 }
 
 /// What became of a step of the pump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum PumpStep {
     /// A batch came.
-    Worked,
+    Carried,
     /// Nothing came within the time that the thread was ready to sleep.
     Slept,
     /// Nothing was there, and the thread did not want to sleep.
-    Looked,
+    Polled,
 }
 
-const INTERVAL: Duration = Duration::from_millis(100);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Batches between two looks at the clock.
-const A_FEW: u32 = 8;
+const CLOCK_CHECK_BATCHES: u32 = 8;
 
 impl Governor {
     /// Governs the lane that the calling thread reads for.
-    pub fn of_this_thread(workers: Workers, team: Arc<Team>, desk: Desk) -> Self {
+    pub fn of_this_thread(
+        workers: Workers,
+        threads: Arc<WorkerThreads>,
+        report_cell: ReportCell,
+    ) -> Self {
         let cpus = affinity::allowed().unwrap_or_default();
         let time = ThreadTime::of_this_thread();
-        let last = Mark {
+        let last = IntervalEnd {
             at: Instant::now(),
             spent: time.read(),
-            meter: Reading::default(),
+            stats: StatsReading::default(),
         };
         Self {
             policy: match workers {
                 Workers::Auto => Policy::Auto(Box::new(Chooser::new(cpus.len().saturating_sub(1)))),
                 Workers::Forced(_) => Policy::Forced(Costs::default()),
             },
-            team,
-            desk,
+            threads,
+            report_cell,
             cpus,
             time,
             last,
@@ -169,17 +173,17 @@ impl Governor {
     }
 
     /// Looks at the clock now and then; when an interval is over, says how many workers `lane` shall have from now on.
-    pub fn after<B: Transform>(&mut self, step: Step, lane: &Lane<B>) -> Option<usize> {
+    pub fn after<B: Transform>(&mut self, step: PumpStep, lane: &Lane<B>) -> Option<usize> {
         let now = self.look(step)?;
-        if now - self.last.at < INTERVAL {
+        if now - self.last.at < MEASURE_INTERVAL {
             return None;
         }
-        let seen = self.interval(now, lane.meter().read());
+        let seen = self.interval(now, lane.stats().read());
         let workers = lane.workers();
         let (choice, costs) = match &mut self.policy {
             Policy::Forced(costs) => {
                 costs.learn(&seen);
-                let why = Why::Forced;
+                let why = Reason::Forced;
                 (Choice { workers, why }, *costs)
             }
             Policy::Auto(chooser) => (chooser.next(&seen), chooser.costs()),
@@ -191,28 +195,31 @@ impl Governor {
             costs,
             why: choice.why,
         };
-        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        *self
+            .report_cell
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = report;
         (choice.workers != workers).then_some(choice.workers)
     }
 
-    fn look(&mut self, step: Step) -> Option<Instant> {
+    fn look(&mut self, step: PumpStep) -> Option<Instant> {
         self.steps = self.steps.wrapping_add(1);
-        if step == Step::Worked && !self.steps.is_multiple_of(A_FEW) {
+        if step == PumpStep::Carried && !self.steps.is_multiple_of(CLOCK_CHECK_BATCHES) {
             self.spinning_since = None;
             return None;
         }
         let now = Instant::now();
         let since = self.spinning_since.take();
-        if step == Step::Looked {
+        if step == PumpStep::Polled {
             self.spun += since.map_or(Duration::ZERO, |since| now - since);
             self.spinning_since = Some(now);
         }
         Some(now)
     }
 
-    fn interval(&mut self, now: Instant, meter: Reading) -> Interval {
+    fn interval(&mut self, now: Instant, stats: StatsReading) -> Interval {
         let spent = self.time.read();
-        let since = meter.since(&self.last.meter);
+        let since = stats.since(&self.last.stats);
         let seconds = (now - self.last.at).as_secs_f64();
         let spun = std::mem::take(&mut self.spun);
         let ran = (spent.ran - self.last.spent.ran).saturating_sub(spun);
@@ -229,10 +236,10 @@ impl Governor {
             calls: since.calls as f64,
             spare: self.spare(seconds, busy),
         };
-        self.last = Mark {
+        self.last = IntervalEnd {
             at: now,
             spent,
-            meter,
+            stats,
         };
         seen
     }
@@ -250,13 +257,13 @@ impl Governor {
 
     /// Workers are started when they are first wanted; a system that has no threads to give leaves the lane inline.
     fn staffed(&mut self, choice: Choice) -> Choice {
-        match self.team.grow_to(choice.workers) {
+        match self.threads.grow_to(choice.workers) {
             Ok(()) => choice,
             Err(_) => {
                 self.policy = Policy::Auto(Box::new(Chooser::new(0)));
                 Choice {
                     workers: 0,
-                    why: Why::NoThreads,
+                    why: Reason::NoThreads,
                 }
             }
         }

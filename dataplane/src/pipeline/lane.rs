@@ -9,7 +9,7 @@
 //!        by the producer      and transforms       in order and on offer in one act
 //! ```
 //!
-//! The producer alone commits. The kernel keeps what a thread hands it in queues of that thread's processor (a backlog, a
+//! The producer alone commits. The kernel keeps what a thread by it in queues of that thread's processor (a backlog, a
 //! transmit queue), so batches that leave in order by changing threads could still overtake each other behind it. Workers
 //! finish batches in their slots; the producer takes them out between two reads, and never sleeps in its source before the
 //! lane is empty, so that no batch waits for more input.
@@ -18,8 +18,8 @@
 //! at that slot after it has counted itself among those who wait.
 
 use super::event::Event;
-use super::meter::{Hands, Meter};
-use super::worker::Serve;
+use super::lane_stats::{LaneStats, TransformedBy};
+use super::worker::WorkSource;
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::{
@@ -73,7 +73,7 @@ pub struct Lane<B> {
     bell: Arc<Event>,
     /// Tells a waiting producer that a worker has finished a batch.
     finished: Event,
-    meter: CachePadded<Meter>,
+    stats: CachePadded<LaneStats>,
 }
 
 /// The one producer's handle.
@@ -95,7 +95,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
             workers: AtomicUsize::new(0),
             bell,
             finished: Event::default(),
-            meter: CachePadded::default(),
+            stats: CachePadded::default(),
         };
         Self {
             lane: Arc::new(lane),
@@ -117,7 +117,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         lane.published.store(place + 1, Ordering::Release);
         // One batch is soon done by its producer, which asks for more input first: waking a thread for it costs more.
         if lane.on_offer() > 1 && lane.workers() > 0 {
-            lane.meter.call(|| lane.bell.announce());
+            lane.stats.call(|| lane.bell.notify_one());
         }
     }
 
@@ -138,7 +138,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         self.commit();
     }
 
-    /// Commits what is done, and works while there is so much on offer that another pair of hands is better than more
+    /// Commits what is done, and works while there is so much on offer that another pair of by is better than more
     /// input: more than a batch for each worker.
     pub fn help(&mut self) {
         self.commit();
@@ -162,7 +162,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     }
 
     fn work_once(&mut self) -> bool {
-        let worked = self.lane.work_once(Hands::Own);
+        let worked = self.lane.work_once(TransformedBy::Reader);
         if worked {
             self.commit();
         }
@@ -190,9 +190,9 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     }
 }
 
-impl<B: Transform> Serve for Lane<B> {
-    fn serve(&self) -> bool {
-        self.workers() > 0 && self.work_once(Hands::Worker)
+impl<B: Transform> WorkSource for Lane<B> {
+    fn run_one(&self) -> bool {
+        self.workers() > 0 && self.work_once(TransformedBy::Worker)
     }
 
     fn has_work(&self) -> bool {
@@ -207,8 +207,8 @@ impl<B: Transform> Lane<B> {
     }
 
     /// What its work has cost so far.
-    pub fn meter(&self) -> &Meter {
-        &self.meter
+    pub fn stats(&self) -> &LaneStats {
+        &self.stats
     }
 
     /// Batches that nobody has begun to transform.
@@ -224,13 +224,13 @@ impl<B: Transform> Lane<B> {
     }
 
     /// Transforms the oldest batch on offer, if there is one.
-    fn work_once(&self, hands: Hands) -> bool {
+    fn work_once(&self, by: TransformedBy) -> bool {
         let Some(place) = self.claim() else {
             return false;
         };
-        self.transform(place, hands);
-        if hands == Hands::Worker {
-            self.finished.announce();
+        self.transform(place, by);
+        if by == TransformedBy::Worker {
+            self.finished.notify_one();
         }
         true
     }
@@ -261,7 +261,7 @@ impl<B: Transform> Lane<B> {
     }
 
     /// Transforms the claimed batch at `place` outside every lock.
-    fn transform(&self, place: u64, hands: Hands) {
+    fn transform(&self, place: u64, by: TransformedBy) {
         let slot = std::mem::replace(&mut *self.slot(place), Slot::Claimed);
         // INVARIANT: what was published and claimed once is Ready; its claimer alone turns it.
         let Slot::Ready(mut batch) = slot else {
@@ -269,7 +269,7 @@ impl<B: Transform> Lane<B> {
         };
         let alarm = Alarm;
         let packets = batch.arrived();
-        self.meter.transform(hands, packets, || batch.transform());
+        self.stats.transform(by, packets, || batch.transform());
         std::mem::forget(alarm);
         *self.slot(place) = Slot::Done(batch);
     }

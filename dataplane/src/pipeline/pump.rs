@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::lane::{Commit, Lane, Producer, Transform};
-use crate::frames::Pool;
+use crate::buffers::Pool;
 use crate::io::Wait;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait Prepare: Send {
 
 /// How a pump works together with its workers.
 #[derive(Clone, Debug)]
-pub struct Gearing {
+pub struct LaneConfig {
     /// Batches that may be in flight: what a burst may wait in.
     pub slots: usize,
     /// Workers that serve the lane at first; with none the pump does all the work itself.
@@ -41,11 +41,11 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         prepare: P,
         committer: C,
         pool: Arc<Pool<P::Batch>>,
-        gearing: &Gearing,
+        lane_config: &LaneConfig,
         bell: Arc<Event>,
     ) -> Self {
-        let mut producer = Producer::new(gearing.slots, committer, bell);
-        producer.engage(gearing.workers);
+        let mut producer = Producer::new(lane_config.slots, committer, bell);
+        producer.engage(lane_config.workers);
         Self {
             prepare,
             producer,

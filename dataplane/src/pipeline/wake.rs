@@ -22,11 +22,11 @@ pub enum Wake {
 }
 
 /// How long to look again: twice what waking a thread takes.
-const A_LITTLE: Duration = Duration::from_micros(10);
+const DEFAULT_POLL_TIME: Duration = Duration::from_micros(10);
 
 impl Default for Wake {
     fn default() -> Self {
-        Self::Adaptive(A_LITTLE)
+        Self::Adaptive(DEFAULT_POLL_TIME)
     }
 }
 
@@ -65,7 +65,7 @@ impl FromStr for Wake {
         };
         match (name, time) {
             ("sleep", None) => Ok(Self::Sleep),
-            ("adaptive", time) => Ok(Self::Adaptive(time.unwrap_or(A_LITTLE))),
+            ("adaptive", time) => Ok(Self::Adaptive(time.unwrap_or(DEFAULT_POLL_TIME))),
             ("busy", time) => Ok(Self::Busy(time)),
             _ => Err(wrong()),
         }

@@ -1,6 +1,6 @@
 //! The workers: threads that transform whatever any lane has on offer, and sleep when there is nothing.
 
-use super::affinity::Place;
+use super::affinity::Placement;
 use super::event::Event;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Something that workers take work from.
-pub trait Serve: Send + Sync {
+pub trait WorkSource: Send + Sync {
     /// Does one piece of work, if there is one.
-    fn serve(&self) -> bool;
+    fn run_one(&self) -> bool;
 
     /// Whether there is one.
     fn has_work(&self) -> bool;
@@ -37,45 +37,50 @@ impl Default for Idle {
 }
 
 /// The workers: as many threads as were ever asked for. Those that are not needed sleep.
-pub struct Team {
+pub struct WorkerThreads {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
-    lanes: Vec<Arc<dyn Serve>>,
+    lanes: Vec<Arc<dyn WorkSource>>,
     bell: Arc<Event>,
     stop: AtomicBool,
     idle: Idle,
-    place: Place,
+    placement: Placement,
 }
 
-impl Team {
-    /// Nobody yet, for all `lanes`. Each worker will run in `place`.
-    pub fn new(place: Place, idle: Idle, lanes: Vec<Arc<dyn Serve>>, bell: Arc<Event>) -> Self {
+impl WorkerThreads {
+    /// Nobody yet, for all `lanes`. Each worker will run in `placement`.
+    pub fn new(
+        placement: Placement,
+        idle: Idle,
+        lanes: Vec<Arc<dyn WorkSource>>,
+        bell: Arc<Event>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 lanes,
                 bell,
                 stop: AtomicBool::new(false),
                 idle,
-                place,
+                placement,
             }),
             threads: Mutex::default(),
         }
     }
 
-    /// A team of `count` workers.
+    /// A threads of `count` workers.
     pub fn start(
         count: usize,
-        place: Place,
+        placement: Placement,
         idle: Idle,
-        lanes: Vec<Arc<dyn Serve>>,
+        lanes: Vec<Arc<dyn WorkSource>>,
         bell: Arc<Event>,
     ) -> io::Result<Self> {
-        let team = Self::new(place, idle, lanes, bell);
-        team.grow_to(count)?;
-        Ok(team)
+        let threads = Self::new(placement, idle, lanes, bell);
+        threads.grow_to(count)?;
+        Ok(threads)
     }
 
     /// Starts the workers that are missing of `count`.
@@ -90,11 +95,11 @@ impl Team {
     }
 }
 
-impl Drop for Team {
+impl Drop for WorkerThreads {
     /// Lets every worker finish what it has begun.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.bell.announce_to_all();
+        self.shared.bell.notify_all();
         let threads = self
             .threads
             .get_mut()
@@ -108,20 +113,20 @@ impl Drop for Team {
 
 impl Shared {
     fn run(&self, number: usize) {
-        self.place.take_or_warn();
+        self.placement.take_or_warn();
         let mut first = number;
         while !self.stopped() {
             first = first.wrapping_add(1);
-            if !self.serve_from(first) {
+            if !self.run_one_from(first) {
                 self.rest();
             }
         }
     }
 
     /// Takes one piece of work from any lane, beginning with another one each time.
-    fn serve_from(&self, first: usize) -> bool {
+    fn run_one_from(&self, first: usize) -> bool {
         let count = self.lanes.len();
-        (0..count).any(|step| self.lanes[first.wrapping_add(step) % count].serve())
+        (0..count).any(|step| self.lanes[first.wrapping_add(step) % count].run_one())
     }
 
     fn rest(&self) {

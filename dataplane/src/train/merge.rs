@@ -6,25 +6,25 @@
 //! ```
 //!
 //! Only what [`super::cut`] would take apart into the same bytes is put together: a receiver behind the train must
-//! see what the sender sent. [`Passenger::read`] looks at a packet alone and may run on any thread; [`Merger`] runs in
-//! order. The kernel does not check a train's checksum again, so that a passenger's own must be right.
+//! see what the sender sent. [`GroCandidate::read`] looks at a packet alone and may run on any thread; [`Merger`] runs in
+//! order. The kernel does not check a train's checksum again, so that a candidate's own must be right.
 
-mod passenger;
+mod candidate;
 
-pub use passenger::Passenger;
+pub use candidate::GroCandidate;
 
 use super::fields::{PSH, TCP_FLAGS, put_u16};
 use super::{ChecksumSpot, Offload, Segmentation};
+use candidate::{Flow, GroKey, Kind};
 use ipsec::wire::checksum::Sum;
-use passenger::{Flow, Kind, Seat};
 
 /// Trains that may grow at the same time: flows that take turns within a batch.
-const OPEN: usize = 8;
+const MAX_OPEN_GROUPS: usize = 8;
 /// Most segments of a train: what `writev` and older kernels' UDP segmentation take.
-const MOST_TCP: u32 = 128;
-const MOST_UDP: u32 = 64;
+const MAX_TCP_SEGMENTS: u32 = 128;
+const MAX_UDP_SEGMENTS: u32 = 64;
 /// Most bytes of a train, by its own length field.
-const MOST_BYTES: usize = 65_535;
+const MAX_TRAIN_BYTES: usize = 65_535;
 
 /// How IPv4 identifications go on within a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,13 +40,13 @@ enum Counting {
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     flow: Flow,
-    seat: Option<Seat>,
+    key: Option<GroKey>,
     first: u32,
     last: u32,
     count: u32,
     payload_len: usize,
     counting: Counting,
-    /// Whether the last passenger carried PSH, which the train then does.
+    /// Whether the last candidate carried PSH, which the train then does.
     pushed: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Merger {
 }
 
 /// "No next one".
-const END: u32 = u32::MAX;
+const NO_NEXT: u32 = u32::MAX;
 
 impl Merger {
     /// One with room for `packets` packets a batch.
@@ -69,7 +69,7 @@ impl Merger {
         Self {
             groups: Vec::with_capacity(packets),
             next: Vec::with_capacity(packets),
-            open: Vec::with_capacity(OPEN),
+            open: Vec::with_capacity(MAX_OPEN_GROUPS),
         }
     }
 
@@ -78,35 +78,40 @@ impl Merger {
         self.groups.clear();
         self.open.clear();
         self.next.clear();
-        self.next.resize(packets, END);
+        self.next.resize(packets, NO_NEXT);
     }
 
     /// Has room for `packets` packets now, those before included.
     pub fn extend(&mut self, packets: usize) {
-        self.next.resize(packets, END);
+        self.next.resize(packets, NO_NEXT);
     }
 
     /// Adds packet `number`, each at most once and in order. `head` finds the header bytes of a packet added before,
     /// and of this one; it is asked only about those that may share a train.
-    pub fn push<'a>(&mut self, number: u32, passenger: &Passenger, head: impl Fn(u32) -> &'a [u8]) {
-        let Some(seat) = &passenger.seat else {
-            self.close(passenger.flow);
-            return self.start(number, passenger);
+    pub fn push<'a>(
+        &mut self,
+        number: u32,
+        candidate: &GroCandidate,
+        head: impl Fn(u32) -> &'a [u8],
+    ) {
+        let Some(key) = &candidate.key else {
+            self.close(candidate.flow);
+            return self.start(number, candidate);
         };
         let known = self.open.iter().position(|&group| {
             let group = &self.groups[group as usize];
-            group.flow == passenger.flow
+            group.flow == candidate.flow
         });
         let Some(place) = known else {
-            return self.start(number, passenger);
+            return self.start(number, candidate);
         };
         let group = &mut self.groups[self.open[place] as usize];
-        if !group.admits(seat, || (head(group.first), head(number))) {
+        if !group.admits(key, || (head(group.first), head(number))) {
             self.open.remove(place);
-            return self.start(number, passenger);
+            return self.start(number, candidate);
         }
         self.next[group.last as usize] = number;
-        if group.add(number, seat) {
+        if group.add(number, key) {
             self.open.remove(place);
         }
     }
@@ -118,10 +123,10 @@ impl Merger {
             .retain(|&group| !groups[group as usize].flow.meets(flow));
     }
 
-    fn start(&mut self, number: u32, passenger: &Passenger) {
-        let group = Group::new(number, passenger);
-        if passenger.seat.is_some_and(|seat| !seat.last) {
-            if self.open.len() == OPEN {
+    fn start(&mut self, number: u32, candidate: &GroCandidate) {
+        let group = Group::new(number, candidate);
+        if candidate.key.is_some_and(|key| !key.last) {
+            if self.open.len() == MAX_OPEN_GROUPS {
                 self.open.remove(0);
             }
             self.open.push(self.groups.len() as u32);
@@ -136,24 +141,23 @@ impl Merger {
 
     /// The packets of `group`, in order.
     pub fn members(&self, group: &Group) -> impl Iterator<Item = u32> {
-        let follow = |&number: &u32| Some(self.next[number as usize]).filter(|&next| next != END);
+        let follow =
+            |&number: &u32| Some(self.next[number as usize]).filter(|&next| next != NO_NEXT);
         std::iter::successors(Some(group.first), follow)
     }
 }
 
 impl Group {
-    fn new(number: u32, passenger: &Passenger) -> Self {
+    fn new(number: u32, candidate: &GroCandidate) -> Self {
         Self {
-            flow: passenger.flow,
-            seat: passenger.seat,
+            flow: candidate.flow,
+            key: candidate.key,
             first: number,
             last: number,
             count: 1,
-            payload_len: passenger
-                .seat
-                .map_or(0, |seat| usize::from(seat.payload_len)),
+            payload_len: candidate.key.map_or(0, |key| usize::from(key.payload_len)),
             counting: Counting::Unknown,
-            pushed: passenger.seat.is_some_and(|seat| seat.last),
+            pushed: candidate.key.is_some_and(|key| key.last),
         }
     }
 
@@ -168,32 +172,32 @@ impl Group {
     }
 
     /// INVARIANT: an open group ends with a full segment without PSH.
-    fn admits<'a>(&self, seat: &Seat, heads: impl Fn() -> (&'a [u8], &'a [u8])) -> bool {
-        let Some(mine) = &self.seat else { return false };
-        let total = usize::from(mine.head_len) + self.payload_len + usize::from(seat.payload_len);
-        if mine.kind != seat.kind
-            || mine.head_len != seat.head_len
-            || seat.payload_len > mine.payload_len
-            || total > MOST_BYTES
+    fn admits<'a>(&self, key: &GroKey, heads: impl Fn() -> (&'a [u8], &'a [u8])) -> bool {
+        let Some(mine) = &self.key else { return false };
+        let total = usize::from(mine.head_len) + self.payload_len + usize::from(key.payload_len);
+        if mine.kind != key.kind
+            || mine.head_len != key.head_len
+            || key.payload_len > mine.payload_len
+            || total > MAX_TRAIN_BYTES
         {
             return false;
         }
         let follows = match mine.kind {
-            Kind::Tcp => seat.sequence == mine.sequence.wrapping_add(self.payload_len as u32),
+            Kind::Tcp => key.sequence == mine.sequence.wrapping_add(self.payload_len as u32),
             Kind::Udp => true,
         };
         let (first, this) = heads();
-        follows && mine.same_head(first, this) && self.counting_with(seat, first).is_some()
+        follows && mine.same_head(first, this) && self.counting_with(key, first).is_some()
     }
 
-    /// How identifications would count if `seat` joined; `None` if it cannot.
-    fn counting_with(&self, seat: &Seat, first: &[u8]) -> Option<Counting> {
-        let mine = self.seat?;
+    /// How identifications would count if `key` joined; `None` if it cannot.
+    fn counting_with(&self, key: &GroKey, first: &[u8]) -> Option<Counting> {
+        let mine = self.key?;
         if first[0] >> 4 == 6 {
             return Some(Counting::Unknown);
         }
-        let up = mine.identification.wrapping_add(self.count as u16) == seat.identification;
-        let still = mine.identification == seat.identification && first[6] & 0x40 != 0;
+        let up = mine.identification.wrapping_add(self.count as u16) == key.identification;
+        let still = mine.identification == key.identification && first[6] & 0x40 != 0;
         match self.counting {
             Counting::Unknown | Counting::Up if up => Some(Counting::Up),
             Counting::Unknown | Counting::Still if still => Some(Counting::Still),
@@ -202,54 +206,54 @@ impl Group {
     }
 
     /// Takes in an admitted packet; returns whether it was the last one.
-    fn add(&mut self, number: u32, seat: &Seat) -> bool {
-        let Some(mine) = self.seat else { return true };
+    fn add(&mut self, number: u32, key: &GroKey) -> bool {
+        let Some(mine) = self.key else { return true };
         if self.count == 1 {
-            let up = mine.identification.wrapping_add(1) == seat.identification;
+            let up = mine.identification.wrapping_add(1) == key.identification;
             self.counting = if up { Counting::Up } else { Counting::Still };
         }
         self.last = number;
         self.count += 1;
-        self.payload_len += usize::from(seat.payload_len);
-        self.pushed = seat.last;
+        self.payload_len += usize::from(key.payload_len);
+        self.pushed = key.last;
         let most = match mine.kind {
-            Kind::Tcp => MOST_TCP,
-            Kind::Udp => MOST_UDP,
+            Kind::Tcp => MAX_TCP_SEGMENTS,
+            Kind::Udp => MAX_UDP_SEGMENTS,
         };
-        seat.last || seat.payload_len < mine.payload_len || self.count == most
+        key.last || key.payload_len < mine.payload_len || self.count == most
     }
 
     /// What the kernel still has to do to it.
     pub fn offload(&self) -> Offload {
-        let Some(seat) = self.seat.filter(|_| self.count > 1) else {
+        let Some(key) = self.key.filter(|_| self.count > 1) else {
             return Offload::default();
         };
-        let size = seat.payload_len;
+        let size = key.payload_len;
         Offload {
-            segmentation: match seat.kind {
+            segmentation: match key.kind {
                 Kind::Tcp => Segmentation::Tcp { size },
                 Kind::Udp => Segmentation::Udp { size },
             },
             checksum: Some(ChecksumSpot {
-                start: seat.transport,
-                offset: seat.kind.checksum_at() as u16,
+                start: key.transport,
+                offset: key.kind.checksum_at() as u16,
             }),
         }
     }
 
     /// Makes the head of the group's first packet, of which `head` is a copy, the head of the train.
     pub fn rewrite_head(&self, head: &mut [u8]) {
-        let Some(seat) = &self.seat else { return };
-        let transport = usize::from(seat.transport);
+        let Some(key) = &self.key else { return };
+        let transport = usize::from(key.transport);
         let upper_len = head.len() - transport + self.payload_len;
         let sum = write_ip_len(head, transport, upper_len);
         let upper = &mut head[transport..];
-        match seat.kind {
+        match key.kind {
             Kind::Tcp if self.pushed => upper[TCP_FLAGS] |= PSH,
             Kind::Tcp => {}
             Kind::Udp => put_u16(upper, 4, upper_len as u16),
         }
-        put_u16(upper, seat.kind.checksum_at(), sum);
+        put_u16(upper, key.kind.checksum_at(), sum);
     }
 }
 

@@ -1,5 +1,5 @@
-use super::cut::Cut;
-use super::merge::{Merger, Passenger};
+use super::merge::{GroCandidate, Merger};
+use super::segments::Segments;
 use super::*;
 use ipsec::packet::Outline;
 use meaning::Meaning;
@@ -8,7 +8,7 @@ mod inverse;
 mod kernel;
 mod meaning;
 
-const ALL: Takes = Takes {
+const ALL: TrainKinds = TrainKinds {
     tcp_v4: true,
     tcp_v6: true,
     udp: true,
@@ -26,32 +26,32 @@ fn segmentation(udp: bool, size: u16) -> Offload {
 
 fn cut(item: &[u8], offload: Offload) -> Vec<Vec<u8>> {
     let outline = Outline::read(item).unwrap();
-    let cut = Cut::plan(item, &outline, offload).unwrap();
+    let segments = Segments::plan(item, &outline, offload).unwrap();
     let packet = |number| {
-        let mut packet = vec![0; cut.head_len()];
-        cut.write_head(item, number, &mut packet);
-        packet.extend_from_slice(&item[cut.payload(number)]);
-        assert_eq!(packet.len(), cut.packet_len(number));
+        let mut packet = vec![0; segments.head_len()];
+        segments.write_head(item, number, &mut packet);
+        packet.extend_from_slice(&item[segments.payload(number)]);
+        assert_eq!(packet.len(), segments.packet_len(number));
         packet
     };
-    (0..cut.count()).map(packet).collect()
+    (0..segments.count()).map(packet).collect()
 }
 
 /// Each group as the sink would get it, with the numbers of the packets in it.
-fn merge(packets: &[Vec<u8>], takes: Takes) -> Vec<(Vec<u8>, Offload, Vec<u32>)> {
-    let passengers: Vec<_> = packets
+fn merge(packets: &[Vec<u8>], train_kinds: TrainKinds) -> Vec<(Vec<u8>, Offload, Vec<u32>)> {
+    let candidates: Vec<_> = packets
         .iter()
-        .map(|packet| Passenger::read(packet, &Outline::read(packet).unwrap(), takes))
+        .map(|packet| GroCandidate::read(packet, &Outline::read(packet).unwrap(), train_kinds))
         .collect();
     let head = |number: u32| {
         let packet = &packets[number as usize];
-        let len = passengers[number as usize].head_len();
+        let len = candidates[number as usize].head_len();
         &packet[..len.unwrap_or(packet.len())]
     };
     let mut merger = Merger::default();
     merger.begin(packets.len());
-    for (number, passenger) in (0..).zip(&passengers) {
-        merger.push(number, passenger, head);
+    for (number, candidate) in (0..).zip(&candidates) {
+        merger.push(number, candidate, head);
     }
     let train = |group| {
         let members: Vec<_> = merger.members(group).collect();
@@ -226,7 +226,7 @@ fn a_train_ends_before_its_length_field_overflows() {
 fn a_super_packet_that_is_none_is_refused() {
     let tcp = plain().bytes();
     let outline = Outline::read(&tcp).unwrap();
-    let plan = |offload| Cut::plan(&tcp, &outline, offload);
+    let plan = |offload| Segments::plan(&tcp, &outline, offload);
     assert!(plan(segmentation(false, 0)).is_err());
     assert!(plan(segmentation(true, 100)).is_err());
     let beyond = ChecksumSpot {
@@ -238,5 +238,5 @@ fn a_super_packet_that_is_none_is_refused() {
         ..Offload::default()
     };
     assert!(plan(offload).is_err());
-    assert!(Cut::plan(&tcp[..60], &outline, Offload::default()).is_err());
+    assert!(Segments::plan(&tcp[..60], &outline, Offload::default()).is_err());
 }

@@ -3,13 +3,13 @@
 #[path = "../pipeline/world.rs"]
 mod world;
 
-use dataplane::frames::BatchSize;
+use dataplane::buffers::BatchSize;
 use dataplane::inbound::Inbound;
 use dataplane::io::memory::{Repeat, Void};
 use dataplane::io::{Arrival, Paths, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::Outbound;
-use dataplane::path::PathMtus;
+use dataplane::path_mtu::PathMtus;
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::worker::Idle;
 use dataplane::train::Offload;

@@ -2,13 +2,13 @@
 
 use crate::world::*;
 use dataplane::io::Arrival;
-use dataplane::train::{Offload, Takes};
+use dataplane::train::{Offload, TrainKinds};
 use ipsec::Dropped;
 use std::time::{Duration, Instant};
 
 fn world(options: &str, path_mtu: usize) -> World {
     let text = |right| tunnel(&format!("-o aggfrag {options} {}", gcm()), "esp", right);
-    World::new(&text(false), &text(true), Takes::default(), path_mtu)
+    World::new(&text(false), &text(true), TrainKinds::default(), path_mtu)
 }
 
 fn put(world: &World, packets: &[Vec<u8>]) {
@@ -223,7 +223,7 @@ fn an_association_in_this_mode_carries_nothing_else_and_the_others_not_this() {
     let plain = |right| tunnel(&gcm(), "esp", right);
     let packed = |right| tunnel(&format!("-o aggfrag {}", gcm()), "esp", right);
     for (left, right) in [(plain(false), packed(true)), (packed(false), plain(true))] {
-        let mut world = World::new(&left, &right, Takes::default(), 1500);
+        let mut world = World::new(&left, &right, TrainKinds::default(), 1500);
         put(&world, &[datagram(1, 100)]);
         world.send();
         world.receive();

@@ -1,9 +1,9 @@
 //! The pipeline from end to end, in memory: two gateways, what they carry and what they refuse.
 
 mod aggfrag;
+mod bench;
 mod ends;
 mod faults;
-mod gauge;
 mod layers;
 mod moved;
 mod order;

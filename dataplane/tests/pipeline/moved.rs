@@ -16,7 +16,7 @@ use dataplane::io::{
     Arrival, Family, Intake, LARGEST, Parcel, Paths, PlaintextSource, ProtectedSink,
     ProtectedSource, SocketOptions, Wait, Warn,
 };
-use dataplane::pipeline::affinity::{Place, allowed, pin};
+use dataplane::pipeline::affinity::{Placement, allowed, pin};
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::priority::Priority;
 use dataplane::train::{Offload, Segmentation};
@@ -236,7 +236,7 @@ fn with_a_gateway(workers: usize) {
     };
     let options = Options {
         workers: Workers::Forced(workers),
-        place: Place {
+        placement: Placement {
             cpus: Vec::new(),
             priority: Priority::Realtime,
         },

@@ -3,12 +3,12 @@
 use crate::world::*;
 use arc_swap::ArcSwap;
 use dataplane::io::{Paths, Wait};
-use dataplane::pipeline::affinity::Place;
+use dataplane::pipeline::affinity::Placement;
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::{Prepare, Pump};
-use dataplane::pipeline::worker::{Idle, Team};
-use dataplane::train::{Offload, Takes};
+use dataplane::pipeline::worker::{Idle, WorkerThreads};
+use dataplane::train::{Offload, TrainKinds};
 use dataplane::{DataPlane, Ends, Options};
 use ipsec::database::Snapshot;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn run(databases: Arc<ArcSwap<Snapshot>>, workers: usize, idle: Idle) -> Running
         plaintext_source: Box::new(plaintext_in.clone()),
         protected_sink: Box::new(protected_out.clone()),
         protected_source: Box::new(protected_in.clone()),
-        plaintext_sink: Box::new(Catch(plaintext_out.clone(), Takes::default())),
+        plaintext_sink: Box::new(Catch(plaintext_out.clone(), TrainKinds::default())),
         replies: None,
         paths: Paths::default(),
         wakers: Vec::new(),
@@ -125,13 +125,13 @@ fn workers_that_come_and_go_at_random_under_load_change_no_byte_and_no_order() {
     for (seed, suite) in [(1, gcm()), (2, cbc_sha1()), (3, gcm())] {
         let carry = |workers: usize| {
             let mut world = World::tunnel(&suite, "esp-udp");
-            let team = Team::new(
-                Place::default(),
+            let threads = WorkerThreads::new(
+                Placement::default(),
                 Idle::Sleep,
                 vec![world.left.lane().clone(), world.right.lane().clone()],
                 Arc::clone(&world.bell),
             );
-            team.grow_to(workers).unwrap();
+            threads.grow_to(workers).unwrap();
             let mut chance = Chance(seed);
             // In small portions, so that batches are many and short.
             for (number, (item, offload)) in mixed_traffic().into_iter().enumerate() {

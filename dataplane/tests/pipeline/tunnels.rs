@@ -1,7 +1,7 @@
 //! What goes in on the left comes out on the right, byte for byte.
 
 use crate::world::*;
-use dataplane::train::{Offload, Takes};
+use dataplane::train::{Offload, TrainKinds};
 use ipsec::Dropped;
 
 fn suites() -> [String; 5] {
@@ -67,7 +67,7 @@ fn a_super_packet_leaves_as_one_parcel_and_arrives_as_one_train() {
 #[test]
 fn a_sink_without_offloads_gets_the_segments_that_the_sender_would_have_sent() {
     let text = |right| tunnel(&cbc_sha1(), "esp", right);
-    let mut world = World::new(&text(false), &text(true), Takes::default(), 65_535);
+    let mut world = World::new(&text(false), &text(true), TrainKinds::default(), 65_535);
     let whole = tcp(false, 77, &Chance(6).bytes(20_000));
     world.left_in.put(whole.clone(), tso(1200));
     world.send();

@@ -6,8 +6,8 @@
 )]
 
 use arc_swap::ArcSwap;
-use dataplane::counters::{Counters, Tally};
-use dataplane::frames::BatchSize;
+use dataplane::buffers::BatchSize;
+use dataplane::counters::{Counters, PacketCounts};
 use dataplane::inbound::{Inbound, InboundPump};
 use dataplane::io::{
     Arrival, Delivery, Intake, Parcel, Paths, PlaintextSink, PlaintextSource, ProtectedSink,
@@ -16,11 +16,11 @@ use dataplane::io::{
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::notice::Hook;
 use dataplane::outbound::{Outbound, OutboundPump};
-use dataplane::path::PathMtus;
+use dataplane::path_mtu::PathMtus;
 use dataplane::pipeline::event::Event;
-use dataplane::pipeline::pump::Gearing;
-use dataplane::train::cut::Cut;
-use dataplane::train::{Offload, Segmentation, Takes};
+use dataplane::pipeline::pump::LaneConfig;
+use dataplane::train::segments::Segments;
+use dataplane::train::{Offload, Segmentation, TrainKinds};
 use etherparse::PacketBuilder;
 use ipsec::database::{Database, Snapshot};
 use ipsec::packet::Outline;
@@ -30,7 +30,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub const ALL_TRAINS: Takes = Takes {
+pub const ALL_TRAINS: TrainKinds = TrainKinds {
     tcp_v4: true,
     tcp_v6: true,
     udp: true,
@@ -192,14 +192,14 @@ pub fn tso(size: u16) -> Offload {
 
 /// What a TUN device without offloads would be given for this item.
 pub fn segments(item: &[u8], offload: Offload) -> Vec<Vec<u8>> {
-    let cut = Cut::plan(item, &Outline::read(item).unwrap(), offload).unwrap();
+    let segments = Segments::plan(item, &Outline::read(item).unwrap(), offload).unwrap();
     let packet = |number| {
-        let mut packet = vec![0; cut.head_len()];
-        cut.write_head(item, number, &mut packet);
-        packet.extend_from_slice(&item[cut.payload(number)]);
+        let mut packet = vec![0; segments.head_len()];
+        segments.write_head(item, number, &mut packet);
+        packet.extend_from_slice(&item[segments.payload(number)]);
         packet
     };
-    (0..cut.count()).map(packet).collect()
+    (0..segments.count()).map(packet).collect()
 }
 
 /// A source that hands out what was put in, and a sink that remembers.
@@ -289,7 +289,7 @@ impl ProtectedSink for Feed<Arrival> {
 }
 
 /// A plaintext sink that remembers, and takes the trains it is told to take.
-pub struct Catch(pub Feed<Offload>, pub Takes);
+pub struct Catch(pub Feed<Offload>, pub TrainKinds);
 
 impl PlaintextSink for Catch {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
@@ -304,7 +304,7 @@ impl PlaintextSink for Catch {
         })
     }
 
-    fn takes_trains(&self) -> Takes {
+    fn train_kinds(&self) -> TrainKinds {
         self.1
     }
 }
@@ -326,7 +326,7 @@ pub struct World {
     pub bell: Arc<Event>,
 }
 
-pub const INLINE: Gearing = Gearing {
+pub const INLINE: LaneConfig = LaneConfig {
     slots: 4,
     workers: 0,
 };
@@ -344,11 +344,17 @@ pub fn singly(parcels: Vec<(Vec<u8>, Arrival)>) -> Vec<(Vec<u8>, Arrival)> {
 }
 
 impl World {
-    pub fn new(left: &str, right: &str, takes: Takes, path_mtu: usize) -> Self {
+    pub fn new(left: &str, right: &str, takes: TrainKinds, path_mtu: usize) -> Self {
         Self::with_hook(left, right, takes, path_mtu, Arc::new(|_| ()))
     }
 
-    pub fn with_hook(left: &str, right: &str, takes: Takes, path_mtu: usize, hook: Hook) -> Self {
+    pub fn with_hook(
+        left: &str,
+        right: &str,
+        takes: TrainKinds,
+        path_mtu: usize,
+        hook: Hook,
+    ) -> Self {
         let (left_in, wire, right_out) = (Feed::new([]), Feed::new([]), Feed::new([]));
         let replies = Feed::new([]);
         let (left_counters, right_counters) = (Arc::default(), Arc::default());
@@ -356,7 +362,7 @@ impl World {
         let outbound = Outbound {
             source: Box::new(left_in.clone()),
             sink: Box::new(wire.clone()),
-            replies: Some(Box::new(Catch(replies.clone(), Takes::default()))),
+            replies: Some(Box::new(Catch(replies.clone(), TrainKinds::default()))),
             databases: Arc::clone(&left_databases),
             ivs: IvSource::seeded(&[7; SEED_LEN]),
             paths: PathMtus::new(Paths::default(), path_mtu),
@@ -435,10 +441,14 @@ impl World {
     }
 
     /// Nothing was lost without a name, on either side.
-    pub fn balance(&self) -> (Tally, Tally) {
+    pub fn balance(&self) -> (PacketCounts, PacketCounts) {
         let (left, right) = (self.left_counters.read(), self.right_counters.read());
-        for tally in [left, right] {
-            assert_eq!(tally.arrived, tally.packets + tally.dropped(), "{tally:?}");
+        for counts in [left, right] {
+            assert_eq!(
+                counts.arrived,
+                counts.packets + counts.dropped(),
+                "{counts:?}"
+            );
         }
         (left, right)
     }

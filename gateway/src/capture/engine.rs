@@ -6,14 +6,14 @@ mod desk;
 use super::operation::Operation;
 use super::report::Report;
 use arc_swap::ArcSwap;
-use dataplane::counters::{Counters, Tally};
-use dataplane::frames::BatchSize;
+use dataplane::buffers::BatchSize;
+use dataplane::counters::{Counters, PacketCounts};
 use dataplane::inbound::{Inbound, InboundPump};
 use dataplane::io::{LARGEST, Paths, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::{Outbound, OutboundPump};
-use dataplane::path::PathMtus;
-use dataplane::pipeline::pump::Gearing;
+use dataplane::path_mtu::PathMtus;
+use dataplane::pipeline::pump::LaneConfig;
 use desk::{Desk, Ends, lock};
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
@@ -83,7 +83,7 @@ impl Engine {
             Operation::Seal if packs(&snapshot) => SHARING,
             Operation::Seal | Operation::Open => 1,
         };
-        let gearing = Gearing {
+        let lane_config = LaneConfig {
             slots: 1,
             workers: 0,
         };
@@ -100,7 +100,7 @@ impl Engine {
                     paths: paths(),
                     counters: Arc::clone(&counters),
                 };
-                Pump::Open(Box::new(inbound.pump(size, &gearing, Arc::default())))
+                Pump::Open(Box::new(inbound.pump(size, &lane_config, Arc::default())))
             }
             Operation::Seal => {
                 let outbound = Outbound {
@@ -113,7 +113,7 @@ impl Engine {
                     hook: Arc::new(|_| ()),
                     counters: Arc::clone(&counters),
                 };
-                Pump::Seal(Box::new(outbound.pump(size, &gearing, Arc::default())))
+                Pump::Seal(Box::new(outbound.pump(size, &lane_config, Arc::default())))
             }
         };
         let fragments = Reassembler::new(Limits::default());
@@ -297,7 +297,7 @@ fn ivs(seed: Option<u64>) -> io::Result<IvSource> {
 
 impl Report {
     /// What the counters say became of one packet.
-    fn enter(&mut self, number: u64, before: &Tally, after: &Tally) {
+    fn enter(&mut self, number: u64, before: &PacketCounts, after: &PacketCounts) {
         self.carry(after.packets - before.packets);
         for reason in Dropped::ALL {
             let count = after.drops[reason.index()] - before.drops[reason.index()];

@@ -132,7 +132,7 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
         .state
         .count_drop(Dropped::BadIcv);
     let (sas, _) = reports(&mut plane);
-    let mut tallies = [Tally::default(), Tally::default()];
+    let mut tallies = [PacketCounts::default(), PacketCounts::default()];
     tallies[0].drop(Dropped::NoSa, 2);
     tallies[1].drop(Dropped::NoSa, 3);
     tallies[1].drop(Dropped::BadIcv, 1);
@@ -172,9 +172,9 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
 
 #[test]
 fn each_direction_is_told_with_its_own_figures() {
-    use dataplane::pipeline::governor::{Workers, desk};
+    use dataplane::pipeline::governor::{Workers, report_cell};
     let report = |workers, serial_ns| {
-        let mut report = *desk(Workers::Forced(workers)).lock().unwrap();
+        let mut report = *report_cell(Workers::Forced(workers)).lock().unwrap();
         report.busy = 0.5;
         report.costs.serial_ns = serial_ns;
         report.costs.transform_ns = serial_ns + 1.0;
@@ -196,12 +196,12 @@ fn each_direction_is_told_with_its_own_figures() {
             ("inbound", "workers", 3, [20, 21, 22])
         ]
     );
-    let tally = Tally {
+    let tally = PacketCounts {
         packets: 1,
         bytes: 2,
         batches: 3,
         calls: 4,
-        ..Tally::default()
+        ..PacketCounts::default()
     };
     let told = traffic(&tally, (5, 6));
     let figures = [
@@ -217,7 +217,7 @@ fn each_direction_is_told_with_its_own_figures() {
 
 #[test]
 fn each_ability_of_the_device_is_told_for_its_own_direction() {
-    let takes = |tcp_v4, tcp_v6, udp| Takes {
+    let takes = |tcp_v4, tcp_v6, udp| TrainKinds {
         tcp_v4,
         tcp_v6,
         udp,

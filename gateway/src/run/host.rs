@@ -121,12 +121,12 @@ impl Host {
             batch,
             poll_budget,
             idle,
-            ref place,
+            ref placement,
             ..
         } = self.options;
         format!(
             "batches of {} · poll budget {poll_budget} · {idle} · priority {}",
-            batch.items, place.priority
+            batch.items, placement.priority
         )
     }
 

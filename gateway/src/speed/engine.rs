@@ -13,8 +13,8 @@ use super::options::Direction;
 use super::report::{Compared, EngineRow};
 use super::statistics::median;
 use super::turn::Worker;
-use dataplane::frames::BatchSize;
-use dataplane::gauge::{self, InboundRig, OutboundRig, Rig, Running, Spans};
+use dataplane::bench::{self, Bench, InboundBench, LaneBench, OutboundBench, StepTimes};
+use dataplane::buffers::BatchSize;
 use dataplane::pipeline::lane::Commit;
 use dataplane::pipeline::pump::Prepare;
 use ipsec::policy;
@@ -47,21 +47,21 @@ impl Case {
         measured.expect("a measurement that does not panic")
     }
 
-    fn way_out(&self, sas: usize) -> Made<OutboundRig> {
+    fn way_out(&self, sas: usize) -> Made<OutboundBench> {
         let hub = self.hub(Flow::FromHub, sas);
         let (databases, footprint) = hub.databases(policy::Direction::Out)?;
-        let rig = gauge::outbound(databases, self.packets(&hub), self.batch_size());
-        Ok((rig, footprint))
+        let bench = bench::outbound(databases, self.packets(&hub), self.batch_size());
+        Ok((bench, footprint))
     }
 
-    fn way_in(&self, sas: usize) -> Made<InboundRig> {
+    fn way_in(&self, sas: usize) -> Made<InboundBench> {
         let hub = self.hub(Flow::ToHub, sas);
         let (peers, _) = hub.databases(policy::Direction::Out)?;
-        let sealed = gauge::sealed(peers, self.packets(&hub), self.batch_size());
+        let sealed = bench::sealed(peers, self.packets(&hub), self.batch_size());
         let sealed = sealed.map_err(|error| error.to_string())?;
         let (databases, footprint) = hub.databases(policy::Direction::In)?;
-        let rig = gauge::inbound(databases, sealed, self.batch_size());
-        Ok((rig, footprint))
+        let bench = bench::inbound(databases, sealed, self.batch_size());
+        Ok((bench, footprint))
     }
 
     fn hub(&self, flow: Flow, sas: usize) -> Hub {
@@ -90,7 +90,7 @@ impl Case {
 
     fn compare<P, C>(
         &self,
-        make: impl Fn(usize) -> Made<Rig<P, C>>,
+        make: impl Fn(usize) -> Made<Bench<P, C>>,
         cpus: &[usize],
         time: Duration,
     ) -> Result<EngineRow, String>
@@ -102,8 +102,12 @@ impl Case {
         let alone = (self.sas > 1).then(|| make(1)).transpose()?;
         let parallel = match cpus {
             [_, others @ ..] if !others.is_empty() => {
-                let (rig, _) = make(self.sas)?;
-                Some(rig.start(others.len(), others).map_err(|e| e.to_string())?)
+                let (bench, _) = make(self.sas)?;
+                Some(
+                    bench
+                        .start(others.len(), others)
+                        .map_err(|e| e.to_string())?,
+                )
             }
             _ => None,
         };
@@ -117,7 +121,7 @@ impl Case {
         let mut contest = Contest {
             inline,
             bare: Worker::new(&load, 0),
-            alone: alone.map(|(rig, _)| rig),
+            alone: alone.map(|(bench, _)| bench),
             parallel,
         };
         let figures = contest.run(time).map_err(|error| error.to_string())?;
@@ -131,9 +135,10 @@ impl Case {
     }
 
     fn row(&self, figures: &Figures, threads: usize, footprint: Option<Footprint>) -> EngineRow {
-        let of =
-            |part: fn(&Spans) -> f64| median(&figures.inline.iter().map(part).collect::<Vec<_>>());
-        let inline: Vec<f64> = figures.rates(Spans::engine);
+        let of = |part: fn(&StepTimes) -> f64| {
+            median(&figures.inline.iter().map(part).collect::<Vec<_>>())
+        };
+        let inline: Vec<f64> = figures.rates(StepTimes::engine);
         let is_parallel = !figures.parallel.is_empty();
         let rates = match is_parallel {
             true => &figures.parallel,
@@ -149,17 +154,21 @@ impl Case {
             direction: self.direction,
             bytes: self.size,
             packets_per_second: median(rates),
-            spans: Spans {
-                read: of(|spans| spans.read),
-                prepare: of(|spans| spans.prepare),
-                transform: of(|spans| spans.transform),
-                commit: of(|spans| spans.commit),
+            step_times: StepTimes {
+                read: of(|step_times| step_times.read),
+                prepare: of(|step_times| step_times.prepare),
+                transform: of(|step_times| step_times.transform),
+                commit: of(|step_times| step_times.commit),
             },
             kernel_packets_per_second: median(&ideal),
             of_kernel: Compared::of(rates, &ideal),
             // Who works with others reads as well, so reading belongs to both.
-            speed_up: is_parallel
-                .then(|| Compared::of(rates, &figures.rates(|spans| spans.read + spans.engine()))),
+            speed_up: is_parallel.then(|| {
+                Compared::of(
+                    rates,
+                    &figures.rates(|step_times| step_times.read + step_times.engine()),
+                )
+            }),
             of_one_sa: (!figures.alone.is_empty()).then(|| Compared::of(&inline, &figures.alone)),
             // Of a single one it would be that of the tables around it.
             footprint: footprint.filter(|_| self.sas > 1),
@@ -169,26 +178,26 @@ impl Case {
 
 /// What takes turns.
 struct Contest<'l, 'k, P: Prepare, C> {
-    inline: Rig<P, C>,
+    inline: Bench<P, C>,
     bare: Worker<'l, 'k>,
-    alone: Option<Rig<P, C>>,
-    parallel: Option<Running<P, C>>,
+    alone: Option<Bench<P, C>>,
+    parallel: Option<LaneBench<P, C>>,
 }
 
 /// What each turn found: steps, or packets per second.
 #[derive(Default)]
 struct Figures {
-    inline: Vec<Spans>,
+    inline: Vec<StepTimes>,
     bare: Vec<f64>,
     alone: Vec<f64>,
     parallel: Vec<f64>,
 }
 
 impl Figures {
-    fn rates(&self, nanoseconds: impl Fn(&Spans) -> f64) -> Vec<f64> {
+    fn rates(&self, nanoseconds: impl Fn(&StepTimes) -> f64) -> Vec<f64> {
         self.inline
             .iter()
-            .map(|spans| 1e9 / nanoseconds(spans))
+            .map(|step_times| 1e9 / nanoseconds(step_times))
             .collect()
     }
 }
@@ -210,10 +219,10 @@ where
     }
 
     fn round(&mut self, time: Duration, figures: &mut Figures) -> std::io::Result<()> {
-        figures.inline.push(self.inline.spans(time)?);
+        figures.inline.push(self.inline.step_times(time)?);
         figures.bare.push(self.bare.turn(time, Instant::now()));
         if let Some(alone) = &mut self.alone {
-            figures.alone.push(1e9 / alone.spans(time)?.engine());
+            figures.alone.push(1e9 / alone.step_times(time)?.engine());
         }
         if let Some(parallel) = &mut self.parallel {
             figures.parallel.push(parallel.rate(time)?);
@@ -222,8 +231,8 @@ where
     }
 
     fn dropped(&self) -> u64 {
-        let alone = self.alone.as_ref().map_or(0, Rig::dropped);
-        let parallel = self.parallel.as_ref().map_or(0, Running::dropped);
+        let alone = self.alone.as_ref().map_or(0, Bench::dropped);
+        let parallel = self.parallel.as_ref().map_or(0, LaneBench::dropped);
         self.inline.dropped() + alone + parallel
     }
 }

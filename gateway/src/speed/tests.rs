@@ -110,7 +110,7 @@ fn the_engine_carries_every_typical_suite_in_both_directions_and_drops_nothing()
             let row = case.measure_engine(&[0], Duration::from_micros(18));
             let row = row.unwrap_or_else(|reason| panic!("{}: {reason}", suite.name));
             assert!(row.packets_per_second > 0.0 && row.of_kernel.ratio > 0.0);
-            assert!(row.spans.serial() > 0.0 && row.spans.transform > 0.0);
+            assert!(row.step_times.serial() > 0.0 && row.step_times.transform > 0.0);
             assert!(row.of_one_sa.is_some() && row.speed_up.is_none());
             assert_eq!(row.footprint.is_some(), cfg!(target_env = "gnu"));
         }

@@ -3,12 +3,12 @@
 use super::doors::Doors;
 use super::ways::{Found, Ways};
 use super::{EthernetOptions, Shared, may_be_forwarded};
-use crate::frames::emptied;
+use crate::buffers::recycle;
 use crate::io::packet::exit::{CHANGED, Ends, Frame};
 use crate::io::packet::{ETHERNET, NativeIo, NextHops, ethertype};
 use crate::io::{Delivery, PlaintextSink, Sent, Warn};
-use crate::train::cut::Cut;
-use crate::train::{Offload, Segmentation, Takes};
+use crate::train::segments::Segments;
+use crate::train::{Offload, Segmentation, TrainKinds};
 use ipsec::fragment::Cutter;
 use ipsec::packet::Outline;
 use ipsec::pmtu;
@@ -130,8 +130,8 @@ impl EthernetSink {
         sent: &mut Sent,
     ) {
         let whole = joined(train);
-        let cut =
-            Outline::read(&whole).and_then(|outline| Cut::plan(&whole, &outline, train.offload));
+        let cut = Outline::read(&whole)
+            .and_then(|outline| Segments::plan(&whole, &outline, train.offload));
         let Ok(cut) = cut else {
             return sent.failed += train.packets();
         };
@@ -296,7 +296,7 @@ impl PlaintextSink for EthernetSink {
         let now = Instant::now();
         self.ways.look_for_changes(now);
         let mut sent = Sent::default();
-        let mut frames = emptied(std::mem::take(&mut self.frames));
+        let mut frames = recycle(std::mem::take(&mut self.frames));
         for delivery in deliveries {
             match delivery.pieces {
                 _ if delivery.offload != Offload::default() => {
@@ -315,7 +315,7 @@ impl PlaintextSink for EthernetSink {
             }
         }
         self.leave(&mut frames, now, &mut sent);
-        self.frames = emptied(frames);
+        self.frames = recycle(frames);
         Ok(sent)
     }
 
@@ -323,7 +323,7 @@ impl PlaintextSink for EthernetSink {
         true
     }
 
-    fn takes_trains(&self) -> Takes {
+    fn train_kinds(&self) -> TrainKinds {
         self.doors.options().takes()
     }
 }

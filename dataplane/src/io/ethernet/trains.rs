@@ -2,7 +2,7 @@
 //! to another namespace they stay whole.
 
 use super::sink::head;
-use crate::frames::emptied;
+use crate::buffers::recycle;
 use crate::io::packet::ETHERNET;
 use crate::io::packet::exit::{CHANGED, Ends, has_room, open_socket};
 use crate::io::socket::set_option_to;
@@ -48,11 +48,11 @@ impl TrainExit {
         if others.len() >= MOST_PIECES {
             return Ok(false);
         }
-        let mut pieces = emptied(std::mem::take(&mut self.pieces));
+        let mut pieces = recycle(std::mem::take(&mut self.pieces));
         pieces.extend([&told[..], &head, &first[CHANGED..]].map(IoSlice::new));
         pieces.extend_from_slice(others);
         let outcome = self.write(&pieces, sent);
-        self.pieces = emptied(pieces);
+        self.pieces = recycle(pieces);
         match outcome {
             Ok(()) => sent.packets += train.packets(),
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => sent.no_buffer += train.packets(),

@@ -120,12 +120,12 @@ fn a_patient_sink_refuses_at_once_what_no_patience_makes_room_for() {
 #[test]
 fn a_sink_says_which_trains_it_takes() {
     let (sink, _source) = queue::<Offload>(1000, 8).unwrap();
-    assert_eq!(sink.takes_trains(), ALL_TRAINS);
-    let some = Takes {
+    assert_eq!(sink.train_kinds(), ALL_TRAINS);
+    let some = TrainKinds {
         udp: true,
-        ..Takes::default()
+        ..TrainKinds::default()
     };
-    assert_eq!(sink.taking(some).takes_trains(), some);
+    assert_eq!(sink.taking(some).train_kinds(), some);
 }
 
 #[test]

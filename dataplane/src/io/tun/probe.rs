@@ -8,7 +8,7 @@ mod reads;
 
 use super::super::{Delivery, Refusal, Warn};
 use super::{Abilities, TunSink, device};
-use crate::train::{ChecksumSpot, Offload, Segmentation, Takes};
+use crate::train::{ChecksumSpot, Offload, Segmentation, TrainKinds};
 use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6};
 use reads::try_reads;
 use rustix::io::{Errno, dup};
@@ -25,7 +25,7 @@ const WISHES: [(u32, Abilities); 3] = [
 const TCP: u32 = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
 
 const fn abilities(tcp: bool, udp: bool) -> Abilities {
-    let takes = Takes {
+    let takes = TrainKinds {
         tcp_v4: tcp,
         tcp_v6: tcp,
         udp,
@@ -97,7 +97,7 @@ pub(super) fn switch_on(queue: &OwnedFd, known: Abilities) -> Result<Abilities, 
     let wish = match (known.checksum, known.read) {
         (false, _) => 0,
         (true, read) if read.udp => WISHES[0].0,
-        (true, read) if read != Takes::default() => WISHES[1].0,
+        (true, read) if read != TrainKinds::default() => WISHES[1].0,
         (true, _) => WISHES[2].0,
     };
     device::set_offloads(queue, wish)
@@ -106,7 +106,7 @@ pub(super) fn switch_on(queue: &OwnedFd, known: Abilities) -> Result<Abilities, 
 }
 
 /// Names what was granted and does not work.
-fn warn_of(granted: Takes, works: Takes, warn: impl Fn(&str)) {
+fn warn_of(granted: TrainKinds, works: TrainKinds, warn: impl Fn(&str)) {
     for (kind, was, is) in [
         ("TCP segments over IPv4", granted.tcp_v4, works.tcp_v4),
         ("TCP segments over IPv6", granted.tcp_v6, works.tcp_v6),
@@ -125,7 +125,7 @@ pub(super) fn without_offloads(queue: &OwnedFd) -> Result<Abilities, Refusal> {
     Ok(Abilities::default())
 }
 
-fn try_writes(queue: &OwnedFd, hoped: Takes) -> Result<Takes, Errno> {
+fn try_writes(queue: &OwnedFd, hoped: TrainKinds) -> Result<TrainKinds, Errno> {
     let sink = TunSink {
         device: Arc::new(dup(queue)?),
         takes: hoped,
@@ -137,7 +137,7 @@ fn try_writes(queue: &OwnedFd, hoped: Takes) -> Result<Takes, Errno> {
         })
         .is_ok()
     };
-    Ok(Takes {
+    Ok(TrainKinds {
         tcp_v4: hoped.tcp_v4 && works(&over_v4(6), train(TCP_TRAIN, 20, 16)),
         tcp_v6: hoped.tcp_v6 && works(&over_v6(6), train(TCP_TRAIN, 40, 16)),
         udp: hoped.udp

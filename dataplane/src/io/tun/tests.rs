@@ -175,7 +175,7 @@ fn a_device_made_again_carries_the_same_trains_without_another_trial() {
         // What does not work is not switched on again.
         let lossy = TunOptions {
             known: Some(Abilities {
-                read: Takes::default(),
+                read: TrainKinds::default(),
                 ..known
             }),
             mtu: 1500,

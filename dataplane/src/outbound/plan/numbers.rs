@@ -26,9 +26,9 @@ impl<'a> Planner<'a> {
 
     /// The short road: one ESP header for each packet.
     pub(super) fn seal(&mut self, batch: &mut OutboundBatch, passage: Passage<'a>) {
-        let count = passage.cut.count();
+        let count = passage.segments.count();
         let last = count - 1;
-        let len = |number| passage.cut.packet_len(number);
+        let len = |number| passage.segments.packet_len(number);
         let even = if len(last) == len(0) { count } else { last };
         let mut granted = self.grant(batch, &passage, 0..even);
         if granted == even && even < count {
@@ -38,7 +38,7 @@ impl<'a> Planner<'a> {
             batch.trains.push(Train {
                 item: passage.item,
                 in_fragments: passage.in_fragments,
-                cut: passage.cut,
+                segments: passage.segments,
                 granted,
                 road: passage.road,
             });
@@ -60,11 +60,11 @@ impl<'a> Planner<'a> {
             };
             Ok((sequence, iv))
         };
-        for number in 0..passage.cut.count() {
+        for number in 0..passage.segments.count() {
             let wanted = Wanted {
                 item: passage.item.clone(),
                 in_fragments: passage.in_fragments,
-                cut: passage.cut,
+                segments: passage.segments,
                 number,
                 whole,
             };
@@ -72,11 +72,11 @@ impl<'a> Planner<'a> {
                 Ok(finished) => {
                     let place = Place::Layered(finished.buffer);
                     batch.lay(passage.road, place, finished.range);
-                    batch.tally.bytes += passage.cut.packet_len(number) as u64;
+                    batch.counts.bytes += passage.segments.packet_len(number) as u64;
                 }
                 Err(Refusal { sa, reason }) => {
                     self.snapshot.sa(sa).state.count_drop(reason);
-                    batch.tally.drop(reason, 1);
+                    batch.counts.drop(reason, 1);
                 }
             }
         }
@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
         numbers: Range<u32>,
     ) -> u32 {
         let (sa, mut next) = (passage.sa, numbers.start);
-        let len = passage.cut.packet_len(next);
+        let len = passage.segments.packet_len(next);
         while next < numbers.end {
             let wanted = numbers.end - next;
             match self.reserve(batch.roads[passage.road].index, sa, wanted, len) {
@@ -102,7 +102,7 @@ impl<'a> Planner<'a> {
                     next += granted;
                 }
                 Err(reason) => {
-                    batch.tally.drop(reason, wanted.into());
+                    batch.counts.drop(reason, wanted.into());
                     (0..wanted).for_each(|_| sa.state.count_drop(reason));
                     break;
                 }
@@ -140,8 +140,8 @@ impl<'a> Planner<'a> {
         let range = batch.sealed_len..batch.sealed_len + sealed_len(&sa.config, plaintext_len);
         batch.sealed_len = range.end;
         batch.lay(passage.road, Place::Sealed, range);
-        batch.heads_len += passage.cut.head_len();
-        batch.tally.bytes += len as u64;
+        batch.heads_len += passage.segments.head_len();
+        batch.counts.bytes += len as u64;
         batch.tickets.push(Ticket {
             sequence,
             iv,

@@ -10,7 +10,7 @@
 use super::{OutboundBatch, Passage, Planner, Road, RoadNumber};
 use crate::io::Wait;
 use crate::outbound::hops::HopRange;
-use crate::train::cut::Cut;
+use crate::train::segments::Segments;
 use arc_swap::ArcSwap;
 use ipsec::Dropped;
 use ipsec::aggfrag::{self, Packer};
@@ -24,9 +24,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes of payloads that may wait for their turn at a constant rate; more would only make every packet late.
-const QUEUE_BYTES: usize = 1 << 20;
+const MAX_QUEUE_BYTES: usize = 1 << 20;
 /// Payloads that leave in one batch after a late awakening; what is later than that is not made up for.
-const MOST_AT_ONCE: usize = 64;
+const MAX_LATE_PAYLOADS: usize = 64;
 
 /// What packs, from batch to batch.
 #[derive(Default)]
@@ -165,7 +165,7 @@ impl Paced {
     }
 
     fn is_full(&self) -> bool {
-        self.queue.len() * self.packer.room() > QUEUE_BYTES
+        self.queue.len() * self.packer.room() > MAX_QUEUE_BYTES
     }
 
     /// The path or the configuration has changed: what is open leaves as it was begun.
@@ -213,15 +213,15 @@ impl<'a> Planner<'a> {
     /// Puts every packet of the item into payloads. A payload arrives in place of what it carries.
     pub(super) fn pack(&mut self, batch: &mut OutboundBatch, passage: &Passage<'_>) {
         let seat = self.seat(batch.roads[passage.road].index, passage);
-        for number in 0..passage.cut.count() {
+        for number in 0..passage.segments.count() {
             match self.push(batch, passage, number, seat) {
                 Ok(()) => {
-                    batch.tally.arrived -= 1;
-                    batch.tally.bytes += passage.cut.packet_len(number) as u64;
+                    batch.counts.arrived -= 1;
+                    batch.counts.bytes += passage.segments.packet_len(number) as u64;
                 }
                 Err(reason) => {
                     passage.sa.state.count_drop(reason);
-                    batch.tally.drop(reason, 1);
+                    batch.counts.drop(reason, 1);
                 }
             }
             self.send_full(batch, passage.road);
@@ -264,9 +264,9 @@ impl<'a> Planner<'a> {
             }
             false => &batch.intake.bytes[passage.item.clone()],
         };
-        packs.head.resize(passage.cut.head_len(), 0);
-        passage.cut.write_head(item, number, &mut packs.head);
-        let payload = &item[passage.cut.payload(number)];
+        packs.head.resize(passage.segments.head_len(), 0);
+        passage.segments.write_head(item, number, &mut packs.head);
+        let payload = &item[passage.segments.payload(number)];
         match seat {
             Seat::Loose(place) => {
                 let (full, bytes) = (&mut packs.full, &mut batch.fragments);
@@ -301,8 +301,8 @@ impl<'a> Planner<'a> {
             self.send_full(batch, road);
         }
         let orphans = take(&mut self.packs.orphans);
-        batch.tally.arrived += orphans;
-        batch.tally.drop(Dropped::NoSa, orphans);
+        batch.counts.arrived += orphans;
+        batch.counts.drop(Dropped::NoSa, orphans);
         for place in 0..self.packs.paced.len() {
             self.send_due(batch, place);
         }
@@ -324,7 +324,7 @@ impl<'a> Planner<'a> {
         let room = self.room(sa);
         let road = batch.roads.push(Road::packed(sa, index, 0));
         self.packs.paced[place].fit(room, aggfrag.fragments);
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..MAX_LATE_PAYLOADS {
             let paced = &mut self.packs.paced[place];
             if paced.due > now {
                 return;
@@ -345,18 +345,18 @@ impl<'a> Planner<'a> {
     }
 
     fn send(&mut self, batch: &mut OutboundBatch, road: RoadNumber, item: Range<usize>) {
-        batch.tally.arrived += 1;
+        batch.counts.arrived += 1;
         // What is inside was counted when it was packed.
-        let bytes = batch.tally.bytes;
+        let bytes = batch.counts.bytes;
         let payload = Passage {
-            cut: Cut::of_bytes(item.len()),
+            segments: Segments::of_bytes(item.len()),
             item,
             in_fragments: true,
             road,
             sa: self.snapshot.sa(batch.roads[road].index),
         };
         self.seal(batch, payload);
-        batch.tally.bytes = bytes;
+        batch.counts.bytes = bytes;
     }
 }
 

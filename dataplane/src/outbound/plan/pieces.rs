@@ -2,7 +2,7 @@
 
 use super::{OutboundBatch, Passage, Planner};
 use crate::outbound::hops;
-use crate::train::cut::Cut;
+use crate::train::segments::Segments;
 use ipsec::Dropped;
 use ipsec::fragment::{Cutter, Offered};
 use ipsec::packet::Outline;
@@ -21,7 +21,7 @@ impl<'a> Planner<'a> {
             Offered::NotFragment => return Err(Dropped::Malformed),
             Offered::Held => {
                 // It arrives with the last of its packet.
-                batch.tally.arrived -= 1;
+                batch.counts.arrived -= 1;
                 return Ok(());
             }
             Offered::Joined(whole) => whole,
@@ -39,7 +39,7 @@ impl<'a> Planner<'a> {
         let passage = Passage {
             item: start..batch.fragments.len(),
             in_fragments: true,
-            cut: Cut::whole(&outline),
+            segments: Segments::whole(&outline),
             sa: self.snapshot.sa(road.index),
             road: batch.roads.push(road),
         };
@@ -50,15 +50,15 @@ impl<'a> Planner<'a> {
     /// Cuts each packet of the item into fragments, each of which then goes its own way.
     pub(super) fn fragment(&mut self, batch: &mut OutboundBatch, passage: &Passage<'a>) {
         let mut whole = Vec::new();
-        for number in 0..passage.cut.count() {
+        for number in 0..passage.segments.count() {
             let item = &batch.intake.bytes[passage.item.clone()];
             whole.clear();
-            whole.resize(passage.cut.head_len(), 0);
-            passage.cut.write_head(item, number, &mut whole);
-            whole.extend_from_slice(&item[passage.cut.payload(number)]);
+            whole.resize(passage.segments.head_len(), 0);
+            passage.segments.write_head(item, number, &mut whole);
+            whole.extend_from_slice(&item[passage.segments.payload(number)]);
             match Cutter::new(&whole, batch.roads[passage.road].inner_mtu, 0) {
                 Ok(cutter) => self.number_fragments(batch, passage, cutter),
-                Err(reason) => batch.tally.drop(reason, 1),
+                Err(reason) => batch.counts.drop(reason, 1),
             }
         }
     }
@@ -70,21 +70,21 @@ impl<'a> Planner<'a> {
         passage: &Passage<'a>,
         mut cutter: Cutter<'_>,
     ) {
-        batch.tally.arrived -= 1;
+        batch.counts.arrived -= 1;
         while let Some(len) = cutter.next_into(&mut batch.fragments) {
-            batch.tally.arrived += 1;
+            batch.counts.arrived += 1;
             let item = batch.fragments.len() - len..batch.fragments.len();
             match Outline::read(&batch.fragments[item.clone()]) {
                 Ok(outline) => {
                     let fragment = Passage {
                         item,
                         in_fragments: true,
-                        cut: Cut::whole(&outline),
+                        segments: Segments::whole(&outline),
                         ..*passage
                     };
                     self.number(batch, fragment);
                 }
-                Err(reason) => batch.tally.drop(reason, 1),
+                Err(reason) => batch.counts.drop(reason, 1),
             }
         }
     }

@@ -14,13 +14,13 @@ pub struct Costs {
 }
 
 /// Packets in an interval from which on it teaches anything.
-pub(super) const TELLING: f64 = 32.0;
+pub(super) const MIN_INTERVAL_PACKETS: f64 = 32.0;
 
 impl Costs {
     /// Takes an interval in. Interruptions, which lengthen a transform by the clock, are taken out in proportion.
     pub(in crate::pipeline) fn learn(&mut self, seen: &Interval) {
         self.learn_calls(seen);
-        if seen.packets < TELLING || seen.busy <= 0.0 {
+        if seen.packets < MIN_INTERVAL_PACKETS || seen.busy <= 0.0 {
             return;
         }
         let at_work = (seen.ran / seen.busy).clamp(0.0, 1.0);
@@ -41,7 +41,7 @@ impl Costs {
         self.serial_ns + self.transform_ns
     }
 
-    /// How many times as fast `workers` beside the reading thread could be at most, on so many spare processors.
+    /// How many times as fast `workers` beside the reading thread could be at max_workers, on so many spare processors.
     pub(super) fn promise(&self, workers: usize, spare: f64) -> f64 {
         let processors = 1.0 + spare.clamp(0.0, workers as f64);
         processors.min(self.all_ns() / self.serial_ns.max(1.0))

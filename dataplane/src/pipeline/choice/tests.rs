@@ -27,8 +27,8 @@ const DEAR: World = World {
 /// What one thread does, and what `workers` more bring.
 fn carried(world: &World, workers: usize) -> f64 {
     let alone = 1e9 / (world.serial_ns + world.transform_ns);
-    let hands = 1.0 + world.spare.min(workers as f64);
-    let together = (alone * hands * world.efficiency).min(1e9 / world.serial_ns);
+    let by = 1.0 + world.spare.min(workers as f64);
+    let together = (alone * by * world.efficiency).min(1e9 / world.serial_ns);
     world
         .offered
         .min(if workers == 0 { alone } else { together })
@@ -202,7 +202,7 @@ fn workers_go_when_one_thread_would_do_and_come_back_when_it_would_not() {
     };
     let choices = run(&mut chooser, &calm, 1, 0.5);
     assert_eq!(choices.last().unwrap().workers, 0);
-    assert!(matches!(choices.last().unwrap().why, Why::KeepsUp(_)));
+    assert!(matches!(choices.last().unwrap().why, Reason::KeepsUp(_)));
     let back = run(&mut chooser, &DEAR, 0, 0.5);
     assert_eq!(back.last().unwrap().workers, 1);
 }

@@ -47,7 +47,7 @@ fn numbered(number: u64) -> Box<Numbered> {
 /// Serves whatever is there at this moment; a real worker comes back later, which adds nothing to the model.
 fn passing_worker(lane: &Arc<Lane<Numbered>>) -> thread::JoinHandle<()> {
     let lane = Arc::clone(lane);
-    thread::spawn(move || while lane.serve() {})
+    thread::spawn(move || while lane.run_one() {})
 }
 
 fn explore(threads: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -121,7 +121,7 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
-                    if !lane.serve() {
+                    if !lane.run_one() {
                         let wanted = || stop.load(Ordering::SeqCst) || lane.has_work();
                         bell.wait_until(wanted);
                     }
@@ -132,7 +132,7 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
         producer.publish(numbered(1));
         producer.drain();
         stop.store(true, Ordering::SeqCst);
-        bell.announce_to_all();
+        bell.notify_all();
         worker.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2);
     });

@@ -1,5 +1,5 @@
-use super::super::affinity::Place;
-use super::super::worker::{Idle, Team};
+use super::super::affinity::Placement;
+use super::super::worker::{Idle, WorkerThreads};
 use super::*;
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,17 @@ impl Commit<Job> for Seen {
     }
 }
 
-fn team(producer: &mut Producer<Job, Seen>, workers: usize, bell: &Arc<Event>, idle: Idle) -> Team {
+fn threads(
+    producer: &mut Producer<Job, Seen>,
+    workers: usize,
+    bell: &Arc<Event>,
+    idle: Idle,
+) -> WorkerThreads {
     producer.engage(workers);
-    let lane: Arc<dyn Serve> = producer.lane().clone();
-    Team::start(
+    let lane: Arc<dyn WorkSource> = producer.lane().clone();
+    WorkerThreads::start(
         workers,
-        Place::default(),
+        Placement::default(),
         idle,
         vec![lane],
         Arc::clone(bell),
@@ -47,7 +52,7 @@ fn order_of(count: u64, slots: usize, workers: usize, idle: Idle) -> Vec<u64> {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(slots, seen.clone(), Arc::clone(&bell));
-    let team = team(&mut producer, workers, &bell, idle);
+    let threads = threads(&mut producer, workers, &bell, idle);
     let mut random = 0x2545_f491_4f6c_dd1du64;
     for number in 0..count {
         random ^= random << 13;
@@ -60,7 +65,7 @@ fn order_of(count: u64, slots: usize, workers: usize, idle: Idle) -> Vec<u64> {
         }
     }
     producer.drain();
-    drop(team);
+    drop(threads);
     seen.0.lock().unwrap().clone()
 }
 
@@ -82,7 +87,7 @@ fn workers_that_come_and_go_at_random_change_no_order() {
     let bell = Arc::new(Event::default());
     let seen = Seen::default();
     let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
-    let team = team(&mut producer, 3, &bell, Idle::Sleep);
+    let threads = threads(&mut producer, 3, &bell, Idle::Sleep);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for number in 0..5000 {
         random = random
@@ -96,7 +101,7 @@ fn workers_that_come_and_go_at_random_change_no_order() {
         producer.help();
     }
     producer.drain();
-    drop(team);
+    drop(threads);
     assert!(seen.0.lock().unwrap().iter().copied().eq(0..5000));
 }
 
@@ -104,13 +109,13 @@ fn workers_that_come_and_go_at_random_change_no_order() {
 fn workers_that_are_not_engaged_take_nothing() {
     let bell = Arc::new(Event::default());
     let mut producer = Producer::new(8, Seen::default(), Arc::clone(&bell));
-    let team = team(&mut producer, 2, &bell, Idle::Busy);
+    let threads = threads(&mut producer, 2, &bell, Idle::Busy);
     producer.engage(0);
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 10 }));
         std::thread::sleep(Duration::from_millis(1));
     }
-    drop(team);
+    drop(threads);
     assert_eq!(producer.on_offer(), 8);
 }
 
@@ -128,21 +133,21 @@ fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 100 }));
     }
-    let team = team(&mut producer, 2, &bell, Idle::Sleep);
+    let threads = threads(&mut producer, 2, &bell, Idle::Sleep);
     let give_up = Instant::now() + Duration::from_secs(20);
     let all_done =
         |lane: &Lane<Job>| (0..8).all(|place| matches!(*lane.slot(place), Slot::Done(_)));
     while !all_done(producer.lane()) && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(1));
     }
-    drop(team);
+    drop(threads);
     assert_eq!(producer.in_flight(), 8, "workers commit nothing");
     producer.help();
     assert!(seen.0.lock().unwrap().iter().copied().eq(0..8));
 }
 
 /// What the kernel makes of packets: those handed over on one processor wait in a queue of that processor, and the queues
-/// are emptied whenever it likes; here the one of the other threads first. A thread stands for a processor.
+/// are recycle whenever it likes; here the one of the other threads first. A thread stands for a processor.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<Vec<(std::thread::ThreadId, u64)>>>);
 
@@ -167,8 +172,9 @@ fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() 
     let kernel = Kernel::default();
     let mut producer = Producer::new(8, kernel.clone(), Arc::clone(&bell));
     producer.engage(3);
-    let lane: Arc<dyn Serve> = producer.lane().clone();
-    let team = Team::start(3, Place::default(), Idle::Busy, vec![lane], bell).unwrap();
+    let lane: Arc<dyn WorkSource> = producer.lane().clone();
+    let threads =
+        WorkerThreads::start(3, Placement::default(), Idle::Busy, vec![lane], bell).unwrap();
     for number in 0..2000 {
         let spins = number as u32 * 7919 % 1500;
         producer.publish(Box::new(Job { number, spins }));
@@ -176,10 +182,10 @@ fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() 
     }
     producer.drain();
     let (own, all) = (
-        producer.lane().meter().read().own_transform,
-        producer.lane().meter().read().transform,
+        producer.lane().stats().read().own_transform,
+        producer.lane().stats().read().transform,
     );
-    drop(team);
+    drop(threads);
     assert!(own < all, "the workers had their share");
     let order = kernel.delivered(std::thread::current().id());
     assert!(order.into_iter().eq(0..2000));
@@ -190,6 +196,6 @@ fn workers_that_never_had_anything_to_do_still_stop() {
     let bell = Arc::new(Event::default());
     let mut producer = Producer::new(2, Seen::default(), Arc::clone(&bell));
     for idle in [Idle::Sleep, Idle::default(), Idle::Busy] {
-        drop(team(&mut producer, 2, &bell, idle));
+        drop(threads(&mut producer, 2, &bell, idle));
     }
 }

@@ -2,9 +2,9 @@
 
 use super::meaning::{Meaning, meaning};
 use super::{ALL, cut, merge, segmentation};
-use crate::train::cut::Cut;
-use crate::train::merge::Passenger;
-use crate::train::{ChecksumSpot, Offload, Segmentation, Takes};
+use crate::train::merge::GroCandidate;
+use crate::train::segments::Segments;
+use crate::train::{ChecksumSpot, Offload, Segmentation, TrainKinds};
 use ipsec::packet::Outline;
 use proptest::prelude::*;
 
@@ -57,9 +57,9 @@ proptest! {
     #[test]
     fn cutting_a_train_gives_back_what_was_merged_and_no_flow_is_reordered(
         packets in stream(12),
-        takes in takes(),
+        train_kinds in train_kinds(),
     ) {
-        let trains = merge(&packets, takes);
+        let trains = merge(&packets, train_kinds);
         let order: Vec<_> = trains.iter().flat_map(|(_, _, members)| members.clone()).collect();
         let mut sorted = order.clone();
         sorted.sort_unstable();
@@ -104,8 +104,8 @@ proptest! {
             checksum: spot.map(|(start, offset)| ChecksumSpot { start: start.into(), offset: offset.into() }),
         };
         if let Ok(outline) = Outline::read(&item) {
-            let _ = Passenger::read(&item, &outline, ALL);
-            if let Ok(plan) = Cut::plan(&item, &outline, offload) {
+            let _ = GroCandidate::read(&item, &outline, ALL);
+            if let Ok(plan) = Segments::plan(&item, &outline, offload) {
                 for number in 0..plan.count() {
                     plan.write_head(&item, number, &mut vec![0; plan.head_len()]);
                 }
@@ -162,8 +162,8 @@ fn spoil(packets: &mut Vec<Vec<u8>>, place: usize, fault: usize, byte: u8) {
     }
 }
 
-fn takes() -> impl Strategy<Value = Takes> {
-    any::<(bool, bool, bool)>().prop_map(|(tcp_v4, tcp_v6, udp)| Takes {
+fn train_kinds() -> impl Strategy<Value = TrainKinds> {
+    any::<(bool, bool, bool)>().prop_map(|(tcp_v4, tcp_v6, udp)| TrainKinds {
         tcp_v4: tcp_v4 || udp,
         tcp_v6,
         udp,

@@ -4,7 +4,7 @@ use dataplane::io::{
     Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
     ProtectedSource, Sent, Wait,
 };
-use dataplane::train::{Offload, Takes};
+use dataplane::train::{Offload, TrainKinds};
 use ipsec::tunnel::Outer;
 use std::collections::VecDeque;
 use std::io;
@@ -104,8 +104,8 @@ impl PlaintextSink for Ends {
         })
     }
 
-    fn takes_trains(&self) -> Takes {
-        Takes::default()
+    fn train_kinds(&self) -> TrainKinds {
+        TrainKinds::default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the command line asks of the data plane.
 
 use super::Options;
-use dataplane::frames::BatchSize;
-use dataplane::pipeline::affinity::Place;
+use dataplane::buffers::BatchSize;
+use dataplane::pipeline::affinity::Placement;
 use dataplane::pipeline::wake;
 
 /// Room for each packet of a batch that is larger than usual.
@@ -30,7 +30,7 @@ pub(super) fn options(options: &Options) -> dataplane::Options {
         idle: options.wake.idle(readers, processors),
         workers_idle: options.wake.idle(threads, processors),
         poll_budget: options.poll_budget,
-        place: Place {
+        placement: Placement {
             cpus,
             priority: options.priority,
         },

@@ -4,7 +4,7 @@ use super::run::{Run, gbit};
 use crate::speed::hub::Footprint;
 use crate::speed::options::Direction;
 use crate::speed::statistics::{interval, median};
-use dataplane::gauge::Spans;
+use dataplane::bench::StepTimes;
 use serde::{Serialize, Serializer};
 
 /// What is said to a person at the end.
@@ -42,7 +42,7 @@ pub(crate) struct EngineRow {
     /// Of the packet inside.
     pub(crate) bytes: usize,
     pub(crate) packets_per_second: f64,
-    pub(crate) spans: Spans,
+    pub(crate) step_times: StepTimes,
     /// Of all threads together.
     pub(crate) kernel_packets_per_second: f64,
     pub(crate) of_kernel: Compared,
@@ -82,7 +82,7 @@ impl Serialize for EngineRow {
             bytes_per_sa: Option<usize>,
             bytes_per_policy: Option<usize>,
         }
-        let spans = &self.spans;
+        let step_times = &self.step_times;
         Flat {
             suite: &self.suite,
             direction: self.direction,
@@ -90,11 +90,11 @@ impl Serialize for EngineRow {
             gbit_per_second: gbit(self.packets_per_second, self.bytes),
             packets_per_second: self.packets_per_second,
             nanoseconds_per_packet: Nanoseconds {
-                read: spans.read,
-                prepare: spans.prepare,
-                transform: spans.transform,
-                commit: spans.commit,
-                serial: spans.serial(),
+                read: step_times.read,
+                prepare: step_times.prepare,
+                transform: step_times.transform,
+                commit: step_times.commit,
+                serial: step_times.serial(),
             },
             kernel_gbit_per_second: gbit(self.kernel_packets_per_second, self.bytes),
             kernel_packets_per_second: self.kernel_packets_per_second,
@@ -145,9 +145,9 @@ impl EngineRow {
             gbit(self.packets_per_second, self.bytes),
             self.packets_per_second / 1e6,
             run.cycles_per_byte(self.packets_per_second, self.bytes),
-            self.spans.prepare,
-            self.spans.commit,
-            self.spans.transform,
+            self.step_times.prepare,
+            self.step_times.commit,
+            self.step_times.transform,
             gbit(self.kernel_packets_per_second, self.bytes),
             width = run.name_width
         );

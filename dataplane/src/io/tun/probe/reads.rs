@@ -14,7 +14,7 @@ use super::super::super::waker::poll_patiently;
 use super::super::super::{Intake, LARGEST, PlaintextSource, Wait};
 use super::super::{TunSource, header};
 use super::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
-use crate::train::{Offload, Segmentation, Takes};
+use crate::train::{Offload, Segmentation, TrainKinds};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, dup};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -38,13 +38,13 @@ enum Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reads {
     /// Those that come whole.
-    pub whole: Takes,
+    pub whole: TrainKinds,
     /// Whether a train was lost in the device: then none must be asked for.
     pub lossy: bool,
 }
 
 /// Sends a train of every kind hoped for through the device of this index. An error says that nothing could be tried.
-pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: Takes) -> io::Result<Reads> {
+pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: TrainKinds) -> io::Result<Reads> {
     let mut bench = Bench::set_up(queues, index)?;
     if bench.pass(&over_v4(17), Offload::default())? != Seen::Whole {
         return Err(io::Error::other("not even a single packet comes through"));
@@ -58,7 +58,7 @@ pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: Takes) -> io::Res
         lossy |= seen == Seen::Nothing;
         Ok(seen == Seen::Whole)
     };
-    let whole = Takes {
+    let whole = TrainKinds {
         tcp_v4: comes(hoped.tcp_v4, over_v4(6), train(TCP_TRAIN, 20, 16))?,
         tcp_v6: comes(hoped.tcp_v6, over_v6(6), train(TCP_TRAIN, 40, 16))?,
         udp: comes(hoped.udp, over_v4(17), train(UDP_TRAIN, 20, 6))?

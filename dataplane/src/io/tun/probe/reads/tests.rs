@@ -25,14 +25,14 @@ fn what_the_kernel_hands_over_is_seen_as_it_is_switched_whole_or_cut() {
             // What a kernel does that grants an offload and does not use it.
             set_offloads(&copies[0], libc::TUN_F_CSUM).unwrap();
             let none = Reads {
-                whole: Takes::default(),
+                whole: TrainKinds::default(),
                 lossy: false,
             };
             assert_eq!(tried(), none);
             set_offloads(&copies[0], libc::TUN_F_CSUM | libc::TUN_F_TSO4).unwrap();
-            let only = Takes {
+            let only = TrainKinds {
                 tcp_v4: true,
-                ..Takes::default()
+                ..TrainKinds::default()
             };
             assert_eq!(tried().whole, only);
         }
@@ -59,7 +59,7 @@ fn a_device_that_loses_trains_is_used_without_and_one_that_loses_everything_prov
         let (abilities, heard) = lossy("espt0", "ip protocol tcp");
         assert_eq!(
             (abilities.read, abilities.write),
-            (Takes::default(), ALL_TRAINS)
+            (TrainKinds::default(), ALL_TRAINS)
         );
         assert!(
             heard.len() == 1 && heard[0].contains("loses trains"),

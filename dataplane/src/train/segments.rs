@@ -6,7 +6,7 @@
 //!   segment 1      [ IP TCP ]           (the next slice)
 //! ```
 //!
-//! [`Cut::plan`] is cheap and runs in order; [`Cut::write_head`] reads the payload for its checksum and may run on
+//! [`Segments::plan`] is cheap and runs in order; [`Segments::write_head`] reads the payload for its checksum and may run on
 //! any thread, just before the cipher reads the same bytes. Payload is never copied.
 
 use super::fields::{
@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// How one item is cut: what every segment's head and payload are, before a byte of them is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct Segments {
     kind: Kind,
     is_v6: bool,
     /// Where the transport header starts.
@@ -45,7 +45,7 @@ enum Kind {
     Udp,
 }
 
-impl Cut {
+impl Segments {
     /// Plans how `packet`, whose outline was read, is cut. INVARIANT: all that the plan says lies inside
     /// `packet[..outline.total_len]`.
     #[inline]
@@ -155,7 +155,7 @@ impl Cut {
     }
 
     /// Writes the head of packet `number`, checksums over head and payload included, to `head`, which is
-    /// [`Cut::head_len`] bytes. `item` is what was planned for.
+    /// [`Segments::head_len`] bytes. `item` is what was planned for.
     pub fn write_head(&self, item: &[u8], number: u32, head: &mut [u8]) {
         head.copy_from_slice(&item[..self.head_len]);
         let payload = &item[self.payload(number)];

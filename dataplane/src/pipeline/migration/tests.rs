@@ -33,13 +33,13 @@ fn the_kernel_tells_the_backlog_of_each_processor_that_may_be_used() {
 }
 
 /// What waits by the table in this file, which never changes.
-fn crossing_with(table: &Path, text: &str) -> Crossing {
+fn crossing_with(table: &Path, text: &str) -> MigrationGuard {
     std::fs::write(table, text).unwrap();
     let backlogs = Backlogs {
         file: std::fs::File::open(table).unwrap().into(),
         text: vec![0; 4096],
     };
-    Crossing {
+    MigrationGuard {
         last: None,
         backlogs: Some(backlogs),
     }
@@ -56,18 +56,18 @@ fn only_a_thread_that_has_moved_looks_and_it_waits_for_what_it_left() {
         return; // Nobody moves on one processor.
     };
     let table = std::env::temp_dir().join(format!("backlogs-{}", std::process::id()));
-    let mut crossing = crossing_with(&table, &(line(3, first) + &line(0, last)));
+    let mut migration = crossing_with(&table, &(line(3, first) + &line(0, last)));
     let on = |cpu| super::super::affinity::pin(&[cpu]).unwrap();
     let worker = std::thread::spawn(move || {
         on(first);
-        assert_eq!(crossing.settle(), Found::Here);
-        assert_eq!(crossing.settle(), Found::Here);
+        assert_eq!(migration.wait_for_backlog(), Migration::None);
+        assert_eq!(migration.wait_for_backlog(), Migration::None);
         on(last);
-        assert_eq!(crossing.settle(), Found::Waited);
-        assert_eq!(crossing.settle(), Found::Here);
+        assert_eq!(migration.wait_for_backlog(), Migration::Waited);
+        assert_eq!(migration.wait_for_backlog(), Migration::None);
         on(first);
         // What it left on the last one was empty.
-        assert_eq!(crossing.settle(), Found::Moved);
+        assert_eq!(migration.wait_for_backlog(), Migration::Drained);
     });
     worker.join().unwrap();
     std::fs::remove_file(table).unwrap();

@@ -17,7 +17,7 @@ pub struct ThreadTime {
 
 /// How long a thread has run, and waited to run, since it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Spent {
+pub struct ThreadUsage {
     /// On a processor.
     pub ran: Duration,
     /// Ready, but without a processor.
@@ -33,10 +33,10 @@ impl ThreadTime {
     }
 
     /// The times until now.
-    pub fn read(&self) -> Spent {
+    pub fn read(&self) -> ThreadUsage {
         // The clock is right at any moment, `schedstat` tells of running only up to the last tick.
         let ran = clock_gettime(ClockId::ThreadCPUTime);
-        Spent {
+        ThreadUsage {
             ran: Duration::new(ran.tv_sec as u64, ran.tv_nsec as u32),
             waited: self.waited().unwrap_or_default(),
         }
@@ -57,7 +57,7 @@ fn waited(text: &str) -> Option<Duration> {
 
 /// Asks the system for what it is asked once: how long a tick is. A process that has given up its files would not hear it later,
 /// and the thread that asks would end.
-pub fn learn_ticks() {
+pub fn cache_clock_ticks() {
     let _ = rustix::param::clock_ticks_per_second();
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Why a lane works as it does.
+/// Reason a lane works as it does.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Why {
+pub enum Reason {
     /// It was told to.
     Forced,
     /// There is no processor for a worker.
@@ -29,7 +29,7 @@ pub enum Why {
     DidNotPay(f64, f64),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Forced => f.write_str("as asked for"),

@@ -1,6 +1,6 @@
 //! What merging needs to know of a packet, read from the packet alone.
 
-use crate::train::Takes;
+use crate::train::TrainKinds;
 use crate::train::fields::{
     ACK, PSH, TCP, TCP_CHECKSUM, TCP_FLAGS, UDP, UDP_CHECKSUM, UDP_HEADER_LEN, get_u16, get_u32,
 };
@@ -10,10 +10,10 @@ use std::net::IpAddr;
 
 /// What merging needs to know of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passenger {
+pub struct GroCandidate {
     pub(super) flow: Flow,
     /// Absent if the packet must travel alone.
-    pub(super) seat: Option<Seat>,
+    pub(super) key: Option<GroKey>,
 }
 
 /// Who must not overtake whom. A collision only costs a merge.
@@ -27,7 +27,7 @@ pub struct Flow {
 
 /// A packet that may share a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seat {
+pub struct GroKey {
     pub kind: Kind,
     /// Where the transport header starts, and where the payload does.
     pub transport: u16,
@@ -47,13 +47,13 @@ pub enum Kind {
     Udp,
 }
 
-impl Passenger {
+impl GroCandidate {
     /// Reads what merging needs of `packet`, whose outline was read. A sink that takes no such train makes it travel
     /// alone, and its checksum is not looked at.
-    pub fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Self {
+    pub fn read(packet: &[u8], outline: &Outline, train_kinds: TrainKinds) -> Self {
         Self {
             flow: Flow::of(outline),
-            seat: Seat::read(packet, outline, takes),
+            key: GroKey::read(packet, outline, train_kinds),
         }
     }
 
@@ -72,7 +72,7 @@ impl Passenger {
 
     /// Bytes of header, IP and transport, of a packet that may share a train.
     pub fn head_len(&self) -> Option<usize> {
-        self.seat.map(|seat| usize::from(seat.head_len))
+        self.key.map(|key| usize::from(key.head_len))
     }
 }
 
@@ -108,20 +108,22 @@ impl Flow {
     }
 }
 
-impl Seat {
-    fn read(packet: &[u8], outline: &Outline, takes: Takes) -> Option<Self> {
+impl GroKey {
+    fn read(packet: &[u8], outline: &Outline, train_kinds: TrainKinds) -> Option<Self> {
         let packet = packet.get(..outline.total_len)?;
         let v4 = outline.source.is_ipv4();
         let plain_header = outline.header_len == if v4 { 20 } else { 40 };
         if outline.fragment != FragmentKind::Whole || !plain_header {
             return None;
         }
-        let seat = match outline.protocol {
-            TCP if v4 && takes.tcp_v4 || !v4 && takes.tcp_v6 => Self::tcp(packet, outline),
-            UDP if takes.udp => Self::udp(packet, outline),
+        let key = match outline.protocol {
+            TCP if v4 && train_kinds.tcp_v4 || !v4 && train_kinds.tcp_v6 => {
+                Self::tcp(packet, outline)
+            }
+            UDP if train_kinds.udp => Self::udp(packet, outline),
             _ => None,
         }?;
-        seat.is_exact(packet, outline).then_some(seat)
+        key.is_exact(packet, outline).then_some(key)
     }
 
     fn tcp(packet: &[u8], outline: &Outline) -> Option<Self> {

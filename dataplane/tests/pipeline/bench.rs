@@ -1,8 +1,8 @@
 //! What can be said of a measurement of the engine without a clock: that it is of packets that pass.
 
 use crate::world::{ALL_TRAINS, World, database, datagram, gcm, tunnel};
-use dataplane::frames::BatchSize;
-use dataplane::gauge;
+use dataplane::bench;
+use dataplane::buffers::BatchSize;
 use dataplane::train::Offload;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn what_is_sealed_beforehand_is_each_packet_once_and_opens() {
     let (left, right) = ends();
     let mut world = World::new(&left, &right, ALL_TRAINS, 65_535);
     let size = BatchSize::default();
-    for (parcel, arrival) in gauge::sealed(database(&left).snapshot(), items(), size).unwrap() {
+    for (parcel, arrival) in bench::sealed(database(&left).snapshot(), items(), size).unwrap() {
         world.wire.put(parcel, arrival);
     }
     world.receive();
@@ -36,13 +36,13 @@ fn both_ways_pass_every_packet_inline_and_with_workers() {
     let (left, right) = ends();
     let (left, right) = (database(&left).snapshot(), database(&right).snapshot());
     let size = BatchSize::default();
-    let sealed = gauge::sealed(left.clone(), items(), size).unwrap();
+    let sealed = bench::sealed(left.clone(), items(), size).unwrap();
     for workers in [0, 2] {
-        let mut out = gauge::outbound(left.clone(), items(), size);
-        let spans = out.spans(BRIEFLY).unwrap();
-        assert!(spans.serial() > 0.0 && spans.engine() > spans.serial());
-        let mut back = gauge::inbound(right.clone(), sealed.clone(), size);
-        assert!(back.spans(BRIEFLY).unwrap().transform > 0.0);
+        let mut out = bench::outbound(left.clone(), items(), size);
+        let step_times = out.step_times(BRIEFLY).unwrap();
+        assert!(step_times.serial() > 0.0 && step_times.engine() > step_times.serial());
+        let mut back = bench::inbound(right.clone(), sealed.clone(), size);
+        assert!(back.step_times(BRIEFLY).unwrap().transform > 0.0);
         let mut out = out.start(workers, &[]).unwrap();
         let mut back = back.start(workers, &[]).unwrap();
         assert!(out.rate(BRIEFLY).unwrap() > 0.0 && back.rate(BRIEFLY).unwrap() > 0.0);
@@ -52,9 +52,9 @@ fn both_ways_pass_every_packet_inline_and_with_workers() {
 
 #[test]
 fn packets_that_no_policy_wants_are_told_as_dropped() {
-    let mut rig = gauge::outbound(database("").snapshot(), items(), BatchSize::default());
-    rig.spans(BRIEFLY).unwrap();
-    assert!(rig.dropped() >= 64);
+    let mut bench = bench::outbound(database("").snapshot(), items(), BatchSize::default());
+    bench.step_times(BRIEFLY).unwrap();
+    assert!(bench.dropped() >= 64);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_load_that_does_not_fit_is_an_error_and_not_a_wait() {
         bytes: 100,
     };
     let (left, _) = ends();
-    let mut rig = gauge::outbound(database(&left).snapshot(), items(), size);
-    assert!(rig.spans(BRIEFLY).is_err());
-    assert!(rig.start(0, &[]).unwrap().rate(BRIEFLY).is_err());
+    let mut bench = bench::outbound(database(&left).snapshot(), items(), size);
+    assert!(bench.step_times(BRIEFLY).is_err());
+    assert!(bench.start(0, &[]).unwrap().rate(BRIEFLY).is_err());
 }

@@ -59,7 +59,7 @@ impl<B> Pool<B> {
 
 /// An empty vector with the memory of `used`, for things that differ in nothing but what they borrow. The library
 /// collects in place where the sizes agree; a counting allocator in the tests of this crate proves that it does.
-pub fn emptied<A, B>(mut used: Vec<A>) -> Vec<B> {
+pub fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
     used.clear();
     used.into_iter()
         .map(|_| unreachable!("it is empty"))
@@ -67,7 +67,7 @@ pub fn emptied<A, B>(mut used: Vec<A>) -> Vec<B> {
 }
 
 /// The first `len` bytes of `buffer`, which grows if it never was so long.
-pub fn first(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+pub fn prefix_mut(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         buffer.resize(len.next_power_of_two(), 0);
     }
@@ -75,12 +75,12 @@ pub fn first(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
 }
 
 /// Hands out pieces of a buffer to many at once.
-pub struct Carver<'a> {
+pub struct RangeSplitter<'a> {
     rest: &'a mut [u8],
     passed: usize,
 }
 
-impl<'a> Carver<'a> {
+impl<'a> RangeSplitter<'a> {
     /// Nothing is taken yet.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl<'a> Carver<'a> {
     }
 
     /// The bytes of `range` of the whole buffer. INVARIANT: ranges ascend and never overlap.
-    pub fn carve(&mut self, range: Range<usize>) -> &'a mut [u8] {
+    pub fn take(&mut self, range: Range<usize>) -> &'a mut [u8] {
         let rest = std::mem::take(&mut self.rest);
         let (_, rest) = rest.split_at_mut(range.start - self.passed);
         let (piece, rest) = rest.split_at_mut(range.len());
@@ -119,15 +119,15 @@ mod tests {
         let mut used: Vec<&str> = Vec::with_capacity(40);
         used.push(&text);
         let place = used.as_ptr() as usize;
-        let again: Vec<&'static str> = emptied(used);
+        let again: Vec<&'static str> = recycle(used);
         assert_eq!((again.as_ptr() as usize, again.capacity()), (place, 40));
     }
 
     #[test]
     fn pieces_are_carved_where_they_lie() {
         let mut buffer: Vec<u8> = (0..10).collect();
-        let mut carver = Carver::new(&mut buffer);
-        let (first, second) = (carver.carve(1..3), carver.carve(7..10));
+        let mut splitter = RangeSplitter::new(&mut buffer);
+        let (first, second) = (splitter.take(1..3), splitter.take(7..10));
         assert_eq!((&*first, &*second), (&[1, 2][..], &[7, 8, 9][..]));
         first[0] = 99;
         assert_eq!(buffer[1], 99);
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn a_buffer_grows_once_and_stays() {
         let mut buffer = Vec::new();
-        assert_eq!(first(&mut buffer, 100).len(), 100);
+        assert_eq!(prefix_mut(&mut buffer, 100).len(), 100);
         let len = buffer.len();
-        assert_eq!(first(&mut buffer, 10).len(), 10);
+        assert_eq!(prefix_mut(&mut buffer, 10).len(), 10);
         assert_eq!(buffer.len(), len);
     }
 }

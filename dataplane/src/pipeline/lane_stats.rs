@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Counts of one lane since the start; any thread adds to them.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct LaneStats {
     packets: AtomicU64,
     transform_ns: AtomicU64,
     own_transform_ns: AtomicU64,
@@ -13,9 +13,9 @@ pub struct Meter {
     calling_ns: AtomicU64,
 }
 
-/// What a [`Meter`] showed at some moment, or between two.
+/// What a [`LaneStats`] showed at some moment, or between two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Reading {
+pub struct StatsReading {
     /// Packets that were transformed.
     pub packets: u64,
     /// Time that all threads spent on it, by the clock.
@@ -30,22 +30,22 @@ pub struct Reading {
 
 /// Who transforms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hands {
+pub enum TransformedBy {
     /// The lane's reading thread.
-    Own,
+    Reader,
     /// A worker.
     Worker,
 }
 
-impl Meter {
+impl LaneStats {
     /// Does `work` on so many packets under the clock.
-    pub fn transform(&self, hands: Hands, packets: u64, work: impl FnOnce()) {
+    pub fn transform(&self, by: TransformedBy, packets: u64, work: impl FnOnce()) {
         let start = Instant::now();
         work();
         let time = nanoseconds(start.elapsed());
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.transform_ns.fetch_add(time, Ordering::Relaxed);
-        if hands == Hands::Own {
+        if by == TransformedBy::Reader {
             self.own_transform_ns.fetch_add(time, Ordering::Relaxed);
         }
     }
@@ -60,10 +60,10 @@ impl Meter {
     }
 
     /// All counts so far. They are read one by one: a batch that ends meanwhile may be in some of them only.
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> StatsReading {
         let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let time = |count: &AtomicU64| Duration::from_nanos(number(count));
-        Reading {
+        StatsReading {
             packets: number(&self.packets),
             transform: time(&self.transform_ns),
             own_transform: time(&self.own_transform_ns),
@@ -73,7 +73,7 @@ impl Meter {
     }
 }
 
-impl Reading {
+impl StatsReading {
     /// What came since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn work_is_counted_once_and_the_reading_threads_part_of_it_apart() {
-        let meter = Meter::default();
+        let stats = LaneStats::default();
         let pause = || std::thread::sleep(Duration::from_millis(2));
-        meter.transform(Hands::Own, 3, pause);
-        let between = meter.read();
-        meter.transform(Hands::Worker, 4, pause);
-        meter.call(pause);
-        let all = meter.read();
+        stats.transform(TransformedBy::Reader, 3, pause);
+        let between = stats.read();
+        stats.transform(TransformedBy::Worker, 4, pause);
+        stats.call(pause);
+        let all = stats.read();
         assert_eq!((all.packets, all.calls), (7, 1));
         assert_eq!(all.own_transform, between.transform);
         let since = all.since(&between);

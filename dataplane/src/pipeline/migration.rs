@@ -1,8 +1,8 @@
 //! Order across a change of processors: what the committing thread handed to the kernel on one processor has left that
-//! processor's backlog before it hands over more on another.
+//! processor's backlog before it by over more on another.
 //!
 //! ```text
-//!   commit on 0 ──► send ──► backlog of processor 0 ──► receiver      emptied before `send` returns, unless the kernel
+//!   commit on 0 ──► send ──► backlog of processor 0 ──► receiver      recycle before `send` returns, unless the kernel
 //!      moved     (waits for the line above to be empty)               was interrupted: then a kernel thread goes on later
 //!   commit on 1 ──► send ──► backlog of processor 1 ──► receiver
 //! ```
@@ -20,23 +20,23 @@ use std::time::{Duration, Instant};
 const BACKLOG_DRAIN_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Notices that its thread has moved, and waits for what it left behind.
-pub struct Crossing {
+pub struct MigrationGuard {
     last: Option<usize>,
     backlogs: Option<Backlogs>,
 }
 
 /// What was found of the thread's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum Migration {
     /// It is where it was.
-    Here,
+    None,
     /// It has moved, and had left nothing behind.
-    Moved,
+    Drained,
     /// It has moved, and waited for what it had left behind.
     Waited,
 }
 
-impl Crossing {
+impl MigrationGuard {
     /// For one thread's packets. Where the kernel does not tell its backlogs, nothing is waited for.
     pub fn open() -> Self {
         Self {
@@ -46,17 +46,17 @@ impl Crossing {
     }
 
     /// To be called before packets are handed to the kernel.
-    pub fn settle(&mut self) -> Found {
+    pub fn wait_for_backlog(&mut self) -> Migration {
         let here = processor();
         let before = std::mem::replace(&mut self.last, here);
         match (before, &mut self.backlogs) {
             (Some(before), Some(backlogs)) if Some(before) != here => {
                 match backlogs.wait_for(before) {
-                    true => Found::Waited,
-                    false => Found::Moved,
+                    true => Migration::Waited,
+                    false => Migration::Drained,
                 }
             }
-            _ => Found::Here,
+            _ => Migration::None,
         }
     }
 }

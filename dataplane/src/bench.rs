@@ -5,21 +5,21 @@
 //!                       in order    any thread    in order
 //! ```
 //!
-//! `esplanade speed --layer engine` and the example `engine` both measure by this. A [`Rig`] is worked step by step on
-//! one thread; a [`Running`] one is pumped through its lane, with workers or without.
+//! `esplanade speed --layer engine` and the example `engine` both measure by this. A [`Bench`] is worked step by step on
+//! one thread; a [`LaneBench`] one is pumped through its lane, with workers or without.
 
+use crate::buffers::{BatchSize, Pool};
 use crate::counters::Counters;
-use crate::frames::{BatchSize, Pool};
 use crate::inbound::{Inbound, InboundCommit, InboundPrepare};
 use crate::io::memory::{Repeat, Void};
 use crate::io::{Arrival, Intake, Parcel, Paths, PlaintextSource, ProtectedSink, Sent, Wait};
 use crate::iv::{IvSource, SEED_LEN};
 use crate::outbound::{Outbound, OutboundCommit, OutboundPrepare};
-use crate::path::PathMtus;
-use crate::pipeline::affinity::Place;
+use crate::path_mtu::PathMtus;
+use crate::pipeline::affinity::Placement;
 use crate::pipeline::lane::{Commit, Transform};
-use crate::pipeline::pump::{Gearing, Prepare, Pump};
-use crate::pipeline::worker::{Idle, Serve, Team};
+use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
+use crate::pipeline::worker::{Idle, WorkSource, WorkerThreads};
 use crate::train::Offload;
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
@@ -35,10 +35,10 @@ pub type Protected = (Vec<u8>, Arrival);
 const PATH_MTU: usize = 65_535;
 
 /// Batches that may be in flight beside workers.
-const SLOTS: usize = 16;
+const MAX_BATCHES_IN_FLIGHT: usize = 16;
 
 /// One direction between two ends in memory, to be worked by hand.
-pub struct Rig<P: Prepare, C> {
+pub struct Bench<P: Prepare, C> {
     prepare: P,
     commit: C,
     pool: Arc<Pool<P::Batch>>,
@@ -46,22 +46,22 @@ pub struct Rig<P: Prepare, C> {
 }
 
 /// The way out.
-pub type OutboundRig = Rig<OutboundPrepare, OutboundCommit>;
+pub type OutboundBench = Bench<OutboundPrepare, OutboundCommit>;
 
 /// The way in.
-pub type InboundRig = Rig<InboundPrepare, InboundCommit>;
+pub type InboundBench = Bench<InboundPrepare, InboundCommit>;
 
 /// The way out for these plaintext items, again and again.
 pub fn outbound(
     databases: Arc<Snapshot>,
     items: Vec<(Vec<u8>, Offload)>,
     size: BatchSize,
-) -> OutboundRig {
+) -> OutboundBench {
     out_of(databases, Repeat::of(items), Void, size)
 }
 
 /// The way in for these protected items, again and again: of associations without a replay window.
-pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize) -> InboundRig {
+pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize) -> InboundBench {
     let counters: Arc<Counters> = Arc::default();
     let direction = Inbound {
         source: Box::new(Repeat::of(items)),
@@ -70,7 +70,7 @@ pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize)
         paths: PathMtus::new(Paths::default(), PATH_MTU),
         counters: Arc::clone(&counters),
     };
-    Rig::new(direction.steps(size, SLOTS + 1), counters)
+    Bench::new(direction.steps(size, MAX_BATCHES_IN_FLIGHT + 1), counters)
 }
 
 /// What becomes of these plaintext items on the way out.
@@ -80,8 +80,8 @@ pub fn sealed(
     size: BatchSize,
 ) -> io::Result<Vec<Protected>> {
     let kept = Kept::default();
-    let mut rig = out_of(databases, Once(items.into_iter()), kept.clone(), size);
-    while rig.step(&mut |_, _| ())? > 0 {}
+    let mut bench = out_of(databases, Once(items.into_iter()), kept.clone(), size);
+    while bench.step(&mut |_, _| ())? > 0 {}
     let mut parcels = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut parcels))
 }
@@ -91,7 +91,7 @@ fn out_of(
     source: impl PlaintextSource + 'static,
     sink: impl ProtectedSink + 'static,
     size: BatchSize,
-) -> OutboundRig {
+) -> OutboundBench {
     let counters: Arc<Counters> = Arc::default();
     let direction = Outbound {
         source: Box::new(source),
@@ -103,7 +103,7 @@ fn out_of(
         hook: Arc::new(|_| ()),
         counters: Arc::clone(&counters),
     };
-    Rig::new(direction.steps(size, SLOTS + 1), counters)
+    Bench::new(direction.steps(size, MAX_BATCHES_IN_FLIGHT + 1), counters)
 }
 
 fn published(databases: Arc<Snapshot>) -> Arc<ArcSwap<Snapshot>> {
@@ -152,7 +152,7 @@ impl ProtectedSink for Kept {
 
 /// Nanoseconds per packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Spans {
+pub struct StepTimes {
     /// Copying the packets out of the source, which a device or a socket would do.
     pub read: f64,
     /// Numbers and headers, in order.
@@ -163,7 +163,7 @@ pub struct Spans {
     pub commit: f64,
 }
 
-impl Spans {
+impl StepTimes {
     /// What must be done in order, and so bounds one flow.
     pub fn serial(&self) -> f64 {
         self.prepare + self.commit
@@ -175,7 +175,7 @@ impl Spans {
     }
 }
 
-impl<P, C> Rig<P, C>
+impl<P, C> Bench<P, C>
 where
     P: Prepare,
     C: Commit<P::Batch> + 'static,
@@ -190,12 +190,12 @@ where
     }
 
     /// Works inline for `time`, one batch at least. Medians over batches, so that what else the machine does now and then does not count.
-    pub fn spans(&mut self, time: Duration) -> io::Result<Spans> {
+    pub fn step_times(&mut self, time: Duration) -> io::Result<StepTimes> {
         let mut samples: [Vec<f64>; 4] = Default::default();
         let start = Instant::now();
         while samples[0].is_empty() || start.elapsed() < time {
-            let came = self.step(&mut |packets, spans| {
-                for (samples, span) in samples.iter_mut().zip(spans) {
+            let came = self.step(&mut |packets, step_times| {
+                for (samples, span) in samples.iter_mut().zip(step_times) {
                     samples.push(span.as_nanos() as f64 / packets as f64);
                 }
             })?;
@@ -204,7 +204,7 @@ where
             }
         }
         let [read, prepare, transform, commit] = samples.map(median);
-        Ok(Spans {
+        Ok(StepTimes {
             read,
             prepare,
             transform,
@@ -224,14 +224,14 @@ where
         batch.transform();
         let transformed = Instant::now();
         self.commit.commit(batch);
-        let spans = [
+        let step_times = [
             read - start,
             prepared - read,
             transformed - prepared,
             transformed.elapsed(),
         ];
         if packets > 0 {
-            tell(packets, spans);
+            tell(packets, step_times);
         }
         Ok(items)
     }
@@ -243,28 +243,42 @@ where
 
     /// Goes on through a lane that `workers` threads on `cpus` serve beside the one that reads; with none of them
     /// inline.
-    pub fn start(self, workers: usize, cpus: &[usize]) -> io::Result<Running<P, C>> {
+    pub fn start(self, workers: usize, cpus: &[usize]) -> io::Result<LaneBench<P, C>> {
         let passed = Arc::new(AtomicU64::new(0));
-        let gearing = Gearing {
-            slots: if workers == 0 { 2 } else { SLOTS },
+        let lane_config = LaneConfig {
+            slots: if workers == 0 {
+                2
+            } else {
+                MAX_BATCHES_IN_FLIGHT
+            },
             workers,
         };
         let bell = Arc::default();
         let prepare = Metered(self.prepare, Arc::clone(&passed));
-        let pump = Pump::new(prepare, self.commit, self.pool, &gearing, Arc::clone(&bell));
-        let lane: Arc<dyn Serve> = pump.lane().clone();
-        let place = Place {
+        let pump = Pump::new(
+            prepare,
+            self.commit,
+            self.pool,
+            &lane_config,
+            Arc::clone(&bell),
+        );
+        let lane: Arc<dyn WorkSource> = pump.lane().clone();
+        let placement = Placement {
             cpus: cpus.to_vec(),
-            ..Place::default()
+            ..Placement::default()
         };
-        let team = Team::start(workers, place, Idle::default(), vec![lane], bell)?;
-        Ok(Running {
+        let threads = WorkerThreads::start(workers, placement, Idle::default(), vec![lane], bell)?;
+        Ok(LaneBench {
             pump,
             passed,
             // Inline, a run is one batch; with workers it is long enough to fill the ring several times over.
-            batches: if workers == 0 { 1 } else { 4 * SLOTS },
+            batches: if workers == 0 {
+                1
+            } else {
+                4 * MAX_BATCHES_IN_FLIGHT
+            },
             counters: self.counters,
-            _team: team,
+            _team: threads,
         })
     }
 }
@@ -283,16 +297,16 @@ fn median(mut samples: Vec<f64>) -> f64 {
 }
 
 /// One direction that is pumped through its lane.
-pub struct Running<P: Prepare, C> {
+pub struct LaneBench<P: Prepare, C> {
     pump: Pump<Metered<P>, C>,
     passed: Arc<AtomicU64>,
     batches: usize,
     counters: Arc<Counters>,
     /// Ends after the pump.
-    _team: Team,
+    _team: WorkerThreads,
 }
 
-impl<P, C> Running<P, C>
+impl<P, C> LaneBench<P, C>
 where
     P: Prepare,
     C: Commit<P::Batch> + 'static,
