@@ -1,7 +1,7 @@
 //! The whole engine in memory under a clock: how long each of its steps takes, and how many packets pass.
 //!
 //! ```text
-//!   Repeat ──► read ──► prepare ──► transform ──► commit ──► Void
+//!   Repeat ──► read ──► prepare ──► transform ──► commit ──► NullSink
 //!                       in order    any thread    in order
 //! ```
 //!
@@ -11,8 +11,10 @@
 use crate::buffers::{BatchSize, Pool};
 use crate::counters::Counters;
 use crate::inbound::{Inbound, InboundCommit, InboundPrepare};
-use crate::io::memory::{Repeat, Void};
-use crate::io::{Arrival, Intake, Parcel, Paths, PlaintextSource, ProtectedSink, Sent, Wait};
+use crate::io::memory::{NullSink, Repeat};
+use crate::io::{
+    Arrival, Burst, PlaintextSource, PmtuCache, ProtectedSink, ReceiveBuffer, Sent, Wait,
+};
 use crate::iv::{IvSource, SEED_LEN};
 use crate::outbound::{Outbound, OutboundCommit, OutboundPrepare};
 use crate::path_mtu::PathMtus;
@@ -57,7 +59,7 @@ pub fn outbound(
     items: Vec<(Vec<u8>, Offload)>,
     size: BatchSize,
 ) -> OutboundBench {
-    out_of(databases, Repeat::of(items), Void, size)
+    out_of(databases, Repeat::of(items), NullSink, size)
 }
 
 /// The way in for these protected items, again and again: of associations without a replay window.
@@ -65,9 +67,9 @@ pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize)
     let counters: Arc<Counters> = Arc::default();
     let direction = Inbound {
         source: Box::new(Repeat::of(items)),
-        sink: Box::new(Void),
+        sink: Box::new(NullSink),
         databases: published(databases),
-        paths: PathMtus::new(Paths::default(), PATH_MTU),
+        paths: PathMtus::new(PmtuCache::default(), PATH_MTU),
         counters: Arc::clone(&counters),
     };
     Bench::new(direction.steps(size, MAX_BATCHES_IN_FLIGHT + 1), counters)
@@ -82,8 +84,8 @@ pub fn sealed(
     let kept = Kept::default();
     let mut bench = out_of(databases, Once(items.into_iter()), kept.clone(), size);
     while bench.step(&mut |_, _| ())? > 0 {}
-    let mut parcels = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut parcels))
+    let mut bursts = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut bursts))
 }
 
 fn out_of(
@@ -99,7 +101,7 @@ fn out_of(
         replies: None,
         databases: published(databases),
         ivs: IvSource::seeded(&[1; SEED_LEN]),
-        paths: PathMtus::new(Paths::default(), PATH_MTU),
+        paths: PathMtus::new(PmtuCache::default(), PATH_MTU),
         hook: Arc::new(|_| ()),
         counters: Arc::clone(&counters),
     };
@@ -114,13 +116,13 @@ fn published(databases: Arc<Snapshot>) -> Arc<ArcSwap<Snapshot>> {
 struct Once(std::vec::IntoIter<(Vec<u8>, Offload)>);
 
 impl PlaintextSource for Once {
-    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Offload>, _: Wait) -> io::Result<usize> {
         let before = intake.items.len();
         while let Some((bytes, offload)) = self.0.as_slice().first() {
-            if intake.places() == 0 || intake.free().len() < bytes.len() {
+            if intake.free_items() == 0 || intake.free_bytes().len() < bytes.len() {
                 break;
             }
-            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.free_bytes()[..bytes.len()].copy_from_slice(bytes);
             intake.push(bytes.len(), *offload);
             self.0.next();
         }
@@ -133,18 +135,18 @@ impl PlaintextSource for Once {
 struct Kept(Arc<Mutex<Vec<Protected>>>);
 
 impl ProtectedSink for Kept {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        let arrival = |parcel: &Parcel<'_>| Arrival {
-            outer: parcel.outer,
-            stride: parcel.stride,
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        let arrival = |burst: &Burst<'_>| Arrival {
+            outer: burst.outer,
+            stride: burst.stride,
         };
-        let arrived = parcels
+        let arrived = bursts
             .iter()
-            .map(|parcel| (parcel.bytes.to_vec(), arrival(parcel)));
+            .map(|burst| (burst.bytes.to_vec(), arrival(burst)));
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(arrived);
         Ok(Sent {
-            packets: parcels.iter().map(Parcel::packets).sum(),
+            packets: bursts.iter().map(Burst::packets).sum(),
             ..Sent::default()
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! INVARIANT: with no batch in flight, `arrived` is `packets` and all `drops` together: nothing is lost unnamed.
 
-use crate::io::{Missed, Sent};
+use crate::io::{Sent, SourceDrops};
 use ipsec::Dropped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +39,7 @@ impl PacketCounts {
     }
 
     /// The same for all that a source has lost; nothing is left of it there.
-    pub fn missed(&mut self, missed: &mut Missed) {
+    pub fn missed(&mut self, missed: &mut SourceDrops) {
         for (reason, packets) in missed.drain() {
             self.miss(reason, packets);
         }

@@ -12,7 +12,7 @@ use crate::buffers::BatchSize;
 use crate::counters::{Counters, PacketCounts};
 use crate::inbound::{Inbound, InboundPump};
 use crate::io::{
-    Paths, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource, Wait, Waker,
+    PlaintextSink, PlaintextSource, PmtuCache, ProtectedSink, ProtectedSource, Wait, Waker,
 };
 use crate::iv::{IvSource, SEED_LEN};
 use crate::notice::{Hook, Notice};
@@ -47,7 +47,7 @@ pub struct Ends {
     /// A second end of the plaintext side: senders of packets too big for the path are told here.
     pub replies: Option<Box<dyn PlaintextSink>>,
     /// What the protected side learns of path MTUs.
-    pub paths: Paths,
+    pub paths: PmtuCache,
     /// End the sleep of the sources' threads, so that a stop need not wait for it.
     pub wakers: Vec<Waker>,
 }

@@ -92,14 +92,14 @@ impl Prepare for InboundPrepare {
     fn fill(&mut self, batch: &mut InboundBatch, wait: Wait) -> io::Result<usize> {
         let wait = self.deadline.shorten(wait);
         let count = self.source.fill(&mut batch.intake, wait)?;
-        let any = self.deadline.is_over() || !batch.intake.missed.is_empty();
+        let any = self.deadline.is_over() || !batch.intake.drops.is_empty();
         Ok(count.max(usize::from(any)))
     }
 
     fn prepare(&mut self, batch: &mut InboundBatch) {
         let snapshot = self.databases.load_full();
         batch.now = clock::now();
-        batch.counts.missed(&mut batch.intake.missed);
+        batch.counts.missed(&mut batch.intake.drops);
         look::Looker::new(&snapshot, &mut self.paths).look(batch);
         batch.snapshot = Some(snapshot);
     }

@@ -4,35 +4,39 @@
 //! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
 mod ancillary;
-mod bypass;
+pub mod capture;
 pub mod ethernet;
+mod family;
 pub mod faulty;
 pub mod fuzz_body;
+mod malloc_threshold;
 mod mapping;
 pub mod memory;
 mod messages;
 #[cfg(test)]
 pub(crate) mod namespaces;
+mod open_error;
 pub mod packet;
-mod path;
+mod pmtu_cache;
 pub mod raw;
 mod receiving;
-mod refusal;
-mod rooms;
 mod sending;
-pub mod several;
 mod socket;
-pub mod tap;
+mod socket_option;
+pub mod socket_sets;
 pub mod tun;
-pub mod tunnels;
+pub mod tun_devices;
 pub mod udp;
+mod virtio_header;
 mod waker;
 mod xdp;
+mod xfrm_bypass;
 
-pub use path::Paths;
-pub use refusal::Refusal;
-pub use rooms::leave_rooms_untouched;
-pub use socket::{Family, MtuJudge, Opener, SocketOptions};
+pub use family::Family;
+pub use malloc_threshold::set_malloc_threshold;
+pub use open_error::OpenError;
+pub use pmtu_cache::PmtuCache;
+pub use socket::{MtuReportCheck, SocketOpener, SocketOptions};
 pub use waker::Waker;
 
 use crate::buffers::BatchSize;
@@ -48,24 +52,24 @@ use std::time::Duration;
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The most bytes that one item can have: an IP packet's, with room for IPv6's headers in front of its payload.
-pub const LARGEST: usize = 65_536 + 512;
+pub const MAX_ITEM_BYTES: usize = 65_536 + 512;
 
 /// Room for what one call of a source reads: reused, never grown while packets flow.
-pub struct Intake<Note> {
+pub struct ReceiveBuffer<Meta> {
     /// All the room there is, at full length from the start; items lie in ranges of it.
     pub bytes: Vec<u8>,
     /// Where each item lies, and what the source noted about it: ascending, never overlapping, at most as many as the
     /// vector's capacity.
-    pub items: Vec<(Range<usize>, Note)>,
+    pub items: Vec<(Range<usize>, Meta)>,
     /// What the source has lost on the way here.
-    pub missed: Missed,
+    pub drops: SourceDrops,
 }
 
-/// Packets that a source cannot hand over, by reason: whoever takes over the intake counts them.
+/// Packets that a source cannot hand over, by reason: whoever takes over the buffer counts them.
 #[derive(Default)]
-pub struct Missed(Vec<(Dropped, u64)>);
+pub struct SourceDrops(Vec<(Dropped, u64)>);
 
-impl Missed {
+impl SourceDrops {
     /// So many more for one reason.
     pub fn count(&mut self, reason: Dropped, packets: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == reason) {
@@ -80,19 +84,19 @@ impl Missed {
         self.0.is_empty()
     }
 
-    /// Takes all of them out.
+    /// TrainKinds all of them out.
     pub fn drain(&mut self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
         self.0.drain(..)
     }
 }
 
-impl<Note> Intake<Note> {
+impl<Meta> ReceiveBuffer<Meta> {
     /// Room for `bytes` bytes in at most `items` items.
-    pub fn with_room(bytes: usize, items: usize) -> Self {
+    pub fn with_capacity(bytes: usize, items: usize) -> Self {
         Self {
             bytes: vec![0; bytes],
             items: Vec::with_capacity(items),
-            missed: Missed::default(),
+            drops: SourceDrops::default(),
         }
     }
 
@@ -111,28 +115,28 @@ impl<Note> Intake<Note> {
     }
 
     /// How many items may still be added.
-    pub fn places(&self) -> usize {
+    pub fn free_items(&self) -> usize {
         self.items.capacity() - self.items.len()
     }
 
     /// Where the bytes behind the last item start.
-    pub fn used(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         self.items.last().map_or(0, |(range, _)| range.end)
     }
 
     /// The bytes behind the last item, for the next one.
-    pub fn free(&mut self) -> &mut [u8] {
-        let used = self.used();
+    pub fn free_bytes(&mut self) -> &mut [u8] {
+        let used = self.used_bytes();
         &mut self.bytes[used..]
     }
 
-    /// Adds the item whose `len` bytes were written to the start of [`Intake::free`].
+    /// Adds the item whose `len` bytes were written to the start of [`ReceiveBuffer::free_bytes`].
     ///
     /// # Panics
     /// If there is no such room: an error of the source, never of the network.
-    pub fn push(&mut self, len: usize, note: Note) {
-        let start = self.used();
-        assert!(self.places() > 0 && len <= self.bytes.len() - start);
+    pub fn push(&mut self, len: usize, note: Meta) {
+        let start = self.used_bytes();
+        assert!(self.free_items() > 0 && len <= self.bytes.len() - start);
         self.items.push((start..start + len, note));
     }
 }
@@ -149,7 +153,7 @@ pub struct Arrival {
 
 /// A run of protected packets for one peer, ready to send: equal ones but a shorter last, as UDP GSO wants them.
 #[derive(Clone, Copy, Debug)]
-pub struct Parcel<'a> {
+pub struct Burst<'a> {
     /// The outer header's meaning.
     pub outer: Outer,
     /// From SPI to ICV, packet after packet; where [`Outer::written`] says so, each behind its IP headers.
@@ -167,7 +171,7 @@ pub struct Delivery<'a> {
     pub pieces: &'a [IoSlice<'a>],
 }
 
-impl Parcel<'_> {
+impl Burst<'_> {
     /// How many packets it has.
     pub fn packets(&self) -> u64 {
         self.bytes.len().div_ceil(self.stride.max(1)) as u64
@@ -261,8 +265,8 @@ impl AddAssign for Sent {
 
 /// Where plaintext packets come from: a TUN device, memory, a capture.
 pub trait PlaintextSource: Send {
-    /// Fills `intake` with what is there, up to its room; returns how many items were added.
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize>;
+    /// Fills `buffer` with what is there, up to its room; returns how many items were added.
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize>;
 
     /// The number of the device that the last `fill` has read from: 0 for the one that policies use.
     fn interface(&self) -> u32 {
@@ -293,26 +297,26 @@ pub trait PlaintextSink: Send {
 
 /// Where protected packets come from: UDP and raw sockets, memory, a capture.
 pub trait ProtectedSource: Send {
-    /// Fills `intake` with what is there, up to its room; returns how many items were added.
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize>;
+    /// Fills `buffer` with what is there, up to its room; returns how many items were added.
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize>;
 }
 
 /// Where protected packets go.
 pub trait ProtectedSink: Send {
     /// Hands over all of them, in order.
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent>;
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent>;
 }
 
 /// Sends a packet now and then beside the data plane, through the socket of one of its sinks.
-pub trait Aside: Send {
+pub trait OutOfBandSender: Send {
     /// Sends one packet, from SPI to ICV or whatever stands behind the headers that `outer` describes. Whether it went:
     /// a packet that fits another socket does not.
     fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool;
 }
 
 impl<S: PlaintextSource + ?Sized> PlaintextSource for Box<S> {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
-        (**self).fill(intake, wait)
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
+        (**self).fill(buffer, wait)
     }
 
     fn interface(&self) -> u32 {
@@ -339,13 +343,13 @@ impl<S: PlaintextSink + ?Sized> PlaintextSink for Box<S> {
 }
 
 impl<S: ProtectedSource + ?Sized> ProtectedSource for Box<S> {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
-        (**self).fill(intake, wait)
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
+        (**self).fill(buffer, wait)
     }
 }
 
 impl<S: ProtectedSink + ?Sized> ProtectedSink for Box<S> {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        (**self).deliver(parcels)
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        (**self).deliver(bursts)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plaintext side                                                                     protected side
-//!   TUN device ──► Trains ──► prepare ──► transform ──► commit ──► Parcels ──► UDP or raw socket     outbound.rs
+//!   TUN device ──► Trains ──► prepare ──► transform ──► commit ──► Bursts ──► UDP or raw socket     outbound.rs
 //!   TUN device ◄── Trains ◄── commit  ◄── transform ◄── prepare ◄── Arrivals ◄── UDP or raw socket   inbound.rs
 //!                            (in order)  (any thread)  (in order)
 //! ```

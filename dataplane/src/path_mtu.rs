@@ -1,11 +1,11 @@
 //! How large packets to each peer may be, looked up once per train.
 
-use crate::io::Paths;
+use crate::io::PmtuCache;
 use std::net::IpAddr;
 
 /// One thread's view of what the sockets have learnt, with the last answer kept.
 pub struct PathMtus {
-    paths: Paths,
+    paths: PmtuCache,
     default: usize,
     changes: u64,
     last: Option<(IpAddr, Sizes)>,
@@ -20,7 +20,7 @@ struct Sizes {
 
 impl PathMtus {
     /// What `paths` knows, and `default` bytes towards everybody else.
-    pub fn new(paths: Paths, default: usize) -> Self {
+    pub fn new(paths: PmtuCache, default: usize) -> Self {
         Self {
             changes: paths.changes(),
             paths,
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_is_learnt_is_seen_at_the_next_look_and_the_default_is_never_exceeded() {
         let (peer, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let paths = Paths::default();
+        let paths = PmtuCache::default();
         let mut mtus = PathMtus::new(paths.clone(), 1500);
         assert_eq!(mtus.mtu(peer), 1500);
         paths.learn(peer, 1400);
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_route_limits_what_is_chosen_and_not_what_is_possible() {
         let peer = "192.0.2.1".parse().unwrap();
-        let paths = Paths::default();
+        let paths = PmtuCache::default();
         let mut mtus = PathMtus::new(paths.clone(), 65_535);
         assert_eq!(mtus.choice(peer), 65_535);
         paths.set_route(peer, 1500);

@@ -8,7 +8,7 @@
 //!
 //! A newer program may find them of no use: then it opens its own.
 
-use dataplane::io::tun::Abilities;
+use dataplane::io::tun::TunOffloads;
 use dataplane::train::TrainKinds;
 use rustix::io::Errno;
 use rustix::net::{
@@ -95,7 +95,7 @@ pub struct Parting {
 #[derive(Default)]
 pub struct Inheritance {
     /// Its TUN device, and what that can do.
-    pub tun: Option<(OwnedFd, Abilities)>,
+    pub tun: Option<(OwnedFd, TunOffloads)>,
     /// Its sockets.
     pub sockets: BTreeMap<Need, OwnedFd>,
     /// Where these belong.
@@ -121,8 +121,8 @@ impl Inheritance {
     }
 }
 
-impl From<Abilities> for Trials {
-    fn from(abilities: Abilities) -> Self {
+impl From<TunOffloads> for Trials {
+    fn from(abilities: TunOffloads) -> Self {
         let kinds = |takes: TrainKinds| [takes.tcp_v4, takes.tcp_v6, takes.udp];
         Self {
             checksum: abilities.checksum,
@@ -132,7 +132,7 @@ impl From<Abilities> for Trials {
     }
 }
 
-impl From<Trials> for Abilities {
+impl From<Trials> for TunOffloads {
     fn from(trials: Trials) -> Self {
         let takes = |[tcp_v4, tcp_v6, udp]: [bool; 3]| TrainKinds {
             tcp_v4,

@@ -5,7 +5,7 @@ use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
 use crate::routes::firewall::REFUSED;
 use crate::status::{Drops, LaneStatus, PolicyStatus, SaDrops, SaStatus, Traffic};
 use dataplane::counters::PacketCounts;
-use dataplane::io::tun::Abilities;
+use dataplane::io::tun::TunOffloads;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::TrainKinds;
 use ipsec::Dropped;
@@ -141,7 +141,7 @@ fn by_name(counts: impl Iterator<Item = (Dropped, u64)>) -> BTreeMap<String, u64
 }
 
 /// What start-up probes of the TUN device found.
-pub fn offloads(abilities: Abilities) -> Vec<String> {
+pub fn offloads(abilities: TunOffloads) -> Vec<String> {
     let trains = |takes: TrainKinds| {
         let kinds = [
             ("TCP/IPv4", takes.tcp_v4),

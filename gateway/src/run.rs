@@ -71,7 +71,7 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     considerate(options)?;
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
-    dataplane::io::leave_rooms_untouched();
+    dataplane::io::set_malloc_threshold();
     cpu_time::cache_clock_ticks();
     let site = site(options)?;
     let warnings = Warnings::default();

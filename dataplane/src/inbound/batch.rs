@@ -3,7 +3,7 @@
 use super::deeper::{Rounds, Walk};
 use crate::buffers::BatchSize;
 use crate::counters::PacketCounts;
-use crate::io::{Arrival, Intake};
+use crate::io::{Arrival, ReceiveBuffer};
 use crate::train::TrainKinds;
 use crate::train::merge::GroCandidate;
 use ipsec::Dropped;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A batch of inbound packets. Its memory is used again and again.
 pub struct InboundBatch {
-    pub(super) intake: Intake<Arrival>,
+    pub(super) intake: ReceiveBuffer<Arrival>,
     /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) packets: Vec<Incoming>,
@@ -125,7 +125,7 @@ impl InboundBatch {
     /// An empty batch with room for what one read of the source brings.
     pub fn new(size: BatchSize, train_kinds: TrainKinds, forwards: bool) -> Self {
         Self {
-            intake: Intake::with_room(size.bytes, size.items),
+            intake: ReceiveBuffer::with_capacity(size.bytes, size.items),
             snapshot: None,
             packets: Vec::with_capacity(size.items),
             rebuilt: Vec::new(),

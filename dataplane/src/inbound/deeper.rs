@@ -10,7 +10,7 @@
 //! What was proven on the way is remembered as a [`Walk`]: commit checks and moves every window on it, outermost first.
 
 use super::batch::{Header, Incoming, Inner, Outcome, Place};
-use super::open::{JOBS_PER_CALL, Layer, Opener, check_source};
+use super::open::{JOBS_PER_CALL, Layer, SocketOpener, check_source};
 use crate::buffers::{RangeSplitter, prefix_mut, recycle};
 use crate::outbound::MAX_NESTED_SAS;
 use ipsec::Dropped;
@@ -105,7 +105,7 @@ pub(super) struct Rounds {
 
 /// Goes on with all cursors until none is left.
 pub(super) fn descend(
-    opener: &mut Opener<'_>,
+    opener: &mut SocketOpener<'_>,
     packets: &mut [Incoming],
     walks: &mut Vec<Walk>,
     rounds: &mut Rounds,
@@ -129,7 +129,7 @@ pub(super) fn descend(
 
 /// Opens what is ESP in one of the two buffers.
 fn open(
-    opener: &mut Opener<'_>,
+    opener: &mut SocketOpener<'_>,
     cursors: &mut [Cursor],
     rebuilt: bool,
     memory: Vec<OpenJob<'static>>,
@@ -167,7 +167,7 @@ fn state(verdict: Verdict) -> State {
 }
 
 /// Checks what is AH.
-fn check(opener: &Opener<'_>, rounds: &mut Rounds) {
+fn check(opener: &SocketOpener<'_>, rounds: &mut Rounds) {
     let cursors = &mut rounds.cursors;
     let covered_len = cursors.iter().map(Cursor::covered_len).sum();
     let mut rest = prefix_mut(&mut rounds.covered, covered_len);
@@ -202,7 +202,7 @@ fn check(opener: &Opener<'_>, rounds: &mut Rounds) {
 
 /// What becomes of a packet after one of its layers: done, or one more cursor.
 fn settle(
-    opener: &mut Opener<'_>,
+    opener: &mut SocketOpener<'_>,
     packet: &mut Incoming,
     walks: &mut Vec<Walk>,
     cursor: Cursor,
@@ -238,7 +238,7 @@ enum Next {
 }
 
 fn follow(
-    opener: &mut Opener<'_>,
+    opener: &mut SocketOpener<'_>,
     walk: &mut Walk,
     cursor: &Cursor,
     place: Place,
@@ -264,7 +264,7 @@ fn follow(
 /// The next layer of a packet, if it has one that ends here. In transport mode ESP or AH is always meant for us; inside
 /// a tunnel it may be somebody else's, on its way through.
 pub(super) fn enter(
-    opener: &Opener<'_>,
+    opener: &SocketOpener<'_>,
     walk: &mut Walk,
     packet: usize,
     place: Place,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   in and fwd allow it ──► the first device        the kernel delivers or forwards it, as its destination has it
-//!   in alone            ──► tunnels::IN_ALONE       drop rules let nothing of it be forwarded
-//!   fwd alone           ──► tunnels::FWD_ALONE      drop rules let nothing of it be delivered here
+//!   in alone            ──► tunnels::IN_ONLY_DEVICE       drop rules let nothing of it be forwarded
+//!   fwd alone           ──► tunnels::FWD_ONLY_DEVICE      drop rules let nothing of it be delivered here
 //! ```
 //!
 //! Whether a packet is for this host is known to the kernel alone, and only behind its address translation. A mark would
 //! say less: what is written to a TUN device has none.
 
-use crate::io::tunnels::{FWD_ALONE, IN_ALONE};
+use crate::io::tun_devices::{FWD_ONLY_DEVICE, IN_ONLY_DEVICE};
 use ipsec::Dropped;
 use ipsec::database::{Allowed, SaIndex, Snapshot};
 use ipsec::packet::Outline;
@@ -26,7 +26,7 @@ pub(super) fn judge(
     match snapshot.inbound(outline, path)? {
         Allowed::Both => Ok(innermost),
         Allowed::In if forwards => snapshot.forwarded(outline, path).map(|()| 0),
-        Allowed::In => Ok(IN_ALONE),
-        Allowed::Fwd => Ok(FWD_ALONE),
+        Allowed::In => Ok(IN_ONLY_DEVICE),
+        Allowed::Fwd => Ok(FWD_ONLY_DEVICE),
     }
 }

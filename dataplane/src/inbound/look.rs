@@ -2,7 +2,7 @@
 
 use super::InboundBatch;
 use super::batch::{Header, Incoming, Outcome};
-use crate::io::{Arrival, Intake};
+use crate::io::{Arrival, ReceiveBuffer};
 use crate::path_mtu::PathMtus;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot, TOGETHER};
@@ -72,7 +72,7 @@ impl<'a> Looker<'a> {
     }
 
     /// Asks for all that the items from `item` on will need, so that they wait for memory together.
-    fn fetch(&self, intake: &Intake<Arrival>, item: usize) {
+    fn fetch(&self, intake: &ReceiveBuffer<Arrival>, item: usize) {
         let items = intake.items[item..].iter();
         let ids = items.filter_map(|(range, arrival)| {
             let headers = usize::from(arrival.outer.written);

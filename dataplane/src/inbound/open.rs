@@ -41,7 +41,7 @@ impl Transform for InboundBatch {
             snapshot.fetch_sas_of(packets.iter().map(|packet| packet.sa));
             jobs = open(snapshot, packets, &mut self.intake.bytes, jobs);
             fetch_policies(snapshot, packets, &self.intake.bytes);
-            let mut opener = Opener {
+            let mut opener = SocketOpener {
                 snapshot,
                 train_kinds: self.train_kinds,
                 forwards: self.forwards,
@@ -134,7 +134,7 @@ impl Incoming {
 }
 
 /// Looks into what was opened.
-pub(super) struct Opener<'a> {
+pub(super) struct SocketOpener<'a> {
     pub snapshot: &'a Snapshot,
     train_kinds: TrainKinds,
     forwards: bool,
@@ -152,7 +152,7 @@ struct Allowed {
     familiar: Option<Familiar>,
 }
 
-impl Opener<'_> {
+impl SocketOpener<'_> {
     /// RFC 4303 3.4.4, RFC 4301 5.2: padding off, tunnel undone, policy asked. If there is one more layer inside, it is
     /// returned.
     fn look_into(

@@ -10,31 +10,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A socket address: `sockaddr_in` or `sockaddr_in6`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Address([u8; Self::ROOM]);
+pub(super) struct SocketAddress([u8; Self::BYTES]);
 
-impl Default for Address {
+impl Default for SocketAddress {
     fn default() -> Self {
-        Self([0; Self::ROOM])
+        Self([0; Self::BYTES])
     }
 }
 
-impl Address {
+impl SocketAddress {
     /// Bytes that any address needs.
-    pub const ROOM: usize = 28;
+    pub const BYTES: usize = 28;
 
     /// An address as the kernel might have written it.
-    pub fn holding(written: [u8; Self::ROOM]) -> Self {
+    pub fn holding(written: [u8; Self::BYTES]) -> Self {
         Self(written)
     }
 
-    /// Where the kernel may write [`Address::ROOM`] bytes.
-    pub fn room(&mut self) -> *mut u8 {
+    /// Where the kernel may write [`SocketAddress::BYTES`] bytes.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.as_mut_ptr()
     }
 
     /// Writes an address; says how many bytes it takes.
     pub fn write(&mut self, address: IpAddr, port: u16) -> u32 {
-        self.0 = [0; Self::ROOM];
+        self.0 = [0; Self::BYTES];
         self.0[2..4].copy_from_slice(&port.to_be_bytes());
         match address {
             IpAddr::V4(v4) => {
@@ -45,7 +45,7 @@ impl Address {
             IpAddr::V6(v6) => {
                 self.0[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
                 self.0[8..24].copy_from_slice(&v6.octets());
-                Self::ROOM as u32
+                Self::BYTES as u32
             }
         }
     }
@@ -64,7 +64,7 @@ impl Address {
 
 /// What one control message says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Note {
+pub(super) enum ControlMessage {
     /// The packet's destination: one of our addresses.
     Destination(IpAddr),
     /// DSCP and ECN.
@@ -85,31 +85,31 @@ pub(super) enum Note {
 /// Room for the control messages of one packet.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Control {
-    bytes: [u8; Self::ROOM],
+pub(super) struct ControlBuffer {
+    bytes: [u8; Self::BYTES],
     len: usize,
 }
 
-impl Default for Control {
+impl Default for ControlBuffer {
     fn default() -> Self {
         Self {
-            bytes: [0; Self::ROOM],
+            bytes: [0; Self::BYTES],
             len: 0,
         }
     }
 }
 
 /// A control message starts with its length, level and type, and is padded to the machine's word.
-const WORD: usize = size_of::<usize>();
-const HEAD: usize = WORD + 8;
+const WORD_BYTES: usize = size_of::<usize>();
+const HEADER_BYTES: usize = WORD_BYTES + 8;
 
-impl Control {
+impl ControlBuffer {
     /// Bytes for every message that is ever sent or asked for here, the error report with an IPv6 offender included, and
     /// IPv6 extension headers as long as any is likely to be.
-    pub const ROOM: usize = 1024;
+    pub const BYTES: usize = 1024;
 
-    /// Where the kernel may write [`Control::ROOM`] bytes.
-    pub fn room(&mut self) -> *mut u8 {
+    /// Where the kernel may write [`ControlBuffer::BYTES`] bytes.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
 
@@ -126,9 +126,9 @@ impl Control {
         self.len
     }
 
-    /// Takes note of how many bytes the kernel wrote.
+    /// TrainKinds note of how many bytes the kernel wrote.
     pub fn set_len(&mut self, len: usize) {
-        self.len = len.min(Self::ROOM);
+        self.len = len.min(Self::BYTES);
     }
 
     /// Forgets all messages.
@@ -171,18 +171,18 @@ impl Control {
     }
 
     fn put(&mut self, level: c_int, kind: c_int, value: &[u8]) {
-        let whole = HEAD + value.len();
-        let room = &mut self.bytes[self.len..self.len + whole.next_multiple_of(WORD)];
+        let whole = HEADER_BYTES + value.len();
+        let room = &mut self.bytes[self.len..self.len + whole.next_multiple_of(WORD_BYTES)];
         room.fill(0);
-        room[..WORD].copy_from_slice(&whole.to_ne_bytes());
-        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
-        room[WORD + 4..HEAD].copy_from_slice(&kind.to_ne_bytes());
-        room[HEAD..whole].copy_from_slice(value);
-        self.len += whole.next_multiple_of(WORD);
+        room[..WORD_BYTES].copy_from_slice(&whole.to_ne_bytes());
+        room[WORD_BYTES..WORD_BYTES + 4].copy_from_slice(&level.to_ne_bytes());
+        room[WORD_BYTES + 4..HEADER_BYTES].copy_from_slice(&kind.to_ne_bytes());
+        room[HEADER_BYTES..whole].copy_from_slice(value);
+        self.len += whole.next_multiple_of(WORD_BYTES);
     }
 
     /// The messages in here that mean something to us.
-    pub fn notes(&self) -> impl Iterator<Item = Note> + '_ {
+    pub fn parsed(&self) -> impl Iterator<Item = ControlMessage> + '_ {
         self.messages().filter_map(meaning)
     }
 
@@ -195,8 +195,12 @@ impl Control {
         let mut rest = &self.bytes[..self.len];
         std::iter::from_fn(move || {
             let whole = usize::from_ne_bytes(*rest.first_chunk()?);
-            let message = rest.get(..whole).filter(|message| message.len() >= HEAD)?;
-            rest = rest.get(whole.next_multiple_of(WORD)..).unwrap_or(&[]);
+            let message = rest
+                .get(..whole)
+                .filter(|message| message.len() >= HEADER_BYTES)?;
+            rest = rest
+                .get(whole.next_multiple_of(WORD_BYTES)..)
+                .unwrap_or(&[]);
             Some(message)
         })
     }
@@ -205,8 +209,8 @@ impl Control {
 /// Of a message that is one, the number and bytes of an extension header.
 fn extension(message: &[u8]) -> Option<(u8, &[u8])> {
     let word = |at: usize| Some(c_int::from_ne_bytes(*message.get(at..)?.first_chunk()?));
-    let header = &message[HEAD..];
-    match (word(WORD)?, word(WORD + 4)?) {
+    let header = &message[HEADER_BYTES..];
+    match (word(WORD_BYTES)?, word(WORD_BYTES + 4)?) {
         (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => Some((number::HOP_BY_HOP, header)),
         (libc::IPPROTO_IPV6, libc::IPV6_RTHDR) => Some((number::ROUTING, header)),
         (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS) => Some((number::DESTINATION_OPTIONS, header)),
@@ -214,22 +218,26 @@ fn extension(message: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-fn meaning(message: &[u8]) -> Option<Note> {
+fn meaning(message: &[u8]) -> Option<ControlMessage> {
     let word = |at: usize| Some(c_int::from_ne_bytes(*message.get(at..)?.first_chunk()?));
-    let value = &message[HEAD..];
-    match (word(WORD)?, word(WORD + 4)?) {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => Some(Note::Destination(
+    let value = &message[HEADER_BYTES..];
+    match (word(WORD_BYTES)?, word(WORD_BYTES + 4)?) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => Some(ControlMessage::Destination(
             Ipv4Addr::from(*value.get(8..)?.first_chunk()?).into(),
         )),
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(Note::Destination(
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(ControlMessage::Destination(
             Ipv6Addr::from(*value.first_chunk()?).into(),
         )),
-        (libc::IPPROTO_IP, libc::IP_TOS) => Some(Note::TrafficClass(*value.first()?)),
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(Note::TrafficClass(word(HEAD)? as u8)),
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-            Some(Note::HopLimit(word(HEAD)? as u8))
+        (libc::IPPROTO_IP, libc::IP_TOS) => Some(ControlMessage::TrafficClass(*value.first()?)),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            Some(ControlMessage::TrafficClass(word(HEADER_BYTES)? as u8))
         }
-        (libc::SOL_UDP, libc::UDP_GRO) => Some(Note::Stride(word(HEAD)? as usize)),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            Some(ControlMessage::HopLimit(word(HEADER_BYTES)? as u8))
+        }
+        (libc::SOL_UDP, libc::UDP_GRO) => {
+            Some(ControlMessage::Stride(word(HEADER_BYTES)? as usize))
+        }
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             mtu_report(value)
         }
@@ -238,10 +246,11 @@ fn meaning(message: &[u8]) -> Option<Note> {
 }
 
 /// struct sock_extended_err: errno, origin, type, code, padding, info (the MTU if the errno says too big).
-fn mtu_report(report: &[u8]) -> Option<Note> {
+fn mtu_report(report: &[u8]) -> Option<ControlMessage> {
     let word = |at: usize| Some(u32::from_ne_bytes(*report.get(at..)?.first_chunk()?));
     let (mtu, local) = (word(8)?, *report.get(4)? == libc::SO_EE_ORIGIN_LOCAL);
-    (word(0)? == libc::EMSGSIZE as u32 && mtu > 0).then_some(Note::MtuReport { mtu, local })
+    (word(0)? == libc::EMSGSIZE as u32 && mtu > 0)
+        .then_some(ControlMessage::MtuReport { mtu, local })
 }
 
 #[cfg(test)]
@@ -250,37 +259,41 @@ mod tests {
 
     #[test]
     fn addresses_of_both_families_read_back() {
-        let mut address = Address::default();
+        let mut address = SocketAddress::default();
         for (ip, len) in [("192.0.2.7", 16), ("2001:db8::7", 28)] {
             let ip: IpAddr = ip.parse().unwrap();
             assert_eq!(address.write(ip, 4500), len);
             assert_eq!(address.read(), Some((ip, 4500)));
         }
-        assert_eq!(Address::default().read(), None);
+        assert_eq!(SocketAddress::default().read(), None);
     }
 
     #[test]
     fn header_fields_read_back_and_unknown_messages_are_passed_by() {
-        let mut control = Control::default();
+        let mut control = ControlBuffer::default();
         control.put_segment(1472);
         control.put_header(true, 0xb9, 64);
         control.put_source("2001:db8::7".parse().unwrap());
-        let notes: Vec<_> = control.notes().collect();
-        let source = Note::Destination("2001:db8::7".parse().unwrap());
+        let parsed: Vec<_> = control.parsed().collect();
+        let source = ControlMessage::Destination("2001:db8::7".parse().unwrap());
         assert_eq!(
-            notes,
-            [Note::TrafficClass(0xb9), Note::HopLimit(64), source]
+            parsed,
+            [
+                ControlMessage::TrafficClass(0xb9),
+                ControlMessage::HopLimit(64),
+                source
+            ]
         );
     }
 
     #[test]
     fn no_bytes_make_the_reader_leave_its_room() {
-        let mut control = Control::default();
+        let mut control = ControlBuffer::default();
         control.set_len(100_000);
-        assert_eq!(control.notes().count(), 0);
+        assert_eq!(control.parsed().count(), 0);
         for length in 0..64usize {
-            control.bytes[..WORD].copy_from_slice(&length.wrapping_sub(8).to_ne_bytes());
-            assert!(control.notes().count() <= Control::ROOM / HEAD);
+            control.bytes[..WORD_BYTES].copy_from_slice(&length.wrapping_sub(8).to_ne_bytes());
+            assert!(control.parsed().count() <= ControlBuffer::BYTES / HEADER_BYTES);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A protected side that misbehaves: it loses, repeats, delays and damages packets by a seed, the same way every time.
 //!
-//! It wraps a sink, and works packet by packet: a parcel passes as a run of those of its packets that survived.
+//! It wraps a sink, and works packet by packet: a burst passes as a run of those of its packets that survived.
 
-use super::{Parcel, ProtectedSink, Sent};
+use super::{Burst, ProtectedSink, Sent};
 use ipsec::tunnel::Outer;
 use std::collections::VecDeque;
 use std::io;
@@ -32,14 +32,14 @@ pub struct Faults {
 
 /// What happened so far; shared with the sink.
 #[derive(Debug, Default)]
-pub struct FaultTally {
+pub struct FaultCounts {
     lost: AtomicU64,
     repeated: AtomicU64,
     delayed: AtomicU64,
     damaged: AtomicU64,
 }
 
-impl FaultTally {
+impl FaultCounts {
     /// Packets that vanished.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -62,10 +62,10 @@ impl FaultTally {
 }
 
 /// A sink with faults.
-pub struct Faulty<Sink> {
+pub struct FaultySink<Sink> {
     sink: Sink,
     faults: Faults,
-    tally: Arc<FaultTally>,
+    counts: Arc<FaultCounts>,
     chance: u64,
     /// Packets that others overtake, and after how many.
     held: VecDeque<(u32, Outer, Vec<u8>)>,
@@ -73,13 +73,13 @@ pub struct Faulty<Sink> {
     runs: Vec<(Outer, usize, Range<usize>)>,
 }
 
-impl<Sink> Faulty<Sink> {
+impl<Sink> FaultySink<Sink> {
     /// Does this to what passes into `sink`.
     pub fn new(sink: Sink, faults: Faults) -> Self {
         Self {
             sink,
             faults,
-            tally: Arc::default(),
+            counts: Arc::default(),
             // Any seed gives a generator that is not stuck at 0.
             chance: faults.seed.wrapping_mul(2) | 1,
             held: VecDeque::new(),
@@ -89,8 +89,8 @@ impl<Sink> Faulty<Sink> {
     }
 
     /// What happened so far.
-    pub fn tally(&self) -> Arc<FaultTally> {
-        self.tally.clone()
+    pub fn counts(&self) -> Arc<FaultCounts> {
+        self.counts.clone()
     }
 
     /// One packet meets its fate.
@@ -103,20 +103,20 @@ impl<Sink> Faulty<Sink> {
             ..
         } = self.faults;
         if self.happens(lost) {
-            return count(&self.tally.lost);
+            return count(&self.counts.lost);
         }
         let twice = self.happens(repeated);
         if twice {
-            count(&self.tally.repeated);
+            count(&self.counts.repeated);
         }
         let damage = self
             .happens(damaged)
             .then(|| self.below(packet.len() as u64 * 8) as usize);
         if damage.is_some() {
-            count(&self.tally.damaged);
+            count(&self.counts.damaged);
         }
         if self.happens(delayed) {
-            count(&self.tally.delayed);
+            count(&self.counts.delayed);
             let overtaken_by = 1 + self.below(self.faults.depth.max(1).into()) as u32;
             self.held
                 .push_back((overtaken_by, *outer, changed(packet, damage)));
@@ -197,23 +197,23 @@ fn changed(packet: &[u8], bit: Option<usize>) -> Vec<u8> {
     copy
 }
 
-impl<Sink: ProtectedSink> ProtectedSink for Faulty<Sink> {
-    /// Without parcels, it lets go of all that it holds back.
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+impl<Sink: ProtectedSink> ProtectedSink for FaultySink<Sink> {
+    /// Without bursts, it lets go of all that it holds back.
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         self.bytes.clear();
         self.runs.clear();
-        for parcel in parcels {
-            for packet in parcel.bytes.chunks(parcel.stride.max(1)) {
-                self.pass(&parcel.outer, packet);
+        for burst in bursts {
+            for packet in burst.bytes.chunks(burst.stride.max(1)) {
+                self.pass(&burst.outer, packet);
                 self.release_due();
             }
         }
-        if parcels.is_empty() {
+        if bursts.is_empty() {
             self.release_all();
         }
         let runs = self.runs.iter();
         let runs: Vec<_> = runs
-            .map(|(outer, stride, range)| Parcel {
+            .map(|(outer, stride, range)| Burst {
                 outer: *outer,
                 bytes: &self.bytes[range.clone()],
                 stride: *stride,
@@ -221,7 +221,7 @@ impl<Sink: ProtectedSink> ProtectedSink for Faulty<Sink> {
             .collect();
         let sent = self.sink.deliver(&runs)?;
         // The sender believes that all went, but for what the sink itself refused.
-        let given: u64 = parcels.iter().map(Parcel::packets).sum();
+        let given: u64 = bursts.iter().map(Burst::packets).sum();
         let refused = sent.too_big + sent.no_buffer + sent.failed;
         Ok(Sent {
             packets: given.saturating_sub(refused),

@@ -1,13 +1,13 @@
 //! What a fuzzer calls: any bytes as what the kernel says beside a packet. It is believed to be well-meant, not to be
 //! without fault: nothing may panic, and nothing outside a frame or a packet may be read.
 
-use super::ancillary::{Address, Control};
+use super::ancillary::{ControlBuffer, SocketAddress};
 use super::mapping::Mapping;
 use super::messages::Received;
-use super::packet::ring::Frame;
-use super::raw::{self, HEADROOM, Native};
-use super::tun::header;
-use super::{Arrival, Family, Intake, LARGEST, ethernet, packet};
+use super::packet::ring::RingFrame;
+use super::raw::{self, HEADROOM_BYTES, NativeProtocol};
+use super::virtio_header;
+use super::{Arrival, Family, MAX_ITEM_BYTES, ReceiveBuffer, ethernet, packet};
 use crate::train::segments::Segments;
 use crate::train::{Offload, Segmentation};
 use ipsec::packet::Outline;
@@ -21,12 +21,12 @@ const FRAME_LEN: usize = 2048;
 ///
 /// If a header that was read does not read back once it is written, or a segment lies outside its packet.
 pub fn tun_headers(data: &[u8]) {
-    let Some((head, packet)) = data.split_first_chunk::<{ header::LEN }>() else {
+    let Some((head, packet)) = data.split_first_chunk::<{ virtio_header::LEN }>() else {
         return;
     };
-    if let Some(offload) = header::read(head) {
-        if let Some(written) = header::write(&offload, packet) {
-            assert_eq!(header::read(&written), Some(offload));
+    if let Some(offload) = virtio_header::read(head) {
+        if let Some(written) = virtio_header::write(&offload, packet) {
+            assert_eq!(virtio_header::read(&written), Some(offload));
         }
         cut(packet, offload);
     }
@@ -70,16 +70,16 @@ pub fn ring_frames(data: &[u8]) {
     frames
         .bytes_mut(FRAME_LEN, len)
         .copy_from_slice(&content[..len]);
-    let frame = Frame::read(&frames, FRAME_LEN, FRAME_LEN, u32::from_ne_bytes(*told));
-    let _ = (frame.link(), frame.offload().and_then(header::read));
+    let frame = RingFrame::read(&frames, FRAME_LEN, FRAME_LEN, u32::from_ne_bytes(*told));
+    let _ = (frame.link(), frame.offload().and_then(virtio_header::read));
     assert!(frame.packet.len() <= FRAME_LEN);
     let mut reader = packet::source::Reader::default();
-    let mut intake = Intake::with_room(LARGEST, 4);
+    let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 4);
     // A second time behind the first one: equal packets become one item.
     for _ in 0..2 {
-        reader.enter(&mut intake, 0, frame.packet);
+        reader.enter(&mut buffer, 0, frame.packet);
     }
-    look_at(&intake);
+    look_at(&buffer);
 }
 
 /// `data` as a raw socket's address and control messages, of which the end is the packet too.
@@ -94,36 +94,39 @@ pub fn control_messages(data: &[u8]) {
     let Some((address, messages)) = rest.split_first_chunk() else {
         return;
     };
-    let (peer, control) = (Address::holding(*address), Control::holding(messages));
+    let (peer, control) = (
+        SocketAddress::holding(*address),
+        ControlBuffer::holding(messages),
+    );
     let family = match choice & 1 {
         0 => Family::V4,
         _ => Family::V6,
     };
     let protocol = match choice & 2 {
-        0 => Native::Esp,
-        _ => Native::Ah,
+        0 => NativeProtocol::Esp,
+        _ => NativeProtocol::Ah,
     };
-    let _ = (control.notes().count(), control.extensions().count());
+    let _ = (control.parsed().count(), control.extensions().count());
     let packet = &messages[messages.len().saturating_sub(128)..];
-    let mut intake = Intake::with_room(HEADROOM + packet.len(), 1);
-    intake.bytes[HEADROOM..].copy_from_slice(packet);
+    let mut buffer = ReceiveBuffer::with_capacity(HEADROOM_BYTES + packet.len(), 1);
+    buffer.bytes[HEADROOM_BYTES..].copy_from_slice(packet);
     let reader = raw::Reader {
         family,
         protocol,
         malformed: Default::default(),
     };
-    let range = HEADROOM..intake.bytes.len();
+    let range = HEADROOM_BYTES..buffer.bytes.len();
     let received = Received {
         peer: &peer,
         control: &control,
     };
-    reader.enter(&mut intake, range, &received);
-    look_at(&intake);
+    reader.enter(&mut buffer, range, &received);
+    look_at(&buffer);
 }
 
-fn look_at(intake: &Intake<Arrival>) {
-    for (range, arrival) in &intake.items {
-        assert!(range.end <= intake.bytes.len());
+fn look_at(buffer: &ReceiveBuffer<Arrival>) {
+    for (range, arrival) in &buffer.items {
+        assert!(range.end <= buffer.bytes.len());
         assert!(arrival.stride > 0 && usize::from(arrival.outer.written) < range.len());
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! The queue keeps its bytes in one ring of fixed size: nothing is allocated while packets flow.
 
-use super::waker::sleep_on;
+use super::waker::wait_readable;
 use super::{
-    Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
-    ProtectedSource, Sent, Wait, Waker,
+    Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource,
+    ReceiveBuffer, Sent, Wait, Waker,
 };
 use crate::train::{Offload, TrainKinds};
 use std::collections::VecDeque;
@@ -30,10 +30,10 @@ pub const ALL_TRAINS: TrainKinds = TrainKinds {
 };
 
 /// A queue of at most `bytes` bytes in at most `items` items, as its two ends.
-pub fn queue<Note>(
+pub fn queue<Meta>(
     bytes: usize,
     items: usize,
-) -> io::Result<(MemorySink<Note>, MemorySource<Note>)> {
+) -> io::Result<(MemorySink<Meta>, MemorySource<Meta>)> {
     let ring = Ring {
         bytes: vec![0; bytes].into_boxed_slice(),
         start: 0,
@@ -49,42 +49,42 @@ pub fn queue<Note>(
     });
     let sink = MemorySink {
         queue: queue.clone(),
-        patience: Duration::ZERO,
+        send_timeout: Duration::ZERO,
         takes: ALL_TRAINS,
     };
     Ok((sink, MemorySource { queue, waker: None }))
 }
 
-struct Queue<Note> {
-    ring: Mutex<Ring<Note>>,
+struct Queue<Meta> {
+    ring: Mutex<Ring<Meta>>,
     /// Told when the reader made room.
     freed: Condvar,
     /// Ends the reader's sleep.
     arrived: Waker,
 }
 
-impl<Note> Queue<Note> {
-    fn lock(&self) -> MutexGuard<'_, Ring<Note>> {
+impl<Meta> Queue<Meta> {
+    fn lock(&self) -> MutexGuard<'_, Ring<Meta>> {
         // Nobody panics between two changes that belong together.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Ring<Note> {
+struct Ring<Meta> {
     bytes: Box<[u8]>,
     start: usize,
     used: usize,
-    items: VecDeque<(usize, Note)>,
+    items: VecDeque<(usize, Meta)>,
     most_items: usize,
     reader_sleeps: bool,
 }
 
-impl<Note> Ring<Note> {
+impl<Meta> Ring<Meta> {
     fn has_room(&self, len: usize) -> bool {
         self.items.len() < self.most_items && self.bytes.len() - self.used >= len
     }
 
-    fn push<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, note: Note) {
+    fn push<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, note: Meta) {
         let before = self.used;
         for piece in pieces {
             let at = (self.start + self.used) % self.bytes.len().max(1);
@@ -96,19 +96,19 @@ impl<Note> Ring<Note> {
         self.items.push_back((self.used - before, note));
     }
 
-    /// Moves what fits into the intake.
-    fn pop_into(&mut self, intake: &mut Intake<Note>) -> usize {
+    /// Moves what fits into the buffer.
+    fn pop_into(&mut self, buffer: &mut ReceiveBuffer<Meta>) -> usize {
         let mut moved = 0;
         while let Some(&(len, _)) = self.items.front() {
-            if intake.places() == 0 || intake.free().len() < len {
+            if buffer.free_items() == 0 || buffer.free_bytes().len() < len {
                 break;
             }
             let first = len.min(self.bytes.len() - self.start);
-            let room = &mut intake.free()[..len];
+            let room = &mut buffer.free_bytes()[..len];
             room[..first].copy_from_slice(&self.bytes[self.start..self.start + first]);
             room[first..].copy_from_slice(&self.bytes[..len - first]);
             if let Some((_, note)) = self.items.pop_front() {
-                intake.push(len, note);
+                buffer.push(len, note);
             }
             self.start = (self.start + len) % self.bytes.len().max(1);
             self.used -= len;
@@ -119,25 +119,28 @@ impl<Note> Ring<Note> {
 }
 
 /// The end of a queue where packets go in.
-pub struct MemorySink<Note> {
-    queue: Arc<Queue<Note>>,
-    patience: Duration,
+pub struct MemorySink<Meta> {
+    queue: Arc<Queue<Meta>>,
+    send_timeout: Duration,
     takes: TrainKinds,
 }
 
-impl<Note> MemorySink<Note> {
+impl<Meta> MemorySink<Meta> {
     /// Waits this long for room instead of refusing at once.
-    pub fn patient(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_send_timeout(self, send_timeout: Duration) -> Self {
+        Self {
+            send_timeout,
+            ..self
+        }
     }
 
-    /// Takes only these trains.
+    /// TrainKinds only these trains.
     pub fn taking(self, takes: TrainKinds) -> Self {
         Self { takes, ..self }
     }
 
     /// Puts every item in, each with how many packets it stands for.
-    fn put_all<'a, P>(&self, items: impl Iterator<Item = (usize, u64, P, Note)>) -> Sent
+    fn put_all<'a, P>(&self, items: impl Iterator<Item = (usize, u64, P, Meta)>) -> Sent
     where
         P: Iterator<Item = &'a [u8]>,
     {
@@ -163,22 +166,22 @@ impl<Note> MemorySink<Note> {
 
     fn wait_for_room<'a>(
         &self,
-        mut ring: MutexGuard<'a, Ring<Note>>,
+        mut ring: MutexGuard<'a, Ring<Meta>>,
         len: usize,
-    ) -> MutexGuard<'a, Ring<Note>> {
-        if self.patience.is_zero() || len > ring.bytes.len() {
+    ) -> MutexGuard<'a, Ring<Meta>> {
+        if self.send_timeout.is_zero() || len > ring.bytes.len() {
             return ring;
         }
         self.tell_reader(&mut ring);
-        let enough = |ring: &mut Ring<Note>| !ring.has_room(len);
+        let enough = |ring: &mut Ring<Meta>| !ring.has_room(len);
         let waited = self
             .queue
             .freed
-            .wait_timeout_while(ring, self.patience, enough);
+            .wait_timeout_while(ring, self.send_timeout, enough);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn tell_reader(&self, ring: &mut Ring<Note>) {
+    fn tell_reader(&self, ring: &mut Ring<Meta>) {
         if ring.reader_sleeps && !ring.items.is_empty() {
             ring.reader_sleeps = false;
             self.queue.arrived.wake();
@@ -200,16 +203,16 @@ impl PlaintextSink for MemorySink<Offload> {
 }
 
 impl ProtectedSink for MemorySink<Arrival> {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        Ok(self.put_all(parcels.iter().map(|parcel| {
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        Ok(self.put_all(bursts.iter().map(|burst| {
             let arrival = Arrival {
-                outer: parcel.outer,
-                stride: parcel.stride,
+                outer: burst.outer,
+                stride: burst.stride,
             };
             (
-                parcel.bytes.len(),
-                parcel.packets(),
-                std::iter::once(parcel.bytes),
+                burst.bytes.len(),
+                burst.packets(),
+                std::iter::once(burst.bytes),
                 arrival,
             )
         })))
@@ -217,12 +220,12 @@ impl ProtectedSink for MemorySink<Arrival> {
 }
 
 /// The end of a queue where packets come out.
-pub struct MemorySource<Note> {
-    queue: Arc<Queue<Note>>,
+pub struct MemorySource<Meta> {
+    queue: Arc<Queue<Meta>>,
     waker: Option<Waker>,
 }
 
-impl<Note> MemorySource<Note> {
+impl<Meta> MemorySource<Meta> {
     /// Lets `waker` end this source's sleep.
     pub fn woken_by(self, waker: Waker) -> Self {
         Self {
@@ -231,20 +234,20 @@ impl<Note> MemorySource<Note> {
         }
     }
 
-    fn take(&mut self, intake: &mut Intake<Note>, wait: Wait) -> io::Result<usize> {
-        let moved = self.pop(intake, wait);
-        if moved > 0 || !intake.items.is_empty() || wait == Wait::Poll {
+    fn take(&mut self, buffer: &mut ReceiveBuffer<Meta>, wait: Wait) -> io::Result<usize> {
+        let moved = self.pop(buffer, wait);
+        if moved > 0 || !buffer.items.is_empty() || wait == Wait::Poll {
             return Ok(moved);
         }
-        sleep_on(self.queue.arrived.as_fd(), self.waker.as_ref(), wait)?;
+        wait_readable(self.queue.arrived.as_fd(), self.waker.as_ref(), wait)?;
         self.queue.arrived.take();
-        Ok(self.pop(intake, Wait::Poll))
+        Ok(self.pop(buffer, Wait::Poll))
     }
 
     /// Moves what is there; if that is nothing, leaves word that the reader is about to sleep.
-    fn pop(&mut self, intake: &mut Intake<Note>, then: Wait) -> usize {
+    fn pop(&mut self, buffer: &mut ReceiveBuffer<Meta>, then: Wait) -> usize {
         let mut ring = self.queue.lock();
-        let moved = ring.pop_into(intake);
+        let moved = ring.pop_into(buffer);
         ring.reader_sleeps = moved == 0 && then != Wait::Poll;
         drop(ring);
         if moved > 0 {
@@ -255,28 +258,28 @@ impl<Note> MemorySource<Note> {
 }
 
 impl PlaintextSource for MemorySource<Offload> {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
-        self.take(intake, wait)
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
+        self.take(buffer, wait)
     }
 }
 
 impl ProtectedSource for MemorySource<Arrival> {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
-        self.take(intake, wait)
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
+        self.take(buffer, wait)
     }
 }
 
 /// A source that hands out the same items again and again, until a deadline if it has one; after that it is dry.
 #[derive(Clone, Debug)]
-pub struct Repeat<Note> {
-    items: Vec<(Vec<u8>, Note)>,
+pub struct Repeat<Meta> {
+    items: Vec<(Vec<u8>, Meta)>,
     next: usize,
     until: Option<Instant>,
 }
 
-impl<Note: Copy> Repeat<Note> {
+impl<Meta: Copy> Repeat<Meta> {
     /// Hands out these items, for ever.
-    pub fn of(items: Vec<(Vec<u8>, Note)>) -> Self {
+    pub fn of(items: Vec<(Vec<u8>, Meta)>) -> Self {
         Self {
             items,
             next: 0,
@@ -292,8 +295,8 @@ impl<Note: Copy> Repeat<Note> {
         }
     }
 
-    fn refill(&mut self, intake: &mut Intake<Note>, wait: Wait) -> usize {
-        let before = intake.items.len();
+    fn refill(&mut self, buffer: &mut ReceiveBuffer<Meta>, wait: Wait) -> usize {
+        let before = buffer.items.len();
         if self.items.is_empty()
             || self
                 .until
@@ -305,34 +308,34 @@ impl<Note: Copy> Repeat<Note> {
             return 0;
         }
         while let Some((bytes, note)) = self.items.get(self.next) {
-            if intake.places() == 0 || intake.free().len() < bytes.len() {
+            if buffer.free_items() == 0 || buffer.free_bytes().len() < bytes.len() {
                 break;
             }
-            intake.free()[..bytes.len()].copy_from_slice(bytes);
-            intake.push(bytes.len(), *note);
+            buffer.free_bytes()[..bytes.len()].copy_from_slice(bytes);
+            buffer.push(bytes.len(), *note);
             self.next = (self.next + 1) % self.items.len();
         }
-        intake.items.len() - before
+        buffer.items.len() - before
     }
 }
 
 impl PlaintextSource for Repeat<Offload> {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
-        Ok(self.refill(intake, wait))
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
+        Ok(self.refill(buffer, wait))
     }
 }
 
 impl ProtectedSource for Repeat<Arrival> {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
-        Ok(self.refill(intake, wait))
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
+        Ok(self.refill(buffer, wait))
     }
 }
 
 /// A sink that takes everything and keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Void;
+pub struct NullSink;
 
-impl PlaintextSink for Void {
+impl PlaintextSink for NullSink {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
         Ok(Sent {
             packets: deliveries.iter().map(Delivery::packets).sum(),
@@ -346,10 +349,10 @@ impl PlaintextSink for Void {
     }
 }
 
-impl ProtectedSink for Void {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+impl ProtectedSink for NullSink {
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         Ok(Sent {
-            packets: parcels.iter().map(Parcel::packets).sum(),
+            packets: bursts.iter().map(Burst::packets).sum(),
             calls: 1,
             ..Sent::default()
         })

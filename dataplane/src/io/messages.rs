@@ -1,43 +1,43 @@
-//! Many packets by one system call: `recvmmsg` into an intake, `sendmmsg` from parcels. All headers are reused.
+//! Many packets by one system call: `recvmmsg` into a buffer, `sendmmsg` from bursts. All headers are reused.
 //!
 //! Receiving has to say how much room each packet gets before it is known how large it is. A coalesced receive needs
-//! 64 KB; with so much for each, an intake would hold only few small packets. So the room is guessed: *narrow* slots
+//! 64 KB; with so much for each, a buffer would hold only few small packets. So the room is guessed: *narrow* slots
 //! while packets are small, *wide* ones while there are trains. In narrow slots the end of a larger packet goes to a
-//! spill of its own: a wrong guess costs a copy, never a packet.
+//! overflow of its own: a wrong guess costs a copy, never a packet.
 //!
 //! ```text
-//!   narrow   intake: [packet 0 ....][packet 1 ....][packet 2, be│   spill 2: │ginning is here, end is there ......]
-//!   wide     intake: [packet 0 .......................................][packet 1 ..................................]
+//!   narrow   buffer: [packet 0 ....][packet 1 ....][packet 2, be│   overflow 2: │ginning is here, end is there ......]
+//!   wide     buffer: [packet 0 .......................................][packet 1 ..................................]
 //! ```
 
-use super::ancillary::{Address, Control};
-use super::{Intake, LARGEST};
+use super::ancillary::{ControlBuffer, SocketAddress};
+use super::{MAX_ITEM_BYTES, ReceiveBuffer};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The most packets of one call.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_MESSAGES: usize = 64;
 
 /// The least that a call is prepared for.
-const LEAST: usize = 8;
+const MIN_MESSAGES: usize = 8;
 
 /// Room for a packet when none was large of late.
-const NARROW: usize = 2048;
+const NARROW_BYTES: usize = 2048;
 
 /// Room for any packet; not a power of two, lest all packets begin in the same cache set.
-const WIDE: usize = LARGEST + 192;
+const WIDE_BYTES: usize = MAX_ITEM_BYTES + 192;
 
 /// After so many calls without a large packet the slots become narrow again.
-const CALM: u32 = 16;
+const NARROW_AFTER_CALLS: u32 = 16;
 
 /// Message headers, with the room that they point to.
 struct Headers {
     // INVARIANT: pointers in `headers` and `pieces` are set before each system call and mean nothing after it.
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<[libc::iovec; 2]>,
-    addresses: Vec<Address>,
-    controls: Vec<Control>,
+    addresses: Vec<SocketAddress>,
+    controls: Vec<ControlBuffer>,
 }
 
 // SAFETY: the raw pointers are only followed by the kernel during a call, for which they have just been set.
@@ -46,10 +46,10 @@ unsafe impl Send for Headers {}
 impl Headers {
     fn new() -> Self {
         Self {
-            headers: Vec::with_capacity(MOST),
-            pieces: Vec::with_capacity(MOST),
-            addresses: Vec::with_capacity(MOST),
-            controls: Vec::with_capacity(MOST),
+            headers: Vec::with_capacity(MAX_MESSAGES),
+            pieces: Vec::with_capacity(MAX_MESSAGES),
+            addresses: Vec::with_capacity(MAX_MESSAGES),
+            controls: Vec::with_capacity(MAX_MESSAGES),
         }
     }
 
@@ -65,79 +65,79 @@ impl Headers {
         // SAFETY: an mmsghdr is plain data for which all zeroes is a value.
         self.headers.resize(count, unsafe { std::mem::zeroed() });
         self.pieces.resize(count, [nowhere; 2]);
-        self.addresses.resize(count, Address::default());
-        self.controls.resize(count, Control::default());
+        self.addresses.resize(count, SocketAddress::default());
+        self.controls.resize(count, ControlBuffer::default());
     }
 
     /// Points header `i` at its address, pieces and control messages.
     fn connect(&mut self, i: usize, address_len: u32, pieces: usize, control_len: usize) {
         let header = &mut self.headers[i].msg_hdr;
-        header.msg_name = self.addresses[i].room().cast();
+        header.msg_name = self.addresses[i].as_mut_ptr().cast();
         header.msg_namelen = address_len;
         header.msg_iov = self.pieces[i].as_mut_ptr();
         header.msg_iovlen = pieces as _;
-        header.msg_control = self.controls[i].room().cast();
+        header.msg_control = self.controls[i].as_mut_ptr().cast();
         header.msg_controllen = control_len as _;
         header.msg_flags = 0;
     }
 }
 
-/// Receives packets into intakes.
-pub(super) struct Receiver {
+/// Receives packets into buffers.
+pub(super) struct MessageReceiver {
     headers: Headers,
-    lens: [usize; MOST],
-    /// [`LARGEST`] bytes for each message of a call; pages that were never needed are never touched.
-    spill: Vec<u8>,
-    /// Messages that did not fit into the last intake: they lie whole in their spill.
+    lens: [usize; MAX_MESSAGES],
+    /// [`MAX_ITEM_BYTES`] bytes for each message of a call; pages that were never needed are never touched.
+    overflow: Vec<u8>,
+    /// Messages that did not fit into the last buffer: they lie whole in their overflow.
     parked: Range<usize>,
     wide: bool,
-    calm: u32,
+    calls_without_large: u32,
     /// Bytes that stay free in front of each packet.
     headroom: usize,
     /// How many packets the next call is prepared for: preparing for many that do not come is not free.
-    hope: usize,
+    expected: usize,
 }
 
 /// One packet, as the kernel handed it over.
 pub(super) struct Received<'a> {
     /// Who sent it.
-    pub peer: &'a Address,
+    pub peer: &'a SocketAddress,
     /// What the kernel says about it.
-    pub control: &'a Control,
+    pub control: &'a ControlBuffer,
 }
 
-impl Receiver {
+impl MessageReceiver {
     pub fn new(headroom: usize) -> Self {
         Self {
             headers: Headers::new(),
-            lens: [0; MOST],
-            spill: vec![0; MOST * LARGEST],
+            lens: [0; MAX_MESSAGES],
+            overflow: vec![0; MAX_MESSAGES * MAX_ITEM_BYTES],
             parked: 0..0,
             wide: false,
-            calm: 0,
+            calls_without_large: 0,
             headroom,
-            hope: LEAST,
+            expected: MIN_MESSAGES,
         }
     }
 
-    /// Receives what is there, as far as it fits. `enter` decides what becomes of each packet: it is given the intake
+    /// Receives what is there, as far as it fits. `enter` decides what becomes of each packet: it is given the buffer
     /// and where in it the packet lies.
-    pub fn receive<Note>(
+    pub fn receive<Meta>(
         &mut self,
         socket: BorrowedFd<'_>,
-        intake: &mut Intake<Note>,
-        mut enter: impl FnMut(&mut Intake<Note>, Range<usize>, Received<'_>),
+        buffer: &mut ReceiveBuffer<Meta>,
+        mut enter: impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
     ) -> io::Result<()> {
-        self.unpark(intake, &mut enter);
+        self.unpark(buffer, &mut enter);
         while self.parked.is_empty() {
-            let base = intake.used();
-            let (slot, slots) = self.plan(intake);
+            let base = buffer.used_bytes();
+            let (slot, slots) = self.room_for_each(buffer);
             if slots == 0 {
                 break;
             }
-            let count = self.call(socket, &mut intake.bytes[base..], slot, slots)?;
-            self.settle(base, slot, count, intake, &mut enter);
-            self.unpark(intake, &mut enter);
+            let count = self.call(socket, &mut buffer.bytes[base..], slot, slots)?;
+            self.enter_received(base, slot, count, buffer, &mut enter);
+            self.unpark(buffer, &mut enter);
             if count < slots {
                 break;
             }
@@ -151,15 +151,15 @@ impl Receiver {
     }
 
     /// How much room each packet gets, and how many of them there are room for.
-    fn plan<Note>(&self, intake: &mut Intake<Note>) -> (usize, usize) {
-        let most = intake.places().min(self.hope);
-        let free = intake.free().len();
+    fn room_for_each<Meta>(&self, buffer: &mut ReceiveBuffer<Meta>) -> (usize, usize) {
+        let most = buffer.free_items().min(self.expected);
+        let free = buffer.free_bytes().len();
         // The last packet needs no distance to a next one.
-        let slot = WIDE + self.headroom;
-        let wide = (free + WIDE - LARGEST) / slot;
-        match self.wide && (wide > 0 || !intake.items.is_empty()) {
+        let slot = WIDE_BYTES + self.headroom;
+        let wide = (free + WIDE_BYTES - MAX_ITEM_BYTES) / slot;
+        match self.wide && (wide > 0 || !buffer.items.is_empty()) {
             true => (slot, most.min(wide)),
-            false => (NARROW, most.min(free / NARROW)),
+            false => (NARROW_BYTES, most.min(free / NARROW_BYTES)),
         }
     }
 
@@ -178,16 +178,16 @@ impl Receiver {
                 iov_base: own.as_mut_ptr().cast(),
                 iov_len: own.len().min(slot - self.headroom),
             };
-            let spilt_at = i * LARGEST + NARROW - self.headroom;
-            let spill = &mut self.spill[spilt_at..(i + 1) * LARGEST];
-            let spill = libc::iovec {
-                iov_base: spill.as_mut_ptr().cast(),
-                iov_len: spill.len(),
+            let overflow_at = i * MAX_ITEM_BYTES + NARROW_BYTES - self.headroom;
+            let overflow = &mut self.overflow[overflow_at..(i + 1) * MAX_ITEM_BYTES];
+            let overflow = libc::iovec {
+                iov_base: overflow.as_mut_ptr().cast(),
+                iov_len: overflow.len(),
             };
-            self.headers.pieces[i] = [own, spill];
-            let pieces = if slot == NARROW { 2 } else { 1 };
+            self.headers.pieces[i] = [own, overflow];
+            let pieces = if slot == NARROW_BYTES { 2 } else { 1 };
             self.headers
-                .connect(i, Address::ROOM as u32, pieces, Control::ROOM);
+                .connect(i, SocketAddress::BYTES as u32, pieces, ControlBuffer::BYTES);
         }
         let headers = self.headers.headers.as_mut_ptr();
         // SAFETY: every pointer in the first `slots` headers was just set to room that is borrowed until this function
@@ -211,13 +211,13 @@ impl Receiver {
     }
 
     /// Enters the packets of a call, up to the first that outgrew its slot; that one and all behind it are parked.
-    fn settle<Note>(
+    fn enter_received<Meta>(
         &mut self,
         base: usize,
         slot: usize,
         count: usize,
-        intake: &mut Intake<Note>,
-        enter: &mut impl FnMut(&mut Intake<Note>, Range<usize>, Received<'_>),
+        buffer: &mut ReceiveBuffer<Meta>,
+        enter: &mut impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
     ) {
         for i in 0..count {
             self.lens[i] = self.headers.headers[i].msg_len as usize;
@@ -231,44 +231,44 @@ impl Receiver {
             .unwrap_or(count);
         for i in 0..outgrown {
             let start = base + i * slot + self.headroom;
-            enter(intake, start..start + self.lens[i], self.received(i));
+            enter(buffer, start..start + self.lens[i], self.received(i));
         }
         for i in outgrown..count {
             let start = base + i * slot + self.headroom;
             let head = self.lens[i].min(room);
-            self.spill[i * LARGEST..i * LARGEST + head]
-                .copy_from_slice(&intake.bytes[start..start + head]);
+            self.overflow[i * MAX_ITEM_BYTES..i * MAX_ITEM_BYTES + head]
+                .copy_from_slice(&buffer.bytes[start..start + head]);
         }
         self.parked = outgrown..count;
-        self.guess(count);
+        self.adapt(count);
     }
 
     /// Learns from the sizes of a call which slots the next one should have, and how many.
-    fn guess(&mut self, count: usize) {
-        self.hope = (count * 2).clamp(LEAST, MOST);
-        if self.lens[..count].iter().any(|&len| len > NARROW) {
-            (self.wide, self.calm) = (true, 0);
+    fn adapt(&mut self, count: usize) {
+        self.expected = (count * 2).clamp(MIN_MESSAGES, MAX_MESSAGES);
+        if self.lens[..count].iter().any(|&len| len > NARROW_BYTES) {
+            (self.wide, self.calls_without_large) = (true, 0);
         } else if count > 0 {
-            self.calm = self.calm.saturating_add(1);
-            self.wide &= self.calm < CALM;
+            self.calls_without_large = self.calls_without_large.saturating_add(1);
+            self.wide &= self.calls_without_large < NARROW_AFTER_CALLS;
         }
     }
 
     /// Enters parked packets, in order, while there is room.
-    fn unpark<Note>(
+    fn unpark<Meta>(
         &mut self,
-        intake: &mut Intake<Note>,
-        enter: &mut impl FnMut(&mut Intake<Note>, Range<usize>, Received<'_>),
+        buffer: &mut ReceiveBuffer<Meta>,
+        enter: &mut impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
     ) {
         while let Some(i) = self.parked.clone().next() {
             let len = self.lens[i];
-            let start = intake.used() + self.headroom;
-            if intake.places() == 0 || intake.bytes.len() < start + len {
+            let start = buffer.used_bytes() + self.headroom;
+            if buffer.free_items() == 0 || buffer.bytes.len() < start + len {
                 return;
             }
-            intake.bytes[start..start + len]
-                .copy_from_slice(&self.spill[i * LARGEST..i * LARGEST + len]);
-            enter(intake, start..start + len, self.received(i));
+            buffer.bytes[start..start + len]
+                .copy_from_slice(&self.overflow[i * MAX_ITEM_BYTES..i * MAX_ITEM_BYTES + len]);
+            enter(buffer, start..start + len, self.received(i));
             self.parked.start += 1;
         }
     }
@@ -282,16 +282,16 @@ impl Receiver {
 }
 
 /// Messages waiting to be sent by one call.
-pub(super) struct Outbox {
+pub(super) struct SendBatch {
     headers: Headers,
-    letters: Vec<Letter>,
+    messages: Vec<Message>,
 }
 
-/// One message: which bytes of which parcel.
+/// One message: which bytes of which burst.
 #[derive(Clone, Debug)]
-pub(super) struct Letter {
-    /// The parcel's place in what was to be delivered.
-    pub parcel: usize,
+pub(super) struct Message {
+    /// The burst's place in what was to be delivered.
+    pub burst: usize,
     /// The bytes of it.
     pub range: Range<usize>,
     /// How many packets they are.
@@ -301,40 +301,40 @@ pub(super) struct Letter {
     address_len: u32,
 }
 
-impl Outbox {
+impl SendBatch {
     pub fn new() -> Self {
         Self {
             headers: Headers::new(),
-            letters: Vec::with_capacity(MOST),
+            messages: Vec::with_capacity(MAX_MESSAGES),
         }
     }
 
     /// The messages, in order.
-    pub fn letters(&self) -> &[Letter] {
-        &self.letters
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
     }
 
     pub fn is_full(&self) -> bool {
-        self.letters.len() == MOST
+        self.messages.len() == MAX_MESSAGES
     }
 
     /// Forgets all messages.
     pub fn clear(&mut self) {
-        self.letters.clear();
+        self.messages.clear();
     }
 
     /// Adds a message to `address`; `stamp` writes its control messages. There must be room.
     pub fn add(
         &mut self,
-        letter: (usize, Range<usize>, u64, bool),
+        message: (usize, Range<usize>, u64, bool),
         address: std::net::SocketAddr,
-    ) -> &mut Control {
-        let i = self.letters.len();
+    ) -> &mut ControlBuffer {
+        let i = self.messages.len();
         self.headers.prepare(i + 1);
         let address_len = self.headers.addresses[i].write(address.ip(), address.port());
-        let (parcel, range, packets, segmented) = letter;
-        self.letters.push(Letter {
-            parcel,
+        let (burst, range, packets, segmented) = message;
+        self.messages.push(Message {
+            burst,
             range,
             packets,
             segmented,
@@ -346,13 +346,13 @@ impl Outbox {
     }
 
     /// Adds a message for a socket that knows where to. There must be room.
-    pub fn add_unaddressed(&mut self, letter: (usize, Range<usize>, u64, bool)) {
-        let (parcel, range, packets, segmented) = letter;
-        let i = self.letters.len();
+    pub fn add_unaddressed(&mut self, message: (usize, Range<usize>, u64, bool)) {
+        let (burst, range, packets, segmented) = message;
+        let i = self.messages.len();
         self.headers.prepare(i + 1);
         self.headers.controls[i].clear();
-        self.letters.push(Letter {
-            parcel,
+        self.messages.push(Message {
+            burst,
             range,
             packets,
             segmented,
@@ -366,16 +366,16 @@ impl Outbox {
         &mut self,
         socket: BorrowedFd<'_>,
         first: usize,
-        bytes_of: impl Fn(usize, &Letter) -> [&'a [u8]; 2],
+        bytes_of: impl Fn(usize, &Message) -> [&'a [u8]; 2],
     ) -> io::Result<usize> {
-        let count = self.letters.len();
+        let count = self.messages.len();
         for i in first..count {
-            let letter = &self.letters[i];
-            self.headers.pieces[i] = bytes_of(i, letter).map(|piece| libc::iovec {
+            let message = &self.messages[i];
+            self.headers.pieces[i] = bytes_of(i, message).map(|piece| libc::iovec {
                 iov_base: piece.as_ptr().cast_mut().cast(),
                 iov_len: piece.len(),
             });
-            let (address_len, control_len) = (letter.address_len, self.headers.controls[i].len());
+            let (address_len, control_len) = (message.address_len, self.headers.controls[i].len());
             self.headers.connect(i, address_len, 2, control_len);
         }
         let headers = self.headers.headers[first..count].as_mut_ptr();

@@ -3,7 +3,7 @@
 //! Root takes a namespace for the test's thread. Without root the test runs itself again in a process of its own, because
 //! a process with several threads may not enter a user namespace.
 
-use super::{Arrival, Family, Intake, LARGEST, ProtectedSource, Wait};
+use super::{Arrival, Family, MAX_ITEM_BYTES, ProtectedSource, ReceiveBuffer, Wait};
 use ipsec::tunnel::Outer;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::{self, File};
@@ -160,21 +160,21 @@ pub(crate) fn receive(
     source: &mut dyn ProtectedSource,
     mut take: impl FnMut(&[u8], &Arrival) -> bool,
 ) {
-    let mut intake = Intake::with_room(8 * LARGEST, 256);
+    let mut buffer = ReceiveBuffer::with_capacity(8 * MAX_ITEM_BYTES, 256);
     let mut enough = false;
     let second = Duration::from_secs(1);
     let mut quiet = Instant::now() + second;
     while !enough {
-        intake.clear();
+        buffer.clear();
         // Packets of others end a sleep too.
         let wait = Wait::AtMost(quiet.saturating_duration_since(Instant::now()));
-        if source.fill(&mut intake, wait).unwrap() > 0 {
+        if source.fill(&mut buffer, wait).unwrap() > 0 {
             quiet = Instant::now() + second;
         } else if Instant::now() >= quiet {
             return;
         }
-        for (range, arrival) in &intake.items {
-            enough = take(&intake.bytes[range.clone()], arrival);
+        for (range, arrival) in &buffer.items {
+            enough = take(&buffer.bytes[range.clone()], arrival);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Native ESP and AH: raw sockets of protocol 50 and 51, everywhere where nobody owns the protocol in the kernel.
 //!
 //! ```text
-//!   Parcel:  packet packet packet … ──► sendmmsg, one message each     the kernel writes the IP header, or `whole` sends ours
+//!   Burst:  packet packet packet … ──► sendmmsg, one message each     the kernel writes the IP header, or `hdrincl` sends ours
 //!   Arrival: headers and packet     ◄── recvmmsg                       fragments come reassembled
 //! ```
 //!
@@ -13,20 +13,20 @@
 //!
 //! A packet that arrives while such a socket is open is not answered with "protocol unreachable" by the kernel.
 
-mod whole;
+mod hdrincl;
 
-pub use whole::{WholeSink, open_whole};
+pub use hdrincl::{HdrinclSink, open_hdrincl};
 
-use super::ancillary::{Control, Note};
-use super::messages::{Letter, Outbox, Received};
-use super::packet::Claim;
-use super::receiving::Inlet;
-use super::sending::{Posting, Single, post, send_all};
-use super::several::{Addressed, Waitable};
+use super::ancillary::{ControlBuffer, ControlMessage};
+use super::messages::{Message, Received, SendBatch};
+use super::packet::RingAddresses;
+use super::receiving::SocketReceiver;
+use super::sending::{OutOfBand, SocketSink, send_all, send_bursts};
 use super::socket::Socket;
+use super::socket_sets::{PollableSource, SelectiveSink};
 use super::{
-    Arrival, Aside, Family, Intake, Parcel, ProtectedSink, ProtectedSource, Refusal, Sent,
-    SocketOptions, Wait, Waker,
+    Arrival, Burst, Family, OpenError, OutOfBandSender, ProtectedSink, ProtectedSource,
+    ReceiveBuffer, Sent, SocketOptions, Wait, Waker,
 };
 use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
@@ -46,14 +46,14 @@ mod tests;
 
 /// Which of the two protocols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Native {
+pub enum NativeProtocol {
     /// Protocol 50.
     Esp,
     /// Protocol 51.
     Ah,
 }
 
-impl Native {
+impl NativeProtocol {
     /// The number in IP headers.
     pub fn number(self) -> u8 {
         match self {
@@ -66,21 +66,21 @@ impl Native {
 /// Opens the socket of one family and protocol.
 pub fn open(
     family: Family,
-    protocol: Native,
+    protocol: NativeProtocol,
     options: &SocketOptions,
-) -> Result<(RawSource, RawSink), Refusal> {
+) -> Result<(RawSource, RawSink), OpenError> {
     let number = NonZeroU32::new(protocol.number().into()).map(Protocol::from_raw);
     let socket = Socket::open(family, SocketType::RAW, number, options)?;
     let headroom = match family {
         Family::V4 => 0,
         Family::V6 => {
             ask_for_extension_headers(&socket)?;
-            HEADROOM
+            HEADROOM_BYTES
         }
     };
     let socket = Arc::new(socket);
     let source = RawSource {
-        inlet: Inlet::with_headroom(socket.clone(), headroom),
+        receiver: SocketReceiver::with_headroom(socket.clone(), headroom),
         reader: Reader {
             family,
             protocol,
@@ -90,16 +90,16 @@ pub fn open(
     let sink = RawSink {
         socket,
         protocol,
-        outbox: Outbox::new(),
+        batch: SendBatch::new(),
         df: None,
     };
     Ok((source, sink))
 }
 
 /// Room in front of each packet for IPv6's header and the extension headers of a packet that anybody would send.
-pub(super) const HEADROOM: usize = 512;
+pub(super) const HEADROOM_BYTES: usize = 512;
 
-fn ask_for_extension_headers(socket: &Socket) -> Result<(), Refusal> {
+fn ask_for_extension_headers(socket: &Socket) -> Result<(), OpenError> {
     let names = [
         libc::IPV6_RECVHOPOPTS,
         libc::IPV6_RECVRTHDR,
@@ -108,26 +108,26 @@ fn ask_for_extension_headers(socket: &Socket) -> Result<(), Refusal> {
     names.into_iter().try_for_each(|name| {
         socket
             .set(libc::IPPROTO_IPV6, name, 1)
-            .map_err(Refusal::during("ask for extension headers"))
+            .map_err(OpenError::during("ask for extension headers"))
     })
 }
 
 /// Receives native packets.
 pub struct RawSource {
-    inlet: Inlet,
+    receiver: SocketReceiver,
     reader: Reader,
 }
 
 impl RawSource {
     /// Lets `waker` end this source's sleep.
     pub fn woken_by(mut self, waker: Waker) -> Self {
-        self.inlet.waker = Some(waker);
+        self.receiver.waker = Some(waker);
         self
     }
 
     /// For those who look after it while it is at work.
     pub fn handle(&self) -> RawHandle {
-        RawHandle(self.inlet.socket.clone())
+        RawHandle(self.receiver.socket.clone())
     }
 
     /// How many packets had IP headers that could not be read.
@@ -142,57 +142,61 @@ pub struct RawHandle(Arc<Socket>);
 
 impl RawHandle {
     /// From now on the socket leaves what the claim covers to rings on these devices.
-    pub fn leave_to_rings(&self, devices: &BTreeSet<u32>, claim: &Claim) -> io::Result<()> {
+    pub fn exclude_ring_packets(
+        &self,
+        devices: &BTreeSet<u32>,
+        claim: &RingAddresses,
+    ) -> io::Result<()> {
         let is_v4 = self.0.family == Family::V4;
         claim.for_raw(devices, is_v4).attach(self.0.as_fd())
     }
 }
 
 impl ProtectedSource for RawSource {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
         let reader = &self.reader;
-        self.inlet.fill(intake, wait, |intake, range, received| {
-            reader.enter(intake, range, &received)
+        self.receiver.fill(buffer, wait, |buffer, range, received| {
+            reader.enter(buffer, range, &received)
         })
     }
 }
 
-impl Waitable for RawSource {
+impl PollableSource for RawSource {
     fn has_backlog(&self) -> bool {
-        self.inlet.has_backlog()
+        self.receiver.has_backlog()
     }
 }
 
 impl AsFd for RawSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inlet.socket.as_fd()
+        self.receiver.socket.as_fd()
     }
 }
 
 /// Makes arrivals of packets and what the kernel says about them.
 pub(super) struct Reader {
     pub family: Family,
-    pub protocol: Native,
+    pub protocol: NativeProtocol,
     pub malformed: Arc<AtomicU64>,
 }
 
 impl Reader {
     pub fn enter(
         &self,
-        intake: &mut Intake<Arrival>,
+        buffer: &mut ReceiveBuffer<Arrival>,
         range: Range<usize>,
         received: &Received<'_>,
     ) {
         let described = match self.family {
-            Family::V4 => read_v4(&intake.bytes[range.clone()], range),
+            Family::V4 => read_v4(&buffer.bytes[range.clone()], range),
             Family::V6 => self
                 .describe_v6(received)
-                .and_then(|outer| write_v6(outer, received.control, &mut intake.bytes, range)),
+                .and_then(|outer| write_v6(outer, received.control, &mut buffer.bytes, range)),
         };
         match described {
             Some((outer, range)) if range.len() > usize::from(outer.written) => {
                 let stride = range.len();
-                intake.items.push((range, Arrival { outer, stride }));
+                buffer.items.push((range, Arrival { outer, stride }));
             }
             _ => {
                 self.malformed.fetch_add(1, Ordering::Relaxed);
@@ -213,12 +217,12 @@ impl Reader {
             hop_limit: 0,
             written: 0,
         };
-        for note in received.control.notes() {
+        for note in received.control.parsed() {
             match note {
-                Note::Destination(address) => outer.destination = address,
-                Note::TrafficClass(class) => outer.traffic_class = class,
-                Note::HopLimit(limit) => outer.hop_limit = limit,
-                Note::Stride(_) | Note::MtuReport { .. } => {}
+                ControlMessage::Destination(address) => outer.destination = address,
+                ControlMessage::TrafficClass(class) => outer.traffic_class = class,
+                ControlMessage::HopLimit(limit) => outer.hop_limit = limit,
+                ControlMessage::Stride(_) | ControlMessage::MtuReport { .. } => {}
             }
         }
         Some(outer)
@@ -239,14 +243,14 @@ fn read_v4(packet: &[u8], range: Range<usize>) -> Option<(Outer, Range<usize>)> 
 /// kernel hands over need nothing but their order; what does not lead to the packet was not all.
 fn write_v6(
     outer: Outer,
-    control: &Control,
+    control: &ControlBuffer,
     bytes: &mut [u8],
     range: Range<usize>,
 ) -> Option<(Outer, Range<usize>)> {
     let extensions_len: usize = control.extensions().map(|(_, header)| header.len()).sum();
     let headers_len = v6::HEADER_LEN + extensions_len;
     let start = range.start.checked_sub(headers_len)?;
-    if headers_len > HEADROOM {
+    if headers_len > HEADROOM_BYTES {
         return None;
     }
     let first = control.extensions().next().map(|(kind, _)| kind);
@@ -276,8 +280,8 @@ fn leads_to(packet: &[u8], protocol: u8, headers_len: usize) -> bool {
 /// Sends native packets.
 pub struct RawSink {
     socket: Arc<Socket>,
-    protocol: Native,
-    outbox: Outbox,
+    protocol: NativeProtocol,
+    batch: SendBatch,
     /// How the socket's don't-fragment setting stands.
     df: Option<bool>,
 }
@@ -289,41 +293,41 @@ impl RawSink {
     }
 
     /// The protocol that it sends.
-    pub fn protocol(&self) -> Native {
+    pub fn protocol(&self) -> NativeProtocol {
         self.protocol
     }
 
     /// Sends single packets from the same socket.
-    pub fn aside(&self) -> impl Aside + use<> {
-        Single(Self {
+    pub fn out_of_band_sender(&self) -> impl OutOfBandSender + use<> {
+        OutOfBand(Self {
             socket: self.socket.clone(),
-            outbox: Outbox::new(),
+            batch: SendBatch::new(),
             ..*self
         })
     }
 }
 
-impl Posting for RawSink {
-    fn prepare(&mut self, parcel: &Parcel<'_>, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let on = parcel.outer.dont_fragment;
+impl SocketSink for RawSink {
+    fn prepare(&mut self, burst: &Burst<'_>, bursts: &[Burst<'_>], sent: &mut Sent) {
+        let on = burst.outer.dont_fragment;
         if self.df != Some(on) {
-            self.flush(parcels, sent);
+            self.flush(bursts, sent);
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
     }
 
-    fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let parcel = &parcels[n];
-        for range in parcel.ranges() {
-            if self.outbox.is_full() {
-                self.flush(parcels, sent);
+    fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent) {
+        let burst = &bursts[n];
+        for range in burst.ranges() {
+            if self.batch.is_full() {
+                self.flush(bursts, sent);
             }
             // A raw socket's address has no port.
-            let address = SocketAddr::new(parcel.outer.destination, 0);
-            let control = self.outbox.add((n, range, 1, false), address);
-            control.put_source(parcel.outer.source);
-            let outer = &parcel.outer;
+            let address = SocketAddr::new(burst.outer.destination, 0);
+            let control = self.batch.add((n, range, 1, false), address);
+            control.put_source(burst.outer.source);
+            let outer = &burst.outer;
             control.put_header(
                 outer.destination.is_ipv6(),
                 outer.traffic_class,
@@ -332,13 +336,14 @@ impl Posting for RawSink {
         }
     }
 
-    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let pieces =
-            |_: usize, letter: &Letter| [&parcels[letter.parcel].bytes[letter.range.clone()], &[]];
+    fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent) {
+        let pieces = |_: usize, message: &Message| {
+            [&bursts[message.burst].bytes[message.range.clone()], &[]]
+        };
         send_all(
             &self.socket,
-            &mut self.outbox,
-            parcels,
+            &mut self.batch,
+            bursts,
             sent,
             pieces,
             |_, _, _| false,
@@ -346,18 +351,18 @@ impl Posting for RawSink {
     }
 }
 
-impl Addressed for RawSink {
-    fn fits(&self, parcel: &Parcel<'_>) -> bool {
-        Family::of(parcel.outer.destination) == self.socket.family
-            && parcel.outer.protocol == self.protocol.number()
-            && parcel.outer.ports.is_none()
-            && parcel.outer.written == 0
-            && parcel.stride > 0
+impl SelectiveSink for RawSink {
+    fn accepts(&self, burst: &Burst<'_>) -> bool {
+        Family::of(burst.outer.destination) == self.socket.family
+            && burst.outer.protocol == self.protocol.number()
+            && burst.outer.ports.is_none()
+            && burst.outer.written == 0
+            && burst.stride > 0
     }
 }
 
 impl ProtectedSink for RawSink {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        Ok(post(self, parcels))
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        Ok(send_bursts(self, bursts))
     }
 }

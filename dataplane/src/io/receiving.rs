@@ -1,24 +1,24 @@
 //! The receiving half that UDP and raw sockets share: read, sleep, and keep the error queue empty.
 
-use super::messages::{Received, Receiver};
+use super::messages::{MessageReceiver, Received};
 use super::socket::Socket;
-use super::waker::sleep_on;
-use super::{Intake, LARGEST, Wait, Waker};
+use super::waker::wait_readable;
+use super::{MAX_ITEM_BYTES, ReceiveBuffer, Wait, Waker};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// How many errors in a row a read shrugs off; they belong to packets sent before, and there can be several.
-const PATIENCE: usize = 16;
+const MAX_ERRORS_PER_READ: usize = 16;
 
-pub(super) struct Inlet {
+pub(super) struct SocketReceiver {
     pub socket: Arc<Socket>,
     pub waker: Option<Waker>,
-    receiver: Receiver,
+    messages: MessageReceiver,
 }
 
-impl Inlet {
+impl SocketReceiver {
     pub fn new(socket: Arc<Socket>) -> Self {
         Self::with_headroom(socket, 0)
     }
@@ -28,54 +28,55 @@ impl Inlet {
         Self {
             socket,
             waker: None,
-            receiver: Receiver::new(headroom),
+            messages: MessageReceiver::new(headroom),
         }
     }
 
-    /// Whether packets were received that no intake had room for yet.
+    /// Whether packets were received that no buffer had room for yet.
     pub fn has_backlog(&self) -> bool {
-        self.receiver.has_parked()
+        self.messages.has_parked()
     }
 
     /// The whole of a source's `fill`, but for what becomes of each packet.
-    pub fn fill<Note>(
+    pub fn fill<Meta>(
         &mut self,
-        intake: &mut Intake<Note>,
+        buffer: &mut ReceiveBuffer<Meta>,
         wait: Wait,
-        mut enter: impl FnMut(&mut Intake<Note>, Range<usize>, Received<'_>),
+        mut enter: impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
     ) -> io::Result<usize> {
-        if intake.bytes.len() < LARGEST {
+        if buffer.bytes.len() < MAX_ITEM_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the intake has no room for one train",
+                "the buffer has no room for one train",
             ));
         }
-        let before = intake.items.len();
-        self.read(intake, &mut enter)?;
-        if intake.items.is_empty() && sleep_on(self.socket.as_fd(), self.waker.as_ref(), wait)? {
-            self.read(intake, &mut enter)?;
-            if intake.items.is_empty() {
+        let before = buffer.items.len();
+        self.read(buffer, &mut enter)?;
+        if buffer.items.is_empty() && wait_readable(self.socket.as_fd(), self.waker.as_ref(), wait)?
+        {
+            self.read(buffer, &mut enter)?;
+            if buffer.items.is_empty() {
                 // Perhaps it was the error queue that ended the sleep; it would end the next one as well.
                 self.socket.drain_errors();
             }
         }
-        Ok(intake.items.len() - before)
+        Ok(buffer.items.len() - before)
     }
 
-    fn read<Note>(
+    fn read<Meta>(
         &mut self,
-        intake: &mut Intake<Note>,
-        enter: &mut impl FnMut(&mut Intake<Note>, Range<usize>, Received<'_>),
+        buffer: &mut ReceiveBuffer<Meta>,
+        enter: &mut impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
     ) -> io::Result<()> {
-        let before = intake.items.len();
-        for _ in 1..PATIENCE {
+        let before = buffer.items.len();
+        for _ in 1..MAX_ERRORS_PER_READ {
             match self
-                .receiver
-                .receive(self.socket.as_fd(), intake, &mut *enter)
+                .messages
+                .receive(self.socket.as_fd(), buffer, &mut *enter)
             {
                 Ok(()) => return Ok(()),
                 // What was received is delivered first.
-                Err(_) if intake.items.len() > before => return Ok(()),
+                Err(_) if buffer.items.len() > before => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // With errors reported, a read may return one that an earlier packet met on its way.
                 Err(_) => {
@@ -83,7 +84,7 @@ impl Inlet {
                 }
             }
         }
-        match self.receiver.receive(self.socket.as_fd(), intake, enter) {
+        match self.messages.receive(self.socket.as_fd(), buffer, enter) {
             Err(error) if !is_fatal(&error) => Ok(()),
             outcome => outcome,
         }

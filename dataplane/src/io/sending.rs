@@ -1,11 +1,11 @@
-//! The sending half that UDP and raw sockets share: parcels become messages, one call sends many of them, and each refusal
+//! The sending half that UDP and raw sockets share: bursts become messages, one call sends many of them, and each refusal
 //! means something.
 
-use super::messages::{Letter, Outbox};
-use super::several::Addressed;
+use super::messages::{Message, SendBatch};
 use super::socket::Socket;
-use super::waker::poll_patiently;
-use super::{Aside, Parcel, Sent};
+use super::socket_sets::SelectiveSink;
+use super::waker::poll_for;
+use super::{Burst, OutOfBandSender, Sent};
 use ipsec::tunnel::Outer;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
@@ -13,72 +13,72 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How long a full socket is waited for before a message is given up.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A sink that sends its parcels as messages through one socket.
-pub(super) trait Posting: Addressed {
-    /// Makes the socket treat what follows as this parcel wants it, if that is a setting of the socket.
-    fn prepare(&mut self, _: &Parcel<'_>, _parcels: &[Parcel<'_>], _sent: &mut Sent) {}
+/// A sink that sends its bursts as messages through one socket.
+pub(super) trait SocketSink: SelectiveSink {
+    /// Makes the socket treat what follows as this burst wants it, if that is a setting of the socket.
+    fn prepare(&mut self, _: &Burst<'_>, _parcels: &[Burst<'_>], _sent: &mut Sent) {}
 
-    /// Adds the messages of parcel `n`; sends those before when there are too many.
-    fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent);
+    /// Adds the messages of burst `n`; sends those before when there are too many.
+    fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent);
 
     /// Sends all messages that were added.
-    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent);
+    fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent);
 }
 
-/// Sends all parcels that fit the sink.
-pub(super) fn post(sink: &mut impl Posting, parcels: &[Parcel<'_>]) -> Sent {
+/// Sends all bursts that fit the sink.
+pub(super) fn send_bursts(sink: &mut impl SocketSink, bursts: &[Burst<'_>]) -> Sent {
     let mut sent = Sent::default();
-    for (n, parcel) in parcels.iter().enumerate() {
-        if sink.fits(parcel) {
-            sink.prepare(parcel, parcels, &mut sent);
-            sink.add(n, parcels, &mut sent);
+    for (n, burst) in bursts.iter().enumerate() {
+        if sink.accepts(burst) {
+            sink.prepare(burst, bursts, &mut sent);
+            sink.add(n, bursts, &mut sent);
         } else {
-            sent.failed += parcel.packets();
+            sent.failed += burst.packets();
         }
     }
-    sink.flush(parcels, &mut sent);
+    sink.flush(bursts, &mut sent);
     sent
 }
 
 /// Sends single packets through the socket of another sink, whose settings it leaves as they are.
-pub(super) struct Single<S>(pub S);
+pub(super) struct OutOfBand<S>(pub S);
 
-impl<S: Posting> Aside for Single<S> {
+impl<S: SocketSink> OutOfBandSender for OutOfBand<S> {
     fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool {
-        let parcels = [Parcel {
+        let bursts = [Burst {
             outer: *outer,
             bytes: packet,
             stride: packet.len(),
         }];
         let mut sent = Sent::default();
-        if self.0.fits(&parcels[0]) {
-            self.0.add(0, &parcels, &mut sent);
-            self.0.flush(&parcels, &mut sent);
+        if self.0.accepts(&bursts[0]) {
+            self.0.add(0, &bursts, &mut sent);
+            self.0.flush(&bursts, &mut sent);
         }
         sent.packets > 0
     }
 }
 
-/// Sends all messages of the outbox in order, and empties it. What the system refuses for good is counted, unless
+/// Sends all messages of the batch in order, and empties it. What the system refuses for good is counted, unless
 /// `rescue` takes care of it: that gets the message and the error, and says so.
 pub(super) fn send_all<'a>(
     socket: &Socket,
-    outbox: &mut Outbox,
-    parcels: &[Parcel<'_>],
+    batch: &mut SendBatch,
+    bursts: &[Burst<'_>],
     sent: &mut Sent,
-    bytes_of: impl Fn(usize, &Letter) -> [&'a [u8]; 2],
-    mut rescue: impl FnMut(&Letter, i32, &mut Sent) -> bool,
+    bytes_of: impl Fn(usize, &Message) -> [&'a [u8]; 2],
+    mut rescue: impl FnMut(&Message, i32, &mut Sent) -> bool,
 ) {
     let (mut next, mut tried) = (0, false);
-    while next < outbox.letters().len() {
+    while next < batch.messages().len() {
         sent.calls += 1;
-        match outbox.send(socket.as_fd(), next, &bytes_of) {
+        match batch.send(socket.as_fd(), next, &bytes_of) {
             Ok(count) => {
-                sent.packets += outbox.letters()[next..next + count]
+                sent.packets += batch.messages()[next..next + count]
                     .iter()
-                    .map(|letter| letter.packets)
+                    .map(|message| message.packets)
                     .sum::<u64>();
                 (next, tried) = (next + count, false);
             }
@@ -90,15 +90,15 @@ pub(super) fn send_all<'a>(
                 tried = true;
             }
             Err(error) => {
-                let letter = &outbox.letters()[next];
-                if !rescue(letter, error.raw_os_error().unwrap_or(0), sent) {
-                    refuse(socket, letter, &parcels[letter.parcel], &error, sent);
+                let message = &batch.messages()[next];
+                if !rescue(message, error.raw_os_error().unwrap_or(0), sent) {
+                    count_refused(socket, message, &bursts[message.burst], &error, sent);
                 }
                 (next, tried) = (next + 1, false);
             }
         }
     }
-    outbox.clear();
+    batch.clear();
 }
 
 fn is_shortage(error: &io::Error) -> bool {
@@ -111,14 +111,15 @@ fn is_shortage(error: &io::Error) -> bool {
 fn wait_for_room(socket: &Socket) -> bool {
     let file = socket.as_fd();
     let mut watched = [PollFd::new(&file, PollFlags::OUT)];
-    poll_patiently(&mut watched, PATIENCE).is_ok() && watched[0].revents().contains(PollFlags::OUT)
+    poll_for(&mut watched, SEND_ROOM_TIMEOUT).is_ok()
+        && watched[0].revents().contains(PollFlags::OUT)
 }
 
 /// Counts a message that will not be sent.
-fn refuse(
+fn count_refused(
     socket: &Socket,
-    letter: &Letter,
-    parcel: &Parcel<'_>,
+    message: &Message,
+    burst: &Burst<'_>,
     error: &io::Error,
     sent: &mut Sent,
 ) {
@@ -126,11 +127,11 @@ fn refuse(
         Some(libc::EMSGSIZE) => {
             // The kernel has reported what fits, to a queue whose reader must not be woken for it.
             if !socket.drain_errors() {
-                socket.learn_mtu(parcel.outer.source, parcel.outer.destination);
+                socket.learn_mtu(burst.outer.source, burst.outer.destination);
             }
-            sent.too_big += letter.packets;
+            sent.too_big += message.packets;
         }
-        _ if is_shortage(error) => sent.no_buffer += letter.packets,
-        _ => sent.failed += letter.packets,
+        _ if is_shortage(error) => sent.no_buffer += message.packets,
+        _ => sent.failed += message.packets,
     }
 }

@@ -1,43 +1,23 @@
 //! What UDP and raw sockets have in common: opening, options, and the error queue.
 
-use super::ancillary::{Address, Control, Note};
-use super::path::Paths;
-use super::{Refusal, Warn, bypass};
+use super::ancillary::{ControlBuffer, ControlMessage, SocketAddress};
+use super::pmtu_cache::PmtuCache;
+use super::socket_option::{bind_to_device, get_option, set_option};
+use super::{Family, OpenError, Warn, xfrm_bypass};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr;
 use std::sync::Arc;
 
-/// IP version 4 or 6, of the outer header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Family {
-    /// Version 4.
-    V4,
-    /// Version 6.
-    V6,
-}
-
-impl Family {
-    /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() {
-            Self::V4
-        } else {
-            Self::V6
-        }
-    }
-}
-
 /// Opens a socket where it belongs when that is not where the caller is: in another network namespace.
-pub type Opener =
+pub type SocketOpener =
     Arc<dyn Fn(AddressFamily, SocketType, Option<Protocol>) -> io::Result<OwnedFd> + Send + Sync>;
 
 /// The path MTU to believe in when a message from the network, which anybody could have forged, says that a packet was
 /// too big: given its destination, the claim, and as much as was quoted of what follows the outer header.
-pub type MtuJudge = Arc<dyn Fn(IpAddr, u32, &[u8]) -> Option<u32> + Send + Sync>;
+pub type MtuReportCheck = Arc<dyn Fn(IpAddr, u32, &[u8]) -> Option<u32> + Send + Sync>;
 
 /// What every socket of the protected side needs to know.
 #[derive(Clone)]
@@ -45,29 +25,29 @@ pub struct SocketOptions {
     /// The mark of our own packets, which keeps them out of our own tunnel (`SO_MARK`).
     pub mark: Option<u32>,
     /// How sockets are opened; as ever without.
-    pub opener: Option<Opener>,
+    pub opener: Option<SocketOpener>,
     /// The device, such as a VRF, that packets leave and arrive by; any without.
     pub device: Option<String>,
     /// Wished size of each direction's buffer, in bytes.
     pub buffer: usize,
     /// Where learnt path MTUs go.
-    pub paths: Paths,
+    pub paths: PmtuCache,
     /// Judges what the network says about path MTUs; without it everything is believed.
-    pub judge: Option<MtuJudge>,
+    pub mtu_report_check: Option<MtuReportCheck>,
     /// Told what falls short of what was asked for.
     pub warn: Warn,
 }
 
 impl SocketOptions {
     /// No mark, 4 MB of buffer.
-    pub fn new(paths: Paths, warn: Warn) -> Self {
+    pub fn new(paths: PmtuCache, warn: Warn) -> Self {
         Self {
             mark: None,
             opener: None,
             device: None,
             buffer: 4 << 20,
             paths,
-            judge: None,
+            mtu_report_check: None,
             warn,
         }
     }
@@ -94,7 +74,7 @@ impl SocketOptions {
 }
 
 /// Bytes of a quoted packet that are looked at: SPI and sequence number, of ESP or AH.
-const QUOTED: usize = 12;
+const QUOTED_BYTES: usize = 12;
 
 /// A socket of either kind, its options set; shared by a source and a sink.
 pub(super) struct Socket {
@@ -110,7 +90,7 @@ impl Socket {
         kind: SocketType,
         protocol: Option<Protocol>,
         options: &SocketOptions,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, OpenError> {
         let domain = if family == Family::V4 {
             AddressFamily::INET
         } else {
@@ -118,7 +98,7 @@ impl Socket {
         };
         let file = options
             .open(domain, kind, protocol)
-            .map_err(Refusal::during("open a socket for ESP packets"))?;
+            .map_err(OpenError::during("open a socket for ESP packets"))?;
         let socket = Self {
             file,
             family,
@@ -128,7 +108,7 @@ impl Socket {
         Ok(socket)
     }
 
-    fn set_up(&self) -> Result<(), Refusal> {
+    fn set_up(&self) -> Result<(), OpenError> {
         let (level, names) = match self.family {
             Family::V4 => (
                 libc::IPPROTO_IP,
@@ -151,21 +131,21 @@ impl Socket {
         };
         for name in names {
             self.set(level, name, 1)
-                .map_err(Refusal::during("set socket options"))?;
+                .map_err(OpenError::during("set socket options"))?;
         }
         if let Some(mark) = self.options.mark {
             self.set(libc::SOL_SOCKET, libc::SO_MARK, mark as c_int)
-                .map_err(Refusal::during("mark packets"))?;
-            bypass::kernel_policies(self.file.as_fd(), self.family)
-                .map_err(Refusal::during("pass the kernel's own IPsec policies"))?;
+                .map_err(OpenError::during("mark packets"))?;
+            xfrm_bypass::bypass_xfrm_policies(self.file.as_fd(), self.family)
+                .map_err(OpenError::during("pass the kernel's own IPsec policies"))?;
         }
-        self.grow(
+        self.set_buffer_size(
             libc::SO_RCVBUFFORCE,
             libc::SO_RCVBUF,
             "receive",
             "net.core.rmem_max",
         );
-        self.grow(
+        self.set_buffer_size(
             libc::SO_SNDBUFFORCE,
             libc::SO_SNDBUF,
             "send",
@@ -175,7 +155,7 @@ impl Socket {
     }
 
     /// As much buffer as was wished, or as much as there is.
-    fn grow(&self, force: c_int, ask: c_int, which: &str, limit: &str) {
+    fn set_buffer_size(&self, force: c_int, ask: c_int, which: &str, limit: &str) {
         let wish = self.options.buffer.min(c_int::MAX as usize / 2) as c_int;
         if self.set(libc::SOL_SOCKET, force, wish).is_err() {
             let _ = self.set(libc::SOL_SOCKET, ask, wish);
@@ -202,7 +182,7 @@ impl Socket {
     /// Whether packets are sent with the don't-fragment bit (and refused above the device's MTU), or in fragments.
     ///
     /// Either way the kernel's own memory of path MTUs stays out of it, because it believes every ICMP message: what is
-    /// believed here is in [`Paths`]. Without the bit only IPv6 needs that memory, for no router fragments for it.
+    /// believed here is in [`PmtuCache`]. Without the bit only IPv6 needs that memory, for no router fragments for it.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
         match self.family {
             Family::V4 => self.set(
@@ -229,19 +209,19 @@ impl Socket {
     /// Empties the error queue: a smaller MTU that the kernel itself reports, or a router plausibly, goes to the learnt
     /// paths. Any other report is only a hint that anybody could have forged, and is let go. Whether the kernel told one.
     pub fn drain_errors(&self) -> bool {
-        let (mut address, mut control) = (Address::default(), Control::default());
-        let (mut quoted, mut told_here) = ([0; QUOTED], false);
+        let (mut address, mut control) = (SocketAddress::default(), ControlBuffer::default());
+        let (mut quoted, mut told_here) = ([0; QUOTED_BYTES], false);
         while let Ok(len) = self.next_error(&mut address, &mut control, &mut quoted) {
-            let told = control.notes().find_map(|note| match note {
-                Note::MtuReport { mtu, local } => Some((mtu, local)),
+            let told = control.parsed().find_map(|note| match note {
+                ControlMessage::MtuReport { mtu, local } => Some((mtu, local)),
                 _ => None,
             });
             let (Some((mtu, local)), Some((peer, _))) = (told, address.read()) else {
                 continue;
             };
             told_here |= local;
-            let believed = match &self.options.judge {
-                Some(judge) if !local => judge(peer, mtu, &quoted[..len]),
+            let believed = match &self.options.mtu_report_check {
+                Some(check) if !local => check(peer, mtu, &quoted[..len]),
                 _ => Some(mtu),
             };
             if let Some(mtu) = believed {
@@ -251,24 +231,25 @@ impl Socket {
         told_here
     }
 
-    /// Takes one report off the error queue: the destination of the packet it is about, what it says, and how many bytes
+    /// TrainKinds one report off the error queue: the destination of the packet it is about, what it says, and how many bytes
     /// of the packet it quotes.
     fn next_error(
         &self,
-        address: &mut Address,
-        control: &mut Control,
-        quoted: &mut [u8; QUOTED],
+        address: &mut SocketAddress,
+        control: &mut ControlBuffer,
+        quoted: &mut [u8; QUOTED_BYTES],
     ) -> io::Result<usize> {
         let mut room = libc::iovec {
             iov_base: quoted.as_mut_ptr().cast(),
-            iov_len: QUOTED,
+            iov_len: QUOTED_BYTES,
         };
         // SAFETY: a msghdr is plain data for which all zeroes is a value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         (header.msg_iov, header.msg_iovlen) = (&raw mut room, 1);
-        header.msg_name = address.room().cast();
-        header.msg_namelen = Address::ROOM as u32;
-        (header.msg_control, header.msg_controllen) = (control.room().cast(), Control::ROOM as _);
+        header.msg_name = address.as_mut_ptr().cast();
+        header.msg_namelen = SocketAddress::BYTES as u32;
+        (header.msg_control, header.msg_controllen) =
+            (control.as_mut_ptr().cast(), ControlBuffer::BYTES as _);
         // SAFETY: the header's pointers are to room that outlives the call, of the lengths it says.
         let result =
             unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE) };
@@ -302,7 +283,7 @@ impl Socket {
                 libc::SO_MARK,
                 mark as c_int,
             )?;
-            bypass::kernel_policies(probe.as_fd(), self.family)?;
+            xfrm_bypass::bypass_xfrm_policies(probe.as_fd(), self.family)?;
         }
         if !source.is_unspecified() {
             rustix::net::bind(&probe, &std::net::SocketAddr::new(source, 0))?;
@@ -319,73 +300,5 @@ impl Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
-    }
-}
-
-fn set_option(file: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-    set_option_to(file, level, name, &value)
-}
-
-fn get_option(file: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    get_option_from(file, level, name)
-}
-
-/// Sets an option to any plain value.
-pub(super) fn set_option_to<T>(
-    file: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
-    let (room, len) = (ptr::from_ref(value).cast::<c_void>(), size_of::<T>() as u32);
-    // SAFETY: the kernel reads `len` bytes from `room`, which is all of the value.
-    let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn bind_to_device(file: BorrowedFd<'_>, device: &str) -> io::Result<()> {
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-    let (room, len) = (device.as_ptr().cast::<c_void>(), device.len() as u32);
-    // SAFETY: the kernel reads `len` bytes from `room`, which is the name; no zero byte need follow.
-    let result = unsafe { libc::setsockopt(file.as_raw_fd(), level, name, room, len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-/// Options that are plain numbers: all zeroes is a value, and so is whatever the kernel writes over them.
-pub(super) trait Plain: Copy {}
-impl Plain for c_int {}
-impl Plain for libc::tpacket_stats {}
-impl Plain for libc::xdp_mmap_offsets {}
-
-/// Reads an option of any plain kind.
-pub(super) fn get_option_from<T: Plain>(
-    file: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-) -> io::Result<T> {
-    // SAFETY: by its trait, all zeroes is a value.
-    let (mut value, mut len): (T, u32) = (unsafe { std::mem::zeroed() }, size_of::<T>() as u32);
-    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, and their number behind the second.
-    let result = unsafe {
-        libc::getsockopt(
-            file.as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(value)
     }
 }

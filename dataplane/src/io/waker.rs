@@ -27,7 +27,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes back a wake that has not ended a sleep yet; says whether there was one.
+    /// TrainKinds back a wake that has not ended a sleep yet; says whether there was one.
     pub fn take(&self) -> bool {
         rustix::io::read(&*self.0, &mut [0u8; 8]).is_ok()
     }
@@ -41,7 +41,7 @@ impl AsFd for Waker {
 
 /// Sleeps until `device` has something to read (or an error to tell), the waker is used, or the time is over.
 /// True if it is worth reading.
-pub(super) fn sleep_on(
+pub(super) fn wait_readable(
     device: BorrowedFd<'_>,
     waker: Option<&Waker>,
     wait: Wait,
@@ -55,7 +55,7 @@ pub(super) fn sleep_on(
         PollFd::from_borrowed_fd(second, PollFlags::IN),
     ];
     let watched = if waker.is_some() { 2 } else { 1 };
-    poll_patiently(&mut both[..watched], limit)?;
+    poll_for(&mut both[..watched], limit)?;
     if watched == 2 && !both[1].revents().is_empty() {
         waker.map(Waker::take);
         return Ok(false);
@@ -64,10 +64,7 @@ pub(super) fn sleep_on(
 }
 
 /// `poll(2)` where an interruption by a signal counts as nothing having happened: callers look again anyway.
-pub(super) fn poll_patiently(
-    watched: &mut [PollFd<'_>],
-    limit: std::time::Duration,
-) -> io::Result<()> {
+pub(super) fn poll_for(watched: &mut [PollFd<'_>], limit: std::time::Duration) -> io::Result<()> {
     let limit = Timespec {
         tv_sec: limit.as_secs().min(1 << 31) as i64,
         tv_nsec: limit.subsec_nanos().into(),
@@ -93,7 +90,8 @@ mod tests {
         waker.wake();
         waker.wake();
         let started = Instant::now();
-        let asleep = |time| sleep_on(silent.as_fd(), Some(&waker), Wait::AtMost(time)).unwrap();
+        let asleep =
+            |time| wait_readable(silent.as_fd(), Some(&waker), Wait::AtMost(time)).unwrap();
         assert!(!asleep(Duration::from_secs(60)));
         assert!(started.elapsed() < Duration::from_secs(30));
         let started = Instant::now();
@@ -107,7 +105,7 @@ mod tests {
         let other = waker.clone();
         let thread = std::thread::spawn(move || other.wake());
         assert!(
-            !sleep_on(
+            !wait_readable(
                 silent.as_fd(),
                 Some(&waker),
                 Wait::AtMost(Duration::from_secs(60))

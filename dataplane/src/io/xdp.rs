@@ -9,8 +9,8 @@
 
 use super::Sent;
 use super::mapping::{Bits, Mapping};
-use super::socket::{get_option_from, set_option_to};
-use super::waker::poll_patiently;
+use super::socket_option::{get_option_from, set_option_to};
+use super::waker::poll_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
@@ -19,20 +19,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Frames, and places of each ring: a power of two.
-const FRAMES: u32 = 1024;
+const FRAME_COUNT: u32 = 1024;
 
 /// Kernels before 5.16 took 2048 or 4096 alone.
-const FRAME_LEN: u32 = 2048;
+const FRAME_BYTES: u32 = 2048;
 
 /// How long a device that takes nothing is waited for.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long a queue is waited for that somebody has: the kernel takes it back from a closed socket a moment later, in a
 /// work queue of its own, and binds nobody before.
-const RELEASE: Duration = Duration::from_millis(200);
+const QUEUE_RELEASE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The send buffer that our packets are charged to until the device, or over veth the receiver, has them.
-const BUFFER: i32 = 4 << 20;
+const SEND_BUFFER_BYTES: i32 = 4 << 20;
 
 /// The option that lets one call send more than 32 packets; unknown to older kernels, which are called more often.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
@@ -49,7 +49,7 @@ pub(super) struct Transmitter {
 impl Transmitter {
     /// Opens one on the device's first queue; a packet with its Ethernet header has at most `size` bytes.
     pub fn open(device: u32, size: usize) -> io::Result<Self> {
-        if size > FRAME_LEN as usize {
+        if size > FRAME_BYTES as usize {
             return Err(io::Error::other(format!(
                 "packets of {size} bytes are too large for its frames"
             )));
@@ -57,11 +57,11 @@ impl Transmitter {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let socket = socket_with(family, SocketType::RAW, flags, None)?;
-        let frames = Mapping::anonymous((FRAMES * FRAME_LEN) as usize)?;
+        let frames = Mapping::anonymous((FRAME_COUNT * FRAME_BYTES) as usize)?;
         let region = Region {
             address: frames.address(),
-            len: u64::from(FRAMES * FRAME_LEN),
-            chunk_size: FRAME_LEN,
+            len: u64::from(FRAME_COUNT * FRAME_BYTES),
+            chunk_size: FRAME_BYTES,
             headroom: 0,
             flags: 0,
             metadata_len: 0,
@@ -72,39 +72,39 @@ impl Transmitter {
             libc::XDP_UMEM_COMPLETION_RING,
             libc::XDP_TX_RING,
         ] {
-            set_option_to(socket.as_fd(), libc::SOL_XDP, ring, &FRAMES)?;
+            set_option_to(socket.as_fd(), libc::SOL_XDP, ring, &FRAME_COUNT)?;
         }
         let offsets: libc::xdp_mmap_offsets =
             get_option_from(socket.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let transmit = Queue::of(&socket, &offsets.tx, DESCRIPTOR, TRANSMIT_RING)?;
-        let completion = Queue::of(&socket, &offsets.cr, COMPLETED, COMPLETION_RING)?;
-        bind_patiently(&socket, device)?;
+        let transmit = Queue::of(&socket, &offsets.tx, DESCRIPTOR_BYTES, TRANSMIT_RING)?;
+        let completion = Queue::of(&socket, &offsets.cr, COMPLETION_BYTES, COMPLETION_RING)?;
+        bind_when_free(&socket, device)?;
         // Neither of these is needed to work, only to work well.
         let _ = set_option_to(
             socket.as_fd(),
             libc::SOL_SOCKET,
             libc::SO_SNDBUFFORCE,
-            &BUFFER,
+            &SEND_BUFFER_BYTES,
         );
         let _ = set_option_to(
             socket.as_fd(),
             libc::SOL_XDP,
             XDP_MAX_TX_SKB_BUDGET,
-            &FRAMES,
+            &FRAME_COUNT,
         );
         Ok(Self {
             socket,
             frames,
             transmit,
             completion,
-            free: (0..FRAMES).collect(),
+            free: (0..FRAME_COUNT).collect(),
         })
     }
 
     /// Puts a packet, in pieces, into the transmit ring. It leaves with the next [`Transmitter::flush`].
     pub fn push(&mut self, pieces: [&[u8]; 2], sent: &mut Sent) -> io::Result<()> {
         let len = pieces[0].len() + pieces[1].len();
-        if len > FRAME_LEN as usize {
+        if len > FRAME_BYTES as usize {
             sent.too_big += 1;
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Transmitter {
             sent.no_buffer += 1;
             return Ok(());
         };
-        let start = frame * FRAME_LEN;
+        let start = frame * FRAME_BYTES;
         let room = self.frames.bytes_mut(start as usize, len);
         let (first, second) = room.split_at_mut(pieces[0].len());
         first.copy_from_slice(pieces[0]);
@@ -185,14 +185,14 @@ impl Transmitter {
 
     fn wait_for_room(&self) -> io::Result<bool> {
         let mut watched = [PollFd::new(&self.socket, PollFlags::OUT)];
-        poll_patiently(&mut watched, PATIENCE)?;
+        poll_for(&mut watched, SEND_ROOM_TIMEOUT)?;
         Ok(watched[0].revents().contains(PollFlags::OUT))
     }
 
     /// Frames that the kernel has done with are free again, in whatever order.
     fn reclaim(&mut self) {
         while let Some(address) = self.completion.consume::<u64>() {
-            self.free.push((address / u64::from(FRAME_LEN)) as u32);
+            self.free.push((address / u64::from(FRAME_BYTES)) as u32);
         }
     }
 }
@@ -208,8 +208,8 @@ struct Region {
     metadata_len: u32,
 }
 
-const DESCRIPTOR: usize = size_of::<libc::xdp_desc>();
-const COMPLETED: usize = size_of::<u64>();
+const DESCRIPTOR_BYTES: usize = size_of::<libc::xdp_desc>();
+const COMPLETION_BYTES: usize = size_of::<u64>();
 const TRANSMIT_RING: i64 = libc::XDP_PGOFF_TX_RING;
 const COMPLETION_RING: i64 = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
 
@@ -229,7 +229,8 @@ impl Queue {
         page: i64,
     ) -> io::Result<Self> {
         let entries = offsets.desc as usize;
-        let memory = Mapping::of_socket(socket.as_fd(), entries + FRAMES as usize * entry, page)?;
+        let memory =
+            Mapping::of_socket(socket.as_fd(), entries + FRAME_COUNT as usize * entry, page)?;
         Ok(Self {
             memory,
             producer: offsets.producer as usize,
@@ -248,7 +249,7 @@ impl Queue {
     /// Adds an entry. INVARIANT: there are as many places as frames, and each entry holds a frame of its own.
     fn produce<T: Bits>(&mut self, entry: T) {
         let place = self.memory.number(self.producer).load(Ordering::Relaxed);
-        let at = self.entries + (place % FRAMES) as usize * size_of::<T>();
+        let at = self.entries + (place % FRAME_COUNT) as usize * size_of::<T>();
         self.memory.write(at, entry);
         self.memory
             .number(self.producer)
@@ -262,7 +263,7 @@ impl Queue {
         let place = self.memory.number(self.consumer).load(Ordering::Relaxed);
         let entry = self
             .memory
-            .read(self.entries + (place % FRAMES) as usize * size_of::<T>());
+            .read(self.entries + (place % FRAME_COUNT) as usize * size_of::<T>());
         self.memory
             .number(self.consumer)
             .store(place.wrapping_add(1), Ordering::Release);
@@ -270,8 +271,8 @@ impl Queue {
     }
 }
 
-fn bind_patiently(socket: &OwnedFd, device: u32) -> io::Result<()> {
-    let end = Instant::now() + RELEASE;
+fn bind_when_free(socket: &OwnedFd, device: u32) -> io::Result<()> {
+    let end = Instant::now() + QUEUE_RELEASE_TIMEOUT;
     loop {
         match bind(socket, device) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
@@ -309,13 +310,16 @@ mod tests {
             let other = Namespace::new();
             cable(&other, 1500);
             let mut transmitter = Transmitter::open(device(), 1514).unwrap();
-            let (head, large) = ([0; 14], [0; FRAME_LEN as usize - 13]);
+            let (head, large) = ([0; 14], [0; FRAME_BYTES as usize - 13]);
             let mut sent = Sent::default();
-            for _ in 0..2 * FRAMES {
+            for _ in 0..2 * FRAME_COUNT {
                 transmitter.push([&head, &large], &mut sent).unwrap();
             }
-            assert_eq!((sent.packets, sent.too_big), (0, u64::from(2 * FRAMES)));
-            assert_eq!(transmitter.free.len(), FRAMES as usize);
+            assert_eq!(
+                (sent.packets, sent.too_big),
+                (0, u64::from(2 * FRAME_COUNT))
+            );
+            assert_eq!(transmitter.free.len(), FRAME_COUNT as usize);
             transmitter.push([&head, &large[1..]], &mut sent).unwrap();
             assert_eq!((sent.packets, sent.no_buffer), (1, 0));
         });

@@ -4,7 +4,7 @@ use super::layers::{Layers, inside};
 use super::plan::{RoadNumber, Roads};
 use crate::buffers::{BatchSize, prefix_mut, recycle};
 use crate::counters::PacketCounts;
-use crate::io::{Intake, LARGEST};
+use crate::io::{MAX_ITEM_BYTES, ReceiveBuffer};
 use crate::pipeline::lane::Transform;
 use crate::train::Offload;
 use crate::train::segments::Segments;
@@ -32,7 +32,7 @@ const MAX_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 9216;
 
 /// A batch of outbound packets. Its memory is used again and again.
 pub struct OutboundBatch {
-    pub(super) intake: Intake<Offload>,
+    pub(super) intake: ReceiveBuffer<Offload>,
     /// The device that all of it was read from.
     pub(super) interface: u32,
     /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
@@ -107,7 +107,7 @@ impl OutboundBatch {
     /// An empty batch with room for what one read of the source brings.
     pub fn new(size: BatchSize) -> Self {
         Self {
-            intake: Intake::with_room(size.bytes, size.items),
+            intake: ReceiveBuffer::with_capacity(size.bytes, size.items),
             interface: 0,
             snapshot: None,
             fragments: Vec::new(),
@@ -138,8 +138,8 @@ impl OutboundBatch {
 
     /// Whether more of it at once would take no longer, and there may have been more.
     fn is_too_small(&self, snapshot: &Snapshot) -> bool {
-        let is_full =
-            self.intake.places() == 0 || self.intake.bytes.len() - self.intake.used() < LARGEST;
+        let is_full = self.intake.free_items() == 0
+            || self.intake.bytes.len() - self.intake.used_bytes() < MAX_ITEM_BYTES;
         let of_train = |train: &Train| {
             let sa = snapshot.sa(self.roads[train.road].index);
             sa.key.jobs_at_once()
@@ -152,7 +152,7 @@ impl OutboundBatch {
 
     /// For packets as long as those that it holds.
     fn large_size(&self) -> BatchSize {
-        let each = self.intake.used() / self.tickets.len().max(1);
+        let each = self.intake.used_bytes() / self.tickets.len().max(1);
         BatchSize {
             items: LARGE_BATCH_PACKETS,
             bytes: (LARGE_BATCH_PACKETS * each).clamp(MIN_LARGE_BATCH_BYTES, MAX_LARGE_BATCH_BYTES),

@@ -3,7 +3,7 @@
 use super::OutboundBatch;
 use crate::buffers::{Pool, recycle};
 use crate::counters::Counters;
-use crate::io::{Delivery, Parcel, PlaintextSink, ProtectedSink, Sent};
+use crate::io::{Burst, Delivery, PlaintextSink, ProtectedSink, Sent};
 use crate::pipeline::lane::Commit;
 use crate::pipeline::migration::MigrationGuard;
 use crate::train::Offload;
@@ -17,7 +17,7 @@ pub struct OutboundCommit {
     replies: Option<Box<dyn PlaintextSink>>,
     counters: Arc<Counters>,
     pool: Arc<Pool<OutboundBatch>>,
-    parcels: Vec<Parcel<'static>>,
+    parcels: Vec<Burst<'static>>,
     report: Vec<u8>,
     migration: MigrationGuard,
 }
@@ -42,7 +42,7 @@ impl OutboundCommit {
 
     fn send(&mut self, batch: &OutboundBatch) -> Sent {
         let mut parcels = recycle(std::mem::take(&mut self.parcels));
-        parcels.extend(batch.parcels.iter().map(|parcel| Parcel {
+        parcels.extend(batch.parcels.iter().map(|parcel| Burst {
             outer: batch.roads[parcel.road].outer,
             bytes: batch.bytes_of(parcel),
             stride: parcel.stride,

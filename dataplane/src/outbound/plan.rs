@@ -19,7 +19,7 @@ use self::road::{Last, Road};
 use super::OutboundBatch;
 use super::batch::Refused;
 use super::hops::Hop;
-use crate::io::Intake;
+use crate::io::ReceiveBuffer;
 use crate::iv::IvSource;
 use crate::notice::Notice;
 use crate::path_mtu::PathMtus;
@@ -94,7 +94,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Asks for all that the items from `place` on will need, so that they wait for memory together.
-    fn fetch(&self, intake: &Intake<Offload>, place: usize) {
+    fn fetch(&self, intake: &ReceiveBuffer<Offload>, place: usize) {
         if self.interface == 0 {
             let items = intake.items[place..].iter();
             let hosts = items.filter_map(|(range, _)| packet::hosts(&intake.bytes[range.clone()]));

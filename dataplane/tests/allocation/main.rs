@@ -5,8 +5,8 @@ mod world;
 
 use dataplane::buffers::BatchSize;
 use dataplane::inbound::Inbound;
-use dataplane::io::memory::{Repeat, Void};
-use dataplane::io::{Arrival, Paths, Wait};
+use dataplane::io::memory::{NullSink, Repeat};
+use dataplane::io::{Arrival, PmtuCache, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::Outbound;
 use dataplane::path_mtu::PathMtus;
@@ -112,11 +112,11 @@ fn without_replay_check(suite: &str, right: bool) -> String {
 fn outbound_inline(ends: &Ways) -> u64 {
     let direction = Outbound {
         source: Box::new(Repeat::of(plaintext())),
-        sink: Box::new(Void),
+        sink: Box::new(NullSink),
         replies: None,
         databases: published(&ends.left),
         ivs: IvSource::seeded(&[1; SEED_LEN]),
-        paths: PathMtus::new(Paths::default(), 65_535),
+        paths: PathMtus::new(PmtuCache::default(), 65_535),
         hook: Arc::new(|_| ()),
         counters: Arc::default(),
     };
@@ -133,9 +133,9 @@ fn outbound_inline(ends: &Ways) -> u64 {
 fn inbound_inline(ends: &Ways) -> u64 {
     let direction = Inbound {
         source: Box::new(Repeat::of(protected(ends))),
-        sink: Box::new(Void),
+        sink: Box::new(NullSink),
         databases: published(&ends.right),
-        paths: PathMtus::new(Paths::default(), 65_535),
+        paths: PathMtus::new(PmtuCache::default(), 65_535),
         counters: Arc::default(),
     };
     let counters = Arc::clone(&direction.counters);
@@ -151,11 +151,11 @@ fn inbound_inline(ends: &Ways) -> u64 {
 fn both_with_workers_come_to_rest(suite: &str) -> bool {
     let ends = Ends {
         plaintext_source: Box::new(Repeat::of(plaintext())),
-        protected_sink: Box::new(Void),
+        protected_sink: Box::new(NullSink),
         protected_source: Box::new(Repeat::of(protected(&Ways::tunnel(suite)))),
-        plaintext_sink: Box::new(Void),
+        plaintext_sink: Box::new(NullSink),
         replies: None,
-        paths: Paths::default(),
+        paths: PmtuCache::default(),
         wakers: Vec::new(),
     };
     // One text for both directions, as this gateway is the left end of one tunnel and the right end of the other.

@@ -13,8 +13,8 @@ use crate::world::*;
 use arc_swap::ArcSwap;
 use dataplane::io::udp::{self, UdpOptions, UdpSource};
 use dataplane::io::{
-    Arrival, Family, Intake, LARGEST, Parcel, Paths, PlaintextSource, ProtectedSink,
-    ProtectedSource, SocketOptions, Wait, Warn,
+    Arrival, Burst, Family, MAX_ITEM_BYTES, PlaintextSource, PmtuCache, ProtectedSink,
+    ProtectedSource, ReceiveBuffer, SocketOptions, Wait, Warn,
 };
 use dataplane::pipeline::affinity::{Placement, allowed, pin};
 use dataplane::pipeline::governor::Workers;
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 #[allow(dead_code, reason = "the devices' own tests use the rest")]
 mod namespaces;
 
-/// Trains sent in one run.
+/// UdpOffloads sent in one run.
 const TRAINS: u64 = 3000;
 /// Packets of each, as many as one system call sends.
 const PACKETS: u64 = 64;
@@ -46,14 +46,14 @@ fn move_on(turn: u64) {
     pin(&cpus).unwrap();
 }
 
-/// Trains of one flow, for a reader that is moved whenever it asks for one.
+/// UdpOffloads of one flow, for a reader that is moved whenever it asks for one.
 struct Moving {
     next: u64,
     item: Vec<u8>,
 }
 
 impl PlaintextSource for Moving {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
         move_on(self.next);
         if self.next == TRAINS {
             if let Wait::AtMost(time) = wait {
@@ -62,7 +62,7 @@ impl PlaintextSource for Moving {
             return Ok(0);
         }
         self.next += 1;
-        intake.free()[..self.item.len()].copy_from_slice(&self.item);
+        intake.free_bytes()[..self.item.len()].copy_from_slice(&self.item);
         let offload = Offload {
             segmentation: Segmentation::Udp { size: SIZE as u16 },
             checksum: None,
@@ -123,7 +123,7 @@ impl Wire {
 
 fn open_udp() -> (UdpSource, udp::UdpSink) {
     let (warn, _) = warnings();
-    let options = UdpOptions::new(SocketOptions::new(Paths::default(), warn));
+    let options = UdpOptions::new(SocketOptions::new(PmtuCache::default(), warn));
     udp::open(Family::V4, &options).unwrap()
 }
 
@@ -137,7 +137,7 @@ struct Came {
 
 /// Counts packets whose sequence number is below one that came before, until told to stop.
 fn watch(mut source: UdpSource, came: &Came) {
-    let mut intake = Intake::with_room(8 * LARGEST, 64);
+    let mut intake = ReceiveBuffer::with_capacity(8 * MAX_ITEM_BYTES, 64);
     let mut last = 0;
     while !came.stop.load(Ordering::Relaxed) {
         intake.clear();
@@ -188,7 +188,7 @@ fn over(wire: &Wire, send: impl FnOnce() + Send) -> (u64, u64) {
     (came.packets.into_inner(), came.overtaken.into_inner())
 }
 
-/// The same trains straight to the socket, from a thread that is moved in between.
+/// The same offloads straight to the socket, from a thread that is moved in between.
 fn without_a_gateway() {
     let _ = Priority::Realtime.claim();
     let (_, mut sink) = open_udp();
@@ -209,12 +209,12 @@ fn without_a_gateway() {
             let number = (train * PACKETS) as u32 + n as u32 + 1;
             packet[4..8].copy_from_slice(&number.to_be_bytes());
         }
-        let parcel = Parcel {
+        let burst = Burst {
             outer,
             bytes: &bytes,
             stride: SIZE,
         };
-        sink.deliver(&[parcel]).unwrap();
+        sink.deliver(&[burst]).unwrap();
     }
 }
 
@@ -231,7 +231,7 @@ fn with_a_gateway(workers: usize) {
         protected_source: Box::new(Feed::<Arrival>::new([])),
         plaintext_sink: Box::new(Catch(Feed::new([]), ALL_TRAINS)),
         replies: None,
-        paths: Paths::default(),
+        paths: PmtuCache::default(),
         wakers: Vec::new(),
     };
     let options = Options {

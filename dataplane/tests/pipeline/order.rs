@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use arc_swap::ArcSwap;
-use dataplane::io::{Paths, Wait};
+use dataplane::io::{PmtuCache, Wait};
 use dataplane::pipeline::affinity::Placement;
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::lane::Commit;
@@ -32,7 +32,7 @@ fn run(databases: Arc<ArcSwap<Snapshot>>, workers: usize, idle: Idle) -> Running
         protected_source: Box::new(protected_in.clone()),
         plaintext_sink: Box::new(Catch(plaintext_out.clone(), TrainKinds::default())),
         replies: None,
-        paths: Paths::default(),
+        paths: PmtuCache::default(),
         wakers: Vec::new(),
     };
     let options = Options {

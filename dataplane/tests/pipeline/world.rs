@@ -10,8 +10,8 @@ use dataplane::buffers::BatchSize;
 use dataplane::counters::{Counters, PacketCounts};
 use dataplane::inbound::{Inbound, InboundPump};
 use dataplane::io::{
-    Arrival, Delivery, Intake, Parcel, Paths, PlaintextSink, PlaintextSource, ProtectedSink,
-    ProtectedSource, Sent, Wait,
+    Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, PmtuCache, ProtectedSink,
+    ProtectedSource, ReceiveBuffer, Sent, Wait,
 };
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::notice::Hook;
@@ -226,14 +226,14 @@ impl<Note: Copy> Feed<Note> {
         self.0.lock().unwrap().drain(..).collect()
     }
 
-    fn fill(&self, intake: &mut Intake<Note>, wait: Wait) -> io::Result<usize> {
+    fn fill(&self, intake: &mut ReceiveBuffer<Note>, wait: Wait) -> io::Result<usize> {
         let mut items = self.0.lock().unwrap();
         let mut count = 0;
         while let Some((item, note)) = items.front() {
-            if intake.places() == 0 || intake.free().len() < item.len() {
+            if intake.free_items() == 0 || intake.free_bytes().len() < item.len() {
                 break;
             }
-            intake.free()[..item.len()].copy_from_slice(item);
+            intake.free_bytes()[..item.len()].copy_from_slice(item);
             intake.push(item.len(), *note);
             items.pop_front();
             count += 1;
@@ -247,7 +247,7 @@ impl<Note: Copy> Feed<Note> {
 }
 
 impl PlaintextSource for Feed<Offload> {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
         Feed::fill(self, intake, wait)
     }
 }
@@ -256,7 +256,7 @@ impl PlaintextSource for Feed<Offload> {
 struct OfDevice(Feed<Offload>, u32);
 
 impl PlaintextSource for OfDevice {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
         self.0.fill(intake, wait)
     }
 
@@ -266,22 +266,22 @@ impl PlaintextSource for OfDevice {
 }
 
 impl ProtectedSource for Feed<Arrival> {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
         Feed::fill(self, intake, wait)
     }
 }
 
 impl ProtectedSink for Feed<Arrival> {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        for parcel in parcels {
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        for burst in bursts {
             let arrival = Arrival {
-                outer: parcel.outer,
-                stride: parcel.stride,
+                outer: burst.outer,
+                stride: burst.stride,
             };
-            self.put(parcel.bytes.to_vec(), arrival);
+            self.put(burst.bytes.to_vec(), arrival);
         }
         Ok(Sent {
-            packets: parcels.iter().map(Parcel::packets).sum(),
+            packets: bursts.iter().map(Burst::packets).sum(),
             calls: 1,
             ..Sent::default()
         })
@@ -331,8 +331,8 @@ pub const INLINE: LaneConfig = LaneConfig {
     workers: 0,
 };
 
-/// Datagrams that were sent as parcels, one by one.
-pub fn singly(parcels: Vec<(Vec<u8>, Arrival)>) -> Vec<(Vec<u8>, Arrival)> {
+/// Datagrams that were sent as bursts, one by one.
+pub fn singly(bursts: Vec<(Vec<u8>, Arrival)>) -> Vec<(Vec<u8>, Arrival)> {
     let split = |(bytes, arrival): (Vec<u8>, Arrival)| {
         let chunks: Vec<_> = bytes.chunks(arrival.stride).map(<[u8]>::to_vec).collect();
         chunks.into_iter().map(move |chunk| {
@@ -340,7 +340,7 @@ pub fn singly(parcels: Vec<(Vec<u8>, Arrival)>) -> Vec<(Vec<u8>, Arrival)> {
             (chunk, Arrival { stride, ..arrival })
         })
     };
-    parcels.into_iter().flat_map(split).collect()
+    bursts.into_iter().flat_map(split).collect()
 }
 
 impl World {
@@ -365,7 +365,7 @@ impl World {
             replies: Some(Box::new(Catch(replies.clone(), TrainKinds::default()))),
             databases: Arc::clone(&left_databases),
             ivs: IvSource::seeded(&[7; SEED_LEN]),
-            paths: PathMtus::new(Paths::default(), path_mtu),
+            paths: PathMtus::new(PmtuCache::default(), path_mtu),
             hook,
             counters: Arc::clone(&left_counters),
         };
@@ -373,7 +373,7 @@ impl World {
             source: Box::new(wire.clone()),
             sink: Box::new(Catch(right_out.clone(), takes)),
             databases: Arc::clone(&right_databases),
-            paths: PathMtus::new(Paths::default(), path_mtu),
+            paths: PathMtus::new(PmtuCache::default(), path_mtu),
             counters: Arc::clone(&right_counters),
         };
         let size = BatchSize::default();
@@ -402,7 +402,7 @@ impl World {
             replies: None,
             databases: Arc::clone(&world.left_databases),
             ivs: IvSource::seeded(&[7; SEED_LEN]),
-            paths: PathMtus::new(Paths::default(), 65_535),
+            paths: PathMtus::new(PmtuCache::default(), 65_535),
             hook,
             counters: Arc::clone(&world.left_counters),
         };

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use dataplane::buffers::BatchSize;
 use dataplane::counters::{Counters, PacketCounts};
 use dataplane::inbound::{Inbound, InboundPump};
-use dataplane::io::{LARGEST, Paths, Wait};
+use dataplane::io::{MAX_ITEM_BYTES, PmtuCache, Wait};
 use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::{Outbound, OutboundPump};
 use dataplane::path_mtu::PathMtus;
@@ -78,7 +78,7 @@ impl Engine {
         let counters = Arc::<Counters>::default();
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let ends = Ends(Arc::clone(&desk));
-        let paths = || PathMtus::new(Paths::default(), LARGEST_PACKET);
+        let paths = || PathMtus::new(PmtuCache::default(), LARGEST_PACKET);
         let together = match operation {
             Operation::Seal if packs(&snapshot) => SHARING,
             Operation::Seal | Operation::Open => 1,
@@ -89,7 +89,7 @@ impl Engine {
         };
         let size = BatchSize {
             items: together,
-            bytes: LARGEST,
+            bytes: MAX_ITEM_BYTES,
         };
         let pump = match operation {
             Operation::Open => {

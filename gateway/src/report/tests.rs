@@ -222,7 +222,7 @@ fn each_ability_of_the_device_is_told_for_its_own_direction() {
         tcp_v6,
         udp,
     };
-    let abilities = Abilities {
+    let abilities = TunOffloads {
         checksum: true,
         read: takes(true, false, true),
         write: takes(false, true, false),
@@ -234,7 +234,7 @@ fn each_ability_of_the_device_is_told_for_its_own_direction() {
         ]
     );
     assert_eq!(
-        offloads(Abilities::default()),
+        offloads(TunOffloads::default()),
         ["trains from the kernel: none; to the kernel: none; unfinished checksums: no"]
     );
 }

@@ -12,7 +12,7 @@ use crate::routes::Site;
 use crate::routes::netlink::Netlink;
 use dataplane::io::Warn;
 use dataplane::io::tun::{Tun, TunOptions};
-use dataplane::io::tunnels::{FWD_ALONE, IN_ALONE, Tunnels};
+use dataplane::io::tun_devices::{FWD_ONLY_DEVICE, IN_ONLY_DEVICE, TunDevices};
 use ipsec::database::Interface;
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ const LEAST_MTU: u32 = 1280;
 
 /// The devices of a gateway beside its first.
 pub(super) struct Devices {
-    tunnels: Tunnels,
+    tunnels: TunDevices,
     held: BTreeMap<Arc<str>, Device>,
     alias: String,
     first: String,
@@ -41,7 +41,7 @@ impl Devices {
     /// None yet.
     pub fn new(site: &Site, trains: bool, warn: &Warn) -> Self {
         Self {
-            tunnels: Tunnels::default(),
+            tunnels: TunDevices::default(),
             held: BTreeMap::new(),
             alias: site.alias(),
             first: site.name().to_owned(),
@@ -52,7 +52,7 @@ impl Devices {
     }
 
     /// The ends of all of them.
-    pub fn tunnels(&self) -> &Tunnels {
+    pub fn tunnels(&self) -> &TunDevices {
         &self.tunnels
     }
 
@@ -73,7 +73,10 @@ impl Devices {
     /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can differ. They
     /// stay as long as the gateway runs: packets judged by older policies may still be on their way.
     pub fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
-        for (number, name) in [IN_ALONE, FWD_ALONE].into_iter().zip(site.doors()) {
+        for (number, name) in [IN_ONLY_DEVICE, FWD_ONLY_DEVICE]
+            .into_iter()
+            .zip(site.doors())
+        {
             if self.tunnels.get(number).is_none() {
                 let door = self.make_door(&name, netlink)?;
                 self.tunnels.set(number, Some(Arc::new(door)));
@@ -90,7 +93,7 @@ impl Devices {
 
     fn make_door(&self, name: &str, netlink: &mut Netlink) -> io::Result<Tun> {
         let options = TunOptions {
-            trains: self.trains,
+            offloads: self.trains,
             ..TunOptions::named(name)
         };
         let door = Tun::open(&options, &self.warn).map_err(|why| {
@@ -203,9 +206,9 @@ impl Devices {
         }
         let options = TunOptions {
             mtu: mtu as u16,
-            trains: self.trains,
-            lasting: true,
-            chatty: true,
+            offloads: self.trains,
+            persistent: true,
+            link_local: true,
             ..TunOptions::named(name)
         };
         let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;

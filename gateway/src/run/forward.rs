@@ -6,11 +6,11 @@ use crate::report;
 use crate::routes::Site;
 use crate::routes::netlink::{KernelNextHops, Netlink};
 use arc_swap::ArcSwap;
-use dataplane::io::ethernet::{Ethernet, EthernetHandle, EthernetOptions, Hosts};
+use dataplane::io::ethernet::{Ethernet, EthernetHandle, EthernetOptions, LocalAddresses};
 use dataplane::io::packet::{self, NativeIo};
-use dataplane::io::tun::{Abilities, Tun, TunOptions};
-use dataplane::io::tunnels::{self, Tunnels};
-use dataplane::io::{PlaintextSink, PlaintextSource, Refusal, Waker, Warn};
+use dataplane::io::tun::{Tun, TunOffloads, TunOptions};
+use dataplane::io::tun_devices::{self, TunDevices};
+use dataplane::io::{OpenError, PlaintextSink, PlaintextSource, Waker, Warn};
 use ipsec::database::Snapshot;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ impl Plaintext {
     pub fn open(
         site: &Site,
         options: &Options,
-        inherited: Option<(OwnedFd, Abilities)>,
+        inherited: Option<(OwnedFd, TunOffloads)>,
         netlink: &mut Netlink,
         warn: &Warn,
     ) -> Result<Self, Failure> {
@@ -61,9 +61,9 @@ impl Plaintext {
     }
 
     /// The TUN device, for the gateway after this one, and what it can do.
-    pub fn share(&self) -> Option<(OwnedFd, Abilities)> {
+    pub fn share(&self) -> Option<(OwnedFd, TunOffloads)> {
         match self {
-            Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.abilities)),
+            Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.offloads)),
             Self::Ethernet { .. } => None,
         }
     }
@@ -83,7 +83,7 @@ impl Plaintext {
     /// Puts the TUN device back: as it was, or another one in its place.
     pub fn restore(
         &mut self,
-        tunnels: &Tunnels,
+        tunnels: &TunDevices,
         netlink: &mut Netlink,
         warn: &Warn,
     ) -> io::Result<()> {
@@ -100,9 +100,9 @@ impl Plaintext {
             // Renamed for good: sinks may hold it open for as long as they have nothing to deliver.
             netlink.delete_link(tun.index)?;
         }
-        let known = Some(tun.abilities);
+        let known = Some(tun.offloads);
         let again = tun_named(&tun.name, *trains, known, warn).map_err(io::Error::other)?;
-        tunnels.set(tunnels::FIRST, Some(Arc::clone(&again)));
+        tunnels.set(tun_devices::FIRST_DEVICE, Some(Arc::clone(&again)));
         *tun = again;
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Plaintext {
     /// Its ends, for a gateway that starts.
     pub fn ends(
         &mut self,
-        tunnels: &Tunnels,
+        tunnels: &TunDevices,
         databases: &Arc<ArcSwap<Snapshot>>,
         waker: &Waker,
     ) -> io::Result<PlaintextEnds> {
@@ -130,7 +130,7 @@ impl Plaintext {
                     .ok_or(io::ErrorKind::AlreadyExists)?;
                 let next_hops = || KernelNextHops::open(*mark).map(Box::new);
                 let sink = device.sink(next_hops()?);
-                let replies = device.side_sink(next_hops()?);
+                let replies = device.reply_sink(next_hops()?);
                 Ok((Box::new(source), Box::new(sink), Box::new(replies)))
             }
         }
@@ -141,9 +141,9 @@ impl Plaintext {
         if let Self::Ethernet { device, handle, .. } = self {
             let all = netlink.addresses_by_device()?;
             let of_device = all.iter().filter(|(index, _)| *index == device.device());
-            handle.know(Hosts {
-                speakers: of_device.map(|(_, address)| *address).collect(),
-                ours: all.iter().map(|(_, address)| *address).collect(),
+            handle.set_local_addresses(LocalAddresses {
+                on_device: of_device.map(|(_, address)| *address).collect(),
+                all: all.iter().map(|(_, address)| *address).collect(),
             });
         }
         Ok(())
@@ -152,9 +152,9 @@ impl Plaintext {
     /// What it can do and has done, in words.
     pub fn describe(&self) -> Vec<String> {
         match self {
-            Self::Tun { tun, .. } => report::offloads(tun.abilities),
+            Self::Tun { tun, .. } => report::offloads(tun.offloads),
             Self::Ethernet { device, handle, .. } => {
-                let abilities = Abilities {
+                let abilities = TunOffloads {
                     checksum: true,
                     read: device.reads(),
                     write: device.takes(),
@@ -168,8 +168,8 @@ impl Plaintext {
 }
 
 /// The device of the gateway before this one, where it is the one that is wanted: with the same trials.
-fn adopt(name: &str, queue: OwnedFd, abilities: Abilities, trains: bool) -> Option<Arc<Tun>> {
-    let tried = abilities != Abilities::default();
+fn adopt(name: &str, queue: OwnedFd, abilities: TunOffloads, trains: bool) -> Option<Arc<Tun>> {
+    let tried = abilities != TunOffloads::default();
     let tun = Tun::adopt(queue, abilities).ok()?;
     (tun.name == name && tried == trains).then(|| Arc::new(tun))
 }
@@ -178,12 +178,12 @@ fn adopt(name: &str, queue: OwnedFd, abilities: Abilities, trains: bool) -> Opti
 fn tun_named(
     name: &str,
     trains: bool,
-    known: Option<Abilities>,
+    known: Option<TunOffloads>,
     warn: &Warn,
-) -> Result<Arc<Tun>, Refusal> {
+) -> Result<Arc<Tun>, OpenError> {
     let options = TunOptions {
-        trains,
-        known,
+        offloads: trains,
+        known_offloads: known,
         ..TunOptions::named(name)
     };
     let tun = Tun::open(&options, warn)?;
@@ -241,15 +241,15 @@ fn open_ethernet(
     })?;
     let way = match options.native_io {
         NativeIo::Raw | NativeIo::Packet => NativeIo::Packet,
-        wish => packet::choose(wish, warn),
+        wish => packet::probe(wish, warn),
     };
     let ethernet = EthernetOptions {
         name: name.to_owned(),
         device: index,
         mtu: link.mtu,
         mark: site.outside_mark(),
-        way,
-        trains: !options.no_offloads,
+        native_io: way,
+        offloads: !options.no_offloads,
     };
     let device = Ethernet::open(ethernet, warn)
         .map_err(|why| refuse(&format!("no packet ring can be had there: {why}")))?;
@@ -261,20 +261,20 @@ fn open_ethernet(
 }
 
 fn describe(name: &str, handle: &EthernetHandle) -> String {
-    let facts = handle.facts();
+    let stats = handle.stats();
     let mut text = format!(
         "forwards for the hosts behind {name}: {} taken from its ring, {} left to the kernel; {} out by {} and {} by raw \
          socket",
-        facts.taken(),
-        facts.left(),
-        facts.direct(),
-        facts.way(),
-        facts.by_raw_socket()
+        stats.taken(),
+        stats.left(),
+        stats.direct(),
+        stats.native_io(),
+        stats.by_raw_socket()
     );
     for (count, what) in [
-        (facts.lost(), "lost for want of room"),
-        (facts.expired(), "at the end of their hop limit"),
-        (facts.undeliverable(), "with no place behind the device"),
+        (stats.lost(), "lost for want of room"),
+        (stats.expired(), "at the end of their hop limit"),
+        (stats.undeliverable(), "with no place behind the device"),
     ] {
         if count > 0 {
             text += &format!("; {count} {what}");

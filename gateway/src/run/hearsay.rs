@@ -1,7 +1,7 @@
 //! What the network says about path MTUs, believed only if whoever says it has seen a packet that we sent lately.
 
 use arc_swap::ArcSwap;
-use dataplane::io::{MtuJudge, Paths};
+use dataplane::io::{MtuReportCheck, PmtuCache};
 use ipsec::database::Snapshot;
 use ipsec::pmtu::Complaint;
 use ipsec::sa::SequenceNumber;
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) type Databases = Arc<OnceLock<Arc<ArcSwap<Snapshot>>>>;
 
 /// The judge of the sockets.
-pub(super) fn judge(databases: &Databases, paths: &Paths) -> MtuJudge {
+pub(super) fn judge(databases: &Databases, paths: &PmtuCache) -> MtuReportCheck {
     let (databases, paths) = (Arc::clone(databases), paths.clone());
     Arc::new(move |peer, claim, quote| {
         let snapshot = databases.get()?.load();
@@ -23,7 +23,7 @@ pub(super) fn judge(databases: &Databases, paths: &Paths) -> MtuJudge {
 /// RFC 4301 8.2.2, RFC 5927 7: the message must quote the SPI and a recent sequence number of an association to this peer.
 fn believed(
     snapshot: &Snapshot,
-    paths: &Paths,
+    paths: &PmtuCache,
     peer: IpAddr,
     claim: u32,
     quote: &[u8],
@@ -50,7 +50,7 @@ pub fn check_any_complaint(data: &[u8]) {
         return;
     };
     let claim = u32::from_ne_bytes(*claim);
-    let (snapshot, paths) = (after_a_hundred_packets(), Paths::default());
+    let (snapshot, paths) = (after_a_hundred_packets(), PmtuCache::default());
     for sa in snapshot.sas() {
         let peer = sa.config.id.destination;
         paths.learn(peer, PRESENT);
@@ -111,7 +111,7 @@ mod tests {
         sa.state.reserve(&sa.config, 100, 1400, 1).unwrap();
         let quote = [spi.to_be_bytes(), sequence.to_be_bytes()].concat();
         let peer = sa.config.id.destination;
-        believed(&snapshot, &Paths::default(), peer, claim, &quote)
+        believed(&snapshot, &PmtuCache::default(), peer, claim, &quote)
     }
 
     #[test]

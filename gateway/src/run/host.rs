@@ -20,7 +20,7 @@ use crate::routes::installed::Installed;
 use crate::routes::plan::{Family, Plan, Senders};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
-use dataplane::io::{Paths, Waker, Warn};
+use dataplane::io::{PmtuCache, Waker, Warn};
 use dataplane::iv::IvSource;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::{DataPlane, Ends, Hook, Totals};
@@ -39,7 +39,7 @@ pub(super) struct Host {
     plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
-    paths: Paths,
+    paths: PmtuCache,
     databases: Databases,
     outside: Outside,
     plan: Option<Plan>,
@@ -65,7 +65,7 @@ impl Host {
         inheritance: Inheritance,
         warn: &Warn,
     ) -> Result<Self, Failure> {
-        let paths = Paths::default();
+        let paths = PmtuCache::default();
         let databases = Databases::default();
         let judge = hearsay::judge(&databases, &paths);
         let mut sockets =
@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// What is known of paths.
-    pub fn paths(&self) -> &Paths {
+    pub fn paths(&self) -> &PmtuCache {
         &self.paths
     }
 

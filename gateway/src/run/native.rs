@@ -8,10 +8,10 @@ use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::{KernelNextHops, Netlink, SimpleLink};
 use dataplane::io::Warn;
 use dataplane::io::packet::{
-    self, Claim, NativeIo, PacketFacts, PacketSink, PacketSource, RingHandle,
+    self, NativeIo, PacketSink, PacketSource, PacketStats, RingAddresses, RingHandle,
 };
 use dataplane::io::raw::{RawHandle, RawSink, RawSource};
-use dataplane::io::several::{Addressed, Joiner, Waitable};
+use dataplane::io::socket_sets::{Adder, PollableSource, SelectiveSink};
 use ipsec::database::Snapshot;
 use ipsec::sa::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ pub(super) struct Native {
     mark: u32,
     raw: Vec<RawHandle>,
     rings: BTreeMap<u32, Ring>,
-    claim: Claim,
-    facts: BTreeMap<bool, Arc<PacketFacts>>,
+    claim: RingAddresses,
+    stats: BTreeMap<bool, Arc<PacketStats>>,
     warn: Warn,
 }
 
@@ -52,8 +52,8 @@ impl Native {
             mark: site.outside_mark(),
             raw: Vec::new(),
             rings: BTreeMap::new(),
-            claim: Claim::default(),
-            facts: BTreeMap::new(),
+            claim: RingAddresses::default(),
+            stats: BTreeMap::new(),
             warn: Arc::clone(warn),
         }
     }
@@ -77,7 +77,7 @@ impl Native {
         v6: bool,
         source: &RawSource,
         sink: RawSink,
-    ) -> io::Result<Box<dyn Addressed>> {
+    ) -> io::Result<Box<dyn SelectiveSink>> {
         self.raw.push(source.handle());
         let way = self.way();
         if way == NativeIo::Raw {
@@ -85,12 +85,12 @@ impl Native {
         }
         let next_hops = Box::new(KernelNextHops::open(self.mark)?);
         let sink = PacketSink::new(sink, way, next_hops, Arc::clone(&self.warn));
-        self.facts.insert(v6, sink.facts());
+        self.stats.insert(v6, sink.stats());
         Ok(Box::new(sink))
     }
 
     fn way(&mut self) -> NativeIo {
-        let chosen = || packet::choose(self.wish, &self.warn);
+        let chosen = || packet::probe(self.wish, &self.warn);
         *self.way.get_or_insert_with(chosen)
     }
 
@@ -98,17 +98,17 @@ impl Native {
     pub fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
-        sources: &Joiner<dyn Waitable>,
+        sources: &Adder<dyn PollableSource>,
     ) -> io::Result<Rings> {
         let (mut links, addresses) = wanted;
         if self.way.is_none_or(|way| way == NativeIo::Raw) {
             links.clear();
         }
-        let claim = Claim::of(addresses);
+        let claim = RingAddresses::of(addresses);
         self.close_all_but(&links);
         if claim != self.claim {
             for ring in self.rings.values() {
-                ring.handle.claim(&claim)?;
+                ring.handle.set_addresses(&claim)?;
             }
         }
         for (device, link) in links {
@@ -116,7 +116,7 @@ impl Native {
         }
         let devices: BTreeSet<_> = self.rings.keys().copied().collect();
         for raw in &self.raw {
-            raw.leave_to_rings(&devices, &claim)?;
+            raw.exclude_ring_packets(&devices, &claim)?;
         }
         let rings = Rings {
             devices: self
@@ -146,8 +146,8 @@ impl Native {
         &mut self,
         device: u32,
         link: SimpleLink,
-        claim: &Claim,
-        sources: &Joiner<dyn Waitable>,
+        claim: &RingAddresses,
+        sources: &Adder<dyn PollableSource>,
     ) {
         if self.rings.contains_key(&device) {
             return;
@@ -155,7 +155,7 @@ impl Native {
         match PacketSource::open(device, link.mtu, claim) {
             Ok(source) => {
                 let handle = source.handle();
-                sources.join(Box::new(source));
+                sources.add(Box::new(source));
                 self.rings.insert(device, Ring { link, handle });
             }
             Err(why) => (self.warn)(&format!(
@@ -167,15 +167,15 @@ impl Native {
 
     /// How a family's native ESP goes, in words.
     pub fn describe(&self, v6: bool) -> String {
-        let Some(facts) = self.facts.get(&v6) else {
+        let Some(stats) = self.stats.get(&v6) else {
             return " by raw socket".to_owned();
         };
-        let mut text = match (facts.direct(), facts.by_raw_socket()) {
+        let mut text = match (stats.direct(), stats.by_raw_socket()) {
             (0, 0) => format!(", out by {}", self.way.unwrap_or_default()),
             (0, raw) => format!(", out by raw socket ({raw} packets)"),
             (direct, raw) => format!(
                 ", out by {} ({direct} packets) and raw socket ({raw})",
-                facts.way()
+                stats.native_io()
             ),
         };
         for ring in self.rings.values() {

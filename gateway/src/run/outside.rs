@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::plane::XfrmPlane;
 use crate::privileges;
 use crate::routes::netlink::Netlink;
-use dataplane::io::{Opener, Warn};
+use dataplane::io::{SocketOpener, Warn};
 use ipsec::sa::SaId;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
@@ -34,7 +34,7 @@ pub(super) struct Outside {
     /// Its kernel's own IPsec; absent where the kernel has none.
     xfrm: RefCell<Option<XfrmPlane>>,
     /// How sockets are opened there; absent where they are opened as ever.
-    pub opener: Option<Opener>,
+    pub opener: Option<SocketOpener>,
     /// The device that all outer packets go through, and its index.
     pub device: Option<(String, u32)>,
 }
@@ -152,7 +152,7 @@ fn open_as_told(orders: &Receiver<Order>) {
     }
 }
 
-fn opener(orders: Sender<Order>) -> Opener {
+fn opener(orders: Sender<Order>) -> SocketOpener {
     // `Sender` may be used by many threads, but only since it was made so; the lock costs nothing here.
     let orders = Mutex::new(orders);
     let gone = || io::Error::other("the thread of the outer namespace has ended");

@@ -7,10 +7,14 @@ use crate::handover::Need;
 use crate::routes::Site;
 use crate::routes::firewall::rings::Rings;
 use crate::routes::netlink::SimpleLink;
-use dataplane::io::raw::{self, Native};
-use dataplane::io::several::{Addressed, Dispatching, Gathering, Joiner, MOST_SOURCES, Waitable};
-use dataplane::io::udp::{self, Standing, Trains, Trial, UdpFacts, UdpOptions};
-use dataplane::io::{Aside, Family, MtuJudge, Paths, Refusal, SocketOptions, Waker, Warn};
+use dataplane::io::raw::{self, NativeProtocol};
+use dataplane::io::socket_sets::{
+    Adder, MAX_SOURCES, PollableSource, SelectiveSink, SinkSet, SourceSet,
+};
+use dataplane::io::udp::{self, OffloadState, UdpOffloads, UdpOptions, UdpProbe, UdpStats};
+use dataplane::io::{
+    Family, MtuReportCheck, OpenError, OutOfBandSender, PmtuCache, SocketOptions, Waker, Warn,
+};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Mode, Protocol, SaConfig};
 use ipsec::tunnel::Outer;
@@ -71,13 +75,13 @@ pub(super) struct Sockets {
     zero_checksum: bool,
     trains: bool,
     /// What came of the trial of UDP trains, by family, once there was need for one.
-    trials: BTreeMap<bool, Trial>,
-    sources: Joiner<dyn Waitable>,
-    sinks: Joiner<dyn Addressed>,
-    ends: Option<(Gathering, Dispatching)>,
+    trials: BTreeMap<bool, UdpProbe>,
+    sources: Adder<dyn PollableSource>,
+    sinks: Adder<dyn SelectiveSink>,
+    ends: Option<(SourceSet, SinkSet)>,
     waker: Waker,
-    bound: BTreeMap<Need, Option<Arc<UdpFacts>>>,
-    asides: Vec<Box<dyn Aside>>,
+    bound: BTreeMap<Need, Option<Arc<UdpStats>>>,
+    asides: Vec<Box<dyn OutOfBandSender>>,
     native: NativeWays,
     /// Those of the gateway before this one, until they are asked for.
     inherited: BTreeMap<Need, OwnedFd>,
@@ -91,25 +95,25 @@ impl Sockets {
         site: &Site,
         options: &Options,
         outside: &Outside,
-        paths: &Paths,
-        judge: MtuJudge,
+        paths: &PmtuCache,
+        judge: MtuReportCheck,
         warn: &Warn,
     ) -> io::Result<Self> {
         let mut socket = SocketOptions::new(paths.clone(), Arc::clone(warn));
         socket.mark = Some(site.outside_mark());
-        socket.judge = Some(judge);
+        socket.mtu_report_check = Some(judge);
         socket.opener = outside.opener.clone();
         socket.device = outside.device.as_ref().map(|(name, _)| name.clone());
         let waker = Waker::new()?;
-        let source = Gathering::of(Vec::new(), waker.clone());
-        let sink = Dispatching::to(Vec::new());
+        let source = SourceSet::of(Vec::new(), waker.clone());
+        let sink = SinkSet::to(Vec::new());
         Ok(Self {
             options: socket,
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
             trials: BTreeMap::new(),
-            sources: source.joiner(),
-            sinks: sink.joiner(),
+            sources: source.adder(),
+            sinks: sink.adder(),
             ends: Some((source, sink)),
             waker,
             bound: BTreeMap::new(),
@@ -163,23 +167,23 @@ impl Sockets {
             .filter(|need| !self.bound.contains_key(need))
             .copied()
             .collect();
-        if self.bound.len() + missing.len() > MOST_SOURCES {
+        if self.bound.len() + missing.len() > MAX_SOURCES {
             return Err(io::Error::other(format!(
-                "associations use more than {MOST_SOURCES} different UDP ports and protocols"
+                "associations use more than {MAX_SOURCES} different UDP ports and protocols"
             )));
         }
         let mut asides = Vec::new();
         let mut open = |need: &Need| self.open(*need, &mut asides);
         let opened: Result<Vec<_>, _> = missing.iter().map(&mut open).collect();
         let opened = opened.map_err(io::Error::other)?;
-        for (need, (source, sink, facts)) in missing.into_iter().zip(opened) {
+        for (need, (source, sink, stats)) in missing.into_iter().zip(opened) {
             if let Some(source) = source {
-                self.sources.join(source);
+                self.sources.add(source);
             }
             if let Some(sink) = sink {
-                self.sinks.join(sink);
+                self.sinks.add(sink);
             }
-            self.bound.insert(need, facts);
+            self.bound.insert(need, stats);
         }
         self.asides.append(&mut asides);
         Ok(())
@@ -191,51 +195,55 @@ impl Sockets {
         asides.any(|aside| aside.send(outer, packet))
     }
 
-    fn open(&mut self, need: Need, asides: &mut Vec<Box<dyn Aside>>) -> Result<Opened, Refusal> {
+    fn open(
+        &mut self,
+        need: Need,
+        asides: &mut Vec<Box<dyn OutOfBandSender>>,
+    ) -> Result<Opened, OpenError> {
         let opening = self.options_for(need);
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
                     port,
                     zero_checksum: self.zero_checksum,
-                    trains: self.trial(v6).trains(),
+                    offloads: self.trial(v6).offloads(),
                     socket: opening,
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
-                let facts = source.facts();
-                asides.push(Box::new(sink.aside()));
-                Ok((Some(Box::new(source)), Some(Box::new(sink)), Some(facts)))
+                let stats = source.stats();
+                asides.push(Box::new(sink.out_of_band_sender()));
+                Ok((Some(Box::new(source)), Some(Box::new(sink)), Some(stats)))
             }
             Need::Esp { v6 } => {
-                let (source, sink) = raw::open(family(v6), Native::Esp, &opening)?;
-                asides.push(Box::new(sink.aside()));
+                let (source, sink) = raw::open(family(v6), NativeProtocol::Esp, &opening)?;
+                asides.push(Box::new(sink.out_of_band_sender()));
                 let sink =
                     self.native
                         .sink(v6, &source, sink)
-                        .map_err(|error| Refusal::System {
+                        .map_err(|error| OpenError::System {
                             what: "watch the kernel's neighbours".to_owned(),
                             error,
                         })?;
                 Ok((Some(Box::new(source)), Some(sink), None))
             }
             Need::Ah { v6 } => {
-                let (source, _) = raw::open(family(v6), Native::Ah, &opening)?;
+                let (source, _) = raw::open(family(v6), NativeProtocol::Ah, &opening)?;
                 Ok((Some(Box::new(source)), None, None))
             }
             Need::Whole { v6 } => {
-                let sink = raw::open_whole(family(v6), &opening)?;
+                let sink = raw::open_hdrincl(family(v6), &opening)?;
                 Ok((None, Some(Box::new(sink)), None))
             }
         }
     }
 
     /// Tried once: a kernel does not change.
-    fn trial(&mut self, v6: bool) -> Trial {
-        let wish = Trains {
+    fn trial(&mut self, v6: bool) -> UdpProbe {
+        let wish = UdpOffloads {
             segment: self.trains && (v6 || !self.zero_checksum),
             coalesce: self.trains,
         };
-        let try_out = || udp::choose(family(v6), wish, &self.options);
+        let try_out = || udp::probe(family(v6), wish, &self.options);
         *self.trials.entry(v6).or_insert_with(try_out)
     }
 
@@ -255,7 +263,7 @@ impl Sockets {
     }
 
     /// The two ends for the data plane, once, and what wakes them.
-    pub fn ends(&mut self) -> Option<(Gathering, Dispatching, Waker)> {
+    pub fn ends(&mut self) -> Option<(SourceSet, SinkSet, Waker)> {
         let (source, sink) = self.ends.take()?;
         Some((source, sink, self.waker.clone()))
     }
@@ -263,18 +271,18 @@ impl Sockets {
     /// What is bound and what it can do, in words.
     pub fn describe(&self) -> Vec<String> {
         let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
-        let line = |(need, facts): (&Need, &Option<Arc<UdpFacts>>)| match (need, facts) {
+        let line = |(need, stats): (&Need, &Option<Arc<UdpStats>>)| match (need, stats) {
             (Need::Esp { v6 }, _) => {
                 format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
             }
             (Need::Ah { v6 }, _) => format!("AH over {}", version(*v6)),
             (Need::Whole { v6 }, _) => format!("headers of our own over {}", version(*v6)),
-            (Need::Udp { v6, port }, facts) => {
-                let facts = facts.as_deref();
+            (Need::Udp { v6, port }, stats) => {
+                let stats = stats.as_deref();
                 let trains =
-                    facts.map_or("", |facts| trains_text(facts.segments(), facts.coalesces()));
+                    stats.map_or("", |stats| trains_text(stats.segments(), stats.coalesces()));
                 let trial = self.trials.get(v6).map_or("", trial_text);
-                let keepalives = match facts.map_or(0, UdpFacts::keepalives) {
+                let keepalives = match stats.map_or(0, UdpStats::keepalives) {
                     0 => String::new(),
                     count => format!(", {count} keepalives heard"),
                 };
@@ -298,20 +306,20 @@ fn trains_text(outwards: bool, inwards: bool) -> &'static str {
 }
 
 /// How it is known what works.
-fn trial_text(trial: &Trial) -> &'static str {
+fn trial_text(trial: &UdpProbe) -> &'static str {
     let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
     match () {
-        () if stands(Standing::Failed) => " (trial failed)",
-        () if stands(Standing::Believed) => " (not tried: nothing passes the loopback device)",
-        () if stands(Standing::Proven) => " (tried)",
+        () if stands(OffloadState::Failed) => " (trial failed)",
+        () if stands(OffloadState::Believed) => " (not tried: nothing passes the loopback device)",
+        () if stands(OffloadState::Proven) => " (tried)",
         () => "",
     }
 }
 
 type Opened = (
-    Option<Box<dyn Waitable>>,
-    Option<Box<dyn Addressed>>,
-    Option<Arc<UdpFacts>>,
+    Option<Box<dyn PollableSource>>,
+    Option<Box<dyn SelectiveSink>>,
+    Option<Arc<UdpStats>>,
 );
 
 fn family(v6: bool) -> Family {
@@ -348,16 +356,19 @@ mod tests {
     #[test]
     fn what_failed_its_trial_is_told_before_what_passed() {
         let text = |segments, coalesces| {
-            trial_text(&Trial {
+            trial_text(&UdpProbe {
                 segments,
                 coalesces,
             })
         };
-        assert_eq!(text(Standing::Proven, Standing::Failed), " (trial failed)");
-        assert_eq!(text(Standing::Absent, Standing::Proven), " (tried)");
-        let untried = text(Standing::Believed, Standing::Believed);
+        assert_eq!(
+            text(OffloadState::Proven, OffloadState::Failed),
+            " (trial failed)"
+        );
+        assert_eq!(text(OffloadState::Absent, OffloadState::Proven), " (tried)");
+        let untried = text(OffloadState::Believed, OffloadState::Believed);
         assert!(untried.contains("not tried"), "{untried}");
-        assert_eq!(text(Standing::Absent, Standing::Absent), "");
+        assert_eq!(text(OffloadState::Absent, OffloadState::Absent), "");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One genuine layer comes off: padding, tunnel or moved headers, and what is left is a packet.
 
-use super::Opener;
+use super::SocketOpener;
 use crate::inbound::batch::{Header, Outcome, Place};
 use ipsec::Dropped;
 use ipsec::aggfrag;
@@ -28,7 +28,7 @@ pub(in crate::inbound) struct Layer<'a> {
     pub outer: Option<&'a Outer>,
 }
 
-impl Opener<'_> {
+impl SocketOpener<'_> {
     /// Takes one layer off: the packet inside as it lies there, or with the headers given back to it that stood outside.
     pub fn unwrap(&mut self, layer: &Layer<'_>) -> Result<Place, Dropped> {
         let sa = self.snapshot.sa(layer.sa);

@@ -1,30 +1,32 @@
 //! The writing end: opened packets straight to the neighbour, and out of this device alone.
 
-use super::doors::Doors;
-use super::ways::{Found, Ways};
-use super::{EthernetOptions, Shared, may_be_forwarded};
+use super::egress::DeviceEgress;
+use super::forwarding::may_be_forwarded;
+use super::frame::{addresses_of, frame};
+use super::neighbour_cache::{CachedHop, NeighbourCache};
+use super::options::EthernetOptions;
+use super::shared::Shared;
 use crate::buffers::recycle;
-use crate::io::packet::exit::{CHANGED, Ends, Frame};
-use crate::io::packet::{ETHERNET, NativeIo, NextHops, ethertype};
+use crate::io::packet::egress::OutgoingFrame;
+use crate::io::packet::{NativeIo, NextHops};
 use crate::io::{Delivery, PlaintextSink, Sent, Warn};
 use crate::train::segments::Segments;
 use crate::train::{Offload, Segmentation, TrainKinds};
 use ipsec::fragment::Cutter;
 use ipsec::packet::Outline;
 use ipsec::pmtu;
-use ipsec::wire::ip::pass_hop;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Sends what came out of the tunnel to hosts behind the device.
 pub struct EthernetSink {
-    ways: Ways,
-    doors: Doors,
+    neighbours: NeighbourCache,
+    egress: DeviceEgress,
     /// Frames that wait for the end of the batch; empty between batches.
-    frames: Vec<Frame<'static>>,
+    frames: Vec<OutgoingFrame<'static>>,
     shared: Arc<Shared>,
 }
 
@@ -36,8 +38,8 @@ impl EthernetSink {
         warn: Warn,
     ) -> Self {
         Self {
-            ways: Ways::by(options.device, options.mtu, next_hops),
-            doors: Doors::of(options.clone(), warn),
+            neighbours: NeighbourCache::new(options.device, options.mtu, next_hops),
+            egress: DeviceEgress::new(options.clone(), warn),
             frames: Vec::new(),
             shared,
         }
@@ -48,48 +50,50 @@ impl EthernetSink {
         &mut self,
         packet: &'a [u8],
         now: Instant,
-        frames: &mut Vec<Frame<'a>>,
+        frames: &mut Vec<OutgoingFrame<'a>>,
         sent: &mut Sent,
     ) {
         let destination = match self.admit(packet, now) {
             Ok(destination) => destination,
             Err(()) => return sent.failed += 1,
         };
-        let found = self.ways.way_to(destination, now);
-        self.send_on(found, packet, now, frames, sent);
+        let hop = self.neighbours.next_hop(destination, now);
+        self.send_on(hop, packet, now, frames, sent);
     }
 
     fn send_on<'a>(
         &mut self,
-        found: Found,
+        hop: CachedHop,
         packet: &'a [u8],
         now: Instant,
-        frames: &mut Vec<Frame<'a>>,
+        frames: &mut Vec<OutgoingFrame<'a>>,
         sent: &mut Sent,
     ) {
-        let device_mtu = self.doors.options().mtu as usize;
-        match found {
-            Found::Neighbour { ends, mtu } if packet.len() <= mtu => match frame(&ends, packet) {
-                Some(frame) => frames.push(frame),
-                None => sent.failed += 1,
-            },
-            Found::Neighbour { mtu, .. } => {
-                self.leave(frames, now, sent);
+        let device_mtu = self.egress.options().mtu as usize;
+        match hop {
+            CachedHop::Neighbour { addresses, mtu } if packet.len() <= mtu => {
+                match frame(&addresses, packet) {
+                    Some(frame) => frames.push(frame),
+                    None => sent.failed += 1,
+                }
+            }
+            CachedHop::Neighbour { mtu, .. } => {
+                self.flush(frames, now, sent);
                 self.cut(packet, mtu, now, sent);
             }
-            Found::ByRawSocket if packet.len() > device_mtu => {
-                self.leave(frames, now, sent);
+            CachedHop::ViaRawSocket if packet.len() > device_mtu => {
+                self.flush(frames, now, sent);
                 self.cut(packet, device_mtu, now, sent);
             }
-            Found::ByRawSocket => {
-                self.leave(frames, now, sent);
-                let facts = &self.shared.facts;
-                facts.by_raw_socket.fetch_add(1, Ordering::Relaxed);
-                self.doors.send_by_raw_socket(packet, sent);
+            CachedHop::ViaRawSocket => {
+                self.flush(frames, now, sent);
+                let stats = &self.shared.stats;
+                stats.by_raw_socket.fetch_add(1, Ordering::Relaxed);
+                self.egress.send_by_raw_socket(packet, sent);
             }
-            Found::Elsewhere => {
+            CachedHop::OtherDevice => {
                 self.shared
-                    .facts
+                    .stats
                     .undeliverable
                     .fetch_add(1, Ordering::Relaxed);
                 sent.failed += 1;
@@ -106,25 +110,25 @@ impl EthernetSink {
         let Ok(destination) = self.admit(first, now) else {
             return sent.failed += packets;
         };
-        let found = self.ways.way_to(destination, now);
-        if let Found::Neighbour { ends, mtu } = found
+        let hop = self.neighbours.next_hop(destination, now);
+        if let CachedHop::Neighbour { addresses, mtu } = hop
             && segment_len(train).is_some_and(|len| len <= mtu)
-            && self.doors.send_train(&ends, train, sent)
+            && self.egress.send_train(&addresses, train, sent)
         {
             self.shared
-                .facts
+                .stats
                 .direct
                 .fetch_add(packets, Ordering::Relaxed);
             return;
         }
-        self.forward_pieces(found, train, now, sent);
+        self.forward_pieces(hop, train, now, sent);
     }
 
-    /// Sends the packets of a train one by one, the first on the way that was found: if the kernel was to see a packet, it
+    /// Sends the packets of a train one by one, the first by the next hop that was found: if the kernel was to see a packet, it
     /// sees that one. Rare, so it may allocate.
     fn forward_pieces(
         &mut self,
-        found: Found,
+        hop: CachedHop,
         train: &Delivery<'_>,
         now: Instant,
         sent: &mut Sent,
@@ -141,25 +145,25 @@ impl EthernetSink {
             packet.extend_from_slice(&whole[cut.payload(number)]);
             let mut frames = Vec::new();
             match number {
-                0 => self.send_on(found, &packet, now, &mut frames, sent),
+                0 => self.send_on(hop, &packet, now, &mut frames, sent),
                 _ => self.forward(&packet, now, &mut frames, sent),
             }
-            self.leave(&mut frames, now, sent);
+            self.flush(&mut frames, now, sent);
         }
     }
 
     /// The destination of a packet that may pass.
     fn admit(&self, packet: &[u8], now: Instant) -> Result<IpAddr, ()> {
-        let facts = &self.shared.facts;
-        let (source, destination, hop_limit) = ends_of(packet).ok_or(())?;
-        let hosts = self.shared.hosts.load();
-        if !may_be_forwarded(source, destination) || hosts.ours.contains(&destination) {
-            facts.undeliverable.fetch_add(1, Ordering::Relaxed);
+        let stats = &self.shared.stats;
+        let (source, destination, hop_limit) = addresses_of(packet).ok_or(())?;
+        let local = self.shared.local_addresses.load();
+        if !may_be_forwarded(source, destination) || local.all.contains(&destination) {
+            stats.undeliverable.fetch_add(1, Ordering::Relaxed);
             return Err(());
         }
         if hop_limit <= 1 {
-            facts.expired.fetch_add(1, Ordering::Relaxed);
-            self.echo(source, now, |speaker, out| {
+            stats.expired.fetch_add(1, Ordering::Relaxed);
+            self.report_into_tunnel(source, now, |speaker, out| {
                 pmtu::report_expired(packet, speaker, out)
             });
             return Err(());
@@ -168,13 +172,18 @@ impl EthernetSink {
     }
 
     /// Tells a sender beyond the tunnel, through the tunnel.
-    fn echo(&self, sender: IpAddr, now: Instant, write: impl FnOnce(IpAddr, &mut Vec<u8>) -> bool) {
+    fn report_into_tunnel(
+        &self,
+        sender: IpAddr,
+        now: Instant,
+        write: impl FnOnce(IpAddr, &mut Vec<u8>) -> bool,
+    ) {
         let mut report = Vec::new();
-        if let Some(speaker) = self.shared.hosts.load().speaker_to(sender)
+        if let Some(speaker) = self.shared.local_addresses.load().source_towards(sender)
             && write(speaker, &mut report)
-            && self.shared.echoes.may_report(now)
+            && self.shared.icmp_reports.may_report(now)
         {
-            self.shared.echoes.send(report);
+            self.shared.icmp_reports.send(report);
         }
     }
 
@@ -183,8 +192,8 @@ impl EthernetSink {
         let is_v4 = packet.first().is_some_and(|first| first >> 4 == 4);
         let Some(mut cutter) = Cutter::new(packet, mtu, 0).ok().filter(|_| is_v4) else {
             sent.too_big += 1;
-            if let Some((source, ..)) = ends_of(packet) {
-                self.echo(source, now, |speaker, out| {
+            if let Some((source, ..)) = addresses_of(packet) {
+                self.report_into_tunnel(source, now, |speaker, out| {
                     pmtu::report(packet, mtu, speaker, out)
                 });
             }
@@ -201,7 +210,7 @@ impl EthernetSink {
             self.forward(fragment, now, &mut frames, &mut each);
             rest = behind;
         }
-        self.leave(&mut frames, now, &mut each);
+        self.flush(&mut frames, now, &mut each);
         // They were one packet to whoever counts.
         sent.calls += each.calls;
         match each.failed + each.no_buffer + each.too_big {
@@ -211,48 +220,27 @@ impl EthernetSink {
     }
 
     /// Sends the frames that wait.
-    fn leave(&mut self, frames: &mut Vec<Frame<'_>>, now: Instant, sent: &mut Sent) {
+    fn flush(&mut self, frames: &mut Vec<OutgoingFrame<'_>>, now: Instant, sent: &mut Sent) {
         if frames.is_empty() {
             return;
         }
         let count = frames.len() as u64;
-        match self.doors.exit(now) {
-            Some(exit) => {
-                let outcome = exit.send_frames(frames, sent);
-                let way = exit.way();
+        match self.egress.open(now) {
+            Some(egress) => {
+                let outcome = egress.send_frames(frames, sent);
+                let native_io = egress.native_io();
                 if outcome.is_err() {
-                    self.doors.shut(now);
+                    self.egress.mark_failed(now);
                 }
-                let facts = &self.shared.facts;
-                facts.direct.fetch_add(count, Ordering::Relaxed);
-                let way = if way == NativeIo::Xdp { 2 } else { 1 };
-                facts.way.store(way, Ordering::Relaxed);
+                let stats = &self.shared.stats;
+                stats.direct.fetch_add(count, Ordering::Relaxed);
+                let number = if native_io == NativeIo::Xdp { 2 } else { 1 };
+                stats.native_io.store(number, Ordering::Relaxed);
             }
             None => sent.failed += count,
         }
         frames.clear();
     }
-}
-
-/// The frame of a packet that goes one hop on.
-fn frame<'a>(ends: &Ends, packet: &'a [u8]) -> Option<Frame<'a>> {
-    let (head, rest) = (head(ends, packet)?, packet.get(CHANGED..)?);
-    Some(Frame { head, rest })
-}
-
-/// Link header, and the beginning of the packet's own as the next hop is to see it.
-pub(super) fn head(ends: &Ends, packet: &[u8]) -> Option<[u8; ETHERNET + CHANGED]> {
-    let changed = packet.first_chunk::<CHANGED>()?;
-    let mut head = [0; ETHERNET + CHANGED];
-    head[..ends.len()].copy_from_slice(ends);
-    let version = if changed[0] >> 4 == 4 {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    } else {
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-    };
-    head[ends.len()..ETHERNET].copy_from_slice(&ethertype(version));
-    head[ETHERNET..].copy_from_slice(changed);
-    pass_hop(&mut head[ETHERNET..]).then_some(head)
 }
 
 /// Bytes of a train's largest packet.
@@ -274,33 +262,16 @@ fn joined(delivery: &Delivery<'_>) -> Vec<u8> {
     bytes.copied().collect()
 }
 
-/// Source, destination and hop limit: all that is looked at of an opened packet, whose headers have been read before.
-fn ends_of(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8)> {
-    match packet.first()? >> 4 {
-        4 => {
-            let header = packet.first_chunk::<20>()?;
-            let address = |at: usize| Some(IpAddr::from(*header[at..].first_chunk::<4>()?));
-            Some((address(12)?, address(16)?, header[8]))
-        }
-        6 => {
-            let header = packet.first_chunk::<40>()?;
-            let address = |at: usize| Some(IpAddr::from(*header[at..].first_chunk::<16>()?));
-            Some((address(8)?, address(24)?, header[7]))
-        }
-        _ => None,
-    }
-}
-
 impl PlaintextSink for EthernetSink {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
         let now = Instant::now();
-        self.ways.look_for_changes(now);
+        self.neighbours.check_for_changes(now);
         let mut sent = Sent::default();
         let mut frames = recycle(std::mem::take(&mut self.frames));
         for delivery in deliveries {
             match delivery.pieces {
                 _ if delivery.offload != Offload::default() => {
-                    self.leave(&mut frames, now, &mut sent);
+                    self.flush(&mut frames, now, &mut sent);
                     self.forward_train(delivery, now, &mut sent);
                 }
                 [packet] => self.forward(packet, now, &mut frames, &mut sent),
@@ -308,13 +279,13 @@ impl PlaintextSink for EthernetSink {
                     // Rare: what came in one piece stays in it.
                     let whole = joined(delivery);
                     let mut alone = Vec::new();
-                    self.leave(&mut frames, now, &mut sent);
+                    self.flush(&mut frames, now, &mut sent);
                     self.forward(&whole, now, &mut alone, &mut sent);
-                    self.leave(&mut alone, now, &mut sent);
+                    self.flush(&mut alone, now, &mut sent);
                 }
             }
         }
-        self.leave(&mut frames, now, &mut sent);
+        self.flush(&mut frames, now, &mut sent);
         self.frames = recycle(frames);
         Ok(sent)
     }
@@ -324,6 +295,6 @@ impl PlaintextSink for EthernetSink {
     }
 
     fn train_kinds(&self) -> TrainKinds {
-        self.doors.options().takes()
+        self.egress.options().takes()
     }
 }

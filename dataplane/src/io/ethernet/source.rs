@@ -1,11 +1,12 @@
-//! The reading end: what a policy protects, out of the ring and into the intake.
+//! The reading end: what a policy protects, out of the ring and into the buffer.
 
-use super::{Shared, may_be_forwarded};
-use crate::io::packet::ETHERNET;
-use crate::io::packet::ring::{Frame, FrameState, Ring};
-use crate::io::tun::header;
-use crate::io::waker::sleep_on;
-use crate::io::{Intake, LARGEST, PlaintextSource, Wait, Waker};
+use super::forwarding::may_be_forwarded;
+use super::shared::Shared;
+use crate::io::packet::ETHERNET_HEADER_BYTES;
+use crate::io::packet::ring::{FrameState, Ring, RingFrame};
+use crate::io::virtio_header;
+use crate::io::waker::wait_readable;
+use crate::io::{MAX_ITEM_BYTES, PlaintextSource, ReceiveBuffer, Wait, Waker};
 use crate::train::{ChecksumSpot, Offload, Segmentation};
 use arc_swap::ArcSwap;
 use ipsec::Dropped;
@@ -30,8 +31,8 @@ pub struct EthernetSource {
     lost: u64,
 }
 
-/// Frames that are looked at in one call: packets that are left to the kernel fill no intake.
-const MOST_FRAMES: usize = 1024;
+/// Frames that are looked at in one call: packets that are left to the kernel fill no buffer.
+const MAX_FRAMES_PER_READ: usize = 1024;
 
 impl EthernetSource {
     pub(super) fn new(
@@ -44,9 +45,9 @@ impl EthernetSource {
             socket: ring.socket(),
             shared,
             report: Vec::new(),
-            spilled: vec![0; LARGEST],
+            discarded: vec![0; MAX_ITEM_BYTES],
         };
-        while ring.take_frame(|frame| reader.pass_over(frame)) {}
+        while ring.take_frame(|frame| reader.skip(frame)) {}
         Self {
             ring,
             waker,
@@ -56,48 +57,48 @@ impl EthernetSource {
         }
     }
 
-    fn read(&mut self, intake: &mut Intake<Offload>) -> usize {
-        let before = intake.items.len();
-        self.reader.enter_echoes(intake);
+    fn read(&mut self, buffer: &mut ReceiveBuffer<Offload>) -> usize {
+        let before = buffer.items.len();
+        self.reader.enter_reports(buffer);
         let snapshot = self.databases.load();
-        let hosts = self.reader.shared.hosts.load_full();
-        let mut judge = Judge {
+        let local = self.reader.shared.local_addresses.load_full();
+        let mut classifier = Classifier {
             snapshot: &snapshot,
-            ours: &hosts.ours,
+            ours: &local.all,
             flow: None,
         };
         let Self { ring, reader, .. } = self;
-        for _ in 0..MOST_FRAMES {
-            if !ring.take_frame(|frame| reader.enter(intake, frame, &mut judge)) {
+        for _ in 0..MAX_FRAMES_PER_READ {
+            if !ring.take_frame(|frame| reader.enter(buffer, frame, &mut classifier)) {
                 break;
             }
         }
         let lost = self.ring.lost();
         if lost != self.lost {
-            let facts = &self.reader.shared.facts;
-            facts.lost.fetch_add(lost - self.lost, Ordering::Relaxed);
+            let stats = &self.reader.shared.stats;
+            stats.lost.fetch_add(lost - self.lost, Ordering::Relaxed);
             self.lost = lost;
         }
-        intake.items.len() - before
+        buffer.items.len() - before
     }
 }
 
 impl PlaintextSource for EthernetSource {
-    fn fill(&mut self, intake: &mut Intake<Offload>, wait: Wait) -> io::Result<usize> {
-        if intake.bytes.len() < LARGEST {
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
+        if buffer.bytes.len() < MAX_ITEM_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the intake has no room for one train",
+                "the buffer has no room for one train",
             ));
         }
-        let added = self.read(intake);
-        if added > 0 || !intake.items.is_empty() {
+        let added = self.read(buffer);
+        if added > 0 || !buffer.items.is_empty() {
             return Ok(added);
         }
         // A device that went down says so once, which would end the next sleep; it may come up again.
         self.ring.clear_error();
-        match sleep_on(self.ring.as_fd(), Some(&self.waker), wait)? {
-            true => Ok(self.read(intake)),
+        match wait_readable(self.ring.as_fd(), Some(&self.waker), wait)? {
+            true => Ok(self.read(buffer)),
             false => Ok(0),
         }
     }
@@ -105,7 +106,7 @@ impl PlaintextSource for EthernetSource {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum Action {
     /// It is the kernel's.
     Leave,
     /// It is ours, and so long.
@@ -115,33 +116,33 @@ enum Verdict {
 }
 
 /// Tells our packets from the kernel's.
-struct Judge<'a> {
+struct Classifier<'a> {
     snapshot: &'a Snapshot,
     ours: &'a std::collections::HashSet<std::net::IpAddr>,
     /// What the packets of the flow that was taken last are known by.
     flow: Option<Familiar>,
 }
 
-impl Judge<'_> {
-    fn judge(&mut self, packet: &[u8]) -> Verdict {
+impl Classifier<'_> {
+    fn classify(&mut self, packet: &[u8]) -> Action {
         if !is_intact(packet) {
-            return Verdict::Leave;
+            return Action::Leave;
         }
         let known = self.flow.as_ref();
         if let Some(total_len) = known.and_then(|flow| flow.total_len_of(packet)) {
-            return Verdict::Take(total_len);
+            return Action::Take(total_len);
         }
         let Ok(outline) = Outline::read(packet) else {
-            return Verdict::Leave;
+            return Action::Leave;
         };
         if !self.is_protected(&outline) {
-            return Verdict::Leave;
+            return Action::Leave;
         }
         if outline.hop_limit <= 1 {
-            return Verdict::Expired;
+            return Action::Expired;
         }
         self.flow = Familiar::new(packet, &outline);
-        Verdict::Take(outline.total_len)
+        Action::Take(outline.total_len)
     }
 
     /// Whether a policy wants it anywhere but in the kernel's own path. What it wants dropped is taken too, to be counted.
@@ -164,114 +165,119 @@ fn is_intact(packet: &[u8]) -> bool {
     }
 }
 
-/// Moves packets from frames, or from the socket's queue, into the intake.
+/// Moves packets from frames, or from the socket's queue, into the buffer.
 struct Reader {
     socket: Arc<OwnedFd>,
     shared: Arc<Shared>,
     report: Vec<u8>,
     /// Where queued packets go that nobody wants.
-    spilled: Vec<u8>,
+    discarded: Vec<u8>,
 }
 
 impl Reader {
     /// Reports of the sink's come first: they are few, and somebody waits for them.
-    fn enter_echoes(&self, intake: &mut Intake<Offload>) {
-        while intake.places() > 0 && intake.free().len() >= LARGEST {
-            let Some(packet) = self.shared.echoes.next() else {
+    fn enter_reports(&self, buffer: &mut ReceiveBuffer<Offload>) {
+        while buffer.free_items() > 0 && buffer.free_bytes().len() >= MAX_ITEM_BYTES {
+            let Some(packet) = self.shared.icmp_reports.next() else {
                 return;
             };
-            intake.free()[..packet.len()].copy_from_slice(&packet);
-            intake.push(packet.len(), Offload::default());
+            buffer.free_bytes()[..packet.len()].copy_from_slice(&packet);
+            buffer.push(packet.len(), Offload::default());
         }
     }
 
     /// Does with one frame what is to be done. False if there is no room: then it stays where it is.
     fn enter(
         &mut self,
-        intake: &mut Intake<Offload>,
-        frame: &Frame<'_>,
-        judge: &mut Judge<'_>,
+        buffer: &mut ReceiveBuffer<Offload>,
+        frame: &RingFrame<'_>,
+        classifier: &mut Classifier<'_>,
     ) -> bool {
-        if intake.places() == 0 || intake.free().len() < LARGEST {
+        if buffer.free_items() == 0 || buffer.free_bytes().len() < MAX_ITEM_BYTES {
             return false;
         }
         match frame.state {
-            FrameState::Whole => self.enter_frame(intake, frame, judge),
-            FrameState::Queued => self.enter_queued(intake, judge),
-            FrameState::Truncated => count(&self.shared.facts.lost),
+            FrameState::Whole => self.enter_frame(buffer, frame, classifier),
+            FrameState::Queued => self.enter_queued(buffer, classifier),
+            FrameState::Truncated => count(&self.shared.stats.lost),
         }
         true
     }
 
     fn enter_frame(
         &mut self,
-        intake: &mut Intake<Offload>,
-        frame: &Frame<'_>,
-        judge: &mut Judge<'_>,
+        buffer: &mut ReceiveBuffer<Offload>,
+        frame: &RingFrame<'_>,
+        classifier: &mut Classifier<'_>,
     ) {
         let offload = frame.offload().and_then(offload);
-        match (judge.judge(frame.packet), offload) {
-            (Verdict::Take(len), Some(offload)) => {
+        match (classifier.classify(frame.packet), offload) {
+            (Action::Take(len), Some(offload)) => {
                 let len = len.min(frame.packet.len());
-                intake.free()[..len].copy_from_slice(&frame.packet[..len]);
-                self.take(intake, len, offload);
+                buffer.free_bytes()[..len].copy_from_slice(&frame.packet[..len]);
+                self.take(buffer, len, offload);
             }
-            (Verdict::Expired, _) => self.tell_expired(frame.link(), frame.packet),
-            (Verdict::Leave | Verdict::Take(_), _) => count(&self.shared.facts.left),
+            (Action::Expired, _) => self.report_expired(frame.link(), frame.packet),
+            (Action::Leave | Action::Take(_), _) => count(&self.shared.stats.left),
         }
     }
 
     /// The packet that was too large for its frame is the next of the socket's queue.
-    fn enter_queued(&mut self, intake: &mut Intake<Offload>, judge: &mut Judge<'_>) {
-        let (mut told, mut link) = ([0; header::LEN], [0; ETHERNET]);
-        let room = intake.free();
+    fn enter_queued(
+        &mut self,
+        buffer: &mut ReceiveBuffer<Offload>,
+        classifier: &mut Classifier<'_>,
+    ) {
+        let (mut told, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
+        let room = buffer.free_bytes();
         let Some(len) = receive(&self.socket, &mut told, &mut link, room) else {
-            return count(&self.shared.facts.lost);
+            return count(&self.shared.stats.lost);
         };
-        match (judge.judge(&room[..len]), offload(&told)) {
-            (Verdict::Take(whole), Some(offload)) => self.take(intake, whole.min(len), offload),
-            (Verdict::Expired, _) => {
+        match (classifier.classify(&room[..len]), offload(&told)) {
+            (Action::Take(whole), Some(offload)) => self.take(buffer, whole.min(len), offload),
+            (Action::Expired, _) => {
                 let packet = room[..len].to_vec();
-                self.tell_expired(&link, &packet);
+                self.report_expired(&link, &packet);
             }
-            (Verdict::Leave | Verdict::Take(_), _) => count(&self.shared.facts.left),
+            (Action::Leave | Action::Take(_), _) => count(&self.shared.stats.left),
         }
     }
 
     /// The packet lies where the next item begins.
-    fn take(&self, intake: &mut Intake<Offload>, len: usize, offload: Offload) {
-        pass_hop(&mut intake.free()[..len]);
-        intake.push(len, offload);
-        count(&self.shared.facts.taken);
+    fn take(&self, buffer: &mut ReceiveBuffer<Offload>, len: usize, offload: Offload) {
+        pass_hop(&mut buffer.free_bytes()[..len]);
+        buffer.push(len, offload);
+        count(&self.shared.stats.taken);
     }
 
     /// What came before there was a policy is not ours.
-    fn pass_over(&mut self, frame: &Frame<'_>) -> bool {
+    fn skip(&mut self, frame: &RingFrame<'_>) -> bool {
         if frame.state == FrameState::Queued {
-            let (mut told, mut link) = ([0; header::LEN], [0; ETHERNET]);
-            let _ = receive(&self.socket, &mut told, &mut link, &mut self.spilled);
+            let (mut told, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
+            let _ = receive(&self.socket, &mut told, &mut link, &mut self.discarded);
         }
-        count(&self.shared.facts.left);
+        count(&self.shared.stats.left);
         true
     }
 
     /// Straight back to whoever handed us the packet: the report needs no route.
-    fn tell_expired(&mut self, link: &[u8], packet: &[u8]) {
-        count(&self.shared.facts.expired);
-        let hosts = self.shared.hosts.load();
+    fn report_expired(&mut self, link: &[u8], packet: &[u8]) {
+        count(&self.shared.stats.expired);
+        let local = self.shared.local_addresses.load();
         let speaker = Outline::read(packet)
             .ok()
-            .and_then(|outline| hosts.speaker_to(outline.source));
-        let (Some(speaker), Some(link)) = (speaker, link.first_chunk::<ETHERNET>()) else {
+            .and_then(|outline| local.source_towards(outline.source));
+        let (Some(speaker), Some(link)) = (speaker, link.first_chunk::<ETHERNET_HEADER_BYTES>())
+        else {
             return;
         };
         if pmtu::report_expired(packet, speaker, &mut self.report)
-            && self.shared.echoes.may_report(Instant::now())
+            && self.shared.icmp_reports.may_report(Instant::now())
         {
             let mut back = *link;
             back[..6].copy_from_slice(&link[6..12]);
             back[6..12].copy_from_slice(&link[..6]);
-            let pieces = [&[0; header::LEN][..], &back, &self.report].map(IoSlice::new);
+            let pieces = [&[0; virtio_header::LEN][..], &back, &self.report].map(IoSlice::new);
             // Best effort: who is not told asks again.
             let _ = rustix::io::writev(&*self.socket, &pieces);
         }
@@ -281,8 +287,8 @@ impl Reader {
 /// Reads one packet of the socket's queue; its length behind the link header.
 fn receive(
     socket: &OwnedFd,
-    told: &mut [u8; header::LEN],
-    link: &mut [u8; ETHERNET],
+    told: &mut [u8; virtio_header::LEN],
+    link: &mut [u8; ETHERNET_HEADER_BYTES],
     room: &mut [u8],
 ) -> Option<usize> {
     let before = told.len() + link.len();
@@ -297,12 +303,12 @@ fn receive(
 
 /// What the kernel has left to do, counted from the IP header and not from the link's. A packet whose checksum the device
 /// has seen to be right needs nothing.
-pub(in crate::io) fn offload(told: &[u8; header::LEN]) -> Option<Offload> {
-    let offload = header::read(told)?;
+pub(in crate::io) fn offload(told: &[u8; virtio_header::LEN]) -> Option<Offload> {
+    let offload = virtio_header::read(told)?;
     let checksum = match offload.checksum {
         None => None,
         Some(spot) => Some(ChecksumSpot {
-            start: spot.start.checked_sub(ETHERNET as u16)?,
+            start: spot.start.checked_sub(ETHERNET_HEADER_BYTES as u16)?,
             ..spot
         }),
     };

@@ -1,17 +1,21 @@
+use super::icmp_reports::IcmpReports;
 use super::*;
 use crate::io::namespaces::{Namespace, cable, command, isolated, warnings};
-use crate::io::packet::NextHop;
+use crate::io::packet::{NativeIo, NextHop, NextHops};
 use crate::io::{
-    Delivery, Intake, LARGEST, PlaintextSink, PlaintextSource, Wait, socket::set_option_to,
+    Delivery, MAX_ITEM_BYTES, PlaintextSink, PlaintextSource, ReceiveBuffer, Wait, Waker,
+    socket_option::set_option_to,
 };
 use crate::train::{ChecksumSpot, Offload, Segmentation};
+use arc_swap::ArcSwap;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use ipsec::database::Database;
+use ipsec::database::{Database, Snapshot};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use ipsec::wire::checksum::Sum;
 use std::io::IoSlice;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -73,15 +77,15 @@ fn router(way: NativeIo) -> Router {
         device,
         mtu: 1500,
         mark: 0x1000_0000,
-        way,
-        trains: true,
+        native_io: way,
+        offloads: true,
     };
     let mut device = Ethernet::open(options, &warnings().0).unwrap();
     let handle = device.handle();
     let addresses = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().unwrap());
-    handle.know(Hosts {
-        ours: addresses.into(),
-        speakers: addresses.into(),
+    handle.set_local_addresses(LocalAddresses {
+        all: addresses.into(),
+        on_device: addresses.into(),
     });
     let source = device.source(databases(), Waker::new().unwrap()).unwrap();
     Router {
@@ -95,21 +99,21 @@ fn router(way: NativeIo) -> Router {
 impl Router {
     /// Every item that comes until none does for a while.
     fn read(&mut self) -> Vec<(Vec<u8>, Offload)> {
-        let mut intake = Intake::with_room(8 * LARGEST, 64);
+        let mut buffer = ReceiveBuffer::with_capacity(8 * MAX_ITEM_BYTES, 64);
         let mut all = Vec::new();
         let mut quiet = Instant::now() + SECOND;
         loop {
-            intake.clear();
+            buffer.clear();
             // Packets that were left to the kernel end a sleep too.
             let wait = Wait::AtMost(quiet.saturating_duration_since(Instant::now()));
-            if self.source.fill(&mut intake, wait).unwrap() > 0 {
+            if self.source.fill(&mut buffer, wait).unwrap() > 0 {
                 quiet = Instant::now() + SOON;
             } else if Instant::now() >= quiet {
                 return all;
             }
-            let items = intake.items.iter();
+            let items = buffer.items.iter();
             all.extend(
-                items.map(|(range, offload)| (intake.bytes[range.clone()].to_vec(), *offload)),
+                items.map(|(range, offload)| (buffer.bytes[range.clone()].to_vec(), *offload)),
             );
         }
     }
@@ -228,8 +232,8 @@ fn what_policy_protects_or_discards_is_taken_one_hop_on_and_nothing_else() {
             })
             .collect();
         assert_eq!(ends, [(63, 100), (63, 104), (63, 105)]);
-        assert_eq!(router.handle.facts().taken(), 3);
-        assert!(router.handle.facts().left() >= 5);
+        assert_eq!(router.handle.stats().taken(), 3);
+        assert!(router.handle.stats().left() >= 5);
     });
 }
 
@@ -265,7 +269,7 @@ fn a_train_comes_whole_with_what_is_left_to_do() {
                     .all(|(n, byte)| usize::from(*byte) == n / 1000)
             );
         }
-        assert_eq!(router.handle.facts().lost(), 0);
+        assert_eq!(router.handle.stats().lost(), 0);
     });
 }
 
@@ -295,7 +299,7 @@ fn a_packet_at_its_last_hop_is_answered_and_not_taken() {
             (1, &[192, 0, 2, 1][..], 11)
         );
         assert_eq!(told[28..32], [0x45, 0, 0, 68], "its packet is quoted");
-        assert_eq!(router.handle.facts().expired(), 1);
+        assert_eq!(router.handle.stats().expired(), 1);
     });
 }
 
@@ -316,8 +320,8 @@ fn opened_packets_reach_the_neighbour(way: NativeIo) {
         let (len, from) = socket.recv_from(&mut room).unwrap();
         assert_eq!((len, from), (20 + n, "10.2.0.2:9".parse().unwrap()));
     }
-    let facts = router.handle.facts();
-    assert_eq!((facts.direct(), facts.way()), (200, way));
+    let stats = router.handle.stats();
+    assert_eq!((stats.direct(), stats.native_io()), (200, way));
 }
 
 #[test]
@@ -379,8 +383,8 @@ fn a_train_reaches_the_neighbour_whole_or_cut() {
                 assert!(room[..got].iter().all(|byte| *byte == 5));
             }
         }
-        assert_eq!(router.handle.facts().direct(), 4);
-        assert_eq!(router.handle.facts().by_raw_socket(), 4);
+        assert_eq!(router.handle.stats().direct(), 4);
+        assert_eq!(router.handle.stats().by_raw_socket(), 4);
     });
 }
 
@@ -397,7 +401,7 @@ fn without_a_known_neighbour_the_kernel_looks_for_it() {
         let sent = deliver(&mut router.sink(None), &[opened(64, 33)]);
         assert_eq!(sent.packets, 1);
         assert_eq!(socket.recv(&mut [0; 100]).unwrap(), 33);
-        assert_eq!(router.handle.facts().by_raw_socket(), 1);
+        assert_eq!(router.handle.stats().by_raw_socket(), 1);
     });
 }
 
@@ -422,8 +426,8 @@ fn nothing_leaves_by_another_device_or_for_this_host() {
         ipsec::wire::ip::v4::finish_checksum(&mut local);
         let sent = deliver(&mut router.sink(None), &[local]);
         assert_eq!((sent.packets, sent.failed), (0, 1));
-        let facts = router.handle.facts();
-        assert_eq!((facts.undeliverable(), facts.by_raw_socket()), (3, 0));
+        let stats = router.handle.stats();
+        assert_eq!((stats.undeliverable(), stats.by_raw_socket()), (3, 0));
     });
 }
 
@@ -438,17 +442,17 @@ fn senders_beyond_the_tunnel_hear_of_the_last_hop_and_of_what_fits() {
         let mut sink = router.sink(Some(narrow));
         let sent = deliver(&mut sink, &[opened(1, 33), opened(64, 1000)]);
         assert_eq!((sent.failed, sent.too_big), (1, 1));
-        let echoes: Vec<_> = router
+        let icmp_reports: Vec<_> = router
             .read()
             .into_iter()
             .map(|(packet, _)| packet)
             .collect();
-        assert_eq!(echoes.len(), 2);
-        for (echo, (kind, code)) in echoes.iter().zip([(11, 0), (3, 4)]) {
+        assert_eq!(icmp_reports.len(), 2);
+        for (echo, (kind, code)) in icmp_reports.iter().zip([(11, 0), (3, 4)]) {
             assert_eq!(echo[12..20], [192, 0, 2, 1, 10, 2, 0, 2]);
             assert_eq!((echo[20], echo[21]), (kind, code));
         }
-        assert_eq!(echoes[1][26..28], 600u16.to_be_bytes());
+        assert_eq!(icmp_reports[1][26..28], 600u16.to_be_bytes());
     });
 }
 
@@ -471,18 +475,18 @@ fn what_may_be_cut_is_cut_to_the_device() {
         let sent = deliver(&mut router.sink(Some(narrow)), &[packet]);
         assert_eq!((sent.packets, sent.failed), (1, 0));
         assert_eq!(socket.recv(&mut [0; 1500]).unwrap(), 1400);
-        assert_eq!(router.handle.facts().direct(), 3);
+        assert_eq!(router.handle.stats().direct(), 3);
     });
 }
 
 #[test]
 fn reports_are_limited_and_a_full_queue_takes_no_more() {
-    let echoes = Echoes::default();
+    let icmp_reports = IcmpReports::default();
     let start = Instant::now();
-    let granted = (0..1000).filter(|_| echoes.may_report(start)).count();
-    assert_eq!(granted, ECHOES_PER_SECOND as usize);
-    assert!(echoes.may_report(start + Duration::from_secs(2)));
-    (0..1000).for_each(|n| echoes.send(vec![n as u8]));
-    let waiting = std::iter::from_fn(|| echoes.next()).count();
-    assert_eq!(waiting, MOST_WAITING);
+    let granted = (0..1000).filter(|_| icmp_reports.may_report(start)).count();
+    assert_eq!(granted, MAX_ICMP_ERRORS_PER_SECOND as usize);
+    assert!(icmp_reports.may_report(start + Duration::from_secs(2)));
+    (0..1000).for_each(|n| icmp_reports.send(vec![n as u8]));
+    let waiting = std::iter::from_fn(|| icmp_reports.next()).count();
+    assert_eq!(waiting, super::icmp_reports::MAX_QUEUED_REPORTS);
 }

@@ -1,5 +1,5 @@
 use super::super::memory::{MemorySource, queue};
-use super::super::{Arrival, Intake, ProtectedSource, Wait};
+use super::super::{Arrival, ProtectedSource, ReceiveBuffer, Wait};
 use super::*;
 use std::collections::HashMap;
 
@@ -18,16 +18,16 @@ fn outer() -> Outer {
     }
 }
 
-/// Numbered packets through faults: what comes out, and the tally.
-fn through(faults: Faults) -> (Vec<Vec<u8>>, Arc<FaultTally>) {
+/// Numbered packets through faults: what comes out, and the counts.
+fn through(faults: Faults) -> (Vec<Vec<u8>>, Arc<FaultCounts>) {
     let (sink, mut source) = queue::<Arrival>(4 << 20, 100_000).unwrap();
-    let mut sink = Faulty::new(sink, faults);
+    let mut sink = FaultySink::new(sink, faults);
     let all: Vec<u8> = (0..COUNT)
         .flat_map(|n| [n.to_be_bytes(), [0; 4]].concat())
         .collect();
     for bytes in all.chunks(8 * 44) {
         let sent = sink
-            .deliver(&[Parcel {
+            .deliver(&[Burst {
                 outer: outer(),
                 bytes,
                 stride: 8,
@@ -36,15 +36,15 @@ fn through(faults: Faults) -> (Vec<Vec<u8>>, Arc<FaultTally>) {
         assert_eq!(sent.packets, bytes.len() as u64 / 8);
     }
     sink.deliver(&[]).unwrap();
-    (drain(&mut source), sink.tally())
+    (drain(&mut source), sink.counts())
 }
 
 fn drain(source: &mut MemorySource<Arrival>) -> Vec<Vec<u8>> {
-    let mut intake = Intake::with_room(4 << 20, 100_000);
-    source.fill(&mut intake, Wait::Poll).unwrap();
-    let runs = intake.items.iter();
+    let mut buffer = ReceiveBuffer::with_capacity(4 << 20, 100_000);
+    source.fill(&mut buffer, Wait::Poll).unwrap();
+    let runs = buffer.items.iter();
     runs.flat_map(|(range, note)| {
-        intake.bytes[range.clone()]
+        buffer.bytes[range.clone()]
             .chunks(note.stride)
             .map(<[u8]>::to_vec)
     })
@@ -77,24 +77,24 @@ fn every_packet_is_accounted_for_and_the_same_seed_repeats_itself() {
         damaged: 0,
         depth: 30,
     };
-    let (packets, tally) = through(faults);
+    let (packets, counts) = through(faults);
     assert_eq!(
         packets.len() as u64,
-        u64::from(COUNT) - tally.lost() + tally.repeated()
+        u64::from(COUNT) - counts.lost() + counts.repeated()
     );
     let mut seen = HashMap::new();
     numbers(&packets)
         .into_iter()
         .for_each(|number| *seen.entry(number).or_insert(0u64) += 1);
-    assert_eq!(u64::from(COUNT) - seen.len() as u64, tally.lost());
+    assert_eq!(u64::from(COUNT) - seen.len() as u64, counts.lost());
     assert_eq!(
         seen.values().filter(|&&times| times == 2).count() as u64,
-        tally.repeated()
+        counts.repeated()
     );
     for (happened, thousandths) in [
-        (tally.lost(), 100),
-        (tally.repeated(), 45),
-        (tally.delayed(), 180),
+        (counts.lost(), 100),
+        (counts.repeated(), 45),
+        (counts.delayed(), 180),
     ] {
         let expected = u64::from(COUNT) * thousandths / 1000;
         assert!(
@@ -108,14 +108,14 @@ fn every_packet_is_accounted_for_and_the_same_seed_repeats_itself() {
 
 #[test]
 fn a_delayed_packet_is_overtaken_by_no_more_than_the_depth() {
-    let (packets, tally) = through(Faults {
+    let (packets, counts) = through(Faults {
         seed: 3,
         delayed: 100,
         depth: 5,
         ..Faults::default()
     });
     let numbers = numbers(&packets);
-    assert!(tally.delayed() > 0 && !numbers.is_sorted());
+    assert!(counts.delayed() > 0 && !numbers.is_sorted());
     let overtaken = |place: usize| {
         numbers[..place]
             .iter()
@@ -129,7 +129,7 @@ fn a_delayed_packet_is_overtaken_by_no_more_than_the_depth() {
 
 #[test]
 fn a_damaged_packet_differs_in_one_bit() {
-    let (packets, tally) = through(Faults {
+    let (packets, counts) = through(Faults {
         seed: 5,
         damaged: 100,
         ..Faults::default()
@@ -146,5 +146,5 @@ fn a_damaged_packet_differs_in_one_bit() {
         damaged += u64::from(bits);
     }
     assert!(damaged > 0);
-    assert_eq!(damaged, tally.damaged());
+    assert_eq!(damaged, counts.damaged());
 }

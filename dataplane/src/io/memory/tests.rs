@@ -15,8 +15,8 @@ fn outer() -> Outer {
     }
 }
 
-fn parcel(bytes: &[u8], stride: usize) -> Parcel<'_> {
-    Parcel {
+fn burst(bytes: &[u8], stride: usize) -> Burst<'_> {
+    Burst {
         outer: outer(),
         bytes,
         stride,
@@ -26,27 +26,26 @@ fn parcel(bytes: &[u8], stride: usize) -> Parcel<'_> {
 #[test]
 fn parcels_come_out_in_order_and_equal_through_many_turns_of_the_ring() {
     let (mut sink, mut source) = queue(1000, 8).unwrap();
-    let mut intake = Intake::with_room(4000, 16);
+    let mut buffer = ReceiveBuffer::with_capacity(4000, 16);
     for turn in 0..500usize {
         let bytes: Vec<u8> = (0..turn % 331 + 1).map(|i| (i + turn) as u8).collect();
-        let sent =
-            ProtectedSink::deliver(&mut sink, &[parcel(&bytes, 100), parcel(&bytes[..1], 1)])
-                .unwrap();
+        let sent = ProtectedSink::deliver(&mut sink, &[burst(&bytes, 100), burst(&bytes[..1], 1)])
+            .unwrap();
         assert_eq!(sent.packets as usize, bytes.len().div_ceil(100) + 1);
-        intake.clear();
+        buffer.clear();
         assert_eq!(
-            ProtectedSource::fill(&mut source, &mut intake, Wait::Poll).unwrap(),
+            ProtectedSource::fill(&mut source, &mut buffer, Wait::Poll).unwrap(),
             2
         );
-        assert_eq!(intake.bytes[intake.items[0].0.clone()], bytes);
+        assert_eq!(buffer.bytes[buffer.items[0].0.clone()], bytes);
         assert_eq!(
-            intake.items[0].1,
+            buffer.items[0].1,
             Arrival {
                 outer: outer(),
                 stride: 100
             }
         );
-        assert_eq!(intake.bytes[intake.items[1].0.clone()], bytes[..1]);
+        assert_eq!(buffer.bytes[buffer.items[1].0.clone()], bytes[..1]);
     }
 }
 
@@ -55,7 +54,7 @@ fn a_full_queue_refuses_and_counts_every_packet_of_a_parcel() {
     let (mut sink, mut source) = queue(1000, 8).unwrap();
     let bytes = [7; 600];
     let sent =
-        ProtectedSink::deliver(&mut sink, &[parcel(&bytes, 100), parcel(&bytes, 100)]).unwrap();
+        ProtectedSink::deliver(&mut sink, &[burst(&bytes, 100), burst(&bytes, 100)]).unwrap();
     assert_eq!(
         sent,
         Sent {
@@ -65,21 +64,21 @@ fn a_full_queue_refuses_and_counts_every_packet_of_a_parcel() {
             ..Sent::default()
         }
     );
-    let mut intake = Intake::with_room(4000, 16);
+    let mut buffer = ReceiveBuffer::with_capacity(4000, 16);
     assert_eq!(
-        ProtectedSource::fill(&mut source, &mut intake, Wait::Poll).unwrap(),
+        ProtectedSource::fill(&mut source, &mut buffer, Wait::Poll).unwrap(),
         1
     );
-    assert_eq!(intake.bytes[intake.items[0].0.clone()], bytes);
+    assert_eq!(buffer.bytes[buffer.items[0].0.clone()], bytes);
     for _ in 0..8 {
         assert_eq!(
-            ProtectedSink::deliver(&mut sink, &[parcel(&[1], 1)])
+            ProtectedSink::deliver(&mut sink, &[burst(&[1], 1)])
                 .unwrap()
                 .packets,
             1
         );
     }
-    let refused = ProtectedSink::deliver(&mut sink, &[parcel(&[1], 1)]).unwrap();
+    let refused = ProtectedSink::deliver(&mut sink, &[burst(&[1], 1)]).unwrap();
     assert_eq!((refused.packets, refused.no_buffer), (0, 1));
 }
 
@@ -88,22 +87,22 @@ fn bytes_are_a_bound_of_their_own_and_what_is_taken_out_makes_room_again() {
     let (mut sink, mut source) = queue(1000, 8).unwrap();
     let bytes: Vec<u8> = (0..=255).cycle().take(1001).collect();
     let mut put = |len: usize| {
-        let sent = ProtectedSink::deliver(&mut sink, &[parcel(&bytes[..len], len)]).unwrap();
+        let sent = ProtectedSink::deliver(&mut sink, &[burst(&bytes[..len], len)]).unwrap();
         sent.packets == 1
     };
     // Larger than the whole queue is refused however empty it is; just as large fits.
     assert!(!put(1001));
     assert!(put(1000));
     assert!(!put(1));
-    let mut intake = Intake::with_room(2000, 8);
-    ProtectedSource::fill(&mut source, &mut intake, Wait::Poll).unwrap();
+    let mut buffer = ReceiveBuffer::with_capacity(2000, 8);
+    ProtectedSource::fill(&mut source, &mut buffer, Wait::Poll).unwrap();
     assert!(put(400) && put(600) && !put(1));
-    // An intake with room for one of two takes the first and leaves the second where it is.
+    // A buffer with room for one of two takes the first and leaves the second where it is.
     for len in [400, 600] {
-        let mut narrow = Intake::with_room(700, 8);
+        let mut narrow = ReceiveBuffer::with_capacity(700, 8);
         let filled = ProtectedSource::fill(&mut source, &mut narrow, Wait::Poll).unwrap();
         assert_eq!((filled, narrow.items.len()), (1, 1));
-        assert_eq!(narrow.bytes[..narrow.used()], bytes[..len]);
+        assert_eq!(narrow.bytes[..narrow.used_bytes()], bytes[..len]);
     }
 }
 
@@ -111,9 +110,9 @@ fn bytes_are_a_bound_of_their_own_and_what_is_taken_out_makes_room_again() {
 fn a_patient_sink_refuses_at_once_what_no_patience_makes_room_for() {
     let (sink, _source) = queue(1000, 8).unwrap();
     // The channel has no reader: a send that blocked would never return.
-    let mut sink = sink.patient(Duration::MAX);
+    let mut sink = sink.with_send_timeout(Duration::MAX);
     let bytes = [7; 1001];
-    let sent = ProtectedSink::deliver(&mut sink, &[parcel(&bytes, 1001)]).unwrap();
+    let sent = ProtectedSink::deliver(&mut sink, &[burst(&bytes, 1001)]).unwrap();
     assert_eq!((sent.packets, sent.no_buffer), (0, 1));
 }
 
@@ -131,35 +130,36 @@ fn a_sink_says_which_trains_it_takes() {
 #[test]
 fn a_sink_that_swallows_everything_counts_packets_and_not_items() {
     let bytes = [7; 250];
-    let sent = ProtectedSink::deliver(&mut Void, &[parcel(&bytes, 100), parcel(&[1], 1)]).unwrap();
+    let sent =
+        ProtectedSink::deliver(&mut NullSink, &[burst(&bytes, 100), burst(&[1], 1)]).unwrap();
     assert_eq!((sent.packets, sent.no_buffer), (4, 0));
 }
 
 #[test]
 fn a_patient_sink_waits_for_a_slow_reader_and_loses_nothing() {
     let (sink, source) = queue(1000, 8).unwrap();
-    let (mut sink, mut source) = (sink.patient(Duration::from_secs(30)), source);
+    let (mut sink, mut source) = (sink.with_send_timeout(Duration::from_secs(30)), source);
     let writer = std::thread::spawn(move || {
         (0..1000u32)
             .map(|n| {
-                ProtectedSink::deliver(&mut sink, &[parcel(&n.to_be_bytes().repeat(50), 200)])
+                ProtectedSink::deliver(&mut sink, &[burst(&n.to_be_bytes().repeat(50), 200)])
                     .unwrap()
                     .packets
             })
             .sum::<u64>()
     });
-    let (mut intake, mut expected) = (Intake::with_room(2000, 3), 0u32);
+    let (mut buffer, mut expected) = (ReceiveBuffer::with_capacity(2000, 3), 0u32);
     while expected < 1000 {
-        intake.clear();
+        buffer.clear();
         ProtectedSource::fill(
             &mut source,
-            &mut intake,
+            &mut buffer,
             Wait::AtMost(Duration::from_secs(30)),
         )
         .unwrap();
-        for (range, _) in &intake.items {
+        for (range, _) in &buffer.items {
             assert_eq!(
-                intake.bytes[range.start..range.start + 4],
+                buffer.bytes[range.start..range.start + 4],
                 expected.to_be_bytes()
             );
             expected += 1;
@@ -168,16 +168,16 @@ fn a_patient_sink_waits_for_a_slow_reader_and_loses_nothing() {
     assert_eq!(writer.join().unwrap(), 1000);
 }
 
-/// Starts a thread that fills an intake without a limit of time worth mentioning, and waits until the kernel says that it
+/// Starts a thread that fills a buffer without a limit of time worth mentioning, and waits until the kernel says that it
 /// sleeps: one that only looks whether something is there has ended by then.
 fn asleep_in_fill(mut source: MemorySource<Arrival>) -> std::thread::JoinHandle<(usize, Vec<u8>)> {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         tell.send(rustix::thread::gettid()).unwrap();
-        let mut intake = Intake::with_room(1000, 1);
+        let mut buffer = ReceiveBuffer::with_capacity(1000, 1);
         let wait = Wait::AtMost(Duration::from_secs(600));
-        let filled = ProtectedSource::fill(&mut source, &mut intake, wait).unwrap();
-        (filled, intake.bytes[..intake.used()].to_vec())
+        let filled = ProtectedSource::fill(&mut source, &mut buffer, wait).unwrap();
+        (filled, buffer.bytes[..buffer.used_bytes()].to_vec())
     });
     let number = told.recv().unwrap().as_raw_nonzero();
     loop {
@@ -205,7 +205,7 @@ fn a_wake_ends_the_sleep_of_a_reader_without_packets() {
 fn a_packet_ends_the_sleep_of_a_reader() {
     let (mut sink, source) = queue::<Arrival>(1000, 8).unwrap();
     let thread = asleep_in_fill(source);
-    ProtectedSink::deliver(&mut sink, &[parcel(&[1, 2, 3], 3)]).unwrap();
+    ProtectedSink::deliver(&mut sink, &[burst(&[1, 2, 3], 3)]).unwrap();
     assert_eq!(thread.join().unwrap(), (1, vec![1, 2, 3]));
 }
 
@@ -236,14 +236,14 @@ fn a_delivery_in_pieces_comes_out_whole_with_its_offload() {
     )
     .unwrap();
     assert_eq!(sent.packets, 2);
-    let mut intake = Intake::with_room(4000, 1);
+    let mut buffer = ReceiveBuffer::with_capacity(4000, 1);
     assert_eq!(
-        PlaintextSource::fill(&mut source, &mut intake, Wait::Poll).unwrap(),
+        PlaintextSource::fill(&mut source, &mut buffer, Wait::Poll).unwrap(),
         1
     );
-    assert_eq!(intake.items, [(0..1540, offload)]);
+    assert_eq!(buffer.items, [(0..1540, offload)]);
     let whole: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-    assert_eq!(intake.bytes[..1540], whole);
+    assert_eq!(buffer.bytes[..1540], whole);
 }
 
 #[test]
@@ -253,23 +253,23 @@ fn a_repeating_source_fills_the_intake_each_time_until_its_deadline() {
         (vec![2; 20], Offload::default()),
     ];
     let mut source = Repeat::of(items.clone());
-    let mut intake = Intake::with_room(1000, 3);
+    let mut buffer = ReceiveBuffer::with_capacity(1000, 3);
     // Where one call ends the next one goes on.
     for lengths in [[10, 20, 10], [20, 10, 20]] {
-        intake.clear();
-        assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 3);
-        let found: Vec<_> = intake.items.iter().map(|(range, _)| range.len()).collect();
+        buffer.clear();
+        assert_eq!(source.fill(&mut buffer, Wait::Poll).unwrap(), 3);
+        let found: Vec<_> = buffer.items.iter().map(|(range, _)| range.len()).collect();
         assert_eq!(found, lengths);
         let bytes =
-            |(range, _): &(std::ops::Range<usize>, Offload)| intake.bytes[range.clone()].to_vec();
+            |(range, _): &(std::ops::Range<usize>, Offload)| buffer.bytes[range.clone()].to_vec();
         let fills = |item| {
             bytes(item)
                 .iter()
                 .all(|&byte| usize::from(byte) == bytes(item).len() / 10)
         };
-        assert!(intake.items.iter().all(fills));
+        assert!(buffer.items.iter().all(fills));
     }
-    intake.clear();
+    buffer.clear();
     let mut dry = Repeat::of(items).until(Instant::now());
-    assert_eq!(dry.fill(&mut intake, Wait::Poll).unwrap(), 0);
+    assert_eq!(dry.fill(&mut buffer, Wait::Poll).unwrap(), 0);
 }

@@ -9,22 +9,22 @@ use std::os::fd::BorrowedFd;
 
 /// ESP to these addresses of ours belongs to the rings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Claim {
+pub struct RingAddresses {
     addresses: BTreeSet<IpAddr>,
 }
 
 /// More addresses than this are left to raw sockets: the program would get long.
-const MOST_ADDRESSES: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// The number of ESP, and of IPv6's fragment header.
 const ESP: u32 = 50;
 const FRAGMENT: u32 = 44;
 
-impl Claim {
+impl RingAddresses {
     /// A claim to as many of these addresses as a ring can have.
     pub fn of(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
-            addresses: addresses.into_iter().take(MOST_ADDRESSES).collect(),
+            addresses: addresses.into_iter().take(MAX_ADDRESSES).collect(),
         }
     }
 
@@ -51,15 +51,15 @@ impl Claim {
     pub(super) fn for_ring(&self) -> Program {
         let mut program = Program::default();
         program.load(BYTE, ancillary(libc::SKF_AD_PKTTYPE));
-        program.unless(u32::from(libc::PACKET_HOST), Verdict::Refuse);
+        program.unless(u32::from(libc::PACKET_HOST), BpfVerdict::Reject);
         program.load(HALF, ancillary(libc::SKF_AD_PROTOCOL));
         let rest = program.branch(libc::ETH_P_IP as u32);
-        self.match_v4(&mut program, 0, Verdict::Accept);
-        program.end(Verdict::Refuse);
+        self.match_v4(&mut program, 0, BpfVerdict::Accept);
+        program.end(BpfVerdict::Reject);
         program.land(rest);
-        program.unless(libc::ETH_P_IPV6 as u32, Verdict::Refuse);
-        self.match_v6(&mut program, 0, Verdict::Accept);
-        program.end(Verdict::Refuse);
+        program.unless(libc::ETH_P_IPV6 as u32, BpfVerdict::Reject);
+        self.match_v6(&mut program, 0, BpfVerdict::Accept);
+        program.end(BpfVerdict::Reject);
         program
     }
 
@@ -70,18 +70,18 @@ impl Claim {
         for device in devices {
             let rest = program.branch(*device);
             match is_v4 {
-                true => self.match_v4(&mut program, NETWORK, Verdict::Refuse),
-                false => self.match_v6(&mut program, NETWORK, Verdict::Refuse),
+                true => self.match_v4(&mut program, NETWORK, BpfVerdict::Reject),
+                false => self.match_v6(&mut program, NETWORK, BpfVerdict::Reject),
             }
-            program.end(Verdict::Accept);
+            program.end(BpfVerdict::Accept);
             program.land(rest);
         }
-        program.end(Verdict::Accept);
+        program.end(BpfVerdict::Accept);
         program
     }
 
     /// Ends with `verdict` if the packet is ESP to one of the addresses, whether or not it is a fragment.
-    fn match_v4(&self, program: &mut Program, base: u32, verdict: Verdict) {
+    fn match_v4(&self, program: &mut Program, base: u32, verdict: BpfVerdict) {
         program.load(BYTE, base.wrapping_add(9));
         let other = program.branch(ESP);
         program.load(WORD, base.wrapping_add(16));
@@ -94,7 +94,7 @@ impl Claim {
     }
 
     /// The same for IPv6. Where other extension headers come first, the raw socket is the better reader.
-    fn match_v6(&self, program: &mut Program, base: u32, verdict: Verdict) {
+    fn match_v6(&self, program: &mut Program, base: u32, verdict: BpfVerdict) {
         program.load(BYTE, base.wrapping_add(6));
         let esp = program.branch_if_not(ESP);
         let other = program.branch(FRAGMENT);
@@ -123,15 +123,15 @@ impl Claim {
 pub(super) fn for_router() -> Program {
     let mut program = Program::default();
     program.load(BYTE, ancillary(libc::SKF_AD_PKTTYPE));
-    program.unless(u32::from(libc::PACKET_HOST), Verdict::Refuse);
+    program.unless(u32::from(libc::PACKET_HOST), BpfVerdict::Reject);
     program.load(BYTE, ancillary(libc::SKF_AD_VLAN_TAG_PRESENT));
-    program.unless(0, Verdict::Refuse);
+    program.unless(0, BpfVerdict::Reject);
     program.load(HALF, ancillary(libc::SKF_AD_PROTOCOL));
     let rest = program.branch(libc::ETH_P_IP as u32);
-    program.end(Verdict::Accept);
+    program.end(BpfVerdict::Accept);
     program.land(rest);
-    program.unless(libc::ETH_P_IPV6 as u32, Verdict::Refuse);
-    program.end(Verdict::Accept);
+    program.unless(libc::ETH_P_IPV6 as u32, BpfVerdict::Reject);
+    program.end(BpfVerdict::Accept);
     program
 }
 
@@ -147,9 +147,9 @@ fn ancillary(which: i32) -> u32 {
 }
 
 #[derive(Clone, Copy)]
-enum Verdict {
+enum BpfVerdict {
     Accept,
-    Refuse,
+    Reject,
 }
 
 /// A classic BPF program.
@@ -181,16 +181,16 @@ impl Program {
         self.put(libc::BPF_LD | size | libc::BPF_ABS, 0, 0, at);
     }
 
-    fn end(&mut self, verdict: Verdict) {
+    fn end(&mut self, verdict: BpfVerdict) {
         let len = match verdict {
-            Verdict::Accept => u32::MAX,
-            Verdict::Refuse => 0,
+            BpfVerdict::Accept => u32::MAX,
+            BpfVerdict::Reject => 0,
         };
         self.put(libc::BPF_RET | libc::BPF_K, 0, 0, len);
     }
 
     /// Ends here unless what was loaded is `value`.
-    fn unless(&mut self, value: u32, verdict: Verdict) {
+    fn unless(&mut self, value: u32, verdict: BpfVerdict) {
         self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, value);
         self.end(verdict);
     }
@@ -233,7 +233,7 @@ impl Program {
             len: program.len() as u16,
             filter: program.as_mut_ptr(),
         };
-        super::super::socket::set_option_to(
+        crate::io::socket_option::set_option_to(
             socket,
             libc::SOL_SOCKET,
             libc::SO_ATTACH_FILTER,

@@ -8,10 +8,10 @@
 //! The status word passes each frame to and fro. Version 3 would pack packets more tightly, but hands them over by blocks
 //! and a timer of milliseconds.
 
-use super::filter::{Claim, Program};
+use super::filter::{Program, RingAddresses};
 use crate::io::mapping::Mapping;
-use crate::io::socket::{get_option_from, set_option_to};
-use crate::io::tun::header;
+use crate::io::socket_option::{get_option_from, set_option_to};
+use crate::io::virtio_header;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::mem::offset_of;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of all frames: two thousand packets of 1500 bytes twice over, a window of TCP.
-const BYTES: usize = 8 << 20;
+const RING_BYTES: usize = 8 << 20;
 
 /// What the kernel allocates at a time.
-const BLOCK: usize = 1 << 16;
+const BLOCK_BYTES: usize = 1 << 16;
 
 /// What a frame needs beside the packet: its header, the sender's link address, and alignment.
-const OVERHEAD: usize = 128;
+const FRAME_OVERHEAD_BYTES: usize = 128;
 
 /// A packet socket with its ring.
 pub(in crate::io) struct Ring {
@@ -38,7 +38,7 @@ pub(in crate::io) struct Ring {
 }
 
 /// One frame that the kernel has filled.
-pub(in crate::io) struct Frame<'a> {
+pub(in crate::io) struct RingFrame<'a> {
     /// All that stands before the packet.
     before: &'a [u8],
     link_len: usize,
@@ -58,7 +58,7 @@ pub(in crate::io) enum FrameState {
     Truncated,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> RingFrame<'a> {
     /// The frame of `frame_len` bytes at `start`, whose status word was `told`. What its header says of places and lengths
     /// is bounded by the frame: whatever stands there, nothing outside is read.
     pub fn read(frames: &'a Mapping, start: usize, frame_len: usize, told: u32) -> Self {
@@ -88,18 +88,18 @@ impl<'a> Frame<'a> {
     }
 
     /// The virtio header before it, if the ring was opened for a router.
-    pub fn offload(&self) -> Option<&[u8; header::LEN]> {
+    pub fn offload(&self) -> Option<&[u8; virtio_header::LEN]> {
         let end = self.before.len().checked_sub(self.link_len)?;
         self.before[..end].last_chunk()
     }
 }
 
 /// The largest packet that a ring is made for.
-pub(super) const LARGEST_PACKET: u32 = 16_000;
+pub(super) const MAX_PACKET_BYTES: u32 = 16_000;
 
 impl Ring {
     /// Opens a ring for what the claim covers on this device, whose packets have at most `mtu` bytes.
-    pub fn open(device: u32, mtu: u32, claim: &Claim) -> io::Result<Self> {
+    pub fn open(device: u32, mtu: u32, claim: &RingAddresses) -> io::Result<Self> {
         Self::open_as(SocketType::DGRAM, device, mtu, &claim.for_ring())
     }
 
@@ -110,7 +110,7 @@ impl Ring {
     }
 
     fn open_as(kind: SocketType, device: u32, mtu: u32, program: &Program) -> io::Result<Self> {
-        if mtu > LARGEST_PACKET {
+        if mtu > MAX_PACKET_BYTES {
             return Err(io::Error::other(format!(
                 "packets of {mtu} bytes are too large for a ring"
             )));
@@ -118,7 +118,7 @@ impl Ring {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol nothing comes in before the filter is there.
         let socket = socket_with(AddressFamily::PACKET, kind, flags, None)?;
-        let frame_len = (mtu as usize + OVERHEAD).next_power_of_two();
+        let frame_len = (mtu as usize + FRAME_OVERHEAD_BYTES).next_power_of_two();
         set_option_to(
             socket.as_fd(),
             libc::SOL_PACKET,
@@ -126,7 +126,7 @@ impl Ring {
             &VERSION_2,
         )?;
         if kind == SocketType::RAW {
-            tell_of_offloads(&socket)?;
+            enable_virtio_headers(&socket)?;
         }
         set_option_to(
             socket.as_fd(),
@@ -141,7 +141,7 @@ impl Ring {
             &1i32,
         )?;
         program.attach(socket.as_fd())?;
-        let frames = Mapping::of_socket(socket.as_fd(), BYTES, 0)?;
+        let frames = Mapping::of_socket(socket.as_fd(), RING_BYTES, 0)?;
         bind(socket.as_fd(), device, libc::ETH_P_ALL as u16)?;
         Ok(Self {
             socket: Arc::new(socket),
@@ -164,7 +164,7 @@ impl Ring {
     }
 
     /// The same with all that the frame tells.
-    pub fn take_frame(&mut self, see: impl FnOnce(&Frame<'_>) -> bool) -> bool {
+    pub fn take_frame(&mut self, see: impl FnOnce(&RingFrame<'_>) -> bool) -> bool {
         let start = self.next * self.frame_len;
         let status = self
             .frames
@@ -173,12 +173,12 @@ impl Ring {
         if told & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        let frame = Frame::read(&self.frames, start, self.frame_len, told);
+        let frame = RingFrame::read(&self.frames, start, self.frame_len, told);
         if !see(&frame) {
             return false;
         }
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % (BYTES / self.frame_len);
+        self.next = (self.next + 1) % (RING_BYTES / self.frame_len);
         if told & libc::TP_STATUS_LOSING != 0 {
             self.count_lost();
         }
@@ -200,7 +200,7 @@ impl Ring {
         self.lost += found.map_or(0, |stats| stats.tp_drops.into());
     }
 
-    /// Takes the socket's error, such as that its device went down, which would else end every sleep at once.
+    /// TrainKinds the socket's error, such as that its device went down, which would else end every sleep at once.
     pub fn clear_error(&self) {
         // Which one it was makes no difference: a device that comes up again fills the ring again.
         let _: io::Result<i32> =
@@ -215,10 +215,10 @@ impl AsFd for Ring {
 }
 
 /// Bytes of whole packets that wait because they were too large for a frame.
-const QUEUE: i32 = 8 << 20;
+const SOCKET_QUEUE_BYTES: i32 = 8 << 20;
 
 /// Lets frames begin with a virtio header, and larger packets wait in the socket's queue.
-fn tell_of_offloads(socket: &OwnedFd) -> io::Result<()> {
+fn enable_virtio_headers(socket: &OwnedFd) -> io::Result<()> {
     for name in [libc::PACKET_VNET_HDR, libc::PACKET_COPY_THRESH] {
         set_option_to(socket.as_fd(), libc::SOL_PACKET, name, &1i32)?;
     }
@@ -227,7 +227,7 @@ fn tell_of_offloads(socket: &OwnedFd) -> io::Result<()> {
         socket.as_fd(),
         libc::SOL_SOCKET,
         libc::SO_RCVBUFFORCE,
-        &QUEUE,
+        &SOCKET_QUEUE_BYTES,
     );
     Ok(())
 }
@@ -235,12 +235,12 @@ fn tell_of_offloads(socket: &OwnedFd) -> io::Result<()> {
 const VERSION_2: i32 = 1;
 
 fn request(frame_len: usize) -> libc::tpacket_req {
-    let block = BLOCK.max(frame_len);
+    let block = BLOCK_BYTES.max(frame_len);
     libc::tpacket_req {
         tp_block_size: block as u32,
-        tp_block_nr: (BYTES / block) as u32,
+        tp_block_nr: (RING_BYTES / block) as u32,
         tp_frame_size: frame_len as u32,
-        tp_frame_nr: (BYTES / frame_len) as u32,
+        tp_frame_nr: (RING_BYTES / frame_len) as u32,
     }
 }
 

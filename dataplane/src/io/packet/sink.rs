@@ -1,9 +1,12 @@
 //! The sending end: straight to the neighbour where the kernel's tables name one, through a raw socket otherwise.
 
-use super::exit::{Ends, Exit};
-use super::{NativeIo, NextHop, NextHops};
-use crate::io::several::Addressed;
-use crate::io::{Parcel, ProtectedSink, Sent, Warn, raw::RawSink};
+use super::egress::Egress;
+use super::ethernet_header::LinkAddresses;
+use super::native_io::NativeIo;
+use super::next_hop::{NextHop, NextHops};
+use crate::io::raw::RawSink;
+use crate::io::socket_sets::SelectiveSink;
+use crate::io::{Burst, ProtectedSink, Sent, Warn};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -13,66 +16,68 @@ use std::time::{Duration, Instant};
 
 /// How often each peer gets a batch through the raw socket: the kernel sees that the neighbour is in use, asks whether it
 /// is still there, and hears its new address.
-const BY_RAW_SOCKET: Duration = Duration::from_secs(10);
+const NEIGHBOUR_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often changes are looked for.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How often the kernel is asked for changes of routes, links and neighbours.
+pub(super) const CHANGE_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// After so long a device whose exit failed is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(30);
+/// After so long a device whose egress failed is tried again.
+const EGRESS_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// More peers than this are not remembered.
-const MOST_WAYS: usize = 4096;
+const MAX_CACHED_PEERS: usize = 4096;
 
 /// Sends native ESP.
 pub struct PacketSink {
     raw: RawSink,
     wish: NativeIo,
     pub(super) next_hops: Box<dyn NextHops>,
-    ways: HashMap<(IpAddr, IpAddr), Way>,
-    exits: HashMap<u32, Gate>,
-    looked: Instant,
+    cache: HashMap<(IpAddr, IpAddr), CacheEntry>,
+    egresses: HashMap<u32, EgressState>,
+    last_check: Instant,
     /// Grows with every change: what was found at an earlier one is asked for again.
-    epoch: u64,
+    generation: u64,
     identification: u16,
-    facts: Arc<PacketFacts>,
+    stats: Arc<PacketStats>,
     warn: Warn,
 }
 
 /// The way to one peer.
-struct Way {
+struct CacheEntry {
     hop: Option<NextHop>,
-    epoch: u64,
-    by_raw_socket: Instant,
+    generation: u64,
+    last_by_raw_socket: Instant,
 }
 
-/// A device's exit and the MTU it was opened for, or when it failed.
-enum Gate {
-    Open(Exit, u32),
-    Shut(Instant),
+/// A device's egress and the MTU it was opened for, or when it failed.
+enum EgressState {
+    Open(Egress, u32),
+    Failed(Instant),
 }
 
 /// What a sink is doing, for `status`.
 #[derive(Debug, Default)]
-pub struct PacketFacts {
-    way: AtomicU8,
+pub struct PacketStats {
+    native_io: AtomicU8,
     direct: AtomicU64,
     raw: AtomicU64,
 }
 
-impl PacketFacts {
+impl PacketStats {
     /// The way that packets went last.
-    pub fn way(&self) -> NativeIo {
-        match self.way.load(Ordering::Relaxed) {
+    pub fn native_io(&self) -> NativeIo {
+        match self.native_io.load(Ordering::Relaxed) {
             1 => NativeIo::Packet,
             2 => NativeIo::Xdp,
             _ => NativeIo::Raw,
         }
     }
 
-    fn note(&self, way: NativeIo, packets: u64) {
-        self.way
-            .store(if way == NativeIo::Xdp { 2 } else { 1 }, Ordering::Relaxed);
+    fn note(&self, native_io: NativeIo, packets: u64) {
+        self.native_io.store(
+            if native_io == NativeIo::Xdp { 2 } else { 1 },
+            Ordering::Relaxed,
+        );
         self.direct.fetch_add(packets, Ordering::Relaxed);
     }
 
@@ -88,96 +93,101 @@ impl PacketFacts {
 }
 
 impl PacketSink {
-    /// Sends by `way`, which has passed [`super::choose`], wherever `next_hops` knows one, and by `raw` otherwise.
-    pub fn new(raw: RawSink, way: NativeIo, next_hops: Box<dyn NextHops>, warn: Warn) -> Self {
+    /// Sends by `way`, which has passed [`super::probe`], wherever `next_hops` knows one, and by `raw` otherwise.
+    pub fn new(
+        raw: RawSink,
+        native_io: NativeIo,
+        next_hops: Box<dyn NextHops>,
+        warn: Warn,
+    ) -> Self {
         Self {
             raw,
-            wish: way,
+            wish: native_io,
             next_hops,
-            ways: HashMap::new(),
-            exits: HashMap::new(),
-            looked: Instant::now(),
-            epoch: 0,
+            cache: HashMap::new(),
+            egresses: HashMap::new(),
+            last_check: Instant::now(),
+            generation: 0,
             identification: std::process::id() as u16,
-            facts: Arc::default(),
+            stats: Arc::default(),
             warn,
         }
     }
 
     /// What it is doing.
-    pub fn facts(&self) -> Arc<PacketFacts> {
-        self.facts.clone()
+    pub fn stats(&self) -> Arc<PacketStats> {
+        self.stats.clone()
     }
 
-    fn look_for_changes(&mut self, now: Instant) {
-        if now - self.looked >= LOOK_AGAIN {
-            self.looked = now;
-            self.epoch += u64::from(self.next_hops.changed());
+    fn check_for_changes(&mut self, now: Instant) {
+        if now - self.last_check >= CHANGE_CHECK_INTERVAL {
+            self.last_check = now;
+            self.generation += u64::from(self.next_hops.changed());
         }
     }
 
-    /// The next hop of these parcels, if all of them fit and this is no batch for the raw socket.
-    fn way(&mut self, run: &[Parcel<'_>], now: Instant) -> Option<NextHop> {
+    /// The next hop of these bursts, if all of them fit and this is no batch for the raw socket.
+    fn next_hop(&mut self, run: &[Burst<'_>], now: Instant) -> Option<NextHop> {
         let outer = &run.first()?.outer;
         let ends = (outer.source, outer.destination);
-        if self.ways.len() >= MOST_WAYS && !self.ways.contains_key(&ends) {
-            self.ways.clear();
+        if self.cache.len() >= MAX_CACHED_PEERS && !self.cache.contains_key(&ends) {
+            self.cache.clear();
         }
         let Self {
-            ways,
+            cache,
             next_hops,
-            epoch,
+            generation,
             ..
         } = self;
-        let way = ways.entry(ends).or_insert_with(|| Way {
+        let entry = cache.entry(ends).or_insert_with(|| CacheEntry {
             hop: next_hops.find(ends.0, ends.1),
-            epoch: *epoch,
-            by_raw_socket: now,
+            generation: *generation,
+            last_by_raw_socket: now,
         });
-        if way.epoch != *epoch {
-            (way.hop, way.epoch) = (next_hops.find(ends.0, ends.1), *epoch);
+        if entry.generation != *generation {
+            (entry.hop, entry.generation) = (next_hops.find(ends.0, ends.1), *generation);
         }
-        let hop = way.hop?;
-        if now - way.by_raw_socket >= BY_RAW_SOCKET {
-            way.by_raw_socket = now;
+        let hop = entry.hop?;
+        if now - entry.last_by_raw_socket >= NEIGHBOUR_REFRESH_INTERVAL {
+            entry.last_by_raw_socket = now;
             return None;
         }
-        let fits = |parcel: &Parcel<'_>| parcel.outer.len() + parcel.stride <= hop.mtu as usize;
+        let fits = |burst: &Burst<'_>| burst.outer.len() + burst.stride <= hop.mtu as usize;
         run.iter().all(fits).then_some(hop)
     }
 
-    /// Opens the device's exit if need be.
-    fn open(&mut self, hop: &NextHop, now: Instant) -> Option<&mut Exit> {
-        let is_useless = match self.exits.get(&hop.device) {
+    /// Opens the device's egress if need be.
+    fn open(&mut self, hop: &NextHop, now: Instant) -> Option<&mut Egress> {
+        let is_useless = match self.egresses.get(&hop.device) {
             None => true,
-            Some(Gate::Open(_, mtu)) => *mtu < hop.mtu,
-            Some(Gate::Shut(since)) => now - *since >= TRY_AGAIN,
+            Some(EgressState::Open(_, mtu)) => *mtu < hop.mtu,
+            Some(EgressState::Failed(since)) => now - *since >= EGRESS_RETRY_INTERVAL,
         };
         if is_useless {
             // The old one first: two cannot have the same queue of a device.
-            self.exits.remove(&hop.device);
-            let gate = match self.try_to_open(hop) {
-                Some(exit) => Gate::Open(exit, hop.mtu),
-                None => Gate::Shut(now),
+            self.egresses.remove(&hop.device);
+            let state = match self.try_to_open(hop) {
+                Some(egress) => EgressState::Open(egress, hop.mtu),
+                None => EgressState::Failed(now),
             };
-            self.exits.insert(hop.device, gate);
+            self.egresses.insert(hop.device, state);
         }
-        match self.exits.get_mut(&hop.device) {
-            Some(Gate::Open(exit, _)) => Some(exit),
+        match self.egresses.get_mut(&hop.device) {
+            Some(EgressState::Open(egress, _)) => Some(egress),
             _ => None,
         }
     }
 
-    fn try_to_open(&self, hop: &NextHop) -> Option<Exit> {
+    fn try_to_open(&self, hop: &NextHop) -> Option<Egress> {
         let order: &[NativeIo] = match self.wish {
             NativeIo::Xdp => &[NativeIo::Xdp, NativeIo::Packet],
             _ => &[NativeIo::Packet],
         };
-        order.iter().find_map(|way| {
-            Exit::open(*way, hop.device, hop.mtu)
+        order.iter().find_map(|native_io| {
+            Egress::open(*native_io, hop.device, hop.mtu)
                 .map_err(|why| {
                     (self.warn)(&format!(
-                        "native ESP cannot leave device {} by `{way}` ({why}): doing without, slower",
+                        "native ESP cannot leave device {} by `{native_io}` ({why}): doing without, slower",
                         hop.device
                     ));
                 })
@@ -185,52 +195,52 @@ impl PacketSink {
         })
     }
 
-    /// Sends a run of parcels for one peer.
-    fn send(&mut self, run: &[Parcel<'_>], now: Instant, sent: &mut Sent) -> io::Result<()> {
-        let packets: u64 = run.iter().map(Parcel::packets).sum();
+    /// Sends a run of bursts for one peer.
+    fn send(&mut self, run: &[Burst<'_>], now: Instant, sent: &mut Sent) -> io::Result<()> {
+        let packets: u64 = run.iter().map(Burst::packets).sum();
         let mut identification = self.identification;
-        if let Some(hop) = self.way(run, now)
-            && let Some(exit) = self.open(&hop, now)
+        if let Some(hop) = self.next_hop(run, now)
+            && let Some(egress) = self.open(&hop, now)
         {
-            let outcome = exit.send(&ends(&hop), run, &mut identification, sent);
-            let way = exit.way();
+            let outcome = egress.send(&link_addresses(&hop), run, &mut identification, sent);
+            let native_io = egress.native_io();
             self.identification = identification;
             if outcome.is_err() {
                 // Down, or gone: the kernel tells, and the next ones find another way.
-                self.exits.insert(hop.device, Gate::Shut(now));
+                self.egresses.insert(hop.device, EgressState::Failed(now));
             }
-            self.facts.note(way, packets);
+            self.stats.note(native_io, packets);
             return Ok(());
         }
-        self.facts.raw.fetch_add(packets, Ordering::Relaxed);
+        self.stats.raw.fetch_add(packets, Ordering::Relaxed);
         *sent += self.raw.deliver(run)?;
         Ok(())
     }
 }
 
-fn ends(hop: &NextHop) -> Ends {
-    let mut ends = [0; 12];
-    ends[..6].copy_from_slice(&hop.theirs);
-    ends[6..].copy_from_slice(&hop.ours);
-    ends
+fn link_addresses(hop: &NextHop) -> LinkAddresses {
+    let mut addresses = [0; 12];
+    addresses[..6].copy_from_slice(&hop.theirs);
+    addresses[6..].copy_from_slice(&hop.ours);
+    addresses
 }
 
-impl Addressed for PacketSink {
-    fn fits(&self, parcel: &Parcel<'_>) -> bool {
-        self.raw.fits(parcel)
+impl SelectiveSink for PacketSink {
+    fn accepts(&self, burst: &Burst<'_>) -> bool {
+        self.raw.accepts(burst)
     }
 }
 
 impl ProtectedSink for PacketSink {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         let now = Instant::now();
-        self.look_for_changes(now);
-        let (mut sent, mut rest) = (Sent::default(), parcels);
+        self.check_for_changes(now);
+        let (mut sent, mut rest) = (Sent::default(), bursts);
         while let Some(first) = rest.first() {
-            let ends = |parcel: &Parcel<'_>| (parcel.outer.source, parcel.outer.destination);
-            let fits = self.fits(first);
+            let ends = |burst: &Burst<'_>| (burst.outer.source, burst.outer.destination);
+            let fits = self.accepts(first);
             let same =
-                |parcel: &&Parcel<'_>| fits && ends(parcel) == ends(first) && self.fits(parcel);
+                |burst: &&Burst<'_>| fits && ends(burst) == ends(first) && self.accepts(burst);
             let len = rest.iter().take_while(same).count().max(1);
             let (run, behind) = rest.split_at(len);
             match fits {

@@ -1,11 +1,11 @@
 //! The receiving end: packets out of the ring, runs of equal ones as one item.
 
-use super::filter::Claim;
+use super::filter::RingAddresses;
 use super::ring::Ring;
 use crate::clock;
-use crate::io::several::Waitable;
-use crate::io::waker::sleep_on;
-use crate::io::{Arrival, Intake, LARGEST, ProtectedSource, Wait, Waker};
+use crate::io::socket_sets::PollableSource;
+use crate::io::waker::wait_readable;
+use crate::io::{Arrival, MAX_ITEM_BYTES, ProtectedSource, ReceiveBuffer, Wait, Waker};
 use ipsec::Dropped;
 use ipsec::fragment::{Limits, Offered, Reassembler};
 use ipsec::tunnel::Outer;
@@ -34,13 +34,13 @@ pub struct RingHandle {
 struct Tidings {
     malformed: AtomicU64,
     lost: AtomicU64,
-    is_over: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl PacketSource {
     /// Opens a ring for what the claim covers on this device, whose IP packets have at most `mtu` bytes. The claim's
-    /// packets reach raw sockets too until those are told: [`super::super::raw::RawHandle::leave_to_rings`].
-    pub fn open(device: u32, mtu: u32, claim: &Claim) -> io::Result<Self> {
+    /// packets reach raw sockets too until those are told: [`super::super::raw::RawHandle::exclude_ring_packets`].
+    pub fn open(device: u32, mtu: u32, claim: &RingAddresses) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::open(device, mtu, claim)?,
             waker: None,
@@ -64,29 +64,29 @@ impl PacketSource {
         }
     }
 
-    fn read(&mut self, intake: &mut Intake<Arrival>) {
+    fn read(&mut self, buffer: &mut ReceiveBuffer<Arrival>) {
         let Self { ring, reader, .. } = self;
-        let first = intake.items.len();
-        if reader.unpark(intake) {
+        let first = buffer.items.len();
+        if reader.unpark(buffer) {
             // One packet can wait for room, not two: the ring keeps the rest.
-            while reader.parked.is_none() && ring.take(|packet| reader.enter(intake, first, packet))
+            while reader.parked.is_none() && ring.take(|packet| reader.enter(buffer, first, packet))
             {
             }
         }
         let before = reader.tidings.lost.swap(ring.lost(), Ordering::Relaxed);
-        intake.missed.count(Dropped::NoBuffer, ring.lost() - before);
+        buffer.drops.count(Dropped::NoBuffer, ring.lost() - before);
     }
 }
 
 impl RingHandle {
     /// The ring takes what this claim covers from now on.
-    pub fn claim(&self, claim: &Claim) -> io::Result<()> {
-        claim.for_ring().attach(self.socket.as_fd())
+    pub fn set_addresses(&self, addresses: &RingAddresses) -> io::Result<()> {
+        addresses.for_ring().attach(self.socket.as_fd())
     }
 
     /// The ring's source is let go of.
     pub fn close(&self) {
-        self.tidings.is_over.store(true, Ordering::Relaxed);
+        self.tidings.is_closed.store(true, Ordering::Relaxed);
     }
 
     /// Packets whose headers could not be read.
@@ -101,33 +101,33 @@ impl RingHandle {
 }
 
 impl ProtectedSource for PacketSource {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
-        if intake.bytes.len() < LARGEST {
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
+        if buffer.bytes.len() < MAX_ITEM_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the intake has no room for the largest packet",
+                "the buffer has no room for the largest packet",
             ));
         }
-        let before = intake.items.len();
-        self.read(intake);
-        if intake.items.is_empty() {
+        let before = buffer.items.len();
+        self.read(buffer);
+        if buffer.items.is_empty() {
             // A device that went down says so once, which would end the next sleep; it may come up again.
             self.ring.clear_error();
-            if sleep_on(self.ring.as_fd(), self.waker.as_ref(), wait)? {
-                self.read(intake);
+            if wait_readable(self.ring.as_fd(), self.waker.as_ref(), wait)? {
+                self.read(buffer);
             }
         }
-        Ok(intake.items.len() - before)
+        Ok(buffer.items.len() - before)
     }
 }
 
-impl Waitable for PacketSource {
+impl PollableSource for PacketSource {
     fn has_backlog(&self) -> bool {
         self.reader.parked.is_some()
     }
 
-    fn is_over(&self) -> bool {
-        self.reader.tidings.is_over.load(Ordering::Relaxed)
+    fn is_closed(&self) -> bool {
+        self.reader.tidings.is_closed.load(Ordering::Relaxed)
     }
 }
 
@@ -140,7 +140,7 @@ impl AsFd for PacketSource {
 /// Makes arrivals of packets.
 pub(in crate::io) struct Reader {
     partial: Reassembler,
-    /// A joined packet for which the intake had no room.
+    /// A joined packet for which the buffer had no room.
     parked: Option<Vec<u8>>,
     tidings: Arc<Tidings>,
 }
@@ -157,44 +157,49 @@ impl Default for Reader {
 
 impl Reader {
     /// Enters a packet, behind equal ones in an item from `first` on where that is possible. False if there is no room.
-    pub fn enter(&mut self, intake: &mut Intake<Arrival>, first: usize, packet: &[u8]) -> bool {
-        if intake.places() == 0 || intake.free().len() < packet.len() {
+    pub fn enter(
+        &mut self,
+        buffer: &mut ReceiveBuffer<Arrival>,
+        first: usize,
+        packet: &[u8],
+    ) -> bool {
+        if buffer.free_items() == 0 || buffer.free_bytes().len() < packet.len() {
             return false;
         }
         match describe(packet) {
-            Described::Whole(outer, packet) => add(intake, first, outer, packet),
-            Described::Fragment => self.join(intake, first, packet),
-            Described::Malformed => self.count_malformed(intake),
+            Described::Whole(outer, packet) => add(buffer, first, outer, packet),
+            Described::Fragment => self.join(buffer, first, packet),
+            Described::Malformed => self.count_malformed(buffer),
         }
         true
     }
 
-    fn count_malformed(&self, intake: &mut Intake<Arrival>) {
+    fn count_malformed(&self, buffer: &mut ReceiveBuffer<Arrival>) {
         self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
-        intake.missed.count(Dropped::Malformed, 1);
+        buffer.drops.count(Dropped::Malformed, 1);
     }
 
     /// RFC 4303 3.4.1: fragments are joined before ESP is looked at.
-    fn join(&mut self, intake: &mut Intake<Arrival>, first: usize, packet: &[u8]) {
+    fn join(&mut self, buffer: &mut ReceiveBuffer<Arrival>, first: usize, packet: &[u8]) {
         let before = self.partial.given_up();
         let offered = self.partial.offer(packet, clock::now());
         let given_up = self.partial.given_up() - before;
-        intake.missed.count(Dropped::Incomplete, given_up);
+        buffer.drops.count(Dropped::Incomplete, given_up);
         match offered {
-            Ok(Offered::Joined(whole)) if !self.enter(intake, first, &whole) => {
+            Ok(Offered::Joined(whole)) if !self.enter(buffer, first, &whole) => {
                 self.parked = Some(whole);
             }
             Ok(Offered::Joined(_) | Offered::Held) => {}
-            Ok(Offered::NotFragment) | Err(Dropped::Malformed) => self.count_malformed(intake),
-            Err(reason) => intake.missed.count(reason, 1),
+            Ok(Offered::NotFragment) | Err(Dropped::Malformed) => self.count_malformed(buffer),
+            Err(reason) => buffer.drops.count(reason, 1),
         }
     }
 
     /// Enters the packet that waits, if there is one. False if there is still no room for it.
-    fn unpark(&mut self, intake: &mut Intake<Arrival>) -> bool {
-        let first = intake.items.len();
+    fn unpark(&mut self, buffer: &mut ReceiveBuffer<Arrival>) -> bool {
+        let first = buffer.items.len();
         match self.parked.take() {
-            Some(whole) if !self.enter(intake, first, &whole) => {
+            Some(whole) if !self.enter(buffer, first, &whole) => {
                 self.parked = Some(whole);
                 false
             }
@@ -227,10 +232,10 @@ fn describe(packet: &[u8]) -> Described<'_> {
 }
 
 /// Adds a packet to the last item if that is a run of equal ones, of which only the last may be shorter.
-fn add(intake: &mut Intake<Arrival>, first: usize, outer: Outer, packet: &[u8]) {
-    intake.free()[..packet.len()].copy_from_slice(packet);
-    let last = intake.items.len().checked_sub(1).filter(|n| *n >= first);
-    if let Some((range, arrival)) = last.and_then(|n| intake.items.get_mut(n))
+fn add(buffer: &mut ReceiveBuffer<Arrival>, first: usize, outer: Outer, packet: &[u8]) {
+    buffer.free_bytes()[..packet.len()].copy_from_slice(packet);
+    let last = buffer.items.len().checked_sub(1).filter(|n| *n >= first);
+    if let Some((range, arrival)) = last.and_then(|n| buffer.items.get_mut(n))
         && range.len() % arrival.stride == 0
         && packet.len() <= arrival.stride
         && arrival.outer == outer
@@ -239,5 +244,5 @@ fn add(intake: &mut Intake<Arrival>, first: usize, outer: Outer, packet: &[u8]) 
         return;
     }
     let stride = packet.len();
-    intake.push(stride, Arrival { outer, stride });
+    buffer.push(stride, Arrival { outer, stride });
 }

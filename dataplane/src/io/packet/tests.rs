@@ -1,15 +1,19 @@
+use super::egress::Egress;
+use super::probe::device_index;
 use super::*;
 use crate::io::namespaces::{self, Namespace, along_cable, cable, command, isolated, warnings};
-use crate::io::raw::{self, Native};
-use crate::io::several::Gathering;
+use crate::io::raw::{self, NativeProtocol};
+use crate::io::socket_sets::SourceSet;
 use crate::io::{
-    Arrival, Family, Intake, LARGEST, Parcel, Paths, ProtectedSink, ProtectedSource, SocketOptions,
-    Wait, Waker,
+    Arrival, Burst, Family, MAX_ITEM_BYTES, PmtuCache, ProtectedSink, ProtectedSource,
+    ReceiveBuffer, SocketOptions, Wait, Waker,
 };
 use ipsec::tunnel::Outer;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const BOTH: [NativeIo; 2] = [NativeIo::Packet, NativeIo::Xdp];
 
@@ -60,7 +64,7 @@ fn link_of(device: &str) -> (u32, [u8; 6]) {
 struct Left {
     sink: PacketSink,
     changed: Arc<AtomicBool>,
-    paths: Paths,
+    paths: PmtuCache,
     heard: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
@@ -74,9 +78,9 @@ fn left(way: NativeIo, family: Family, other: &Namespace) -> Left {
         theirs,
     };
     let (warn, heard) = warnings();
-    let (paths, changed) = (Paths::default(), Arc::new(AtomicBool::new(false)));
+    let (paths, changed) = (PmtuCache::default(), Arc::new(AtomicBool::new(false)));
     let options = SocketOptions::new(paths.clone(), warn.clone());
-    let (_, raw) = raw::open(family, Native::Esp, &options).unwrap();
+    let (_, raw) = raw::open(family, NativeProtocol::Esp, &options).unwrap();
     let known = Known {
         hop: Some(hop),
         changed: changed.clone(),
@@ -89,22 +93,22 @@ fn left(way: NativeIo, family: Family, other: &Namespace) -> Left {
     }
 }
 
-fn claim(family: Family) -> Claim {
-    Claim::of([along_cable(family).destination])
+fn claim(family: Family) -> RingAddresses {
+    RingAddresses::of([along_cable(family).destination])
 }
 
 /// The right end: a ring and a raw socket beside it, as a gateway has them.
-fn right(family: Family, other: &Namespace) -> (Gathering, RingHandle, raw::RawHandle) {
+fn right(family: Family, other: &Namespace) -> (SourceSet, RingHandle, raw::RawHandle) {
     other.run(|| {
         let (device, _) = link_of("right");
         let ring = PacketSource::open(device, 1500, &claim(family)).unwrap();
         let (warn, _) = warnings();
-        let options = SocketOptions::new(Paths::default(), warn);
-        let (source, _) = raw::open(family, Native::Esp, &options).unwrap();
+        let options = SocketOptions::new(PmtuCache::default(), warn);
+        let (source, _) = raw::open(family, NativeProtocol::Esp, &options).unwrap();
         let (handle, raw) = (ring.handle(), source.handle());
-        raw.leave_to_rings(&BTreeSet::from([device]), &claim(family))
+        raw.exclude_ring_packets(&BTreeSet::from([device]), &claim(family))
             .unwrap();
-        let all = Gathering::of(
+        let all = SourceSet::of(
             vec![Box::new(source), Box::new(ring)],
             Waker::new().unwrap(),
         );
@@ -135,14 +139,14 @@ fn receive(source: &mut dyn ProtectedSource, bytes: usize) -> (Vec<u8>, Vec<Arri
 }
 
 fn nothing_more_comes(source: &mut dyn ProtectedSource) {
-    let mut intake = Intake::with_room(LARGEST, 64);
+    let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 64);
     let soon = Wait::AtMost(Duration::from_millis(30));
-    while source.fill(&mut intake, soon).unwrap() > 0 {}
-    assert!(intake.items.is_empty(), "{:?}", intake.items);
+    while source.fill(&mut buffer, soon).unwrap() > 0 {}
+    assert!(buffer.items.is_empty(), "{:?}", buffer.items);
 }
 
-fn parcel(outer: Outer, bytes: &[u8], stride: usize) -> Parcel<'_> {
-    Parcel {
+fn burst(outer: Outer, bytes: &[u8], stride: usize) -> Burst<'_> {
+    Burst {
         outer,
         bytes,
         stride,
@@ -159,7 +163,7 @@ fn trains_pass(family: Family) {
         for piece in bytes.chunks(1400 * 100) {
             let sent = left
                 .sink
-                .deliver(&[parcel(along_cable(family), piece, 1400)])
+                .deliver(&[burst(along_cable(family), piece, 1400)])
                 .unwrap();
             assert_eq!(sent.packets, piece.len().div_ceil(1400) as u64, "{sent:?}");
             let (got, arrivals) = receive(&mut source, piece.len());
@@ -174,8 +178,8 @@ fn trains_pass(family: Family) {
                 "equal packets come as runs: {arrivals:?}"
             );
         }
-        assert_eq!(left.sink.facts().way(), way);
-        assert_eq!(left.sink.facts().by_raw_socket(), 0);
+        assert_eq!(left.sink.stats().native_io(), way);
+        assert_eq!(left.sink.stats().by_raw_socket(), 0);
         assert!(left.heard.lock().unwrap().is_empty());
     }
     nothing_more_comes(&mut source);
@@ -199,8 +203,9 @@ fn a_raw_socket_reads_what_leaves_directly_and_finds_every_header_field() {
             let other = Namespace::new();
             cable(&other, 1500);
             let (warn, _) = warnings();
-            let options = SocketOptions::new(Paths::default(), warn);
-            let (mut witness, _) = other.run(|| raw::open(family, Native::Esp, &options).unwrap());
+            let options = SocketOptions::new(PmtuCache::default(), warn);
+            let (mut witness, _) =
+                other.run(|| raw::open(family, NativeProtocol::Esp, &options).unwrap());
             let mut left = left(way, family, &other);
             for (class, hop_limit) in [(0xb8, 3), (1, 64), (3, 255)] {
                 let outer = Outer {
@@ -209,7 +214,7 @@ fn a_raw_socket_reads_what_leaves_directly_and_finds_every_header_field() {
                     ..along_cable(family)
                 };
                 let bytes = noise(700);
-                left.sink.deliver(&[parcel(outer, &bytes, 700)]).unwrap();
+                left.sink.deliver(&[burst(outer, &bytes, 700)]).unwrap();
                 let (got, arrivals) = receive(&mut witness, 700);
                 assert!(got == bytes);
                 assert_eq!(arrivals[0].outer, outer);
@@ -230,9 +235,9 @@ fn fragments_are_joined(family: Family) {
     };
     let bytes = noise(4000 * 5);
     // Too large for the link: these go through the raw socket, and the kernel cuts them.
-    let sent = left.sink.deliver(&[parcel(outer, &bytes, 4000)]).unwrap();
+    let sent = left.sink.deliver(&[burst(outer, &bytes, 4000)]).unwrap();
     assert_eq!((sent.packets, sent.too_big), (5, 0), "{sent:?}");
-    assert_eq!(left.sink.facts().by_raw_socket(), 5);
+    assert_eq!(left.sink.stats().by_raw_socket(), 5);
     let (got, arrivals) = receive(&mut source, bytes.len());
     assert!(got == bytes);
     assert!(arrivals.iter().all(|arrival| arrival.stride == 4000));
@@ -250,7 +255,7 @@ fn fragments_are_joined_once_over_v6() {
     isolated(|| fragments_are_joined(Family::V6));
 }
 
-/// More than one intake takes wait in the ring, as after a long pass of a slow cipher on the other side.
+/// More than one buffer takes wait in the ring, as after a long pass of a slow cipher on the other side.
 fn a_flood_of_fragments_waits_for_room(family: Family) {
     const PACKET: usize = 8000;
     let other = Namespace::new();
@@ -263,7 +268,7 @@ fn a_flood_of_fragments_waits_for_room(family: Family) {
     };
     let bytes = noise(PACKET * 150);
     for packets in bytes.chunks(PACKET * 5) {
-        let sent = left.sink.deliver(&[parcel(outer, packets, PACKET)]);
+        let sent = left.sink.deliver(&[burst(outer, packets, PACKET)]);
         assert_eq!(sent.unwrap().packets, 5);
     }
     let (got, _) = receive(&mut source, bytes.len());
@@ -291,7 +296,7 @@ fn what_is_too_big_is_refused_as_by_a_raw_socket_and_the_mtu_is_learnt() {
         let mut left = left(NativeIo::Xdp, Family::V4, &other);
         let bytes = noise(1490 * 3);
         let outer = along_cable(Family::V4);
-        let sent = left.sink.deliver(&[parcel(outer, &bytes, 1490)]).unwrap();
+        let sent = left.sink.deliver(&[burst(outer, &bytes, 1490)]).unwrap();
         assert_eq!((sent.too_big, sent.packets), (3, 0), "{sent:?}");
         assert_eq!(left.paths.mtu(outer.destination), Some(1500));
     });
@@ -305,9 +310,9 @@ fn a_way_that_changes_is_asked_for_again_and_without_one_the_raw_socket_sends() 
         let (mut source, ..) = right(Family::V4, &other);
         let mut left = left(NativeIo::Packet, Family::V4, &other);
         let bytes = noise(100);
-        let hello = [parcel(along_cable(Family::V4), &bytes, 100)];
+        let hello = [burst(along_cable(Family::V4), &bytes, 100)];
         left.sink.deliver(&hello).unwrap();
-        assert_eq!(left.sink.facts().direct(), 1);
+        assert_eq!(left.sink.stats().direct(), 1);
         // Another card in the same host: what goes to the old address is lost.
         other.run(|| command("ip link set right address 02:00:00:00:00:99"));
         left.sink.next_hops = Box::new(Known {
@@ -315,11 +320,11 @@ fn a_way_that_changes_is_asked_for_again_and_without_one_the_raw_socket_sends() 
             changed: left.changed.clone(),
         });
         left.changed.store(true, Ordering::Relaxed);
-        std::thread::sleep(2 * sink::LOOK_AGAIN);
+        std::thread::sleep(2 * sink::CHANGE_CHECK_INTERVAL);
         command("ip neigh flush dev left");
         command("ping -q -c 1 -W 5 192.0.2.2");
         left.sink.deliver(&hello).unwrap();
-        assert_eq!(left.sink.facts().by_raw_socket(), 1);
+        assert_eq!(left.sink.stats().by_raw_socket(), 1);
         assert_eq!(receive(&mut source, 200).0.len(), 200);
     });
 }
@@ -333,7 +338,7 @@ fn a_device_that_vanishes_ends_nothing_and_its_ring_can_be_let_go() {
             let (mut source, handle, raw) = right(Family::V4, &other);
             let mut left = left(way, Family::V4, &other);
             let bytes = noise(1000);
-            let hello = [parcel(along_cable(Family::V4), &bytes, 500)];
+            let hello = [burst(along_cable(Family::V4), &bytes, 500)];
             assert_eq!(left.sink.deliver(&hello).unwrap().packets, 2);
             assert_eq!(receive(&mut source, 1000).0.len(), 1000);
             command("ip link set left down");
@@ -343,7 +348,7 @@ fn a_device_that_vanishes_ends_nothing_and_its_ring_can_be_let_go() {
             nothing_more_comes(&mut source);
             assert_eq!(left.sink.deliver(&hello).unwrap().packets, 0);
             handle.close();
-            raw.leave_to_rings(&BTreeSet::new(), &Claim::default())
+            raw.exclude_ring_packets(&BTreeSet::new(), &RingAddresses::default())
                 .unwrap();
             nothing_more_comes(&mut source);
         }
@@ -363,7 +368,7 @@ fn a_device_that_comes_up_again_fills_its_ring_again() {
         let bytes = noise(300);
         for _ in 0..100 {
             left.sink
-                .deliver(&[parcel(along_cable(Family::V4), &bytes, 300)])
+                .deliver(&[burst(along_cable(Family::V4), &bytes, 300)])
                 .unwrap();
             if receive_soon(&mut source) {
                 return;
@@ -374,9 +379,9 @@ fn a_device_that_comes_up_again_fills_its_ring_again() {
 }
 
 fn receive_soon(source: &mut dyn ProtectedSource) -> bool {
-    let mut intake = Intake::with_room(LARGEST, 64);
+    let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 64);
     let soon = Wait::AtMost(Duration::from_millis(50));
-    source.fill(&mut intake, soon).unwrap() > 0
+    source.fill(&mut buffer, soon).unwrap() > 0
 }
 
 #[test]
@@ -386,11 +391,11 @@ fn a_header_with_a_wrong_checksum_is_counted_and_not_believed() {
         cable(&other, 1500);
         let (mut source, handle, _) = right(Family::V4, &other);
         let ((device, ours), (_, theirs)) = (link_of("left"), other.run(|| link_of("right")));
-        let mut exit = Exit::open(NativeIo::Packet, device, 1500).unwrap();
+        let mut exit = Egress::open(NativeIo::Packet, device, 1500).unwrap();
         let mut rest = [8, 0].to_vec();
         rest.resize(2 + 20 + 40, 7);
         along_cable(Family::V4).emit(40, 1, &mut rest[2..]);
-        let ends: exit::Ends = [theirs, ours].concat().try_into().unwrap();
+        let ends: LinkAddresses = [theirs, ours].concat().try_into().unwrap();
         exit.send_one(&ends, &rest).unwrap();
         rest[2 + 8] ^= 1;
         exit.send_one(&ends, &rest).unwrap();
@@ -406,7 +411,7 @@ fn a_queue_that_was_just_left_can_be_taken_again() {
     isolated(|| {
         let loopback = device_index(c"lo").unwrap();
         for _ in 0..20 {
-            Exit::open(NativeIo::Xdp, loopback, 1500).unwrap();
+            Egress::open(NativeIo::Xdp, loopback, 1500).unwrap();
         }
     });
 }
@@ -415,18 +420,18 @@ fn a_queue_that_was_just_left_can_be_taken_again() {
 fn the_trial_finds_each_way_and_falls_back_aloud() {
     isolated(|| {
         let (warn, heard) = warnings();
-        assert_eq!(choose(NativeIo::Auto, &warn), NativeIo::Xdp);
+        assert_eq!(probe(NativeIo::Auto, &warn), NativeIo::Xdp);
         for way in BOTH {
-            assert_eq!(choose(way, &warn), way);
+            assert_eq!(probe(way, &warn), way);
         }
-        assert_eq!(choose(NativeIo::Raw, &warn), NativeIo::Raw);
+        assert_eq!(probe(NativeIo::Raw, &warn), NativeIo::Raw);
         assert!(heard.lock().unwrap().is_empty());
         // Somebody else has the device's queue.
-        let _taken = Exit::open(NativeIo::Xdp, device_index(c"lo").unwrap(), 1500).unwrap();
-        assert_eq!(choose(NativeIo::Auto, &warn), NativeIo::Packet);
+        let _taken = Egress::open(NativeIo::Xdp, device_index(c"lo").unwrap(), 1500).unwrap();
+        assert_eq!(probe(NativeIo::Auto, &warn), NativeIo::Packet);
         assert!(heard.lock().unwrap()[0].contains("`xdp` does not work"));
         command("ip link set lo down");
-        assert_eq!(choose(NativeIo::Auto, &warn), NativeIo::Raw);
+        assert_eq!(probe(NativeIo::Auto, &warn), NativeIo::Raw);
     });
 }
 
@@ -453,7 +458,7 @@ fn packet(family: Family, protocol: u8, is_fragment: bool, last: u8) -> Vec<u8> 
 
 #[test]
 fn a_ring_takes_exactly_what_the_raw_socket_beside_it_leaves() {
-    let claim = Claim::of(
+    let claim = RingAddresses::of(
         ["192.0.2.2", "192.0.2.3", "2001:db8::2", "2001:db8::4"].map(|text| text.parse().unwrap()),
     );
     let (ring, devices) = (claim.for_ring(), BTreeSet::from([4, 9]));

@@ -1,15 +1,15 @@
 use super::*;
 use crate::io::namespaces::{Namespace, along_cable, cable, command, isolated, receive, warnings};
-use crate::io::{LARGEST, Paths};
+use crate::io::{MAX_ITEM_BYTES, PmtuCache};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-fn open_end(family: Family, protocol: Native, paths: &Paths) -> (RawSource, RawSink) {
+fn open_end(family: Family, protocol: NativeProtocol, paths: &PmtuCache) -> (RawSource, RawSink) {
     let (warn, _) = warnings();
     open(family, protocol, &SocketOptions::new(paths.clone(), warn)).unwrap()
 }
 
-fn outer(family: Family, protocol: Native) -> Outer {
+fn outer(family: Family, protocol: NativeProtocol) -> Outer {
     Outer {
         protocol: protocol.number(),
         ..along_cable(family)
@@ -38,7 +38,7 @@ fn receive_all(source: &mut RawSource, count: usize) -> Vec<(Vec<u8>, Arrival)> 
 }
 
 /// A raw socket of the plain kind, as a witness in the other namespace: it gets whole IPv4 packets.
-fn witness(other: &Namespace, protocol: Native) -> OwnedFd {
+fn witness(other: &Namespace, protocol: NativeProtocol) -> OwnedFd {
     let number = NonZeroU32::new(protocol.number().into()).map(Protocol::from_raw);
     other.run(|| {
         rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::RAW, number).unwrap()
@@ -52,22 +52,22 @@ fn receive_one(witness: &OwnedFd) -> Vec<u8> {
         tv_nsec: 0,
     };
     poll(&mut [PollFd::new(witness, PollFlags::IN)], Some(&limit)).unwrap();
-    let mut room = vec![0; LARGEST];
+    let mut room = vec![0; MAX_ITEM_BYTES];
     let (len, _) =
         rustix::net::recv(witness, &mut room[..], rustix::net::RecvFlags::DONTWAIT).unwrap();
     room.truncate(len);
     room
 }
 
-fn a_batch_arrives(family: Family, protocol: Native) {
+fn a_batch_arrives(family: Family, protocol: NativeProtocol) {
     let other = Namespace::new();
     cable(&other, 1500);
-    let (_, mut sink) = open_end(family, protocol, &Paths::default());
-    let (mut source, _) = other.run(|| open_end(family, protocol, &Paths::default()));
+    let (_, mut sink) = open_end(family, protocol, &PmtuCache::default());
+    let (mut source, _) = other.run(|| open_end(family, protocol, &PmtuCache::default()));
     let bytes = packets(150, 1400);
     let outer = outer(family, protocol);
     let sent = sink
-        .deliver(&[Parcel {
+        .deliver(&[Burst {
             outer,
             bytes: &bytes,
             stride: 1400,
@@ -93,22 +93,22 @@ fn a_batch_arrives(family: Family, protocol: Native) {
 
 #[test]
 fn a_batch_of_esp_arrives_in_order_and_equal_with_its_header_fields_over_v4() {
-    isolated(|| a_batch_arrives(Family::V4, Native::Esp));
+    isolated(|| a_batch_arrives(Family::V4, NativeProtocol::Esp));
 }
 
 #[test]
 fn a_batch_of_esp_arrives_in_order_and_equal_with_its_header_fields_over_v6() {
-    isolated(|| a_batch_arrives(Family::V6, Native::Esp));
+    isolated(|| a_batch_arrives(Family::V6, NativeProtocol::Esp));
 }
 
 #[test]
 fn a_batch_of_ah_arrives_in_order_and_equal_with_its_header_fields_over_v4() {
-    isolated(|| a_batch_arrives(Family::V4, Native::Ah));
+    isolated(|| a_batch_arrives(Family::V4, NativeProtocol::Ah));
 }
 
 #[test]
 fn a_batch_of_ah_arrives_in_order_and_equal_with_its_header_fields_over_v6() {
-    isolated(|| a_batch_arrives(Family::V6, Native::Ah));
+    isolated(|| a_batch_arrives(Family::V6, NativeProtocol::Ah));
 }
 
 #[test]
@@ -117,15 +117,16 @@ fn packets_that_may_be_fragmented_are_and_arrive_whole() {
         for family in [Family::V4, Family::V6] {
             let other = Namespace::new();
             cable(&other, 1400);
-            let (_, mut sink) = open_end(family, Native::Esp, &Paths::default());
-            let (mut source, _) = other.run(|| open_end(family, Native::Esp, &Paths::default()));
+            let (_, mut sink) = open_end(family, NativeProtocol::Esp, &PmtuCache::default());
+            let (mut source, _) =
+                other.run(|| open_end(family, NativeProtocol::Esp, &PmtuCache::default()));
             let outer = Outer {
                 dont_fragment: false,
-                ..outer(family, Native::Esp)
+                ..outer(family, NativeProtocol::Esp)
             };
             let bytes = packets(5, 9000);
             let sent = sink
-                .deliver(&[Parcel {
+                .deliver(&[Burst {
                     outer,
                     bytes: &bytes,
                     stride: 9000,
@@ -150,12 +151,12 @@ fn packets_too_big_for_the_path_are_counted_and_the_mtu_is_learnt() {
         for family in [Family::V4, Family::V6] {
             let other = Namespace::new();
             cable(&other, 1400);
-            let paths = Paths::default();
-            let (mut source, mut sink) = open_end(family, Native::Esp, &paths);
-            let outer = outer(family, Native::Esp);
+            let paths = PmtuCache::default();
+            let (mut source, mut sink) = open_end(family, NativeProtocol::Esp, &paths);
+            let outer = outer(family, NativeProtocol::Esp);
             let bytes = packets(3, 1390);
             let sent = sink
-                .deliver(&[Parcel {
+                .deliver(&[Burst {
                     outer,
                     bytes: &bytes,
                     stride: 1390,
@@ -169,8 +170,8 @@ fn packets_too_big_for_the_path_are_counted_and_the_mtu_is_learnt() {
                 "{sent:?}"
             );
             assert_eq!(paths.mtu(outer.destination), Some(1400));
-            let mut intake = Intake::with_room(LARGEST, 4);
-            assert_eq!(source.fill(&mut intake, Wait::Poll).unwrap(), 0);
+            let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 4);
+            assert_eq!(source.fill(&mut buffer, Wait::Poll).unwrap(), 0);
             command("ip link del left");
         }
     });
@@ -198,22 +199,22 @@ fn a_second_reader_finds_headers_exactly_as_they_were_written() {
     isolated(|| {
         let other = Namespace::new();
         cable(&other, 1500);
-        let witness = witness(&other, Native::Ah);
+        let witness = witness(&other, NativeProtocol::Ah);
         let (warn, _) = warnings();
-        let options = SocketOptions::new(Paths::default(), warn);
-        let mut sink = open_whole(Family::V4, &options).unwrap();
+        let options = SocketOptions::new(PmtuCache::default(), warn);
+        let mut sink = open_hdrincl(Family::V4, &options).unwrap();
         for (identification, dont_fragment) in [(1, true), (0xffff, false), (0x1234, true)] {
             let outer = Outer {
                 dont_fragment,
-                ..outer(Family::V4, Native::Ah)
+                ..outer(Family::V4, NativeProtocol::Ah)
             };
             let (outer, packet) = whole(&outer, identification, &[148, 4, 0, 0], &[7; 60]);
-            let parcel = Parcel {
+            let burst = Burst {
                 outer,
                 bytes: &packet,
                 stride: packet.len(),
             };
-            assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+            assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
             assert!(receive_one(&witness) == packet);
         }
     });
@@ -231,16 +232,17 @@ fn written_headers_arrive_with_options_and_extension_headers() {
             let other = Namespace::new();
             cable(&other, 1500);
             let (warn, _) = warnings();
-            let sender = SocketOptions::new(Paths::default(), warn);
-            let mut sink = open_whole(family, &sender).unwrap();
-            let (mut source, _) = other.run(|| open_end(family, Native::Ah, &Paths::default()));
-            let (outer, packet) = whole(&outer(family, Native::Ah), 77, options, &[9; 200]);
-            let parcel = Parcel {
+            let sender = SocketOptions::new(PmtuCache::default(), warn);
+            let mut sink = open_hdrincl(family, &sender).unwrap();
+            let (mut source, _) =
+                other.run(|| open_end(family, NativeProtocol::Ah, &PmtuCache::default()));
+            let (outer, packet) = whole(&outer(family, NativeProtocol::Ah), 77, options, &[9; 200]);
+            let burst = Burst {
                 outer,
                 bytes: &packet,
                 stride: packet.len(),
             };
-            assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+            assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
             let got = receive_all(&mut source, 1);
             assert_eq!(got[0].1.outer, outer);
             // The flow label is not told by the kernel, and no ICV covers it.
@@ -266,20 +268,21 @@ fn written_packets_that_are_too_big_are_cut_here_or_refused() {
                 let other = Namespace::new();
                 cable(&other, 1400);
                 let (warn, _) = warnings();
-                let sender = SocketOptions::new(Paths::default(), warn);
-                let mut sink = open_whole(family, &sender).unwrap();
-                let (mut source, _) = other.run(|| open_end(family, Native::Ah, &Paths::default()));
+                let sender = SocketOptions::new(PmtuCache::default(), warn);
+                let mut sink = open_hdrincl(family, &sender).unwrap();
+                let (mut source, _) =
+                    other.run(|| open_end(family, NativeProtocol::Ah, &PmtuCache::default()));
                 let outer = Outer {
                     dont_fragment,
-                    ..outer(family, Native::Ah)
+                    ..outer(family, NativeProtocol::Ah)
                 };
                 let (outer, packet) = whole(&outer, 77, &[], &[5; 5000]);
-                let parcel = Parcel {
+                let burst = Burst {
                     outer,
                     bytes: &packet,
                     stride: packet.len(),
                 };
-                let sent = sink.deliver(&[parcel]).unwrap();
+                let sent = sink.deliver(&[burst]).unwrap();
                 let (passed, refused) = (u64::from(!dont_fragment), u64::from(dont_fragment));
                 assert_eq!((sent.packets, sent.too_big), (passed, refused), "{sent:?}");
                 let got = match dont_fragment {
@@ -301,10 +304,10 @@ fn the_kernel_answers_packets_only_while_nobody_listens() {
     isolated(|| {
         let other = Namespace::new();
         cable(&other, 1500);
-        let (_, mut sink) = open_end(Family::V4, Native::Esp, &Paths::default());
+        let (_, mut sink) = open_end(Family::V4, NativeProtocol::Esp, &PmtuCache::default());
         let bytes = packets(1, 100);
-        let parcel = Parcel {
-            outer: outer(Family::V4, Native::Esp),
+        let burst = Burst {
+            outer: outer(Family::V4, NativeProtocol::Esp),
             bytes: &bytes,
             stride: 100,
         };
@@ -326,28 +329,29 @@ fn the_kernel_answers_packets_only_while_nobody_listens() {
                 .parse::<u32>()
                 .unwrap()
         };
-        let mut listener = other.run(|| open_end(Family::V4, Native::Esp, &Paths::default()));
-        sink.deliver(&[parcel]).unwrap();
+        let mut listener =
+            other.run(|| open_end(Family::V4, NativeProtocol::Esp, &PmtuCache::default()));
+        sink.deliver(&[burst]).unwrap();
         assert_eq!(receive_all(&mut listener.0, 1).len(), 1);
         assert_eq!(answers(), 0);
         drop(listener);
         // A child that another test is just starting may keep the socket open for a moment longer.
-        let patience = Instant::now() + Duration::from_secs(10);
-        while answers() == 0 && Instant::now() < patience {
-            assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+        let send_timeout = Instant::now() + Duration::from_secs(10);
+        while answers() == 0 && Instant::now() < send_timeout {
+            assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(answers() > 0);
         // What the answer left behind does not stop the next packet.
-        assert_eq!(sink.deliver(&[parcel]).unwrap().packets, 1);
+        assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
     });
 }
 
 #[test]
 fn encapsulated_and_foreign_parcels_are_refused() {
     isolated(|| {
-        let (_, mut sink) = open_end(Family::V4, Native::Esp, &Paths::default());
-        let base = outer(Family::V4, Native::Esp);
+        let (_, mut sink) = open_end(Family::V4, NativeProtocol::Esp, &PmtuCache::default());
+        let base = outer(Family::V4, NativeProtocol::Esp);
         let others = [
             Outer {
                 ports: Some((4500, 4500)),
@@ -357,16 +361,16 @@ fn encapsulated_and_foreign_parcels_are_refused() {
                 protocol: 51,
                 ..base
             },
-            outer(Family::V6, Native::Esp),
+            outer(Family::V6, NativeProtocol::Esp),
         ];
         let bytes = packets(2, 100);
-        let parcels = others.map(|outer| Parcel {
+        let bursts = others.map(|outer| Burst {
             outer,
             bytes: &bytes,
             stride: 100,
         });
         assert_eq!(
-            sink.deliver(&parcels).unwrap(),
+            sink.deliver(&bursts).unwrap(),
             Sent {
                 failed: 6,
                 ..Sent::default()

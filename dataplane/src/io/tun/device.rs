@@ -1,242 +1,100 @@
-//! The system calls that make a TUN device: `/dev/net/tun`, its ioctls, and those of any network interface.
+//! An open TUN device with its queues.
 
-use super::super::Refusal;
-use super::{TunOptions, header};
-use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::ffi::{c_int, c_ulong};
+use super::options::{TunOffloads, TunOptions};
+use super::sink::TunSink;
+use super::source::TunSource;
+use super::{ioctl, probe};
+use crate::io::{OpenError, Warn};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-/// Names are at most this long, with the zero byte behind them.
-const NAME_ROOM: usize = libc::IFNAMSIZ;
-
-/// A device's memory for packets written to it; the kernel's own default is higher still.
-const LEAST_BUFFER: c_int = 4 << 20;
-
-/// Opens every queue of the device; also says the name it got.
-pub(super) fn attach(options: &TunOptions) -> Result<(Vec<OwnedFd>, String), Refusal> {
-    check_name(&options.name)?;
-    let first = open_clone_device()?;
-    let name = claim(&first, options)?;
-    let mut queues = vec![first];
-    for _ in 1..options.queues {
-        let next = open_clone_device()?;
-        set_interface(&next, &name, flags(options)).map_err(|error| claim_refused(&name, error))?;
-        queues.push(next);
-    }
-    for queue in &queues {
-        prepare(queue).map_err(Refusal::during("set up the TUN queue"))?;
-    }
-    Ok((queues, name))
+/// An open TUN device, up; it goes away with its last queue unless it was persistent.
+#[derive(Debug)]
+pub struct Tun {
+    /// The name it has.
+    pub name: String,
+    /// Its interface index.
+    pub index: u32,
+    /// What it can do.
+    pub offloads: TunOffloads,
+    link_local: bool,
+    pub(super) queues: Vec<Arc<OwnedFd>>,
 }
 
-fn check_name(name: &str) -> Result<(), Refusal> {
-    let fits = (1..NAME_ROOM).contains(&name.len()) && name != "." && name != "..";
-    let forbidden = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
-    match fits && !name.contains(forbidden) {
-        true => Ok(()),
-        false => Err(Refusal::BadName {
-            name: name.to_owned(),
-        }),
-    }
-}
-
-fn open_clone_device() -> Result<OwnedFd, Refusal> {
-    use rustix::io::Errno;
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| match error {
-        Errno::NOENT | Errno::NXIO | Errno::NODEV => Refusal::NoTunDevice,
-        other => Refusal::from("open /dev/net/tun", other.into()),
-    })
-}
-
-fn flags(options: &TunOptions) -> c_int {
-    let several = if options.queues > 1 {
-        libc::IFF_MULTI_QUEUE
-    } else {
-        0
-    };
-    libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several
-}
-
-/// Takes the name. A device with one queue cannot be attached to twice; one with several could, so it must be new, or
-/// a persistent one without a user.
-fn claim(queue: &OwnedFd, options: &TunOptions) -> Result<String, Refusal> {
-    let (name, wanted) = (&options.name, flags(options));
-    if options.queues > 1 {
-        match set_interface(queue, name, wanted | libc::IFF_TUN_EXCL) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && !has_user(name) => {}
-            result => return result.map_err(|error| claim_refused(name, error)),
+impl Tun {
+    /// Creates the device, or attaches to a persistent one that nobody uses, and sets it up.
+    /// Every offload that does not work here is told to `warn`.
+    pub fn open(options: &TunOptions, warn: &Warn) -> Result<Self, OpenError> {
+        let (queues, name) = ioctl::attach(options)?;
+        if options.persistent {
+            ioctl::make_persistent(&queues[0])
+                .map_err(OpenError::during("make the TUN device last"))?;
         }
-    }
-    set_interface(queue, name, wanted).map_err(|error| claim_refused(name, error))
-}
-
-fn claim_refused(name: &str, error: io::Error) -> Refusal {
-    match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => Refusal::NameTaken {
-            name: name.to_owned(),
-        },
-        _ => Refusal::from(format!("create the TUN device `{name}`"), error),
-    }
-}
-
-fn prepare(queue: &OwnedFd) -> io::Result<()> {
-    set_int(queue, libc::TUNSETVNETHDRSZ, header::LEN as c_int)?;
-    let mut buffer: c_int = 0;
-    // SAFETY: the request writes one int behind the pointer, which is valid for that.
-    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNGETSNDBUF, &raw mut buffer) })?;
-    if buffer < LEAST_BUFFER {
-        set_int(queue, libc::TUNSETSNDBUF, LEAST_BUFFER)?;
-    }
-    Ok(())
-}
-
-/// Lets the device stay when nobody has it open.
-pub(super) fn make_lasting(queue: &OwnedFd) -> io::Result<()> {
-    // SAFETY: this request takes its argument by value.
-    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST, 1 as c_ulong) })
-}
-
-/// Sets the MTU and the interface up, and finds its index. What is right already is not touched, so that an
-/// unprivileged user of a prepared persistent device passes.
-pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, Refusal> {
-    let mut interface =
-        Interface::named(name).map_err(Refusal::during("open a socket for device settings"))?;
-    let fields = interface.ask(libc::SIOCGIFMTU, "read the MTU of the TUN device")?;
-    // SAFETY: the kernel has just written the MTU into the union.
-    if unsafe { fields.ifru_mtu } != c_int::from(mtu) {
-        fields.ifru_mtu = mtu.into();
-        interface.ask(libc::SIOCSIFMTU, "set the MTU of the TUN device")?;
-    }
-    let fields = interface.ask(libc::SIOCGIFFLAGS, "read the state of the TUN device")?;
-    // SAFETY: the kernel has just written the flags into the union.
-    let flags = unsafe { fields.ifru_flags };
-    if c_int::from(flags) & libc::IFF_UP == 0 {
-        fields.ifru_flags = flags | libc::IFF_UP as i16;
-        interface.ask(libc::SIOCSIFFLAGS, "set the TUN device up")?;
-    }
-    let fields = interface.ask(libc::SIOCGIFINDEX, "find the TUN device")?;
-    // SAFETY: the kernel has just written the index into the union.
-    Ok(unsafe { fields.ifru_ifindex } as u32)
-}
-
-/// Nothing of the kernel's own shall enter the tunnel: no IPv6 address of the device's own (addr_gen_mode 1 is "none"), and
-/// so no reports about it, no asking for routers.
-pub(super) fn keep_silent(name: &str) {
-    for (setting, value) in [
-        ("addr_gen_mode", "1"),
-        ("accept_ra", "0"),
-        ("autoconf", "0"),
-    ] {
-        // A kernel without IPv6 has no such settings and nothing to say; one that keeps them from us costs a dropped packet.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value);
-    }
-}
-
-/// Whether somebody is attached to the device of this name: only then has it a carrier. The interface flags would say so
-/// as well, but late.
-fn has_user(name: &str) -> bool {
-    const GET_LINK: u32 = 0x0a;
-    // struct ethtool_value: the command, and the answer to it.
-    let mut value = [GET_LINK, 0];
-    let Ok(mut interface) = Interface::named(name) else {
-        return false;
-    };
-    interface.request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    interface.ask(libc::SIOCETHTOOL, "").is_ok() && value[1] != 0
-}
-
-/// A network interface as the ioctls of any socket see it: by name, one field at a time.
-struct Interface {
-    socket: OwnedFd,
-    request: libc::ifreq,
-}
-
-impl Interface {
-    fn named(name: &str) -> rustix::io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        let request = request_for(name);
-        Ok(Self { socket, request })
+        if !options.link_local {
+            ioctl::disable_ipv6_autoconfiguration(&name);
+        }
+        let index = ioctl::bring_up(&name, options.mtu)?;
+        let offloads = match (options.offloads, options.known_offloads) {
+            (true, Some(known)) => probe::switch_on(&queues[0], known)?,
+            (true, None) => probe::try_offloads(&queues, (&name, index), warn)?,
+            (false, _) => probe::without_offloads(&queues[0])?,
+        };
+        Ok(Self {
+            name,
+            index,
+            offloads,
+            link_local: options.link_local,
+            queues: queues.into_iter().map(Arc::new).collect(),
+        })
     }
 
-    fn ask(
-        &mut self,
-        number: c_ulong,
-        what: &str,
-    ) -> Result<&mut libc::__c_anonymous_ifr_ifru, Refusal> {
-        interface_ioctl(&self.socket, number, &mut self.request).map_err(Refusal::during(what))?;
-        Ok(&mut self.request.ifr_ifru)
+    /// A device that another process has opened and tried: `queue` is its only one.
+    pub fn adopt(queue: OwnedFd, offloads: TunOffloads) -> Result<Self, OpenError> {
+        let name = ioctl::attached_to(&queue).ok_or(OpenError::NoTunDevice)?;
+        let index = ioctl::bring_up(&name, u16::MAX)?;
+        Ok(Self {
+            name,
+            index,
+            offloads,
+            link_local: false,
+            queues: vec![Arc::new(queue)],
+        })
     }
-}
 
-/// Asks the kernel to hand over these kinds of unfinished packets, and to take them.
-pub(super) fn set_offloads(queue: &OwnedFd, offloads: u32) -> io::Result<()> {
-    set_int(queue, libc::TUNSETOFFLOAD, offloads as c_int)
-}
-
-fn request_for(name: &str) -> libc::ifreq {
-    // SAFETY: an ifreq is plain data for which all zeroes is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name[..NAME_ROOM - 1]
-        .iter_mut()
-        .zip(name.bytes())
-    {
-        *to = from as libc::c_char;
+    /// Another descriptor of its first queue.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        let queue = self.queues.first().ok_or(io::ErrorKind::NotFound)?;
+        queue.try_clone()
     }
-    request
-}
 
-/// The name of the device that the queue is attached to; none once that is gone.
-pub(super) fn attached_to(queue: &OwnedFd) -> Option<String> {
-    let mut request = request_for("");
-    interface_ioctl(queue, libc::TUNGETIFF as c_ulong, &mut request).ok()?;
-    Some(name_in(&request))
-}
-
-fn name_in(request: &libc::ifreq) -> String {
-    let bytes = request.ifr_name.iter().take_while(|&&byte| byte != 0);
-    bytes.map(|&byte| char::from(byte as u8)).collect()
-}
-
-/// TUNSETIFF; says the name that the kernel chose.
-fn set_interface(queue: &OwnedFd, name: &str, flags: c_int) -> io::Result<String> {
-    let mut request = request_for(name);
-    request.ifr_ifru.ifru_flags = flags as i16;
-    interface_ioctl(queue, libc::TUNSETIFF as c_ulong, &mut request)?;
-    Ok(name_in(&request))
-}
-
-fn interface_ioctl(file: &OwnedFd, number: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: all numbers used here read and write one ifreq behind the pointer, and what that points to, if anything,
-    // is as large as its command says.
-    check(unsafe {
-        libc::ioctl(
-            file.as_raw_fd(),
-            number as libc::Ioctl,
-            std::ptr::from_mut(request),
-        )
-    })
-}
-
-/// An ioctl of the TUN driver that takes one int: the offloads by value, the others behind a pointer.
-fn set_int(queue: &OwnedFd, number: libc::Ioctl, value: c_int) -> io::Result<()> {
-    if number == libc::TUNSETOFFLOAD {
-        // SAFETY: this request takes its argument by value.
-        return check(unsafe {
-            libc::ioctl(queue.as_raw_fd(), number, c_ulong::from(value as u32))
-        });
+    /// The name that the device has by now; none once somebody has deleted it.
+    pub fn name_now(&self) -> Option<String> {
+        self.queues
+            .first()
+            .and_then(|queue| ioctl::attached_to(queue))
     }
-    // SAFETY: the request reads one int behind the pointer.
-    check(unsafe { libc::ioctl(queue.as_raw_fd(), number, &raw const value) })
-}
 
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
+    /// Sets the device's MTU, and the device up.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), OpenError> {
+        ioctl::bring_up(&self.name, mtu).map(drop)
+    }
+
+    /// A source and a sink for each queue.
+    pub fn ends(&self) -> impl Iterator<Item = (TunSource, TunSink)> + '_ {
+        self.queues.iter().map(|queue| {
+            let source = TunSource {
+                device: queue.clone(),
+                waker: None,
+                link_local: self.link_local,
+            };
+            (
+                source,
+                TunSink {
+                    device: queue.clone(),
+                    takes: self.offloads.write,
+                },
+            )
+        })
     }
 }

@@ -4,12 +4,16 @@
 //! the trial can do no harm: the stack drops those that are written first thing, version 4 for its wrong header checksum,
 //! version 6 because a loopback address may not come from outside (RFC 4291 2.5.3); those that are read end here.
 
+mod packets;
 mod reads;
 
-use super::super::{Delivery, Refusal, Warn};
-use super::{Abilities, TunSink, device};
-use crate::train::{ChecksumSpot, Offload, Segmentation, TrainKinds};
+use super::ioctl;
+use super::options::TunOffloads;
+use super::sink::TunSink;
+use crate::io::{Delivery, OpenError, Warn};
+use crate::train::{Offload, TrainKinds};
 use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6};
+use packets::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
 use reads::try_reads;
 use rustix::io::{Errno, dup};
 use std::io::IoSlice;
@@ -17,20 +21,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What is asked for, the most first: kernels before 6.2 know no UDP segmentation.
-const WISHES: [(u32, Abilities); 3] = [
-    (TCP | TUN_F_USO4 | TUN_F_USO6, abilities(true, true)),
-    (TCP, abilities(true, false)),
-    (TUN_F_CSUM, abilities(false, false)),
+const WISHES: [(u32, TunOffloads); 3] = [
+    (TCP | TUN_F_USO4 | TUN_F_USO6, offloads(true, true)),
+    (TCP, offloads(true, false)),
+    (TUN_F_CSUM, offloads(false, false)),
 ];
 const TCP: u32 = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
 
-const fn abilities(tcp: bool, udp: bool) -> Abilities {
+const fn offloads(tcp: bool, udp: bool) -> TunOffloads {
     let takes = TrainKinds {
         tcp_v4: tcp,
         tcp_v6: tcp,
         udp,
     };
-    Abilities {
+    TunOffloads {
         checksum: true,
         read: takes,
         write: takes,
@@ -42,11 +46,11 @@ pub(super) fn try_offloads(
     queues: &[OwnedFd],
     (name, index): (&str, u32),
     warn: &Warn,
-) -> Result<Abilities, Refusal> {
+) -> Result<TunOffloads, OpenError> {
     let queue = &queues[0];
     let granted = WISHES
         .iter()
-        .find(|(wish, _)| device::set_offloads(queue, *wish).is_ok());
+        .find(|(wish, _)| ioctl::set_offloads(queue, *wish).is_ok());
     let Some((_, granted)) = granted else {
         warn(&format!(
             "{name}: this kernel's TUN device has no offloads: expect a fraction of the speed"
@@ -58,7 +62,8 @@ pub(super) fn try_offloads(
             "{name}: this kernel's TUN device has no UDP segmentation: inner UDP goes packet by packet"
         ));
     }
-    let write = try_writes(queue, granted.write).map_err(Refusal::during("try the TUN device"))?;
+    let write =
+        try_writes(queue, granted.write).map_err(OpenError::during("try the TUN device"))?;
     warn_of(granted.write, write, |kind| {
         warn(&format!(
             "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
@@ -66,17 +71,17 @@ pub(super) fn try_offloads(
     });
     // Who may open no packet socket has the kernel's word for it.
     let Ok(reads) = try_reads(queues, index, granted.read) else {
-        return Ok(Abilities { write, ..*granted });
+        return Ok(TunOffloads { write, ..*granted });
     };
     if reads.lossy {
         warn(&format!(
             "{name}: this kernel loses trains on their way out of the device: all packets come one by one, slowly"
         ));
-        device::set_offloads(queue, TUN_F_CSUM)
-            .map_err(Refusal::during("switch off the TUN device's offloads"))?;
-        return Ok(Abilities {
+        ioctl::set_offloads(queue, TUN_F_CSUM)
+            .map_err(OpenError::during("switch off the TUN device's offloads"))?;
+        return Ok(TunOffloads {
             write,
-            ..abilities(false, false)
+            ..offloads(false, false)
         });
     }
     warn_of(granted.read, reads.whole, |kind| {
@@ -84,7 +89,7 @@ pub(super) fn try_offloads(
             "{name}: this kernel hands over no trains of {kind}: they come one by one, slowly"
         ));
     });
-    Ok(Abilities {
+    Ok(TunOffloads {
         read: reads.whole,
         write,
         ..*granted
@@ -92,7 +97,7 @@ pub(super) fn try_offloads(
 }
 
 /// Switches on what an earlier trial has shown to work, without another one.
-pub(super) fn switch_on(queue: &OwnedFd, known: Abilities) -> Result<Abilities, Refusal> {
+pub(super) fn switch_on(queue: &OwnedFd, known: TunOffloads) -> Result<TunOffloads, OpenError> {
     // They are about what the kernel hands over; what it takes needs no switch.
     let wish = match (known.checksum, known.read) {
         (false, _) => 0,
@@ -100,8 +105,8 @@ pub(super) fn switch_on(queue: &OwnedFd, known: Abilities) -> Result<Abilities, 
         (true, read) if read != TrainKinds::default() => WISHES[1].0,
         (true, _) => WISHES[2].0,
     };
-    device::set_offloads(queue, wish)
-        .map_err(Refusal::during("switch on the TUN device's offloads"))?;
+    ioctl::set_offloads(queue, wish)
+        .map_err(OpenError::during("switch on the TUN device's offloads"))?;
     Ok(known)
 }
 
@@ -119,10 +124,10 @@ fn warn_of(granted: TrainKinds, works: TrainKinds, warn: impl Fn(&str)) {
 }
 
 /// Single packets with finished checksums only.
-pub(super) fn without_offloads(queue: &OwnedFd) -> Result<Abilities, Refusal> {
-    device::set_offloads(queue, 0)
-        .map_err(Refusal::during("switch off the TUN device's offloads"))?;
-    Ok(Abilities::default())
+pub(super) fn without_offloads(queue: &OwnedFd) -> Result<TunOffloads, OpenError> {
+    ioctl::set_offloads(queue, 0)
+        .map_err(OpenError::during("switch off the TUN device's offloads"))?;
+    Ok(TunOffloads::default())
 }
 
 fn try_writes(queue: &OwnedFd, hoped: TrainKinds) -> Result<TrainKinds, Errno> {
@@ -144,47 +149,4 @@ fn try_writes(queue: &OwnedFd, hoped: TrainKinds) -> Result<TrainKinds, Errno> {
             && works(&over_v4(17), train(UDP_TRAIN, 20, 6))
             && works(&over_v6(17), train(UDP_TRAIN, 40, 6)),
     })
-}
-
-const TCP_TRAIN: Segmentation = Segmentation::Tcp { size: 600 };
-const UDP_TRAIN: Segmentation = Segmentation::Udp { size: 600 };
-
-fn train(segmentation: Segmentation, start: u16, offset: u16) -> Offload {
-    Offload {
-        segmentation,
-        checksum: Some(ChecksumSpot { start, offset }),
-    }
-}
-
-/// From 127.0.0.1 to itself, its header checksum left at a wrong 0: two segments of 600 bytes.
-fn over_v4(protocol: u8) -> Vec<u8> {
-    let (mut packet, transport) = (vec![0; 20], transport(protocol));
-    packet[0] = 0x45;
-    packet[2..4].copy_from_slice(&((20 + transport.len()) as u16).to_be_bytes());
-    (packet[8], packet[9]) = (1, protocol);
-    packet[12..20].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 1]);
-    packet.extend(transport);
-    packet
-}
-
-/// From ::1 to itself: two segments of 600 bytes.
-fn over_v6(protocol: u8) -> Vec<u8> {
-    let (mut packet, transport) = (vec![0; 40], transport(protocol));
-    packet[0] = 0x60;
-    packet[4..6].copy_from_slice(&(transport.len() as u16).to_be_bytes());
-    (packet[6], packet[7], packet[23], packet[39]) = (protocol, 1, 1, 1);
-    packet.extend(transport);
-    packet
-}
-
-/// A TCP header of 20 bytes or a UDP header, ports 9 (discard), and 1200 bytes of zeroes.
-fn transport(protocol: u8) -> Vec<u8> {
-    let header_len = if protocol == 6 { 20 } else { 8 };
-    let mut bytes = vec![0; header_len + 1200];
-    (bytes[1], bytes[3]) = (9, 9);
-    match protocol {
-        6 => (bytes[12], bytes[13]) = (5 << 4, 0x10),
-        _ => bytes[4..6].copy_from_slice(&(8 + 1200u16).to_be_bytes()),
-    }
-    bytes
 }

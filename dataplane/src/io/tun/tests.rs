@@ -1,12 +1,16 @@
-use super::*;
+use super::source::is_mld_report;
+use super::{Tun, TunOffloads, TunOptions, TunSink, TunSource};
 use crate::io::memory::ALL_TRAINS;
 use crate::io::namespaces::{Namespace, await_local, command, isolated, warnings};
-use crate::train::{ChecksumSpot, Segmentation};
-use std::io::{Read, Write};
+use crate::io::{
+    Delivery, MAX_ITEM_BYTES, OpenError, PlaintextSink, PlaintextSource, ReceiveBuffer, Wait, Waker,
+};
+use crate::train::{ChecksumSpot, Offload, Segmentation, TrainKinds};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 
@@ -17,7 +21,7 @@ fn open(options: &TunOptions) -> (Tun, Vec<String>) {
     (tun, warned)
 }
 
-fn refused(options: &TunOptions) -> Refusal {
+fn refused(options: &TunOptions) -> OpenError {
     Tun::open(options, &warnings().0).unwrap_err()
 }
 
@@ -45,14 +49,14 @@ struct Tally {
 
 /// Carries everything that comes out of one device into another, in pieces of odd sizes, until told to stop.
 fn carry(mut source: TunSource, mut sink: TunSink, tally: &Tally) {
-    let mut intake = Intake::with_room(4 * LARGEST, 64);
+    let mut buffer = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 64);
     while !tally.stop.load(Ordering::Relaxed) {
-        intake.clear();
+        buffer.clear();
         source
-            .fill(&mut intake, Wait::AtMost(Duration::from_millis(20)))
+            .fill(&mut buffer, Wait::AtMost(Duration::from_millis(20)))
             .unwrap();
-        for (range, offload) in &intake.items {
-            let pieces = in_pieces(&intake.bytes[range.clone()]);
+        for (range, offload) in &buffer.items {
+            let pieces = in_pieces(&buffer.bytes[range.clone()]);
             let delivery = Delivery {
                 offload: *offload,
                 pieces: &pieces,
@@ -155,12 +159,12 @@ fn real_tcp_passes_as_super_packets_over_both_families() {
 fn a_device_made_again_carries_the_same_trains_without_another_trial() {
     isolated(|| {
         let (tun, _) = open(&TunOptions::named("espt0"));
-        let known = tun.abilities;
+        let known = tun.offloads;
         assert!(known.read.tcp_v4 && known.read.udp && known.write.tcp_v4);
         drop(tun);
         let again = TunOptions {
             mtu: 1500,
-            known: Some(known),
+            known_offloads: Some(known),
             ..TunOptions::named("espt%d")
         };
         let tally = joined(&again, |other| {
@@ -174,7 +178,7 @@ fn a_device_made_again_carries_the_same_trains_without_another_trial() {
         assert!(packets / trains > 5, "{packets} packets in {trains} trains");
         // What does not work is not switched on again.
         let lossy = TunOptions {
-            known: Some(Abilities {
+            known_offloads: Some(TunOffloads {
                 read: TrainKinds::default(),
                 ..known
             }),
@@ -191,7 +195,7 @@ fn without_trains_the_same_tcp_passes_packet_by_packet() {
     isolated(|| {
         let plain = TunOptions {
             mtu: 1500,
-            trains: false,
+            offloads: false,
             ..TunOptions::named("espt0")
         };
         let tally = joined(&plain, |other| tcp_carries(other, "10.9.0.2", 1_000_000));
@@ -261,12 +265,12 @@ fn set_segment(socket: &UdpSocket, size: libc::c_int) {
 fn a_new_device_is_up_with_the_largest_mtu_and_every_offload_passes_its_trial() {
     isolated(|| {
         let (tun, warned) = open(&TunOptions::named("espt0"));
-        let all = Abilities {
+        let all = TunOffloads {
             checksum: true,
             read: ALL_TRAINS,
             write: ALL_TRAINS,
         };
-        assert_eq!((tun.abilities, warned), (all, vec![]));
+        assert_eq!((tun.offloads, warned), (all, vec![]));
         let output = std::process::Command::new("ip")
             .args(["link", "show", "up"])
             .output()
@@ -332,23 +336,27 @@ fn an_intake_that_is_full_leaves_the_rest_for_the_next_call() {
         let tun = dressed(&TunOptions::named("espt0"), 1);
         let (mut source, _) = tun.ends().next().unwrap();
         let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-        let mut intake = Intake::with_room(4 * LARGEST, 3);
+        let mut buffer = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 3);
         for n in 0..10u8 {
             sender.send_to(&[n; 10], "10.9.0.2:7003").unwrap();
         }
         let mut got = Vec::new();
         while got.len() < 10 {
-            intake.clear();
-            assert!(source.fill(&mut intake, SECOND).unwrap() <= 3 && !intake.items.is_empty());
-            // The kernel's own IPv6 chatter may be among them.
-            let ours = intake
+            buffer.clear();
+            assert!(source.fill(&mut buffer, SECOND).unwrap() <= 3 && !buffer.items.is_empty());
+            // The kernel's own IPv6 packets may be among them.
+            let ours = buffer
                 .items
                 .iter()
-                .filter(|(range, _)| intake.bytes[range.start] == 0x45);
-            got.extend(ours.map(|(range, _)| intake.bytes[range.end - 1]));
+                .filter(|(range, _)| buffer.bytes[range.start] == 0x45);
+            got.extend(ours.map(|(range, _)| buffer.bytes[range.end - 1]));
         }
         assert_eq!(got, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert!(source.fill(&mut Intake::with_room(100, 3), SECOND).is_err());
+        assert!(
+            source
+                .fill(&mut ReceiveBuffer::with_capacity(100, 3), SECOND)
+                .is_err()
+        );
     });
 }
 
@@ -359,20 +367,20 @@ fn a_wake_ends_the_sleep_of_the_source() {
         command("sysctl -qw net.ipv6.conf.espt0.disable_ipv6=1");
         let waker = Waker::new().unwrap();
         let mut source = tun.ends().next().unwrap().0.woken_by(waker.clone());
-        let mut intake = Intake::with_room(LARGEST, 3);
+        let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 3);
         while source
-            .fill(&mut intake, Wait::AtMost(Duration::from_millis(20)))
+            .fill(&mut buffer, Wait::AtMost(Duration::from_millis(20)))
             .unwrap()
             > 0
         {
-            intake.clear();
+            buffer.clear();
         }
         let started = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| waker.wake());
             assert_eq!(
                 source
-                    .fill(&mut intake, Wait::AtMost(Duration::from_secs(60)))
+                    .fill(&mut buffer, Wait::AtMost(Duration::from_secs(60)))
                     .unwrap(),
                 0
             );
@@ -388,23 +396,23 @@ fn a_name_in_use_is_refused_whoever_uses_it() {
         let _first = open(&options);
         let refusal = refused(&options);
         assert!(
-            matches!(&refusal, Refusal::NameTaken { name } if name == "espt0"),
+            matches!(&refusal, OpenError::NameTaken { name } if name == "espt0"),
             "{refusal}"
         );
         command("ip link add espt1 type veth peer name espt2");
         assert!(matches!(
             refused(&TunOptions::named("espt1")),
-            Refusal::NameTaken { .. }
+            OpenError::NameTaken { .. }
         ));
         let several = TunOptions {
             queues: 2,
             ..TunOptions::named("espt3")
         };
         let _second = open(&several);
-        assert!(matches!(refused(&several), Refusal::NameTaken { .. }));
-        for bad in ["", "a/b", "sixteen-letters-", "a b", ".."] {
+        assert!(matches!(refused(&several), OpenError::NameTaken { .. }));
+        for bad in ["", "a/b", "sixteen-messages-", "a b", ".."] {
             assert!(
-                matches!(refused(&TunOptions::named(bad)), Refusal::BadName { .. }),
+                matches!(refused(&TunOptions::named(bad)), OpenError::BadName { .. }),
                 "{bad}"
             );
         }
@@ -425,10 +433,10 @@ fn a_persistent_device_is_attached_to_and_survives() {
             assert_eq!(tun.ends().count(), queues);
             drop(tun);
             // A child that another test is just starting may keep the queues open for a moment longer.
-            let patience = Instant::now() + Duration::from_secs(10);
+            let send_timeout = Instant::now() + Duration::from_secs(10);
             let again = || Tun::open(&options, &warnings().0);
             let mut second = again();
-            while second.is_err() && Instant::now() < patience {
+            while second.is_err() && Instant::now() < send_timeout {
                 std::thread::sleep(Duration::from_millis(5));
                 second = again();
             }
@@ -455,7 +463,10 @@ fn without_privilege_the_refusal_says_what_is_missing() {
             )
             .unwrap();
             let refusal = refused(&TunOptions::named("espt0"));
-            assert!(matches!(refusal, Refusal::NotPermitted { .. }), "{refusal}");
+            assert!(
+                matches!(refusal, OpenError::NotPermitted { .. }),
+                "{refusal}"
+            );
             assert!(refusal.to_string().contains("CAP_NET_ADMIN"));
         })
         .join()
@@ -469,8 +480,8 @@ fn a_device_that_is_taken_away_is_an_error_not_silence() {
         let (tun, _) = open(&TunOptions::named("espt0"));
         let (mut source, mut sink) = tun.ends().next().unwrap();
         command("ip link del espt0");
-        let mut intake = Intake::with_room(LARGEST, 3);
-        assert!(source.fill(&mut intake, SECOND).is_err());
+        let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 3);
+        assert!(source.fill(&mut buffer, SECOND).is_err());
         let packet = udp_packet();
         let pieces = [IoSlice::new(&packet)];
         let delivery = Delivery {
@@ -482,23 +493,23 @@ fn a_device_that_is_taken_away_is_an_error_not_silence() {
 }
 
 #[test]
-fn only_the_kernels_own_reports_of_groups_are_chatter() {
+fn only_the_kernels_own_mld_reports_are_recognized() {
     // As Linux sends it when a device with IPv6 comes up on a router.
     let mut report = [0; 76];
     report[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 36, 0, 1]);
     report[24..40].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16]);
     report[40..56].copy_from_slice(&[0x3a, 0, 5, 2, 0, 0, 1, 0, 0x8f, 0, 0x6e, 0x8a, 0, 0, 0, 1]);
-    assert!(is_chatter(&report));
+    assert!(is_mld_report(&report));
     let with = |at: usize, byte| {
         let mut packet = report;
         packet[at] = byte;
-        is_chatter(&packet)
+        is_mld_report(&packet)
     };
     assert!(!with(0, 0x45) && !with(6, 58) && !with(40, 17));
     assert!(!with(7, 64), "it may pass a router");
     assert!(!with(8, 0xfd), "a host that has an address has sent it");
     assert!(!with(48, 128), "an echo request");
     for len in 0..49 {
-        assert!(!is_chatter(&report[..len]));
+        assert!(!is_mld_report(&report[..len]));
     }
 }

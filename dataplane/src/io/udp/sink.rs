@@ -1,11 +1,11 @@
-//! The sending end: parcels as datagrams, the kernel cutting the trains.
+//! The sending end: bursts as datagrams, the kernel cutting the trains.
 
-use super::super::messages::{Letter, Outbox};
-use super::super::sending::{Posting, Single, post, send_all};
-use super::super::several::Addressed;
-use super::super::socket::Socket;
-use super::super::{Aside, Family, Parcel, ProtectedSink, Sent};
-use super::UdpFacts;
+use super::stats::UdpStats;
+use crate::io::messages::{Message, SendBatch};
+use crate::io::sending::{OutOfBand, SocketSink, send_all, send_bursts};
+use crate::io::socket::Socket;
+use crate::io::socket_sets::SelectiveSink;
+use crate::io::{Burst, Family, OutOfBandSender, ProtectedSink, Sent};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,41 +16,41 @@ use std::sync::atomic::Ordering;
 pub struct UdpSink {
     socket: Arc<Socket>,
     port: u16,
-    facts: Arc<UdpFacts>,
-    outbox: Outbox,
+    stats: Arc<UdpStats>,
+    batch: SendBatch,
     /// For the packets of a train that was refused as a whole.
-    spare: Outbox,
+    single_packets: SendBatch,
     /// How the socket's don't-fragment setting stands.
     df: Option<bool>,
 }
 
 /// The most bytes of one train: an IPv4 packet of 65 535 bytes less its IP and UDP header.
-const MOST_BYTES: usize = 65_507;
+const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 /// The most datagrams of one train that every kernel with UDP_SEGMENT takes.
-const MOST_PACKETS: usize = 64;
+const MAX_GSO_SEGMENTS: usize = 64;
 
 impl UdpSink {
-    pub(super) fn new(socket: Arc<Socket>, port: u16, facts: Arc<UdpFacts>) -> Self {
+    pub(super) fn new(socket: Arc<Socket>, port: u16, stats: Arc<UdpStats>) -> Self {
         Self {
             socket,
             port,
-            facts,
-            outbox: Outbox::new(),
-            spare: Outbox::new(),
+            stats,
+            batch: SendBatch::new(),
+            single_packets: SendBatch::new(),
             df: None,
         }
     }
 
     /// What the socket is doing.
-    pub fn facts(&self) -> Arc<UdpFacts> {
-        self.facts.clone()
+    pub fn stats(&self) -> Arc<UdpStats> {
+        self.stats.clone()
     }
 
     /// Sends single datagrams from the same port.
-    pub fn aside(&self) -> impl Aside + use<> {
-        let (socket, facts) = (self.socket.clone(), self.facts.clone());
-        Single(Self::new(socket, self.port, facts))
+    pub fn out_of_band_sender(&self) -> impl OutOfBandSender + use<> {
+        let (socket, stats) = (self.socket.clone(), self.stats.clone());
+        OutOfBand(Self::new(socket, self.port, stats))
     }
 
     /// The family of addresses that it sends to.
@@ -64,93 +64,93 @@ impl UdpSink {
     }
 }
 
-impl Posting for UdpSink {
-    fn prepare(&mut self, parcel: &Parcel<'_>, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let on = parcel.outer.dont_fragment;
+impl SocketSink for UdpSink {
+    fn prepare(&mut self, burst: &Burst<'_>, bursts: &[Burst<'_>], sent: &mut Sent) {
+        let on = burst.outer.dont_fragment;
         if self.df != Some(on) {
-            self.flush(parcels, sent);
+            self.flush(bursts, sent);
             sent.calls += 1;
             self.df = self.socket.set_dont_fragment(on).is_ok().then_some(on);
         }
     }
 
-    fn add(&mut self, n: usize, parcels: &[Parcel<'_>], sent: &mut Sent) {
-        let parcel = &parcels[n];
-        let packets = if self.facts.segments() {
-            packets_per_message(parcel.stride)
+    fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent) {
+        let burst = &bursts[n];
+        let packets = if self.stats.segments() {
+            packets_per_message(burst.stride)
         } else {
             1
         };
         let mut start = 0;
-        while start < parcel.bytes.len() {
-            if self.outbox.is_full() {
-                self.flush(parcels, sent);
+        while start < burst.bytes.len() {
+            if self.batch.is_full() {
+                self.flush(bursts, sent);
             }
-            let end = (start + packets * parcel.stride).min(parcel.bytes.len());
-            put(&mut self.outbox, n, parcel, start..end);
+            let end = (start + packets * burst.stride).min(burst.bytes.len());
+            put(&mut self.batch, n, burst, start..end);
             start = end;
         }
     }
 
-    fn flush(&mut self, parcels: &[Parcel<'_>], sent: &mut Sent) {
+    fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent) {
         let Self {
             socket,
-            facts,
-            outbox,
-            spare,
+            stats,
+            batch,
+            single_packets,
             ..
         } = self;
-        let rescue = |letter: &Letter, error: i32, sent: &mut Sent| {
-            if !letter.segmented || !matches!(error, libc::EMSGSIZE | libc::EINVAL | libc::EIO) {
+        let rescue = |message: &Message, error: i32, sent: &mut Sent| {
+            if !message.segmented || !matches!(error, libc::EMSGSIZE | libc::EINVAL | libc::EIO) {
                 return false;
             }
-            send_singly(socket, spare, parcels, letter, sent);
-            judge_segmentation(socket, facts, &parcels[letter.parcel], error, letter, sent);
+            send_singly(socket, single_packets, bursts, message, sent);
+            judge_segmentation(socket, stats, &bursts[message.burst], error, message, sent);
             true
         };
         send_all(
             socket,
-            outbox,
-            parcels,
+            batch,
+            bursts,
             sent,
-            |_, letter| pieces(parcels, letter),
+            |_, message| pieces(bursts, message),
             rescue,
         );
     }
 }
 
-impl Addressed for UdpSink {
-    fn fits(&self, parcel: &Parcel<'_>) -> bool {
-        Family::of(parcel.outer.destination) == self.socket.family
-            && parcel
+impl SelectiveSink for UdpSink {
+    fn accepts(&self, burst: &Burst<'_>) -> bool {
+        Family::of(burst.outer.destination) == self.socket.family
+            && burst
                 .outer
                 .ports
                 .is_some_and(|(source, _)| source == self.port)
-            && parcel.stride > 0
+            && burst.stride > 0
     }
 }
 
 impl ProtectedSink for UdpSink {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
-        Ok(post(self, parcels))
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
+        Ok(send_bursts(self, bursts))
     }
 }
 
 fn packets_per_message(stride: usize) -> usize {
-    (MOST_BYTES / stride).clamp(1, MOST_PACKETS)
+    (MAX_DATAGRAM_BYTES / stride).clamp(1, MAX_GSO_SEGMENTS)
 }
 
-fn pieces<'a>(parcels: &[Parcel<'a>], letter: &Letter) -> [&'a [u8]; 2] {
-    [&parcels[letter.parcel].bytes[letter.range.clone()], &[]]
+fn pieces<'a>(bursts: &[Burst<'a>], message: &Message) -> [&'a [u8]; 2] {
+    [&bursts[message.burst].bytes[message.range.clone()], &[]]
 }
 
-/// Puts these bytes of parcel `n` into the outbox, as one message.
-fn put(outbox: &mut Outbox, n: usize, parcel: &Parcel<'_>, range: Range<usize>) {
-    let packets = range.len().div_ceil(parcel.stride) as u64;
-    let outer = &parcel.outer;
+/// Puts these bytes of burst `n` into the batch, as one message.
+fn put(batch: &mut SendBatch, n: usize, burst: &Burst<'_>, range: Range<usize>) {
+    let packets = range.len().div_ceil(burst.stride) as u64;
+    let outer = &burst.outer;
     let port = outer.ports.map_or(0, |(_, destination)| destination);
     let segmented = packets > 1;
-    let control = outbox.add(
+    let control = batch.add(
         (n, range, packets, segmented),
         SocketAddr::new(outer.destination, port),
     );
@@ -161,33 +161,33 @@ fn put(outbox: &mut Outbox, n: usize, parcel: &Parcel<'_>, range: Range<usize>) 
         outer.hop_limit,
     );
     if segmented {
-        control.put_segment(parcel.stride as u16);
+        control.put_segment(burst.stride as u16);
     }
 }
 
 /// Sends the packets of a train one by one. Each that is too big or has no route is refused for itself.
 fn send_singly(
     socket: &Socket,
-    spare: &mut Outbox,
-    parcels: &[Parcel<'_>],
-    letter: &Letter,
+    single_packets: &mut SendBatch,
+    bursts: &[Burst<'_>],
+    message: &Message,
     sent: &mut Sent,
 ) {
-    let parcel = &parcels[letter.parcel];
-    for start in letter.range.clone().step_by(parcel.stride) {
+    let burst = &bursts[message.burst];
+    for start in message.range.clone().step_by(burst.stride) {
         put(
-            spare,
-            letter.parcel,
-            parcel,
-            start..(start + parcel.stride).min(letter.range.end),
+            single_packets,
+            message.burst,
+            burst,
+            start..(start + burst.stride).min(message.range.end),
         );
     }
     send_all(
         socket,
-        spare,
-        parcels,
+        single_packets,
+        bursts,
         sent,
-        |_, letter| pieces(parcels, letter),
+        |_, message| pieces(bursts, message),
         |_, _, _| false,
     );
 }
@@ -197,19 +197,19 @@ fn send_singly(
 /// than the path but may be fragmented are no such case: the kernel cannot do both.
 fn judge_segmentation(
     socket: &Socket,
-    facts: &UdpFacts,
-    parcel: &Parcel<'_>,
+    stats: &UdpStats,
+    burst: &Burst<'_>,
     error: i32,
-    letter: &Letter,
+    message: &Message,
     sent: &Sent,
 ) {
     let headers = if socket.family == Family::V4 { 28 } else { 48 };
     let fits = || {
-        let mtu = socket.learn_mtu(parcel.outer.source, parcel.outer.destination);
-        mtu.is_none_or(|mtu| parcel.stride + headers <= mtu as usize)
+        let mtu = socket.learn_mtu(burst.outer.source, burst.outer.destination);
+        mtu.is_none_or(|mtu| burst.stride + headers <= mtu as usize)
     };
-    let went = sent.packets >= letter.packets && sent.too_big == 0 && sent.failed == 0;
-    if error != libc::EMSGSIZE && went && fits() && facts.segments.swap(false, Ordering::Relaxed) {
+    let went = sent.packets >= message.packets && sent.too_big == 0 && sent.failed == 0;
+    if error != libc::EMSGSIZE && went && fits() && stats.segments.swap(false, Ordering::Relaxed) {
         (socket.options.warn)(&format!(
             "UDP segmentation does not work here ({}): ESP in UDP goes packet by packet from now on, slowly",
             io::Error::from_raw_os_error(error)

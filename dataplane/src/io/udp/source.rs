@@ -1,12 +1,12 @@
 //! The receiving end: ESP packets out of datagrams, everything else set aside.
 
-use super::super::ancillary::Note;
-use super::super::messages::Received;
-use super::super::receiving::Inlet;
-use super::super::several::Waitable;
-use super::super::socket::Socket;
-use super::super::{Arrival, Intake, ProtectedSource, Wait, Waker};
-use super::UdpFacts;
+use super::stats::UdpStats;
+use crate::io::ancillary::ControlMessage;
+use crate::io::messages::Received;
+use crate::io::receiving::SocketReceiver;
+use crate::io::socket::Socket;
+use crate::io::socket_sets::PollableSource;
+use crate::io::{Arrival, ProtectedSource, ReceiveBuffer, Wait, Waker};
 use ipsec::tunnel::Outer;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,26 +20,26 @@ pub type IkeHandler = Box<dyn FnMut(&Outer, &[u8]) + Send>;
 
 /// Receives ESP packets from UDP datagrams.
 pub struct UdpSource {
-    inlet: Inlet,
+    receiver: SocketReceiver,
     reader: Reader,
 }
 
 impl UdpSource {
-    pub(super) fn new(socket: Arc<Socket>, port: u16, facts: Arc<UdpFacts>) -> Self {
+    pub(super) fn new(socket: Arc<Socket>, port: u16, stats: Arc<UdpStats>) -> Self {
         let reader = Reader {
             port,
             ike: None,
-            facts,
+            stats,
         };
         Self {
-            inlet: Inlet::new(socket),
+            receiver: SocketReceiver::new(socket),
             reader,
         }
     }
 
     /// Lets `waker` end this source's sleep.
     pub fn woken_by(mut self, waker: Waker) -> Self {
-        self.inlet.waker = Some(waker);
+        self.receiver.waker = Some(waker);
         self
     }
 
@@ -50,8 +50,8 @@ impl UdpSource {
     }
 
     /// What the socket is doing.
-    pub fn facts(&self) -> Arc<UdpFacts> {
-        self.reader.facts.clone()
+    pub fn stats(&self) -> Arc<UdpStats> {
+        self.reader.stats.clone()
     }
 
     /// The local port.
@@ -61,23 +61,23 @@ impl UdpSource {
 }
 
 impl ProtectedSource for UdpSource {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, wait: Wait) -> io::Result<usize> {
+    fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
         let reader = &mut self.reader;
-        self.inlet.fill(intake, wait, |intake, range, received| {
-            reader.enter(intake, range, &received)
+        self.receiver.fill(buffer, wait, |buffer, range, received| {
+            reader.enter(buffer, range, &received)
         })
     }
 }
 
-impl Waitable for UdpSource {
+impl PollableSource for UdpSource {
     fn has_backlog(&self) -> bool {
-        self.inlet.has_backlog()
+        self.receiver.has_backlog()
     }
 }
 
 impl AsFd for UdpSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inlet.socket.as_fd()
+        self.receiver.socket.as_fd()
     }
 }
 
@@ -85,14 +85,14 @@ impl AsFd for UdpSource {
 struct Reader {
     port: u16,
     ike: Option<IkeHandler>,
-    facts: Arc<UdpFacts>,
+    stats: Arc<UdpStats>,
 }
 
 impl Reader {
     /// Enters the ESP packets of one receive: usually all of it as one item, several if something else is among them.
     fn enter(
         &mut self,
-        intake: &mut Intake<Arrival>,
+        buffer: &mut ReceiveBuffer<Arrival>,
         range: Range<usize>,
         received: &Received<'_>,
     ) {
@@ -102,14 +102,14 @@ impl Reader {
         let mut run = range.start..range.start;
         while run.end < range.end {
             let packet = run.end..(run.end + stride).min(range.end);
-            if self.set_aside(&outer, &intake.bytes[packet.clone()]) {
-                push_run(intake, run, Arrival { outer, stride });
+            if self.set_aside(&outer, &buffer.bytes[packet.clone()]) {
+                push_run(buffer, run, Arrival { outer, stride });
                 run = packet.end..packet.end;
             } else {
                 run.end = packet.end;
             }
         }
-        push_run(intake, run, Arrival { outer, stride });
+        push_run(buffer, run, Arrival { outer, stride });
     }
 
     fn describe(&self, received: &Received<'_>, len: usize) -> Option<(Outer, usize)> {
@@ -131,13 +131,13 @@ impl Reader {
             written: 0,
         };
         let mut stride = len;
-        for note in received.control.notes() {
+        for note in received.control.parsed() {
             match note {
-                Note::Destination(address) => outer.destination = address,
-                Note::TrafficClass(class) => outer.traffic_class = class,
-                Note::HopLimit(limit) => outer.hop_limit = limit,
-                Note::Stride(bytes) if bytes > 0 => stride = bytes.min(len),
-                Note::Stride(_) | Note::MtuReport { .. } => {}
+                ControlMessage::Destination(address) => outer.destination = address,
+                ControlMessage::TrafficClass(class) => outer.traffic_class = class,
+                ControlMessage::HopLimit(limit) => outer.hop_limit = limit,
+                ControlMessage::Stride(bytes) if bytes > 0 => stride = bytes.min(len),
+                ControlMessage::Stride(_) | ControlMessage::MtuReport { .. } => {}
             }
         }
         Some((outer, stride))
@@ -147,13 +147,13 @@ impl Reader {
     fn set_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         match packet {
             // RFC 3948 2.3.
-            [0xff] => self.facts.keepalives.fetch_add(1, Ordering::Relaxed),
+            [0xff] => self.stats.keepalives.fetch_add(1, Ordering::Relaxed),
             // RFC 3948 2.2.
             [0, 0, 0, 0, message @ ..] => {
                 if let Some(handler) = &mut self.ike {
                     handler(outer, message);
                 }
-                self.facts.ike.fetch_add(1, Ordering::Relaxed)
+                self.stats.ike.fetch_add(1, Ordering::Relaxed)
             }
             _ => return false,
         };
@@ -161,9 +161,9 @@ impl Reader {
     }
 }
 
-fn push_run(intake: &mut Intake<Arrival>, run: Range<usize>, arrival: Arrival) {
+fn push_run(buffer: &mut ReceiveBuffer<Arrival>, run: Range<usize>, arrival: Arrival) {
     if !run.is_empty() {
         let stride = arrival.stride.min(run.len());
-        intake.items.push((run, Arrival { stride, ..arrival }));
+        buffer.items.push((run, Arrival { stride, ..arrival }));
     }
 }

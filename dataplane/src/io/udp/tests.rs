@@ -1,9 +1,13 @@
 use super::*;
 use crate::io::namespaces::{Namespace, along_cable, cable, command, isolated, receive, warnings};
-use crate::io::{Arrival, Intake, LARGEST, Parcel, Paths, ProtectedSink, ProtectedSource, Wait};
+use crate::io::{
+    Arrival, Burst, Family, MAX_ITEM_BYTES, OpenError, PmtuCache, ProtectedSink, ProtectedSource,
+    ReceiveBuffer, SocketOptions, Wait,
+};
 use ipsec::tunnel::Outer;
-use std::net::UdpSocket;
-use std::sync::Mutex;
+use rustix::net::SocketType;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
@@ -11,7 +15,7 @@ const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 struct Ends {
     sink: UdpSink,
     source: UdpSource,
-    paths: Paths,
+    paths: PmtuCache,
     warned: Arc<Mutex<Vec<String>>>,
 }
 
@@ -29,7 +33,7 @@ impl Ends {
 
 fn open_end(family: Family, change: impl FnOnce(&mut UdpOptions)) -> Ends {
     let (warn, warned) = warnings();
-    let paths = Paths::default();
+    let paths = PmtuCache::default();
     let mut options = UdpOptions::new(SocketOptions::new(paths.clone(), warn));
     change(&mut options);
     let (source, sink) = open(family, &options).unwrap();
@@ -83,12 +87,12 @@ fn receive_all(source: &mut UdpSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) 
 fn trains_pass(family: Family) {
     let (mut left, mut right, _other) = pair(family, 1500);
     let bytes = noise(1400 * 100 + 333);
-    let parcel = Parcel {
+    let burst = Burst {
         outer: outer(family),
         bytes: &bytes,
         stride: 1400,
     };
-    let sent = left.sink.deliver(&[parcel]).unwrap();
+    let sent = left.sink.deliver(&[burst]).unwrap();
     // 46 packets of 1400 bytes fit into one datagram of 65 507; one call more sets the don't-fragment bit.
     assert_eq!((sent.packets, sent.calls), (101, 2), "{sent:?}");
     let (got, arrivals) = receive_all(&mut right.source, bytes.len());
@@ -131,7 +135,7 @@ fn the_kernel_cuts_a_train_into_the_datagrams_that_a_plain_socket_receives() {
         let mut left = open_end(Family::V4, |_| {});
         let bytes = noise(1000 * 9 + 77);
         left.sink
-            .deliver(&[Parcel {
+            .deliver(&[Burst {
                 outer: outer(Family::V4),
                 bytes: &bytes,
                 stride: 1000,
@@ -157,16 +161,16 @@ fn header_fields_pass(family: Family) {
             ..outer(family)
         })
         .collect();
-    let parcels: Vec<_> = outers
+    let bursts: Vec<_> = outers
         .iter()
         .enumerate()
-        .map(|(n, &outer)| Parcel {
+        .map(|(n, &outer)| Burst {
             outer,
             bytes: &bytes,
             stride: if n < 4 { 400 } else { 100 },
         })
         .collect();
-    assert_eq!(left.sink.deliver(&parcels).unwrap().packets, 4 + 16);
+    assert_eq!(left.sink.deliver(&bursts).unwrap().packets, 4 + 16);
     let (_, arrivals) = receive_all(&mut right.source, 8 * 400);
     let got: Vec<_> = arrivals
         .iter()
@@ -196,7 +200,7 @@ fn a_parcel_leaves_from_the_source_address_that_it_names() {
         };
         let bytes = noise(100);
         left.sink
-            .deliver(&[Parcel {
+            .deliver(&[Burst {
                 outer: from,
                 bytes: &bytes,
                 stride: 100,
@@ -204,20 +208,20 @@ fn a_parcel_leaves_from_the_source_address_that_it_names() {
             .unwrap();
         let (_, arrivals) = receive_all(&mut right.source, 100);
         assert_eq!(arrivals[0].outer.source, from.source);
-        // An address that is not ours is refused for this parcel only, and is no fault of segmentation.
+        // An address that is not ours is refused for this burst only, and is no fault of segmentation.
         let foreign = Outer {
             source: "203.0.113.1".parse().unwrap(),
             ..outer(Family::V4)
         };
-        let parcels = [(foreign, 100), (foreign, 10), (from, 10)];
-        let parcels = parcels.map(|(outer, stride)| Parcel {
+        let bursts = [(foreign, 100), (foreign, 10), (from, 10)];
+        let bursts = bursts.map(|(outer, stride)| Burst {
             outer,
             bytes: &bytes,
             stride,
         });
-        let sent = left.sink.deliver(&parcels).unwrap();
+        let sent = left.sink.deliver(&bursts).unwrap();
         assert_eq!((sent.failed, sent.packets), (11, 10), "{sent:?}");
-        assert!(left.sink.facts().segments() && left.heard_nothing_of_segmentation());
+        assert!(left.sink.stats().segments() && left.heard_nothing_of_segmentation());
     });
 }
 
@@ -229,14 +233,14 @@ fn packets_too_big_for_the_path_are_counted_and_the_mtu_is_learnt() {
             command("ip link set left mtu 1400");
             let peer = outer(family).destination;
             let bytes = noise(1390 * 3);
-            let parcel = |stride| Parcel {
+            let burst = |stride| Burst {
                 outer: outer(family),
                 bytes: &bytes,
                 stride,
             };
             let sent = left
                 .sink
-                .deliver(&[parcel(1390), parcel(1390 * 3), parcel(1300)])
+                .deliver(&[burst(1390), burst(1390 * 3), burst(1300)])
                 .unwrap();
             assert_eq!(
                 (sent.too_big, sent.packets, sent.failed),
@@ -244,7 +248,7 @@ fn packets_too_big_for_the_path_are_counted_and_the_mtu_is_learnt() {
                 "{sent:?}"
             );
             assert_eq!(left.paths.mtu(peer), Some(1400));
-            assert!(left.sink.facts().segments(), "segmentation is not at fault");
+            assert!(left.sink.stats().segments(), "segmentation is not at fault");
             assert!(receive_all(&mut right.source, bytes.len()).0 == bytes);
             command("ip link del left");
         }
@@ -262,7 +266,7 @@ fn without_the_dont_fragment_bit_large_packets_arrive_in_fragments() {
         let bytes = noise(2000 * 3);
         let sent = left
             .sink
-            .deliver(&[Parcel {
+            .deliver(&[Burst {
                 outer,
                 bytes: &bytes,
                 stride: 2000,
@@ -271,7 +275,7 @@ fn without_the_dont_fragment_bit_large_packets_arrive_in_fragments() {
         assert_eq!((sent.packets, sent.too_big), (3, 0), "{sent:?}");
         assert!(receive_all(&mut right.source, bytes.len()).0 == bytes);
         assert!(
-            left.sink.facts().segments(),
+            left.sink.stats().segments(),
             "a train that must be fragmented is no fault of segmentation"
         );
     });
@@ -305,19 +309,19 @@ fn a_router_that_asks_for_smaller_packets_is_heard() {
             ..outer(Family::V4)
         };
         let bytes = noise(1400);
-        let parcel = Parcel {
+        let burst = Burst {
             outer,
             bytes: &bytes,
             stride: 1400,
         };
-        assert_eq!(left.sink.deliver(&[parcel]).unwrap().packets, 1);
-        let mut intake = Intake::with_room(LARGEST, 8);
-        assert_eq!(left.source.fill(&mut intake, SECOND).unwrap(), 0);
+        assert_eq!(left.sink.deliver(&[burst]).unwrap().packets, 1);
+        let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 8);
+        assert_eq!(left.source.fill(&mut buffer, SECOND).unwrap(), 0);
         assert_eq!(left.paths.mtu(peer), Some(1300));
         // The report does not end the next sleep as well.
         let started = std::time::Instant::now();
         left.source
-            .fill(&mut intake, Wait::AtMost(Duration::from_millis(50)))
+            .fill(&mut buffer, Wait::AtMost(Duration::from_millis(50)))
             .unwrap();
         assert!(started.elapsed() >= Duration::from_millis(50));
     });
@@ -331,23 +335,23 @@ fn a_peer_without_a_daemon_stops_neither_direction() {
         let mut left = open_end(Family::V4, |_| {});
         let bytes = noise(1000);
         for _ in 0..20 {
-            let parcel = Parcel {
+            let burst = Burst {
                 outer: outer(Family::V4),
                 bytes: &bytes,
                 stride: 500,
             };
-            assert_eq!(left.sink.deliver(&[parcel]).unwrap().packets, 2);
+            assert_eq!(left.sink.deliver(&[burst]).unwrap().packets, 2);
         }
         let mut right = other.run(|| open_end(Family::V4, |_| {}));
-        let parcel = Parcel {
+        let burst = Burst {
             outer: outer(Family::V4),
             bytes: &bytes,
             stride: 500,
         };
-        assert_eq!(left.sink.deliver(&[parcel]).unwrap().packets, 2);
+        assert_eq!(left.sink.deliver(&[burst]).unwrap().packets, 2);
         assert!(receive_all(&mut right.source, 1000).0 == bytes);
-        let mut intake = Intake::with_room(LARGEST, 8);
-        assert_eq!(left.source.fill(&mut intake, Wait::Poll).unwrap(), 0);
+        let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 8);
+        assert_eq!(left.source.fill(&mut buffer, Wait::Poll).unwrap(), 0);
     });
 }
 
@@ -361,18 +365,18 @@ fn keepalives_and_ike_messages_are_set_aside_even_inside_a_train() {
         let mut source = right.source.with_ike(Box::new(handler));
         let mut bytes = noise(500);
         bytes[200..204].fill(0);
-        let parcels = [(&bytes[..], 100), (&[0xff][..], 1), (&bytes[..100], 100)];
-        let parcels = parcels.map(|(bytes, stride)| Parcel {
+        let bursts = [(&bytes[..], 100), (&[0xff][..], 1), (&bytes[..100], 100)];
+        let bursts = bursts.map(|(bytes, stride)| Burst {
             outer: outer(Family::V4),
             bytes,
             stride,
         });
-        assert_eq!(left.sink.deliver(&parcels).unwrap().packets, 7);
+        assert_eq!(left.sink.deliver(&bursts).unwrap().packets, 7);
         let (got, arrivals) = receive_all(&mut source, 500);
         assert!(got == [&bytes[..200], &bytes[300..], &bytes[..100]].concat());
         assert_eq!(arrivals.len(), 3);
         assert_eq!(
-            (source.facts().keepalives(), source.facts().ike_messages()),
+            (source.stats().keepalives(), source.stats().ike_messages()),
             (1, 1)
         );
         assert!(*heard.lock().unwrap() == [&bytes[204..300]]);
@@ -385,32 +389,32 @@ fn packets_larger_than_guessed_arrive_in_order_whatever_the_intake_has_room_for(
         let (mut left, mut right, _other) = pair(Family::V4, 65_535);
         let sizes = [100, 60_000, 50, 20_000, 1, 2048, 2049, 65_507, 9, 30_000, 7];
         let all: Vec<Vec<u8>> = sizes.iter().map(|&size| noise(size)).collect();
-        let parcels: Vec<_> = all
+        let bursts: Vec<_> = all
             .iter()
-            .map(|bytes| Parcel {
+            .map(|bytes| Burst {
                 outer: outer(Family::V4),
                 bytes,
                 stride: bytes.len(),
             })
             .collect();
         // Room for one of the largest only: the others have to wait for their turn.
-        let mut intake = Intake::with_room(LARGEST, 4);
+        let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, 4);
         for turn in 0..3 {
             assert_eq!(
-                left.sink.deliver(&parcels).unwrap().packets,
+                left.sink.deliver(&bursts).unwrap().packets,
                 sizes.len() as u64
             );
             let mut got = Vec::new();
             while got.len() < sizes.len() {
-                intake.clear();
-                assert!(right.source.fill(&mut intake, SECOND).unwrap() > 0);
-                assert!(intake.items.len() <= 4);
-                assert!(intake.items.is_sorted_by(|a, b| a.0.end <= b.0.start));
+                buffer.clear();
+                assert!(right.source.fill(&mut buffer, SECOND).unwrap() > 0);
+                assert!(buffer.items.len() <= 4);
+                assert!(buffer.items.is_sorted_by(|a, b| a.0.end <= b.0.start));
                 got.extend(
-                    intake
+                    buffer
                         .items
                         .iter()
-                        .map(|(range, _)| intake.bytes[range.clone()].to_vec()),
+                        .map(|(range, _)| buffer.bytes[range.clone()].to_vec()),
                 );
             }
             assert!(got == all, "turn {turn}");
@@ -434,7 +438,7 @@ fn a_socket_asked_to_send_the_checksum_zero_sends_it() {
                 (options.zero_checksum, options.port) = (zero_checksum, port);
             });
             let bytes = noise(100);
-            let parcel = Parcel {
+            let burst = Burst {
                 outer: Outer {
                     ports: Some((port, 4500)),
                     ..outer(Family::V4)
@@ -442,8 +446,8 @@ fn a_socket_asked_to_send_the_checksum_zero_sends_it() {
                 bytes: &bytes,
                 stride: 100,
             };
-            assert_eq!(left.sink.deliver(&[parcel]).unwrap().packets, 1);
-            assert_eq!(left.sink.facts().segments(), !zero_checksum);
+            assert_eq!(left.sink.deliver(&[burst]).unwrap().packets, 1);
+            assert_eq!(left.sink.stats().segments(), !zero_checksum);
             let mut packet = [0; 2000];
             rustix::net::recv(&raw, &mut packet[..], rustix::net::RecvFlags::empty()).unwrap();
             checksums.push(u16::from_be_bytes([packet[26], packet[27]]) == 0);
@@ -457,9 +461,9 @@ fn a_port_in_use_is_refused_with_advice() {
     isolated(|| {
         let _first = open_end(Family::V4, |_| {});
         let (warn, _) = warnings();
-        let options = UdpOptions::new(SocketOptions::new(Paths::default(), warn));
+        let options = UdpOptions::new(SocketOptions::new(PmtuCache::default(), warn));
         let refusal = open(Family::V4, &options).err().unwrap();
-        assert!(matches!(refusal, Refusal::PortTaken { port: 4500 }));
+        assert!(matches!(refusal, OpenError::PortTaken { port: 4500 }));
         assert!(refusal.to_string().contains("4500"));
         open(Family::V6, &options).unwrap();
     });
@@ -474,11 +478,11 @@ fn parcels_of_another_port_or_family_are_refused_not_sent_wrongly() {
             ..outer(Family::V4)
         };
         let bytes = noise(100);
-        let parcels = [other_port, outer(Family::V6)].map(|outer| Parcel {
+        let bursts = [other_port, outer(Family::V6)].map(|outer| Burst {
             outer,
             bytes: &bytes,
             stride: 50,
         });
-        assert_eq!(left.sink.deliver(&parcels).unwrap().failed, 4);
+        assert_eq!(left.sink.deliver(&bursts).unwrap().failed, 4);
     });
 }

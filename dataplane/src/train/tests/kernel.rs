@@ -12,7 +12,7 @@ use super::meaning::{Meaning, meaning};
 use super::{ALL, cut, merge, plain, segmentation};
 use crate::io::namespaces::{command, isolated, warnings};
 use crate::io::tun::{Tun, TunOptions, TunSink, TunSource};
-use crate::io::{Delivery, Intake, LARGEST, PlaintextSink, PlaintextSource, Wait};
+use crate::io::{Delivery, MAX_ITEM_BYTES, PlaintextSink, PlaintextSource, ReceiveBuffer, Wait};
 use crate::train::{ChecksumSpot, Offload};
 use ipsec::packet::Outline;
 use ipsec::wire::checksum::Sum;
@@ -68,7 +68,7 @@ impl Kernel {
         let (warn, warned) = warnings();
         let whole = Tun::open(&TunOptions::named("espk0"), &warn).unwrap();
         let single = TunOptions {
-            trains: false,
+            offloads: false,
             ..TunOptions::named("espk1")
         };
         let single = Tun::open(&single, &warn).unwrap();
@@ -105,7 +105,7 @@ impl Kernel {
 
     /// What is there now, without what the kernel says by itself.
     fn read(&mut self, wait: Wait, got: &mut Vec<Vec<u8>>) {
-        let mut intake = Intake::with_room(4 * LARGEST, 256);
+        let mut intake = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 256);
         self.source.fill(&mut intake, wait).unwrap();
         let all = intake.items.iter();
         let all = all.map(|(range, offload)| (&intake.bytes[range.clone()], offload));

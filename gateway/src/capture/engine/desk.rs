@@ -1,8 +1,8 @@
 //! The ends of a pump over a capture: all four at one desk, where packets wait and what became of them is left.
 
 use dataplane::io::{
-    Arrival, Delivery, Intake, Parcel, PlaintextSink, PlaintextSource, ProtectedSink,
-    ProtectedSource, Sent, Wait,
+    Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource,
+    ReceiveBuffer, Sent, Wait,
 };
 use dataplane::train::{Offload, TrainKinds};
 use ipsec::tunnel::Outer;
@@ -32,7 +32,7 @@ pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
 impl Ends {
     fn enter<Note>(
         &self,
-        intake: &mut Intake<Note>,
+        intake: &mut ReceiveBuffer<Note>,
         note: impl Fn(&[u8]) -> Option<(usize, usize, Note)>,
     ) -> usize {
         let mut count = 0;
@@ -41,14 +41,14 @@ impl Ends {
                 continue;
             };
             let bytes = &packet[start..end];
-            if intake.places() == 0 || bytes.len() > intake.free().len() {
+            if intake.free_items() == 0 || bytes.len() > intake.free_bytes().len() {
                 // What does not fit even alone never will.
                 if count > 0 {
                     lock(&self.0).waiting.push_front(packet);
                 }
                 break;
             }
-            intake.free()[..bytes.len()].copy_from_slice(bytes);
+            intake.free_bytes()[..bytes.len()].copy_from_slice(bytes);
             intake.push(bytes.len(), note);
             count += 1;
         }
@@ -57,7 +57,7 @@ impl Ends {
 }
 
 impl PlaintextSource for Ends {
-    fn fill(&mut self, intake: &mut Intake<Offload>, _: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Offload>, _: Wait) -> io::Result<usize> {
         Ok(self.enter(intake, |packet| Some((0, packet.len(), Offload::default()))))
     }
 
@@ -67,7 +67,7 @@ impl PlaintextSource for Ends {
 }
 
 impl ProtectedSource for Ends {
-    fn fill(&mut self, intake: &mut Intake<Arrival>, _: Wait) -> io::Result<usize> {
+    fn fill(&mut self, intake: &mut ReceiveBuffer<Arrival>, _: Wait) -> io::Result<usize> {
         Ok(self.enter(intake, |packet| {
             let (outer, range) = Outer::payload(packet).ok()?;
             // As the gateway's sockets do: those of UDP keep the headers, the others hand them over.
@@ -110,18 +110,18 @@ impl PlaintextSink for Ends {
 }
 
 impl ProtectedSink for Ends {
-    fn deliver(&mut self, parcels: &[Parcel<'_>]) -> io::Result<Sent> {
+    fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         let mut desk = lock(&self.0);
         let before = desk.carried.len();
-        for parcel in parcels {
-            for sealed in parcel.bytes.chunks(parcel.stride) {
+        for burst in bursts {
+            for sealed in burst.bytes.chunks(burst.stride) {
                 // RFC 6864: never 0, for eyes that take it for "not set".
                 desk.identification = desk.identification.wrapping_add(1).max(1);
                 let mut packet = Vec::new();
-                if parcel.outer.written == 0 {
-                    packet.resize(parcel.outer.len(), 0);
+                if burst.outer.written == 0 {
+                    packet.resize(burst.outer.len(), 0);
                     let identification = desk.identification;
-                    parcel.outer.emit(sealed.len(), identification, &mut packet);
+                    burst.outer.emit(sealed.len(), identification, &mut packet);
                 }
                 packet.extend_from_slice(sealed);
                 desk.carried.push(packet);

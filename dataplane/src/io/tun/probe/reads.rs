@@ -6,14 +6,14 @@
 //! ```
 //!
 //! No address, route or rule is needed, nothing of the stack sees the packets, and they end here. Where routes lead to a
-//! lasting device already, what else the queues hold at this moment is lost, as it was while nobody had them open.
+//! persistent device already, what else the queues hold at this moment is lost, as it was while nobody had them open.
 
-use super::super::super::packet::bind;
-use super::super::super::socket::set_option_to;
-use super::super::super::waker::poll_patiently;
-use super::super::super::{Intake, LARGEST, PlaintextSource, Wait};
-use super::super::{TunSource, header};
-use super::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
+use super::packets::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
+use crate::io::packet::bind;
+use crate::io::socket_option::set_option_to;
+use crate::io::tun::source::TunSource;
+use crate::io::waker::poll_for;
+use crate::io::{MAX_ITEM_BYTES, PlaintextSource, ReceiveBuffer, Wait, virtio_header};
 use crate::train::{Offload, Segmentation, TrainKinds};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, dup};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a packet may take; only one that is lost is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came out of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +45,8 @@ pub(super) struct Reads {
 
 /// Sends a train of every kind hoped for through the device of this index. An error says that nothing could be tried.
 pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: TrainKinds) -> io::Result<Reads> {
-    let mut bench = Bench::set_up(queues, index)?;
-    if bench.pass(&over_v4(17), Offload::default())? != Seen::Whole {
+    let mut sockets = ProbeSockets::set_up(queues, index)?;
+    if sockets.pass(&over_v4(17), Offload::default())? != Seen::Whole {
         return Err(io::Error::other("not even a single packet comes through"));
     }
     let mut lossy = false;
@@ -54,7 +54,7 @@ pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: TrainKinds) -> io
         if !hoped {
             return Ok(false);
         }
-        let seen = bench.pass(&packet, offload)?;
+        let seen = sockets.pass(&packet, offload)?;
         lossy |= seen == Seen::Nothing;
         Ok(seen == Seen::Whole)
     };
@@ -67,51 +67,51 @@ pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: TrainKinds) -> io
     Ok(Reads { whole, lossy })
 }
 
-struct Bench {
+struct ProbeSockets {
     sources: Vec<TunSource>,
     v4: OwnedFd,
     v6: OwnedFd,
-    intake: Intake<Offload>,
+    buffer: ReceiveBuffer<Offload>,
 }
 
-impl Bench {
+impl ProbeSockets {
     fn set_up(queues: &[OwnedFd], index: u32) -> io::Result<Self> {
         let source = |queue: &OwnedFd| {
             Ok(TunSource {
                 device: Arc::new(dup(queue)?),
                 waker: None,
-                chatty: true,
+                link_local: true,
             })
         };
         Ok(Self {
             sources: queues.iter().map(source).collect::<io::Result<_>>()?,
-            v4: entrance(index, libc::ETH_P_IP)?,
-            v6: entrance(index, libc::ETH_P_IPV6)?,
-            intake: Intake::with_room(2 * LARGEST, 64),
+            v4: injector(index, libc::ETH_P_IP)?,
+            v6: injector(index, libc::ETH_P_IPV6)?,
+            buffer: ReceiveBuffer::with_capacity(2 * MAX_ITEM_BYTES, 64),
         })
     }
 
     /// Sends one packet or train, and looks what comes out of it.
     fn pass(&mut self, packet: &[u8], offload: Offload) -> io::Result<Seen> {
-        let head = header::write(&offload, packet).ok_or(io::ErrorKind::InvalidInput)?;
-        let entrance = match packet.first().map(|first| first >> 4) {
+        let head = virtio_header::write(&offload, packet).ok_or(io::ErrorKind::InvalidInput)?;
+        let injector = match packet.first().map(|first| first >> 4) {
             Some(4) => &self.v4,
             _ => &self.v6,
         };
-        match rustix::io::write(entrance, &[&head, packet].concat()) {
+        match rustix::io::write(injector, &[&head, packet].concat()) {
             // So it is told that the way into the device dropped it.
             Err(Errno::NOBUFS) => return Ok(Seen::Nothing),
             written => written?,
         };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + PROBE_TIMEOUT;
         loop {
             for source in &mut self.sources {
-                self.intake.clear();
-                source.fill(&mut self.intake, Wait::Poll)?;
-                for (range, found) in &self.intake.items {
+                self.buffer.clear();
+                source.fill(&mut self.buffer, Wait::Poll)?;
+                for (range, found) in &self.buffer.items {
                     let seen = judge(
                         (packet, &offload),
-                        (&self.intake.bytes[range.clone()], found),
+                        (&self.buffer.bytes[range.clone()], found),
                     );
                     if let Some(seen) = seen {
                         return Ok(seen);
@@ -124,13 +124,13 @@ impl Bench {
             }
             let watch = |source| PollFd::new(source, PollFlags::IN);
             let mut watched: Vec<_> = self.sources.iter().map(watch).collect();
-            poll_patiently(&mut watched, left)?;
+            poll_for(&mut watched, left)?;
         }
     }
 }
 
 /// Where packets go into the device, behind their virtio headers.
-fn entrance(index: u32, protocol: i32) -> io::Result<OwnedFd> {
+fn injector(index: u32, protocol: i32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     set_option_to(

@@ -1,8 +1,8 @@
-use super::super::super::device::set_offloads;
 use super::*;
 use crate::io::memory::ALL_TRAINS;
 use crate::io::namespaces::{command, isolated, warnings};
-use crate::io::tun::{Abilities, Tun, TunOptions};
+use crate::io::tun::ioctl::set_offloads;
+use crate::io::tun::{Tun, TunOffloads, TunOptions};
 
 fn device(queues: usize) -> (Tun, Vec<OwnedFd>) {
     let options = TunOptions {
@@ -39,8 +39,8 @@ fn what_the_kernel_hands_over_is_seen_as_it_is_switched_whole_or_cut() {
     });
 }
 
-/// A lasting device on whose way in packets that `rule` names are dropped: its abilities, and what was said aloud.
-fn lossy(name: &str, rule: &str) -> (Abilities, Vec<String>) {
+/// A persistent device on whose way in packets that `rule` names are dropped: its offloads, and what was said aloud.
+fn lossy(name: &str, rule: &str) -> (TunOffloads, Vec<String>) {
     command(&format!("ip tuntap add {name} mode tun vnet_hdr"));
     command(&format!("nft add table netdev {name}"));
     command(&format!(
@@ -50,22 +50,22 @@ fn lossy(name: &str, rule: &str) -> (Abilities, Vec<String>) {
     let (warn, heard) = warnings();
     let tun = Tun::open(&TunOptions::named(name), &warn).unwrap();
     let heard = heard.lock().unwrap().clone();
-    (tun.abilities, heard)
+    (tun.offloads, heard)
 }
 
 #[test]
 fn a_device_that_loses_trains_is_used_without_and_one_that_loses_everything_proves_nothing() {
     isolated(|| {
-        let (abilities, heard) = lossy("espt0", "ip protocol tcp");
+        let (offloads, heard) = lossy("espt0", "ip protocol tcp");
         assert_eq!(
-            (abilities.read, abilities.write),
+            (offloads.read, offloads.write),
             (TrainKinds::default(), ALL_TRAINS)
         );
         assert!(
             heard.len() == 1 && heard[0].contains("loses trains"),
             "{heard:?}"
         );
-        let (abilities, heard) = lossy("espt1", "");
-        assert_eq!((abilities.read, heard), (ALL_TRAINS, vec![]));
+        let (offloads, heard) = lossy("espt1", "");
+        assert_eq!((offloads.read, heard), (ALL_TRAINS, vec![]));
     });
 }

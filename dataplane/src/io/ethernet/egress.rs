@@ -1,0 +1,183 @@
+//! The device's ways out: for frames, for trains, and the kernel's own for packets without a known neighbour. Each is
+//! opened when it is first needed.
+
+use super::gso::GsoSocket;
+use super::neighbour_cache::unspecified;
+use super::options::EthernetOptions;
+use crate::io::packet::egress::Egress;
+use crate::io::packet::{LinkAddresses, NativeIo};
+use crate::io::raw::{HdrinclSink, open_hdrincl};
+use crate::io::{Burst, Delivery, Family, PmtuCache, ProtectedSink, Sent, SocketOptions, Warn};
+use ipsec::packet::Outline;
+use ipsec::tunnel::Outer;
+use ipsec::wire::ip::pass_hop;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// After so long an egress that failed is tried again.
+const EGRESS_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// All ways out of one device.
+pub(super) struct DeviceEgress {
+    options: EthernetOptions,
+    state: EgressState,
+    gso: GsoState,
+    raw: [Option<HdrinclSink>; 2],
+    warn: Warn,
+}
+
+/// The device's egress, or when it failed.
+enum EgressState {
+    New,
+    Open(Egress),
+    Failed(Instant),
+}
+
+/// The same for trains: what failed once is done without.
+enum GsoState {
+    New,
+    Open(GsoSocket),
+    Failed,
+}
+
+impl DeviceEgress {
+    pub fn new(options: EthernetOptions, warn: Warn) -> Self {
+        Self {
+            options,
+            state: EgressState::New,
+            gso: GsoState::New,
+            raw: [None, None],
+            warn,
+        }
+    }
+
+    pub fn options(&self) -> &EthernetOptions {
+        &self.options
+    }
+
+    /// Opens the device's egress if need be.
+    pub fn open(&mut self, now: Instant) -> Option<&mut Egress> {
+        let is_due = match &self.state {
+            EgressState::New => true,
+            EgressState::Open(_) => false,
+            EgressState::Failed(since) => now - *since >= EGRESS_RETRY_INTERVAL,
+        };
+        if is_due {
+            self.state = self
+                .try_to_open()
+                .map_or(EgressState::Failed(now), EgressState::Open);
+        }
+        match &mut self.state {
+            EgressState::Open(egress) => Some(egress),
+            _ => None,
+        }
+    }
+
+    fn try_to_open(&self) -> Option<Egress> {
+        let order: &[NativeIo] = match self.options.native_io {
+            NativeIo::Xdp => &[NativeIo::Xdp, NativeIo::Packet],
+            _ => &[NativeIo::Packet],
+        };
+        order.iter().find_map(|native_io| {
+            Egress::open(*native_io, self.options.device, self.options.mtu)
+                .map_err(|why| {
+                    (self.warn)(&format!(
+                        "packets cannot leave {} by `{native_io}` ({why}): doing without, slower",
+                        self.options.name
+                    ));
+                })
+                .ok()
+        })
+    }
+
+    /// The egress has failed: the device is down, or gone, and may come back.
+    pub fn mark_failed(&mut self, now: Instant) {
+        self.state = EgressState::Failed(now);
+    }
+
+    /// Sends a train one hop on. False if it has to be cut before.
+    pub fn send_train(
+        &mut self,
+        addresses: &LinkAddresses,
+        train: &Delivery<'_>,
+        sent: &mut Sent,
+    ) -> bool {
+        if let GsoState::New = self.gso {
+            self.gso = match GsoSocket::open(self.options.device) {
+                Ok(egress) => GsoState::Open(egress),
+                Err(why) => self.disable_gso(&why),
+            };
+        }
+        let GsoState::Open(egress) = &mut self.gso else {
+            return false;
+        };
+        match egress.send(addresses, train, sent) {
+            Ok(went) => went,
+            // Down, or gone: its packets meet the same, and are counted.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO)) => {
+                false
+            }
+            Err(error) => {
+                self.gso = self.disable_gso(&error);
+                false
+            }
+        }
+    }
+
+    fn disable_gso(&self, why: &io::Error) -> GsoState {
+        (self.warn)(&format!(
+            "trains cannot leave {} whole ({why}): they are cut here, slower",
+            self.options.name
+        ));
+        GsoState::Failed
+    }
+
+    /// Sends a packet one hop on through the raw socket: the kernel finds the neighbour, and keeps the packet while it does.
+    pub fn send_by_raw_socket(&mut self, packet: &[u8], sent: &mut Sent) {
+        let mut packet = packet.to_vec();
+        let outcome = match (pass_hop(&mut packet), Outline::read(&packet)) {
+            (true, Ok(outline)) => self.deliver_by_raw_socket(&packet, &outline),
+            _ => None,
+        };
+        match outcome {
+            Some(outcome) => *sent += outcome,
+            None => sent.failed += 1,
+        }
+    }
+
+    fn deliver_by_raw_socket(&mut self, packet: &[u8], outline: &Outline) -> Option<Sent> {
+        let burst = Burst {
+            outer: Outer {
+                // Whoever sent it: the kernel asks only whether the host is this one.
+                source: unspecified(outline.destination),
+                destination: outline.destination,
+                protocol: outline.protocol,
+                ports: None,
+                traffic_class: outline.traffic_class,
+                dont_fragment: true,
+                hop_limit: outline.hop_limit,
+                written: outline.header_len as u16,
+            },
+            bytes: packet,
+            stride: packet.len(),
+        };
+        let raw = self.raw_socket(Family::of(outline.destination))?;
+        raw.deliver(&[burst]).ok()
+    }
+
+    fn raw_socket(&mut self, family: Family) -> Option<&mut HdrinclSink> {
+        let index = usize::from(family == Family::V6);
+        if self.raw[index].is_none() {
+            let mut options = SocketOptions::new(PmtuCache::default(), Arc::clone(&self.warn));
+            options.mark = Some(self.options.mark);
+            options.device = Some(self.options.name.clone());
+            self.raw[index] = open_hdrincl(family, &options)
+                .map_err(|why| {
+                    (self.warn)(&format!("packets for unknown neighbours are lost: {why}"));
+                })
+                .ok();
+        }
+        self.raw[index].as_mut()
+    }
+}

@@ -1,0 +1,43 @@
+//! The choice of `--native-io`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which way native packets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NativeIo {
+    /// The fastest of the others that passes its trial.
+    #[default]
+    Auto,
+    /// Raw sockets alone: all packets meet the host's firewall, shaping and captures.
+    Raw,
+    /// A packet ring inwards, a packet socket outwards.
+    Packet,
+    /// A packet ring inwards, AF_XDP outwards.
+    Xdp,
+}
+
+impl FromStr for NativeIo {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "raw" => Ok(Self::Raw),
+            "packet" => Ok(Self::Packet),
+            "xdp" => Ok(Self::Xdp),
+            _ => Err("raw, packet, xdp or auto is expected".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for NativeIo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Raw => "raw",
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! Which way native packets can go here: tried with a real packet over the loopback device.
+
+use super::egress::Egress;
+use super::ethernet_header::{ETHERNET_HEADER_BYTES, ethertype};
+use super::filter::RingAddresses;
+use super::native_io::NativeIo;
+use super::ring::Ring;
+use crate::io::Warn;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How long a packet of the trial may take over the loopback device; it is there at once.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Tries the ways in question with a real packet over the loopback device, and says which is to be used. Less than was
+/// hoped for is told to `warn`.
+pub fn probe(wish: NativeIo, warn: &Warn) -> NativeIo {
+    let order: &[NativeIo] = match wish {
+        NativeIo::Auto => &[NativeIo::Xdp, NativeIo::Packet],
+        NativeIo::Xdp => &[NativeIo::Xdp, NativeIo::Packet],
+        NativeIo::Packet => &[NativeIo::Packet],
+        NativeIo::Raw => &[],
+    };
+    for way in order {
+        match send_probe(*way) {
+            Ok(()) => return *way,
+            Err(why) => warn(&format!(
+                "native ESP by `{way}` does not work here ({why}): doing without, slower"
+            )),
+        }
+    }
+    NativeIo::Raw
+}
+
+/// An ESP packet without content from 127.0.0.1 to itself: nobody can take it for anything.
+fn send_probe(way: NativeIo) -> io::Result<()> {
+    const SIZE: u32 = 1500;
+    let here = IpAddr::from([127, 0, 0, 1]);
+    let device = device_index(c"lo")?;
+    let mut ring = Ring::open(device, SIZE, &RingAddresses::of([here]))?;
+    let mut egress = Egress::open(way, device, SIZE)?;
+    let packet = probe_packet(here);
+    egress.send_one(&[0; ETHERNET_HEADER_BYTES - 2], &packet)?;
+    let end = Instant::now() + PROBE_TIMEOUT;
+    while Instant::now() < end {
+        let mut came = false;
+        if ring.take(|bytes| {
+            came = bytes == &packet[2..];
+            true
+        }) && came
+        {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("a packet of the trial was lost"))
+}
+
+/// The end of an Ethernet header, and an IPv4 header alone.
+fn probe_packet(here: IpAddr) -> [u8; 22] {
+    let outer = ipsec::tunnel::Outer {
+        source: here,
+        destination: here,
+        protocol: 50,
+        ports: None,
+        traffic_class: 0,
+        dont_fragment: true,
+        hop_limit: 1,
+        written: 0,
+    };
+    let mut packet = [0; 22];
+    packet[..2].copy_from_slice(&ethertype(here));
+    outer.emit(0, 0, &mut packet[2..]);
+    packet
+}
+
+pub(super) fn device_index(name: &std::ffi::CStr) -> io::Result<u32> {
+    // SAFETY: the name ends with a zero byte and is only read.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
