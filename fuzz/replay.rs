@@ -1,4 +1,5 @@
-// Part of the tests called fuzz_corpora, each of which includes this file: a corpus through its body on the ordinary build.
+// Part of the tests called fuzz_corpora, each of which includes this file: runs a corpus through its fuzz target, without
+// a sanitizer.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 """Mutants: the program changed in one place at a time, to see whether a test notices.
 
-cargo-mutants makes them and runs the tests of their crate. What was caught once is not tried again; survivors that no test
-could notice stand in survivors.toml, each with its reason.
+cargo-mutants makes them and runs the tests of their crate. What was caught once is not tried again; survivors that no
+test could notice are in survivors.toml, each with its reason.
 """
 
 import os
@@ -50,7 +50,8 @@ def judge(place, name):
     """Reads what cargo-mutants has left; its exit status says that mutants survived, and not which may."""
     def by_lists(status, _lines):
         folder = f"{place}/mutants/{name}/mutants.out"
-        caught, before, missed, late = (listed(folder, kind) for kind in ("caught", "previously_caught", "missed", "timeout"))
+        kinds = ("caught", "previously_caught", "missed", "timeout")
+        caught, before, missed, late = (listed(folder, kind) for kind in kinds)
         explained = survivors()
         new = [mutant for mutant in missed if PLACE.sub("", mutant) not in explained]
         tried = len(set(caught + before + late))

@@ -32,7 +32,8 @@ class Plan:
     rounds: int
 
     def target_dir(self):
-        return subprocess.run(["tests/setup", "--target-dir"], capture_output=True, text=True, check=True).stdout.strip()
+        asked = subprocess.run(["tests/setup", "--target-dir"], capture_output=True, text=True, check=True)
+        return asked.stdout.strip()
 
 
 @dataclass
@@ -98,7 +99,8 @@ def kernels(_plan):
         for suite in ("interop", "scenarios"):
             run = f"tests/venv tests/scapy/requirements.txt >/dev/null && tests/runner/isolated tests/{suite}/run --guest {guest}"
             yield Slice("kernels", f"{guest}-{suite}", f"{BUILD} && {run}", 2 * HOUR, by_lines)
-    # A gateway on those of Debian 12 and of its unstable release, in QEMU. Their processor is emulated, so at a low rate.
+    # A gateway on those of Debian 12 and of its unstable release, in QEMU. Their processor is emulated, so the rate is
+    # low.
     for guest in ("debian12", "unstable"):
         fetch = f"{BUILD} && python3 -B tests/hostile-host/inside.py {guest} && tests/runner/isolated"
         hostile = f"{fetch} tests/hostile-host/run --guest {guest} --rounds 1 --rate 300"
@@ -131,5 +133,5 @@ def hostile_host(plan, part, name, words):
     return Slice(part, name, f"{BUILD} && {run}", 6 * HOUR, by_lines)
 
 
-PARTS = {"asan": asan, "fuzz": fuzz, "mutants": mutant_tests, "every-call": every_call, "kill9": kill9, "kernels": kernels,
-         "fresh": fresh, "packages": packages, "hostile": hostile}
+PARTS = {"asan": asan, "fuzz": fuzz, "mutants": mutant_tests, "every-call": every_call, "kill9": kill9,
+         "kernels": kernels, "fresh": fresh, "packages": packages, "hostile": hostile}

@@ -27,7 +27,8 @@ CURVES = {19: (ec.SECP256R1(), 32), 20: (ec.SECP384R1(), 48), 21: (ec.SECP521R1(
 # Object identifiers of RFC 7427 A, after the tag and length of a SEQUENCE.
 PKCS1 = {"sha256": "300d06092a864886f70d01010b0500", "sha384": "300d06092a864886f70d01010c0500",
          "sha512": "300d06092a864886f70d01010d0500"}
-ECDSA = {"sha256": "300a06082a8648ce3d040302", "sha384": "300a06082a8648ce3d040303", "sha512": "300a06082a8648ce3d040304"}
+ECDSA = {"sha256": "300a06082a8648ce3d040302", "sha384": "300a06082a8648ce3d040303",
+         "sha512": "300a06082a8648ce3d040304"}
 PSS = {name: "304106092a864886f70d01010a3034a00f300d06096086480165030402" + number + "0500a11c301a06092a864886f70d010108"
        "300d06096086480165030402" + number + "0500a2030201" + salt
        for name, number, salt in [("sha256", "01", "20"), ("sha384", "02", "30"), ("sha512", "03", "40")]}
@@ -212,7 +213,8 @@ def rsa_cases(key):
     for name in ("sha1", "sha256", "sha384", "sha512"):
         yield f"1 {name}", 1, lambda m, h=name: key.sign(m, padding.PKCS1v15(), SHA[h]())
     for name in PKCS1:
-        yield f"14 pkcs1 {name}", 14, lambda m, h=name: with_identifier(PKCS1[h], key.sign(m, padding.PKCS1v15(), SHA[h]()))
+        yield (f"14 pkcs1 {name}", 14,
+               lambda m, h=name: with_identifier(PKCS1[h], key.sign(m, padding.PKCS1v15(), SHA[h]())))
         yield f"14 pss {name}", 14, lambda m, h=name: with_identifier(PSS[h], key.sign(m, pss(h), SHA[h]()))
 
 

@@ -3,9 +3,9 @@
 
     tests/ikev2/run         runs it too: `ok NAME` or `not ok NAME: why` for each test
 
-Each end-entity certificate comes with every CA certificate that its issuers' names lead to, and all revocation lists, of which one has to speak of
-every certificate. What differs from PKITS has its reason in DIFFERENT; a test there that no longer differs fails too. All but two
-reasons are refusals of what PKITS takes.
+Each end-entity certificate comes with every CA certificate that its issuers' names lead to, and all revocation lists,
+one of which must cover each certificate. What differs from PKITS has its reason in DIFFERENT; a test there that no
+longer differs fails too. All but two reasons are refusals of what PKITS accepts.
 """
 
 import json

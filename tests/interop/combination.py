@@ -52,7 +52,8 @@ RULES = Rules(FACTORS, [
      lambda protocol, cipher, integrity: protocol != "esp" or cipher != "null" or integrity != NONE),
     # In a bundle the two never meet in one transform, so one partner for each will do.
     (["protocol", "cipher", "integrity"],
-     lambda protocol, cipher, integrity: protocol not in BUNDLES or not is_aead(cipher) or integrity == partner(cipher)),
+     lambda protocol, cipher, integrity: (protocol not in BUNDLES or not is_aead(cipher)
+                                          or integrity == partner(cipher))),
     # A sequence number that does not travel must at least be authenticated, and is guessed from the window.
     (["esn", "protocol", "cipher", "integrity"],
      lambda esn, protocol, cipher, integrity: not esn or protocol != "esp" or is_aead(cipher) or integrity != NONE),
@@ -69,7 +70,8 @@ RULES = Rules(FACTORS, [
     # AF_UNSPEC selector".
     (["nesting", "protocol", "shape"], lambda nesting, protocol, shape:
      nesting == "nested" or protocol not in BUNDLES or shape not in ("tunnel 4in6", "tunnel 6in4")),
-    # And its small packets of IPv4 transport mode in an IPv6 tunnel leave as fragments of their own, which its AH refuses.
+    # And its small packets of IPv4 transport mode in an IPv6 tunnel leave as fragments of their own, which its AH
+    # refuses.
     (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape != "tunnel 4in6"),
     (["encap", "protocol"], lambda encap, protocol: encap == "native" or protocol == "esp"),
 ])

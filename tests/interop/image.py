@@ -67,7 +67,8 @@ def compiled(name, folder=HERE):
     program = os.path.abspath(os.path.join(CACHE, name))
     # Two runs at once build the same thing: each apart, and the last one's is kept.
     draft = f"{program}.{os.getpid()}"
-    subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", draft, os.path.join(folder, f"{name}.c")], check=True)
+    source = os.path.join(folder, f"{name}.c")
+    subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", draft, source], check=True)
     os.rename(draft, program)
     return program
 

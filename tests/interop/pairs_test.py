@@ -23,7 +23,8 @@ def brute_force(rules):
 
 
 def covered(rules, cases):
-    return {pair for case in cases for pair in itertools.combinations(((name, case[name]) for name in rules.factors), 2)}
+    return {pair for case in cases
+            for pair in itertools.combinations(((name, case[name]) for name in rules.factors), 2)}
 
 
 def a_random_table(dice):

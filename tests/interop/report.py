@@ -11,42 +11,45 @@ COLUMNS = {
     "esn": [False, True],
     "window": [0, 32, 64, 1024, 4096],
 }
-HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "tunnel 6in4": "6in4", "transport 4": "tr4",
-         "transport 6": "tr6", "native": "raw", False: "seq", True: "esn"}
+HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "tunnel 6in4": "6in4",
+         "transport 4": "tr4", "transport 6": "tr6", "native": "raw", False: "seq", True: "esn"}
 WIDTH = 6
 PAGE = """# What the Linux kernel said
 
-Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop` repeats it. The judge is Linux {release}
-(Debian, {place}), first with itself as its peer, which proves the case, then with Esplanade.
+Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop`
+repeats it. The judge is Linux {release} (Debian, {place}), first with itself as its peer, which
+proves the case, then with Esplanade.
 
-{combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families, nesting,
-encapsulation, sequence numbers and window that can stand together do so in one of them.{cases}
-Each combination has to
+{combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families,
+nesting, encapsulation, sequence numbers and window that are possible together are in one of them.{cases}
+Each combination must
 
 - carry datagrams of every residue of a block, around the path MTU and far beyond it, asked from both ends;
 - show nothing on the wire but its outermost protocol;
-- refuse captured packets with one bit turned in each region (where the outermost layer authenticates), packets of no association,
-  packets seen before, and with windows of 32 and 64 what is left of the window, whose leftmost place is accepted; both ends count all of
-  it at their outermost association as the model says (the edges of 1024 and 4096 are not reached: too few packets);
+- refuse captured packets with one bit flipped in each region (where the outermost layer authenticates), packets of no
+  association, packets seen before, and with windows of 32 and 64 what is left of the window, whose leftmost place is
+  accepted; both ends count all of it at their outermost association as the model says (the edges of 1024 and 4096 are
+  not reached: too few packets);
 - carry traffic afterwards.
 
-**{passed} verdicts hold, {failed} do not.** The numbers are combinations judged, kernel to kernel / Esplanade to kernel; `x` marks a
-combination that failed.
+**{passed} verdicts hold, {failed} do not.** The numbers are combinations judged, kernel to kernel / Esplanade to
+kernel; `x` marks a combination that failed.
 
 ```
 {grids}
 ```
 
-`tr` is transport mode, `raw` without UDP, `seq` 32-bit and `esn` extended sequence numbers, `w` the replay window. In `esp+ah` ESP is
-inside, in `ah+esp` AH.
+`tr` is transport mode, `raw` without UDP, `seq` 32-bit and `esn` extended sequence numbers, `w` the replay window. In
+`esp+ah` ESP is inside, in `ah+esp` AH.
 
 ## What Linux does not have, and is therefore not judged here
 
-- AH inside ESP on one IP header: Linux gives the header its next protocol only after the last layer, so its AH check fails. As
-  two headers (the inner one in transport mode, the outer one a tunnel) it is judged.
-- A tunnel from one family to the other inside a second association of transport mode: "Only tunnel modes can accommodate an
-  AF_UNSPEC selector".
-- Transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its own AH refuses.
+- AH inside ESP on one IP header: Linux gives the header its next protocol only after the last layer, so its AH check
+  fails. As two headers (the inner one in transport mode, the outer one a tunnel) it is judged.
+- A tunnel from one family to the other inside a second association of transport mode: "Only tunnel modes can
+  accommodate an AF_UNSPEC selector".
+- Transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its own
+  AH refuses.
 - RFC 8750 (`aes-gcm-16-iiv`). Every other algorithm of Esplanade is in this kernel, and in the tables above.
 {rest}"""
 NOT_CARRIED = """
@@ -91,7 +94,8 @@ def write(path, release, place, cases, covered):
     failed = sum(1 for row in everything if any(row[2].values()))
     carried = {row[0].number for row in covered if row[1] == "gateway"}
     text = PAGE.format(date=datetime.date.today(), release=release, place=place, cases=hand_picked(cases),
-                       combinations=len({row[0].number for row in covered}), passed=len(everything) - failed, failed=failed,
-                       grids=grids(covered), rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
+                       combinations=len({row[0].number for row in covered}), passed=len(everything) - failed,
+                       failed=failed, grids=grids(covered),
+                       rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
     with open(path, "w") as file:
         file.write(text)

@@ -73,8 +73,8 @@ class Gateway:
 
     def launch(self, command, more=(), wrap=()):
         """A process that runs it, or takes the place of the one that does."""
-        argv = [*wrap, *self.wrap, program(), command, "--setkey", self.setkey, "--control", self.control, *self.options, *more,
-                *(keeping(self.folder, self.options) if self.keep else [])]
+        argv = [*wrap, *self.wrap, program(), command, "--setkey", self.setkey, "--control", self.control,
+                *self.options, *more, *(keeping(self.folder, self.options) if self.keep else [])]
         with open(self.log, "w" if command == "run" else "a") as log:
             return self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
 
@@ -122,8 +122,8 @@ class Gateway:
     def setkey_text(self, text):
         """Changes associations and policies of the running gateway."""
         # The socket is a file, so it can be reached from every network namespace.
-        done = subprocess.run([program("setkey"), "-c"], input=text, capture_output=True, text=True, timeout=patience(60),
-                              env={**os.environ, "ESPLANADE_CONTROL": self.control})
+        done = subprocess.run([program("setkey"), "-c"], input=text, capture_output=True, text=True,
+                              timeout=patience(60), env={**os.environ, "ESPLANADE_CONTROL": self.control})
         if done.returncode != 0:
             raise GatewayError(f"setkey -c: exit status {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout

@@ -198,7 +198,8 @@ def ip(family, source, target, protocol, payload, number=1, offset=0, more=False
             payload = struct.pack("!BBHI", protocol, 0, offset | more, number) + payload
             protocol = 44
         return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + ends + payload
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), number, more << 13 | offset >> 3, 64, protocol, 0) + ends
+    fragment = more << 13 | offset >> 3
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), number, fragment, 64, protocol, 0) + ends
     return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + payload
 
 

@@ -2,8 +2,8 @@
 
     tests/scapy/ike
 
-scapy reads what we print: the same payloads, field for field, and the same bytes when it prints them again. We read what
-scapy prints and print the same bytes. tshark finds nothing malformed in ours, and finds a message that is cut.
+scapy reads what we print: the same payloads, field for field, and the same bytes when it prints them again. We read
+what scapy prints and print the same bytes. tshark finds nothing malformed in ours, and finds a message that is cut.
 """
 
 import os

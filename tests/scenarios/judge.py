@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Every folder of scenarios/ through our plane and through the kernel's: equal verdicts, packet by packet.
 
-    tests/scenarios/run [--guest uml|qemu] [--only-gateway | --only-kernel] [-v] [WORD...]     what has every WORD in its name
+    tests/scenarios/run [--guest uml|qemu] [--only-gateway | --only-kernel] [-v] [WORD...]
+
+Words select the scenarios whose names have each of them.
 
 The peer is scapy: it seals what a scenario sends from outside and opens what the subject sends there. One boot of the
 guest serves all. `plane.py` adds what only the kernel's plane has to prove.

@@ -27,7 +27,8 @@ ip route add 10.2.0.0/24 via 192.0.2.2; ip -6 route add fd00:2::/64 via 2001:db8
 """
 # A router that sends everything back where it came from would otherwise say so to everybody.
 SETTINGS = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0",
-            "net.ipv4.conf.default.rp_filter=0", "net.ipv4.conf.DEV.rp_filter=0", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.DEV.send_redirects=0",
+            "net.ipv4.conf.default.rp_filter=0", "net.ipv4.conf.DEV.rp_filter=0",
+            "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.DEV.send_redirects=0",
             "net.ipv6.conf.DEV.accept_dad=0"]
 
 
@@ -86,7 +87,8 @@ class GatewaySubject:
         self.gateway.ready()
 
     def drops(self):
-        return {name: count for name, count in json.loads(self.gateway.ask("drops", "--json"))["reasons"].items() if count}
+        reasons = json.loads(self.gateway.ask("drops", "--json"))["reasons"]
+        return {name: count for name, count in reasons.items() if count}
 
     def explain(self, question):
         return " ".join(self.gateway.ask("explain", *question.split()).split())
