@@ -2,6 +2,7 @@
 //! a Wireshark profile with the keys that open it. The keys are made for one run in namespaces that are gone by then;
 //! publishing them is the point.
 
+mod frame;
 mod pcap;
 mod segments;
 
@@ -9,24 +10,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::fault::Fault;
 
+pub use frame::Frame;
 pub use segments::as_sent;
-
-/// A frame as the kernel showed it. With offloads that may be one that no wire would carry: see [`as_sent`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
-    /// When, since 1970.
-    pub at: Duration,
-    /// From the Ethernet header on.
-    pub bytes: Vec<u8>,
-    /// Set where the frame stands for several: UDP payload bytes per real packet.
-    pub udp_segment: Option<u16>,
-    /// Set where the checksum was left to the hardware: where the sum begins, and where it goes from there.
-    pub checksum: Option<(u16, u16)>,
-}
 
 /// What a packet analyser must know to read one direction of a tunnel.
 #[derive(Clone, PartialEq, Eq)]

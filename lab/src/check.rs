@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Protection;
+use crate::contender::{Ear, Protection};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
 use crate::testbed::{Bed, Family, WAN};
 
+use row::PORT;
 pub use row::Row;
 
 /// What the check saw.
@@ -49,17 +50,6 @@ pub struct Canary {
 
 /// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
 const SIZES: [u32; 2] = [56, 1372];
-
-/// Where the wire between the gateways is listened to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ear {
-    /// At the left gateway, both directions: this misses nothing, not even what a program puts on the wire behind the
-    /// kernel's back, for then it is heard as it arrives.
-    Left,
-    /// At the gateway of whoever sends: the kernel's own IPsec shows each packet a second time on the receiver's side, as it
-    /// comes out of the tunnel.
-    Sender,
-}
 
 /// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
 pub fn look(bed: &Bed, token: &str, ear: Ear) -> Result<Evidence, Fault> {
@@ -160,9 +150,6 @@ impl Flight<'_> {
         Ok(())
     }
 }
-
-/// Port of the canary: one of the dynamic range, both ends.
-const PORT: u16 = 54_321;
 
 /// How many frames hold the text, and how many there were.
 fn sightings(tap: &mut dyn Tap, text: &str) -> Result<(usize, usize), Fault> {

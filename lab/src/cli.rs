@@ -3,10 +3,10 @@
 mod guest;
 mod list;
 mod measure;
+mod output;
 mod recorded;
 mod run;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand};
 
 use crate::doctor;
 use crate::tool::Tool;
+use output::say;
 
 /// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
 #[derive(Parser)]
@@ -112,16 +113,6 @@ pub fn main() -> ExitCode {
         );
         ExitCode::FAILURE
     })
-}
-
-/// Prints to standard output. Whoever reads may have had enough (`| head`): that is no error.
-fn say(text: &str) -> Result<ExitCode, String> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write the output: {error}"))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }
 
 fn examine(json: bool) -> Result<ExitCode, String> {

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::absence::Absence;
 use crate::capture::EspKey;
-use crate::check::Ear;
 use crate::fault::Fault;
+use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Host};
 use crate::testbed::Bed;
 
@@ -97,35 +98,15 @@ pub trait Tunnel {
     }
 }
 
-/// A process that carries packets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gateway {
-    /// Which of the two.
-    pub side: Side,
-    /// Its process id there.
-    pub pid: u32,
-}
-
-/// The two ends of the tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
-    /// The client's gateway.
+/// Where the wire between the gateways is listened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ear {
+    /// At the left gateway, both directions: this misses nothing, not even what a program puts on the wire behind the
+    /// kernel's back, for then it is heard as it arrives.
     Left,
-    /// The server's gateway.
-    Right,
-}
-
-impl Side {
-    /// Both, left first.
-    pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
-
-    /// The name of the host it is on.
-    pub fn name(self) -> &'static str {
-        match self {
-            Side::Left => "left",
-            Side::Right => "right",
-        }
-    }
+    /// At the gateway of whoever sends: the kernel's own IPsec shows each packet a second time on the receiver's side, as it
+    /// comes out of the tunnel.
+    Sender,
 }
 
 /// What a contender promises for the wire.
@@ -163,23 +144,4 @@ fn version_of(host: &dyn Host, command: Command) -> Option<(String, String)> {
         .to_string_lossy()
         .into_owned();
     Some((name, answer.lines().next()?.trim().to_owned()))
-}
-
-/// Why a contender or a tool is not here, and how to get it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absence {
-    /// What is missing.
-    pub why: String,
-    /// The command or step that mends it.
-    pub remedy: String,
-}
-
-impl Absence {
-    /// Both sentences.
-    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Absence {
-        Absence {
-            why: why.into(),
-            remedy: remedy.into(),
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! What this machine can and cannot measure, and how to mend it. Every finding is something that was tried.
 
+mod finding;
 mod kernel;
 mod noise;
 
@@ -9,26 +10,9 @@ use std::path::Path;
 use crate::host::program;
 use crate::record::Provenance;
 use crate::testbed::{guest, isolate};
+use finding::finding;
 
-/// How a finding weighs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
-    /// As it should be.
-    Good,
-    /// Something cannot be measured, or not as well.
-    Poor,
-    /// No experiment can run.
-    Fatal,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// How it weighs.
-    pub weight: Weight,
-    /// What was found, and what to do where something can be done.
-    pub text: String,
-}
+pub use finding::{Finding, Weight};
 
 /// Looks at everything. Must be called before any thread exists.
 pub fn examine() -> Vec<Finding> {
@@ -51,13 +35,6 @@ pub fn json(findings: &[Finding]) -> String {
     let one = |finding: &Finding| serde_json::json!({ "weight": word(finding.weight), "text": finding.text });
     let all: Vec<serde_json::Value> = findings.iter().map(one).collect();
     format!("{:#}\n", serde_json::Value::Array(all))
-}
-
-fn finding(weight: Weight, text: impl Into<String>) -> Finding {
-    Finding {
-        weight,
-        text: text.into(),
-    }
 }
 
 fn machine() -> Finding {

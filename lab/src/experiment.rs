@@ -1,41 +1,19 @@
 //! The whole road of an experiment over any testbed, contenders, load and meters: who is absent is recorded, every
 //! planned trial is run and recorded as it ends, and a request to stop ends it between two steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::absence::Absence;
 use crate::capture::Album;
-use crate::contender::{Absence, Contender};
+use crate::case::Case;
 use crate::fault::Fault;
-use crate::load::Load;
 use crate::meter::{Heavy, Meter};
 use crate::plan::{Plan, Planned};
 use crate::record::{Journal, Outcome, Provenance, Record, SCHEMA};
 use crate::stop::Stop;
 use crate::testbed::{Bed, Ground, Testbed};
 use crate::trial::{self, Ended, Rig};
-
-/// One thing to measure: a contender on a certain ground under a certain load. The plan repeats it in every round.
-pub struct Case {
-    /// The contender's id, and what the ground adds to it.
-    pub id: String,
-    /// The same for a reader.
-    pub label: String,
-    /// What it can carry at most, where its link has a rate.
-    pub ideal_bps: Option<f64>,
-    /// Who carries the packets.
-    pub contender: Box<dyn Contender>,
-    /// The testbed it stands on.
-    pub ground: Ground,
-    /// What fills the tunnel.
-    pub load: Box<dyn Load>,
-    /// For how long.
-    pub duration: Duration,
-    /// Every factor of it, for the record; the contender's own are added.
-    pub factors: BTreeMap<String, String>,
-    /// Meters that it gets a further trial for, each.
-    pub heavy: Vec<Heavy>,
-}
 
 /// What an experiment is made of.
 pub struct Experiment<'a> {

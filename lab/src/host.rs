@@ -132,6 +132,17 @@ impl Command {
         self
     }
 
+    /// The same command, kept to a set of processors, as `0-3,8`; `None`: as it is.
+    pub fn on_processors(&self, processors: Option<&str>) -> Command {
+        let mut bound = self.clone();
+        if let Some(list) = processors {
+            let words = ["-c", list, self.program.as_str()].map(str::to_owned);
+            bound.arguments.splice(0..0, words);
+            bound.program = "taskset".into();
+        }
+        bound
+    }
+
     /// Feeds `text` to its standard input.
     pub fn input(mut self, text: impl Into<String>) -> Command {
         self.input = text.into();
@@ -188,4 +199,19 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .chain(usual.iter().map(PathBuf::from))
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_processors_goes_before_the_program() {
+        let command = Command::line("esplanade run");
+        assert_eq!(
+            command.on_processors(Some("0,2")).to_string(),
+            "taskset -c 0,2 esplanade run"
+        );
+        assert_eq!(command.on_processors(None), command);
+    }
 }

@@ -11,14 +11,17 @@
 //! Everything a trial touches is a trait: [`testbed::Testbed`] raises hosts, a [`host::Host`] runs programs,
 //! a [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads what that cost.
 
+pub mod absence;
 pub mod bars;
 pub mod capture;
+pub mod case;
 pub mod check;
 pub mod cli;
 pub mod contender;
 pub mod doctor;
 pub mod experiment;
 pub mod fault;
+pub mod gateway;
 pub mod host;
 pub mod ideal;
 pub mod load;
@@ -31,6 +34,7 @@ pub mod report;
 pub mod seed;
 mod socket;
 pub mod spec;
+pub mod stage;
 pub mod stats;
 pub mod stop;
 pub mod study;

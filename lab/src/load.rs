@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Host;
 use crate::testbed::Bed;

@@ -1,89 +1,15 @@
 //! What is kept of a trial: one JSON object on one line, complete in itself, appended and synced as the trial ends. A
 //! report needs nothing else, on another machine and years later.
 
+mod entry;
 mod journal;
 mod provenance;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
-use crate::check::Evidence;
-use crate::contender::Protection;
-use crate::load::Carried;
-use crate::meter::{Heavy, Readings};
-use crate::trial::Stage;
-
+pub use entry::{Outcome, Record, SCHEMA, Verdict};
 pub use journal::{Journal, packed, read_all, read_text};
 pub use provenance::Provenance;
-
-/// Version of this layout. A reader refuses what is newer; fields may be added, never change their meaning.
-pub const SCHEMA: u32 = 2;
-
-/// One trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// [`SCHEMA`] when it was written.
-    pub schema: u32,
-    /// The study's name.
-    pub study: String,
-    /// The study's title.
-    pub title: String,
-    /// Number of this trial in the order of execution, from 1.
-    pub trial: usize,
-    /// How many trials the plan lists.
-    pub trials: usize,
-    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under heavy meters.
-    pub round: usize,
-    /// How many rounds the plan has.
-    pub rounds: usize,
-    /// The seed of the plan.
-    pub seed: u64,
-    /// Place of the case (a contender on a testbed under a load) in the spec, from 0: the order of a table. Trials of one
-    /// run with the same number differ in nothing but the round.
-    pub order: usize,
-    /// The contender's id.
-    pub contender: String,
-    /// The contender's name for readers.
-    pub label: String,
-    /// Every factor of the trial under its dotted name: the contender's (`suite`, `mode`), the testbed's (`mtu`,
-    /// `link.rate_mbit`, `impair.loss_percent`), the load's (`load`, `message_bytes`) and the study's `part`.
-    pub factors: BTreeMap<String, String>,
-    /// What it promises for the wire.
-    pub protection: Protection,
-    /// The id of the contender that ratios are taken to.
-    pub reference: String,
-    /// The load's id.
-    pub load: String,
-    /// Seconds of load the plan asked for.
-    pub duration_s: f64,
-    /// When the trial began, seconds since 1970.
-    pub started_unix: f64,
-    /// How long the whole trial took.
-    pub took_s: f64,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// What the load found, under dotted names with the unit last: `goodput_bps`, `rtt.p99_us`, `loss_ratio`, and what
-    /// follows from it: `ideal_bps`, `ideal_ratio`. Empty in records of before there were figures.
-    #[serde(default)]
-    pub figures: BTreeMap<String, f64>,
-    /// What limited the trial, where that can be said.
-    #[serde(default)]
-    pub verdict: Option<Verdict>,
-    /// Things worth knowing that did not spoil the measurement.
-    pub notes: Vec<String>,
-    /// The machine, the versions and the command that repeats the run.
-    pub provenance: Provenance,
-}
-
-/// What limited a trial, and what makes the lab say so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// `link`, `generator`, `share`, `core`, `cipher`, `gateways`, `others`, `copies`, `drops`, `disorder` or `unknown`.
-    pub limit: String,
-    /// One sentence for each observation, the strongest first.
-    pub evidence: Vec<String>,
-}
 
 /// The trials that need not run again, as `(round, order)`: those that came to an end, and with round 0 the contenders that
 /// were found absent. One that the user interrupted is run again.
@@ -101,52 +27,4 @@ pub const MIXED: &str = "these records are of a real machine and of an emulated 
 pub fn mixed(records: &[Record]) -> bool {
     let emulated = records.iter().filter(|record| record.provenance.emulated);
     ![0, records.len()].contains(&emulated.count())
-}
-
-/// What came of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Outcome {
-    /// Correct, loaded and measured.
-    Measured {
-        /// What the check before the load saw.
-        check: Evidence,
-        /// What the load carried.
-        carried: Carried,
-        /// What the meters read.
-        readings: Readings,
-    },
-    /// Correct and loaded, under a meter that takes something itself: it says where the time goes, and not how much was
-    /// carried.
-    Examined {
-        /// The meter.
-        by: Heavy,
-        /// What the check before the load saw.
-        check: Evidence,
-        /// What the load carried under it.
-        carried: Carried,
-        /// What all meters read.
-        readings: Readings,
-    },
-    /// The contender, or a heavy meter, is not on this machine.
-    Absent {
-        /// What is missing.
-        why: String,
-        /// How to get it.
-        remedy: String,
-    },
-    /// Something broke, and at which stage.
-    Failed {
-        /// The stage that broke.
-        stage: Stage,
-        /// The reason.
-        why: String,
-        /// What the check saw, if it came so far.
-        check: Option<Evidence>,
-    },
-    /// The user stopped the run during this trial.
-    Interrupted {
-        /// The stage that was cut short.
-        stage: Stage,
-    },
 }

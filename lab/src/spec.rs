@@ -12,28 +12,33 @@
 
 mod bar;
 mod build;
+mod cell;
 mod complaint;
+mod diagnostic;
 mod expand;
 mod factor;
 mod hosts;
 mod imix;
+mod kinds;
 mod measure;
 mod preset;
+mod programs;
+mod settings;
 mod tree;
 
-use std::ops::Range;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
 use crate::bars::Bar;
 use crate::testbed::Hosts;
+use diagnostic::Wrong;
 use tree::Tree;
 
-pub use build::Programs;
+pub use cell::Cell;
 pub use complaint::Complaint;
-pub use expand::Cell;
 pub use preset::Preset;
+pub use programs::Programs;
 
 /// An experiment as it was asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,14 +67,6 @@ pub struct Spec {
     pub hosts: Option<Hosts>,
     /// Whether it runs inside a guest.
     pub guest: bool,
-}
-
-/// Something wrong at a place of the file.
-#[derive(Debug)]
-struct Wrong {
-    at: Range<usize>,
-    what: String,
-    advice: String,
 }
 
 /// Words of the top level.

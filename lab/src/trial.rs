@@ -2,53 +2,20 @@
 //! happens, the contender is taken down and the bed goes with it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use crate::capture::Album;
+use crate::case::Case;
 use crate::check::{self, Evidence};
 use crate::contender::Tunnel;
-use crate::experiment::Case;
 use crate::fault::Fault;
 use crate::host::Tap;
 use crate::load::Carried;
 use crate::meter::{Heavy, Meter, Readings, Scene};
 use crate::record::{Outcome, Verdict};
+use crate::stage::Stage;
 use crate::testbed::{Bed, Testbed, WAN};
 use crate::verdict;
-
-/// The steps of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Raising the bed.
-    Testbed,
-    /// Bringing the contender up.
-    Up,
-    /// Looking whether it is correct.
-    Check,
-    /// A little traffic first.
-    WarmUp,
-    /// The measured traffic.
-    Load,
-    /// Reading the meters.
-    Meters,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Stage::Testbed => "raising the testbed",
-            Stage::Up => "coming up",
-            Stage::Check => "the check before the load",
-            Stage::WarmUp => "warming up",
-            Stage::Load => "the load",
-            Stage::Meters => "reading the meters",
-        })
-    }
-}
 
 /// What a trial needs beside its case.
 pub struct Rig<'a> {

@@ -3,6 +3,7 @@
 //! `unknown` and the observations stand. A trial under a heavy meter knows more than a measured one: what only a
 //! profile can tell, such as cipher from headers, is claimed only there.
 
+mod finding;
 mod losses;
 mod profile;
 mod share;
@@ -13,11 +14,10 @@ use std::collections::BTreeMap;
 
 use crate::meter::Readings;
 use crate::record::Verdict;
+use finding::{Finding, SATURATED};
 
 /// From this share of the ideal on the link is full: the rest is connecting and the last packets under way.
 const FULL_LINK: f64 = 0.97;
-/// A thread that had a processor for this share of the time had it nearly always.
-const SATURATED: f64 = 0.85;
 /// Below this share of idle time all processors are busy.
 const NO_IDLE: f64 = 0.08;
 /// This share of a gateway's time in one place decides between cipher and copies.
@@ -77,8 +77,6 @@ fn steady(figures: &BTreeMap<String, f64>) -> Option<Verdict> {
         evidence,
     })
 }
-
-type Finding = Option<(&'static str, String)>;
 
 fn link(figures: &BTreeMap<String, f64>) -> Finding {
     let share = *figures.get("ideal_ratio")?;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use lab::capture::{Frame, as_sent};
 use lab::check;
-use lab::contender::Protection;
+use lab::contender::{Ear, Protection};
 use lab::fault::Fault;
 use lab::host::{Command, Host};
 use lab::load::{Direction, Frames, Iperf3, Search};
@@ -132,7 +132,7 @@ fn said(host: &dyn Host, line: &str) -> String {
 
 fn plain_is_plain(testbed: &mut Namespaces) {
     let bed = raised(testbed);
-    let evidence = check::look(&bed, "the token", check::Ear::Left).unwrap();
+    let evidence = check::look(&bed, "the token", Ear::Left).unwrap();
     evidence.verdict(Protection::Clear).unwrap();
     assert!(
         evidence
@@ -301,7 +301,7 @@ fn wrong(testbed: &mut Namespaces) {
         };
         let bed = on(testbed, &ground);
         let evidence =
-            check::look(&bed, "wrong", check::Ear::Left).unwrap_or_else(|fault| panic!("{fault}"));
+            check::look(&bed, "wrong", Ear::Left).unwrap_or_else(|fault| panic!("{fault}"));
         evidence.verdict(Protection::Clear)
     };
     assert_eq!(said_of(0.0, 0.0), Ok(()));
@@ -317,7 +317,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*bed.left,
         "nft add rule ip deaf way ip saddr 10.2.0.2 icmp type echo-request drop",
     );
-    let deaf = check::look(&bed, "deaf", check::Ear::Left).unwrap();
+    let deaf = check::look(&bed, "deaf", Ear::Left).unwrap();
     let why = deaf.verdict(Protection::Clear).unwrap_err();
     assert!(
         why.starts_with("one-way: the client reaches the server"),
@@ -328,7 +328,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*bed.left,
         "nft add rule ip deaf way udp dport 54321 numgen inc mod 5 == 4 drop",
     );
-    let lossy = check::look(&bed, "lossy", check::Ear::Left).unwrap();
+    let lossy = check::look(&bed, "lossy", Ear::Left).unwrap();
     let why = lossy.verdict(Protection::Clear).unwrap_err();
     assert!(why.starts_with("loss: of 32"), "{why}");
 }
@@ -345,7 +345,7 @@ fn pair(testbed: &mut Namespaces) {
         said(&*bed.client, "ip -o link"),
         said(&*bed.left, "ip -o link")
     );
-    let evidence = check::look(&bed, "alone", check::Ear::Left).unwrap();
+    let evidence = check::look(&bed, "alone", Ear::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(
         evidence
@@ -366,13 +366,13 @@ fn families(testbed: &mut Namespaces) {
     for word in ["6in4", "4in6", "6in6"] {
         let bed = on(testbed, &of(Topology::Gateways, word));
         assert_eq!(bed.addresses.families(), Families::read(word).unwrap());
-        let evidence = check::look(&bed, word, check::Ear::Left).unwrap();
+        let evidence = check::look(&bed, word, Ear::Left).unwrap();
         assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
         let wire = format!("ping -n -q -c 1 -W 5 {}", bed.addresses.right);
         said(&*bed.left, &wire);
     }
     let bed = on(testbed, &of(Topology::Pair, "6in6"));
-    let evidence = check::look(&bed, "pair", check::Ear::Left).unwrap();
+    let evidence = check::look(&bed, "pair", Ear::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
     let frames = Frames {

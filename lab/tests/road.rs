@@ -12,16 +12,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
-use lab::contender::{Absence, Contender};
-use lab::experiment::{Case, Experiment, Summary, Watcher};
+use lab::absence::Absence;
+use lab::case::Case;
+use lab::contender::Contender;
+use lab::experiment::{Experiment, Summary, Watcher};
 use lab::fault::Fault;
 use lab::meter::{self, Heavy, Meter, Readings, Scene};
 use lab::plan::{Plan, Planned};
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report;
+use lab::stage::Stage;
 use lab::stop::Stop;
 use lab::testbed::{Bed, Ground};
-use lab::trial::Stage;
 
 #[derive(Default)]
 struct Listener {

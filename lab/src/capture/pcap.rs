@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Frame;
+use super::frame::Frame;
 
 const MICROSECONDS_MAGIC: u32 = 0xa1b2_c3d4;
 const ETHERNET: u32 = 1;

@@ -1,7 +1,7 @@
 //! With UDP segmentation offload one captured frame stands for dozens of packets, and its checksum is not there yet. A
 //! reader of the capture wants what a wire would carry: this does the hardware's part.
 
-use super::Frame;
+use super::frame::Frame;
 
 const ETHERNET: usize = 14;
 const UDP: usize = 8;

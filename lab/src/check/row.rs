@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::PORT;
 use crate::fault::Fault;
 use crate::testbed::Bed;
 
@@ -23,6 +22,8 @@ pub struct Row {
     pub overtaken: usize,
 }
 
+/// Port of the datagrams of the check: one of the dynamic range, both ends.
+pub(super) const PORT: u16 = 54_321;
 /// Few and small enough for the queue of the slowest shaped link.
 pub(super) const ROW: usize = 32;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use super::say;
+use super::output::say;
 use crate::progress::length;
 use crate::spec::{Preset, Spec};
 use crate::study::{self, STUDIES, Study};

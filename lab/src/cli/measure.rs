@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::recorded::{read, write_page};
+use crate::absence::Absence;
 use crate::capture::{Album, CAPTURE, PROFILE};
-use crate::contender::Absence;
-use crate::experiment::{Case, Experiment, Summary};
+use crate::case::Case;
+use crate::experiment::{Experiment, Summary};
 use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
 use crate::progress::Progress;
 use crate::record::{self, Journal, Outcome, Provenance, Record};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::say;
+use super::output::say;
 use crate::outdir::{PAGE, RECORDS};
 use crate::record::{self, MIXED, Record};
 use crate::report;

@@ -9,8 +9,8 @@ use clap::Parser;
 
 use super::guest;
 use super::measure::{Machines, conclude, measure};
-use crate::contender::Absence;
-use crate::experiment::Case;
+use crate::absence::Absence;
+use crate::case::Case;
 use crate::host::program;
 use crate::outdir::{self, ORDER, Order};
 use crate::plan::Plan;

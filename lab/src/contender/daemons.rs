@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Gateway, Side, Tunnel};
+use super::Tunnel;
 use crate::fault::Fault;
+use crate::gateway::{Gateway, Side};
 use crate::host::Process;
 use crate::testbed::Bed;
 

@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::daemons::{Daemon, stop_all};
-use super::{
-    Absence, Contender, Encapsulation, Gateway, Protection, Side, Tunnel, Wrapping, tun_device,
-    version_of,
-};
+use super::{Contender, Encapsulation, Protection, Tunnel, Wrapping, tun_device, version_of};
+use crate::absence::Absence;
 use crate::capture::EspKey;
 use crate::fault::Fault;
+use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
 use crate::testbed::Bed;
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Absence, Contender, Protection, Side, Tunnel};
+use super::{Contender, Protection, Tunnel};
+use crate::absence::Absence;
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::host::{Command, program};
 use crate::testbed::Bed;
 

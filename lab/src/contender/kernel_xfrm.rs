@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::esplanade::Keys;
-use super::{Absence, Contender, Encapsulation, Mode, Protection, Side, Tunnel, Wrapping};
+use super::{Contender, Encapsulation, Mode, Protection, Tunnel, Wrapping};
+use crate::absence::Absence;
 use crate::capture::EspKey;
-use crate::check::Ear;
+use crate::contender::Ear;
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::host::Command;
 use crate::testbed::{Addresses, Bed};
 use crate::tool::pcrypt::{Act, instance};

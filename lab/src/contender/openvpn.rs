@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::daemons::{Daemon, Daemons};
-use super::{Absence, Contender, Protection, Side, Tunnel, tun_device, version_of};
+use super::{Contender, Protection, Tunnel, tun_device, version_of};
+use crate::absence::Absence;
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::host::{Command, Host};
 use crate::ideal::OPENVPN_LOSS;
 use crate::suite::Suite;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Absence, Contender, Protection, Tunnel};
+use super::{Contender, Protection, Tunnel};
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::testbed::Bed;
 

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::daemons::{Daemon, Daemons};
-use super::{Absence, Contender, Protection, Side, Tunnel, tun_device, version_of};
+use super::{Contender, Protection, Tunnel, tun_device, version_of};
+use crate::absence::Absence;
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
 use crate::ideal::WIREGUARD_MTU_LOSS;
 use crate::testbed::{Addresses, Bed};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Finding, Weight, finding};
+use super::finding::{Finding, Weight, finding};
 use crate::testbed::Quotas;
 
 /// All findings on the kernel.

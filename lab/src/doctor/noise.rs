@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Finding, Weight, finding};
+use super::finding::{Finding, Weight, finding};
 use crate::stats;
 
 const ROUNDS: usize = 12;

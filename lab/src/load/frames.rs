@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::search::{RateSearch, Step};
 use super::{Carried, Direction, Ends, Load, Prepared, sockets};
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
 use crate::testbed::{Bed, Family};

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::{Carried, Direction, Ends, Load, Prepared, sockets};
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 use crate::testbed::Bed;

@@ -9,62 +9,28 @@
 mod answer;
 mod line;
 mod program;
+mod request;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::{Carried, Direction, Ends, Load, Prepared, sockets};
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
 use crate::testbed::Bed;
 use line::Amount;
 use program::Program;
+use request::{MEGABYTE, PORT};
 
-/// netperf between client and server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Netperf {
-    /// What it does.
-    pub test: Test,
-    /// Send every write at once (TCP_NODELAY).
-    pub nodelay: bool,
-    /// Which way user data goes, one at a time; questions go from the client to the server.
-    pub direction: Direction,
-}
+pub use request::{Netperf, Test};
 
-/// What netperf does.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Test {
-    /// One TCP stream: TCP_STREAM, or TCP_MAERTS where the far end sends.
-    Stream {
-        /// Bytes of each write; `None`: netperf's own choice.
-        message_bytes: Option<u32>,
-        /// Uncounted traffic before each load.
-        warm_up_megabytes: u32,
-    },
-    /// Datagrams without a pause: UDP_STREAM.
-    Datagrams {
-        /// Bytes of user data in each.
-        message_bytes: u32,
-    },
-    /// One question after another over one connection: TCP_RR.
-    Questions {
-        /// Bytes of a question, and of its answer.
-        bytes: u32,
-    },
-}
-
-/// Not netperf's usual one, where a netserver of the host itself may listen.
-const PORT: u16 = 5304;
 /// The first port of datagrams, at both ends. Each test has the next one, so that none meets what is left of the one before.
 const DATAGRAMS: u16 = 5310;
 /// Beyond the load itself: connecting, draining what is in flight, and the 4 s that a far end waits for datagrams.
 const GRACE: Duration = Duration::from_secs(12);
 /// For the little traffic of a warm-up over the slowest tunnel.
 const PATIENCE: Duration = Duration::from_secs(14);
-/// Seconds of an interval, where netperf tells of them.
-const INTERVAL_S: f64 = 0.5;
-const MEGABYTE: i64 = 1 << 20;
 
 impl Netperf {
     /// netperf has a stream sent by either end. It has no such test of datagrams, so the ends change places.

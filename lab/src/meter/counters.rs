@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use super::{Meter, Readings, Scene, difference};
-use crate::contender::Side;
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
+use crate::gateway::Side;
 
 /// `left.if.wan.rx_packets`, `left.if.wan.tx_dropped`, `left.udp.receive_buffer_errors` and so on.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! What the contender itself counted while the load ran: packets dropped, by its own names, and renewals of its keys.
 
-use super::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
 
 /// `drops.<reason>`, `tunnel.<count>`; nothing at all for a contender that does not count.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
 
 /// `machine.<state>_s`.

@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Meter, Readings, Scene, difference};
-use crate::contender::Gateway;
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
+use crate::gateway::Gateway;
 use crate::host::Host;
 
 /// `left.cpu.user_s`, `left.cpu.system_s`, `left.thread.<name>-<number>.cpu_s`, `left.rss.peak_bytes`.

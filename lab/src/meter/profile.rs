@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::machines::machines;
-use super::{Meter, Readings, Scene};
-use crate::contender::{Absence, Side};
+use super::readings::{Meter, Readings, Scene};
+use crate::absence::Absence;
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
 use crate::testbed::Bed;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::machines::hosts;
-use super::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
 
 /// `server.kernel.Udp.RcvbufErrors_count`, `client.kernel.TcpExt.TCPTimeouts_count`, `left.kernel.Ip6.InDiscards_count`,

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use super::{Meter, Readings, Scene, difference};
-use crate::contender::Side;
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
+use crate::gateway::Side;
 
 /// `left.share.given_s`: the processor time that the share is worth over the load; `left.share.periods_count`,
 /// `left.share.throttled_count`: the kernel's periods, and those at whose end the gateway was stopped;

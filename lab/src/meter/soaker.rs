@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::machines::machines;
-use super::{Meter, Readings, Scene};
-use crate::contender::Absence;
+use super::readings::{Meter, Readings, Scene};
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 use crate::testbed::Bed;

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::machines::machines;
-use super::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, Readings, Scene, difference};
 use crate::fault::Fault;
 
 /// `softnet.processed_count`, `softnet.dropped_count`, `softnet.squeezed_count`, always; the same of each processor that

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-use super::{Record, SCHEMA};
+use super::entry::{Record, SCHEMA};
 
 /// An open file of records that only grows.
 pub struct Journal {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::record::{Outcome, done};
     use crate::report::fixture;
-    use crate::trial::Stage;
+    use crate::stage::Stage;
 
     fn place(name: &str) -> PathBuf {
         let file = std::env::temp_dir().join(format!("lab-journal-{}-{name}", std::process::id()));

@@ -1,6 +1,6 @@
 //! Bars: what a study must reach, as the spec writes them.
 
-use super::Wrong;
+use super::diagnostic::Wrong;
 use super::tree::Tree;
 use crate::bars::{Bar, Which};
 

@@ -5,12 +5,12 @@ mod load;
 mod possible;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::factor::Settings;
-use super::{Cell, Spec};
-use crate::experiment::Case;
+use super::kinds::{LoadKind, Named};
+use super::settings::{flag, number};
+use super::{Cell, Programs, Spec};
+use crate::case::Case;
 use crate::fault::Fault;
 use crate::ideal;
 use crate::load::Direction;
@@ -19,15 +19,6 @@ use possible::{families, is_pair};
 
 pub(super) use kind::Kind;
 pub(super) use possible::Impossible;
-
-/// Where our own programs are.
-#[derive(Debug, Clone, Default)]
-pub struct Programs {
-    /// `esplanade`, if it was found.
-    pub esplanade: Option<PathBuf>,
-    /// `esplanade-lab` itself, whose small tools run on the hosts.
-    pub lab: PathBuf,
-}
 
 impl Spec {
     /// What is measured, ready to start.
@@ -60,7 +51,7 @@ impl Cell {
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
             .collect();
         factors.entry("mtu".into()).or_insert_with(|| "1500".into());
-        factors.insert("load".into(), self.load.clone());
+        factors.insert("load".into(), self.load.name().into());
         if let Some(part) = &self.part {
             factors.insert("part".into(), part.clone());
         }
@@ -150,19 +141,13 @@ impl Cell {
             Direction::Forward | Direction::Reverse => 1.0,
         };
         let (layers, families) = (self.kind.layers(), families(&self.settings));
-        let one = match self.load.as_str() {
-            "iperf3" | "netperf" => ideal::tcp(layers, families, mtu, timestamps, link),
+        let one = match self.load {
+            LoadKind::Iperf3 | LoadKind::Netperf => {
+                ideal::tcp(layers, families, mtu, timestamps, link)
+            }
             _ => ideal::datagrams(layers, families, mtu, &self.datagrams()?, link),
         };
         // The link carries its rate each way.
         one.map(|one| one * ways)
     }
-}
-
-fn number(settings: &Settings, name: &str) -> Option<f64> {
-    settings.get(name)?.parse().ok()
-}
-
-fn flag(settings: &Settings, name: &str) -> Option<bool> {
-    settings.get(name)?.parse().ok()
 }

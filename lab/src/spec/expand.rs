@@ -5,33 +5,16 @@ mod entry;
 mod part;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use super::Wrong;
 use super::build::Kind;
-use super::factor::{self, Settings};
+use super::cell::Cell;
+use super::diagnostic::Wrong;
+use super::factor;
 use super::preset::Changes;
+use super::settings::Settings;
 use super::tree::Tree;
-use crate::meter::Heavy;
 use entry::Entry;
 use part::{Part, nameless, part};
-
-/// One thing to measure in each round.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
-    /// The contender's id.
-    pub id: String,
-    /// The part of the study, where it has parts.
-    pub part: Option<String>,
-    /// The load's name.
-    pub load: String,
-    /// The part's own seconds of load.
-    pub duration: Option<Duration>,
-    /// Meters that it gets a further trial for, each.
-    pub heavy: Vec<Heavy>,
-    pub(super) kind: Kind,
-    pub(super) settings: Settings,
-}
 
 /// The cells of a spec, and what was skipped.
 pub(super) fn cells(file: Tree<'_>, preset: &Changes) -> Result<(Vec<Cell>, Vec<String>), Wrong> {
@@ -84,7 +67,7 @@ impl Expansion<'_> {
     ) -> Result<(), Wrong> {
         let contender = Entry::read(tree)?;
         for settings in self.combinations(part, &contender) {
-            let kind = match Kind::new(&contender.kind, &settings, &part.load) {
+            let kind = match Kind::new(contender.kind, &settings, part.load) {
                 Ok(kind) => kind,
                 Err(why) if contender.decides(part, why.factor) => {
                     return Err(contender.wrong(part, why));
@@ -97,7 +80,7 @@ impl Expansion<'_> {
             let cell = Cell {
                 id: kind.id(&settings),
                 part: part.name.clone(),
-                load: part.load.clone(),
+                load: part.load,
                 duration: part.duration,
                 heavy: part.measure.and(&self.preset.measure).asked(),
                 kind,
@@ -133,7 +116,7 @@ impl Expansion<'_> {
     fn combinations(&self, part: &Part<'_>, contender: &Entry) -> Vec<Settings> {
         let means = |name: &str| {
             let factor = factor::FACTORS.iter().find(|factor| factor.name == name);
-            factor.is_some_and(|factor| factor.means_something_to(&contender.kind, &part.load))
+            factor.is_some_and(|factor| factor.means_something_to(contender.kind, part.load))
         };
         let mut fixed = part.fixed.clone();
         for (name, value) in &self.preset.settings {

@@ -1,11 +1,14 @@
 //! Every factor a spec may name, one row each: what it is, which values it takes and to whom it means something. What a
 //! factor means nothing to is simply not varied by it, so one list can serve plain IP and a tunnel alike.
 
-use std::collections::BTreeMap;
-
-use super::Wrong;
 use super::complaint::did_you_mean;
+use super::diagnostic::Wrong;
 use super::imix;
+use super::kinds::ContenderKind::{self, Esplanade, KernelLibipsec, KernelXfrm, OpenVpn};
+use super::kinds::LoadKind::{
+    self, Connections, Frames, Iperf3, Iperf3Udp, LoadedRoundTrip, Netperf, NetperfRr, NetperfUdp,
+    RoundTrip, Steady,
+};
 use super::tree::{self, Placed};
 use crate::suite::SUITES;
 
@@ -34,9 +37,9 @@ pub(super) enum Whom {
     /// The testbed, so everybody.
     Testbed,
     /// These contenders.
-    Contenders(&'static [&'static str]),
+    Contenders(&'static [ContenderKind]),
     /// These loads.
-    Loads(&'static [&'static str]),
+    Loads(&'static [LoadKind]),
 }
 
 /// One factor.
@@ -50,51 +53,21 @@ pub(super) struct Factor {
     pub whom: Whom,
 }
 
-/// The contenders a spec may name.
-pub(super) const CONTENDERS: [&str; 8] = [
-    "plain",
-    "esplanade",
-    "kernel-libipsec",
-    "kernel-xfrm",
-    "wireguard-go",
-    "boringtun",
-    "kernel-wireguard",
-    "openvpn",
-];
-/// The loads a spec may name.
-pub(super) const LOADS: [&str; 10] = [
-    "iperf3",
-    "iperf3-udp",
-    "netperf",
-    "netperf-udp",
-    "netperf-rr",
-    "round-trip",
-    "loaded-round-trip",
-    "connections",
-    "frames",
-    "steady",
-];
-
-const IPSEC: &[&str] = &["esplanade", "kernel-xfrm"];
-const STREAMS: &[&str] = &["iperf3", "netperf", "loaded-round-trip"];
-const SENT_AT_ONCE: &[&str] = &["iperf3", "netperf", "netperf-rr", "loaded-round-trip"];
-const WRITTEN: &[&str] = &["iperf3", "iperf3-udp", "netperf", "netperf-udp"];
-const PARALLEL: &[&str] = &["iperf3", "iperf3-udp"];
-const ASKED: &[&str] = &[
-    "round-trip",
-    "loaded-round-trip",
-    "connections",
-    "netperf-rr",
-];
-const FRAMES: &[&str] = &["frames", "steady"];
-const ONE_WAY: &[&str] = &[
-    "iperf3",
-    "iperf3-udp",
-    "netperf",
-    "netperf-udp",
-    "loaded-round-trip",
-    "frames",
-    "steady",
+const IPSEC: &[ContenderKind] = &[Esplanade, KernelXfrm];
+const STREAMS: &[LoadKind] = &[Iperf3, Netperf, LoadedRoundTrip];
+const SENT_AT_ONCE: &[LoadKind] = &[Iperf3, Netperf, NetperfRr, LoadedRoundTrip];
+const WRITTEN: &[LoadKind] = &[Iperf3, Iperf3Udp, Netperf, NetperfUdp];
+const PARALLEL: &[LoadKind] = &[Iperf3, Iperf3Udp];
+const ASKED: &[LoadKind] = &[RoundTrip, LoadedRoundTrip, Connections, NetperfRr];
+const FRAMES: &[LoadKind] = &[Frames, Steady];
+const ONE_WAY: &[LoadKind] = &[
+    Iperf3,
+    Iperf3Udp,
+    Netperf,
+    NetperfUdp,
+    LoadedRoundTrip,
+    Frames,
+    Steady,
 ];
 
 const fn row(name: &'static str, takes: Takes, whom: Whom) -> Factor {
@@ -139,36 +112,33 @@ pub(super) const FACTORS: [Factor; 53] = [
     row("path.answers",           Takes::Flag,                  Whom::Testbed),
     row("cpus",                   Takes::Processors,            Whom::Testbed),
     row("share",                  reals(0.01, 64.0),            Whom::Testbed),
-    row("suite",                  Takes::Suite,                 Whom::Contenders(&["esplanade", "kernel-xfrm", "kernel-libipsec", "openvpn"])),
-    row("workers",                Takes::CountOr(1024.0, &["auto"]), Whom::Contenders(&["esplanade"])),
-    row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&["esplanade"])),
-    row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&["esplanade"])),
-    row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&["esplanade"])),
-    row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&["esplanade"])),
-    row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&["esplanade"])),
-    row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&["esplanade"])),
+    row("suite",                  Takes::Suite,                 Whom::Contenders(&[Esplanade, KernelXfrm, KernelLibipsec, OpenVpn])),
+    row("workers",                Takes::CountOr(1024.0, &["auto"]), Whom::Contenders(&[Esplanade])),
+    row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&[Esplanade])),
+    row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&[Esplanade])),
+    row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&[Esplanade])),
+    row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&[Esplanade])),
+    row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&[Esplanade])),
+    row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&[Esplanade])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
     row("combine",                Takes::Word(&["esp-auth", "esp+ah"]), Whom::Contenders(IPSEC)),
     row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
     row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
     row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),
-    row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&["kernel-xfrm"])),
+    row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&[KernelXfrm])),
     row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Whom::Loads(STREAMS)),
     row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(WRITTEN)),
     row("nodelay",                Takes::Flag,                  Whom::Loads(SENT_AT_ONCE)),
     row("streams",                numbers(1.0, 128.0),          Whom::Loads(PARALLEL)),
-    row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&["iperf3-udp"])),
+    row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&[Iperf3Udp])),
     row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
     row("direction",              Takes::Word(&["forward", "reverse", "both"]), Whom::Loads(ONE_WAY)),
     row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(FRAMES)),
     row("imix",                   Takes::Mix,                   Whom::Loads(FRAMES)),
-    row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&["steady"])),
-    row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&["frames"])),
+    row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&[Steady])),
+    row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&[Frames])),
 ];
-
-/// Values under the names of their factors, each as it is written in a record.
-pub(super) type Settings = BTreeMap<&'static str, String>;
 
 /// The factor of this name.
 pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Factor, Wrong> {
@@ -187,7 +157,7 @@ pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Fa
 
 impl Factor {
     /// Whether it varies a case of this contender and load.
-    pub fn means_something_to(&self, contender: &str, load: &str) -> bool {
+    pub fn means_something_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
         match self.whom {
             Whom::Testbed => true,
             Whom::Contenders(names) => names.contains(&contender),

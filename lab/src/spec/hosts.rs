@@ -4,8 +4,10 @@
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
+use super::cell::Cell;
+use super::diagnostic::Wrong;
+use super::kinds::{ContenderKind, LoadKind, Named};
 use super::tree::{self, Placed, Tree};
-use super::{Cell, Wrong};
 use crate::testbed::{Hosts, Link, Place};
 
 /// What a role's table may say, and who is who.
@@ -262,6 +264,7 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong>
         .trim_start_matches("contender.")
         .trim_start_matches("load.");
     let word = value.get_ref().as_str().unwrap_or_default();
+    let (load, contender) = (LoadKind::named(word), ContenderKind::named(word));
     let first = plain.split('.').next().unwrap_or_default();
     let (what, advice) = match (name, first) {
         (_, "link" | "impair" | "path") => (
@@ -289,11 +292,12 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong>
             "leave `share` out, or leave the hosts out: then the testbed is made of namespaces"
                 .into(),
         ),
-        ("load.kind", _) if matches!(word, "frames" | "steady") => (
+        ("load.kind", _) if matches!(load, Some(LoadKind::Frames | LoadKind::Steady)) => (
             format!("the load `{word}` measures by one clock, and two machines have two"),
             "use iperf3, iperf3-udp, round-trip or loaded-round-trip".into(),
         ),
-        ("contender.kind", _) if !matches!(word, "plain" | "esplanade") => (
+        ("contender.kind", _)
+            if !matches!(contender, Some(ContenderKind::Plain | ContenderKind::Esplanade)) => (
             format!(
                 "`{word}` is measured in namespaces only: on a real machine it would meet what is there already"
             ),

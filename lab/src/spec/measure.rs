@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Wrong;
+use super::diagnostic::Wrong;
 use super::tree::{self, Tree};
 use crate::meter::Heavy;
 

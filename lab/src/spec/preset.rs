@@ -1,9 +1,10 @@
 //! Presets: how much of a study is run. Each may lower rounds and seconds, narrow the lists of factors, and name the parts
 //! and contenders it keeps.
 
-use super::Wrong;
-use super::factor::{self, Settings};
+use super::diagnostic::Wrong;
+use super::factor;
 use super::measure::{self, Measure};
+use super::settings::Settings;
 use super::tree::Tree;
 
 /// How much of a study is run.

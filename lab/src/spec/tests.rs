@@ -391,6 +391,7 @@ fn each_heavy_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
 #[test]
 fn the_document_lists_every_factor() {
     use super::factor::{FACTORS, Takes, Whom};
+    use super::kinds::Named;
     let quoted = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
         words.join(", ")
@@ -415,7 +416,10 @@ fn the_document_lists_every_factor() {
         };
         let whose = match factor.whom {
             Whom::Testbed => "testbed".into(),
-            Whom::Contenders(names) | Whom::Loads(names) => quoted(names),
+            Whom::Contenders(kinds) => {
+                quoted(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>())
+            }
+            Whom::Loads(kinds) => quoted(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>()),
         };
         let expected = format!("| `{}` | {values} | {whose} | ", factor.name);
         assert!(line.starts_with(&expected), "{line}\nexpected: {expected}");

@@ -6,8 +6,8 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Wrong;
 use super::complaint::did_you_mean;
+use super::diagnostic::Wrong;
 
 /// A value and where it stands.
 pub(super) type Placed<'t> = &'t Spanned<DeValue<'t>>;

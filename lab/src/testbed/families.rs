@@ -1,8 +1,6 @@
-//! IPv4 and IPv6, inside a tunnel and outside, and the addresses that follow from them.
+//! IPv4 and IPv6, inside a tunnel and outside, and the networks that follow from them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use super::{Addresses, Topology};
 
 /// A family of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,7 +69,7 @@ impl Family {
     }
 
     /// The networks themselves, as `10.1.0.0/24`.
-    fn networks(self) -> [String; 2] {
+    pub(super) fn networks(self) -> [String; 2] {
         let words = match self {
             Family::V4 => ["10.1.0.0/24", "10.2.0.0/24"],
             Family::V6 => ["fd00:1::/64", "fd00:2::/64"],
@@ -98,84 +96,5 @@ impl Families {
     /// Whether the same family is inside and outside.
     pub fn are_one(self) -> bool {
         self.inner == self.outer
-    }
-}
-
-impl Addresses {
-    /// Those of a testbed in namespaces. Two hosts alone have but the family of the wire.
-    pub fn of(topology: Topology, families: Families) -> Addresses {
-        let [left, right] = families.outer.wire();
-        if topology == Topology::Pair {
-            return Addresses::of_two(left, right);
-        }
-        let [[_, client], [_, server]] = families.inner.lans();
-        let [left_network, right_network] = families.inner.networks();
-        Addresses {
-            client,
-            server,
-            left_network,
-            right_network,
-            left,
-            right,
-        }
-    }
-
-    /// Those of two hosts alone that have these.
-    pub fn of_two(left: IpAddr, right: IpAddr) -> Addresses {
-        let bits = 8 * match Family::of(left) {
-            Family::V4 => 4,
-            Family::V6 => 16,
-        };
-        Addresses {
-            client: left,
-            server: right,
-            left_network: format!("{left}/{bits}"),
-            right_network: format!("{right}/{bits}"),
-            left,
-            right,
-        }
-    }
-
-    /// The families of these addresses.
-    pub fn families(&self) -> Families {
-        Families {
-            inner: Family::of(self.client),
-            outer: Family::of(self.left),
-        }
-    }
-}
-
-impl Default for Addresses {
-    fn default() -> Addresses {
-        Addresses::of(Topology::Gateways, Families::default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_family_has_its_addresses() {
-        let of = |word: &str| Addresses::of(Topology::Gateways, Families::read(word).unwrap());
-        let six_in_four = of("6in4");
-        assert_eq!(six_in_four.client.to_string(), "fd00:1::2");
-        assert_eq!(six_in_four.right_network, "fd00:2::/64");
-        assert_eq!(six_in_four.right.to_string(), "192.0.2.2");
-        let four_in_six = of("4in6");
-        assert_eq!(four_in_six.server.to_string(), "10.2.0.2");
-        assert_eq!(four_in_six.left.to_string(), "2001:db8::1");
-        for word in ["4in4", "6in4", "4in6", "6in6"] {
-            assert_eq!(of(word).families(), Families::read(word).unwrap());
-        }
-        assert_eq!(Families::read("5in4"), None);
-    }
-
-    #[test]
-    fn two_hosts_alone_are_their_own_networks() {
-        let six = Families::read("6in6").unwrap();
-        let map = Addresses::of(Topology::Pair, six);
-        assert_eq!(map.left_network, "2001:db8::1/128");
-        assert_eq!((map.client, map.server), (map.left, map.right));
     }
 }

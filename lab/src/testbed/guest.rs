@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::process;
 use super::ssh::connection::{Connection, PROMPT};
 use super::ssh::protocol::{Answer, Ask, Bytes};
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
 use crate::stop::Stop;

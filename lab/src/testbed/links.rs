@@ -179,18 +179,6 @@ fn set_in_sys(host: &Namespace, interfaces: &[&str], name: &str, value: &str) ->
         .map_err(|error: io::Error| refused(&format!("set {name} to {value}"), error))
 }
 
-/// The same command, kept to a set of processors.
-pub(super) fn bound(command: &Command, processors: Option<&str>) -> Command {
-    let Some(list) = processors else {
-        return command.clone();
-    };
-    let mut bound = command.clone();
-    let words = ["-c", list, command.program.as_str()].map(str::to_owned);
-    bound.arguments.splice(0..0, words);
-    bound.program = "taskset".into();
-    bound
-}
-
 /// Starts the box between the interfaces `one` and `other` of its host, and waits until it carries.
 pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn Process>, Fault> {
     for interface in ["one", "other"] {
@@ -258,15 +246,5 @@ mod tests {
     fn a_list_of_processors_becomes_the_mask_that_the_kernel_reads() {
         assert_eq!(mask("0-1"), "00000003");
         assert_eq!(mask("0,2-3,33"), "00000002,0000000d");
-    }
-
-    #[test]
-    fn a_set_of_processors_goes_before_the_program() {
-        let command = Command::line("esplanade run");
-        assert_eq!(
-            bound(&command, Some("0,2")).to_string(),
-            "taskset -c 0,2 esplanade run"
-        );
-        assert_eq!(bound(&command, None), command);
     }
 }

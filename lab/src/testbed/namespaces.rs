@@ -11,7 +11,7 @@ use super::isolate::RUN;
 use super::{
     Addresses, Bed, Change, Ground, LAN, Quotas, Testbed, Throttle, Topology, WAN, links, path,
 };
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 use crate::stop::Stop;

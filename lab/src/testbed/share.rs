@@ -12,26 +12,26 @@
 //! folder, which is free when the last process of the lab has ended, and takes the groups away. Where the guardian was
 //! killed, too, the next lab that makes groups does it.
 
+mod folder;
 mod guardian;
 mod tree;
+mod version;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::process;
-use crate::contender::{Absence, Gateway, Side};
+use crate::absence::Absence;
 use crate::fault::Fault;
+use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
 use crate::stop::Stop;
-use tree::{Place, Switch, Version};
+use folder::{PATIENCE, PAUSE, clear, locked_folder, sweep};
+use tree::{Place, Switch};
+use version::Version;
 
-/// What every folder of a lab is called, before a number.
-const NAME: &str = "esplanade-lab-";
+pub use version::Held;
 
 /// The right to hold gateways to a share. Dropping it takes the folder away.
 pub struct Quotas {
@@ -158,91 +158,11 @@ fn refusal(group: &Path, error: &io::Error) -> Absence {
     )
 }
 
-/// A new folder that this process has locked. The number only tells a reader whose it is: other namespaces have other
-/// processes of the same number.
-fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
-    let own = std::process::id();
-    let names = (0..100).map(|count| match count {
-        0 => format!("{NAME}{own}"),
-        _ => format!("{NAME}{own}-{count}"),
-    });
-    for folder in names.map(|name| group.join(name)) {
-        match fs::create_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            made => made?,
-        }
-        // Another lab that sweeps may have taken it for a dead one's, and then it is not ours.
-        let lock = File::open(&folder).ok().filter(|lock| {
-            flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() && leads_to(&folder, lock)
-        });
-        if let Some(lock) = lock {
-            return Ok((folder, lock));
-        }
-    }
-    Err(io::Error::other("every name for a folder is taken"))
-}
-
-fn leads_to(path: &Path, file: &File) -> bool {
-    let found = fs::metadata(path).and_then(|there| Ok((there, file.metadata()?)));
-    found.is_ok_and(|(there, open)| there.ino() == open.ino())
-}
-
-/// A member that was killed a moment ago may still be on its way out, and a quota holds it back there, too.
-const PATIENCE: usize = 200;
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// Takes away what nobody holds a lock on.
-fn sweep(group: &Path) {
-    let folders = fs::read_dir(group).into_iter().flatten().flatten();
-    let named = folders.filter(|entry| {
-        entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(NAME.as_bytes())
-    });
-    for folder in named.map(|entry| entry.path()) {
-        let lock = File::open(&folder).ok();
-        if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
-            let mut attempts = 0..PATIENCE;
-            while !clear(&folder) && attempts.next().is_some() {
-                std::thread::sleep(PAUSE);
-            }
-        }
-    }
-}
-
-/// Removes a folder and the groups in it; whether it is gone. One with living members stays.
-fn clear(folder: &Path) -> bool {
-    let inside = fs::read_dir(folder).into_iter().flatten().flatten();
-    for group in inside
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-    {
-        // What cannot go yet is in the way of the folder, and is found there.
-        let _ = fs::remove_dir(group);
-    }
-    match fs::remove_dir(folder) {
-        Ok(()) => true,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 /// The gateways of one bed, held to their share. Dropping it takes the groups away: by then nobody is in them.
 pub struct Throttle {
     share: f64,
     left: Group,
     right: Group,
-}
-
-/// What the kernel counted of a group since it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Held {
-    /// Periods in which somebody ran.
-    pub periods: f64,
-    /// Those in which the quota was used up and everybody had to wait.
-    pub stopped: f64,
-    /// Seconds of waiting, summed over processors.
-    pub stopped_s: f64,
 }
 
 impl Throttle {
@@ -282,7 +202,7 @@ impl Throttle {
     pub fn held(&self, side: Side) -> Result<Held, Fault> {
         let path = self.group(side).path.join("cpu.stat");
         fs::read_to_string(&path)
-            .map(|text| tree::counted(&text))
+            .map(|text| version::counted(&text))
             .map_err(|error| Fault::failed(format!("cannot read {}: {error}", path.display())))
     }
 

@@ -103,6 +103,18 @@ impl Attendant {
         }
     }
 
+    /// Answers every question whose wait is over.
+    fn settle(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        for wait in std::mem::take(&mut self.waits) {
+            match wait.over(&mut self.things, now >= wait.until) {
+                Some(answer) => self.reply(wait.number, answer)?,
+                None => self.waits.push(wait),
+            }
+        }
+        Ok(())
+    }
+
     /// Sleeps until there is something to do, at most so long. Says whether the lab spoke.
     fn sleep(&self, most: Duration) -> bool {
         let now = Instant::now();

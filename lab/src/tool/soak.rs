@@ -11,58 +11,15 @@
 //! Lines come so often that a load begins and ends close to one, and less often as time goes on: what is said of a whole
 //! day is still a few megabytes.
 
+mod line;
 mod spinner;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use spinner::Spinner;
 
-/// A line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Said {
-    /// Once, in the beginning: all have calibrated and spin.
-    Ready(Vec<Spinning>),
-    /// Again and again.
-    Seen(Seen),
-}
-
-/// A thread that spins.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spinning {
-    /// Its processor.
-    pub cpu: usize,
-    /// What it counts in a second that is all its own.
-    pub units_per_s: f64,
-    /// Before whom it gives way.
-    pub class: Class,
-}
-
-/// How little a spinner asks of the scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// `SCHED_IDLE`: at once before everybody.
-    Idle,
-    /// Nice 19, where the idle class was refused: it gets a seventieth of a processor that others want.
-    Nice,
-}
-
-/// What was counted until a moment, spinner by spinner in the order of [`Said::Ready`].
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Seen {
-    /// The moment, by a clock that nobody sets.
-    pub at_ns: u64,
-    /// Units of work.
-    pub units: Vec<u64>,
-    /// Processor time that the kernel charged to the spinner.
-    pub cpu_ns: Vec<u64>,
-    /// Processor time of looking and saying so.
-    pub own_ns: u64,
-}
+pub use line::{Class, Said, Seen, Spinning};
 
 /// Between two lines, at first.
 const OFTEN: Duration = Duration::from_millis(20);

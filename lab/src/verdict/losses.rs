@@ -1,6 +1,6 @@
 //! Where packets were lost: by the tunnel's own count, at sockets, at interfaces, or in a processor's backlog.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::meter::Readings;
 
 /// Losses matter from this share of the packets on.

@@ -1,6 +1,6 @@
 //! What a sampled profile adds to a verdict: whose work filled the processors, and of which kind.
 
-use super::{Finding, SATURATED};
+use super::finding::{Finding, SATURATED};
 use crate::meter::Readings;
 
 /// The reading that every profile has.

@@ -1,6 +1,6 @@
 //! A gateway that was given a share of the processors, and used it up.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::meter::Readings;
 
 /// Stopped in this part of its periods, a gateway was stopped nearly all along: short pauses of the traffic are not.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::contender::{Gateway, Side};
+use lab::gateway::{Gateway, Side};
 use lab::host::{Command, Process};
 use lab::meter::Share;
 use lab::testbed::{Bed, Ground, Namespaces, Testbed};

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use lab::absence::Absence;
 use lab::capture::Frame;
-use lab::contender::{Absence, Contender, Gateway, Protection, Side, Tunnel};
+use lab::contender::{Contender, Protection, Tunnel};
 use lab::fault::Fault;
+use lab::gateway::{Gateway, Side};
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use lab::load::{Carried, Load, Prepared};
 use lab::stop::Stop;

@@ -6,7 +6,7 @@ use std::path::Path;
 use lab::meter::{Heavy, Meter, Soaker};
 use lab::record::{self, Journal, Outcome};
 use lab::report;
-use lab::trial::Stage;
+use lab::stage::Stage;
 
 use super::fake::Manner;
 use super::{Run, failure, records_file, run_under, said};

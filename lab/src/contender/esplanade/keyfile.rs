@@ -5,8 +5,9 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::capture::EspKey;
-use crate::contender::{Encapsulation, Mode, Side, Wrapping};
+use crate::contender::{Encapsulation, Mode, Wrapping};
 use crate::fault::Fault;
+use crate::gateway::Side;
 use crate::testbed::Addresses;
 
 /// Fresh keys for both directions, never used by another tunnel of any run.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::request::INTERVAL_S;
 use crate::load::Carried;
 
 /// What is selected of a stream, and of datagrams.
@@ -135,7 +136,7 @@ impl Answer<'_> {
             Some((told("INTERIM_RESULT")?, told("INTERVAL")?))
         };
         let told = (0..).map_while(interval);
-        told.filter(|(_, seconds)| *seconds >= super::INTERVAL_S / 2.0)
+        told.filter(|(_, seconds)| *seconds >= INTERVAL_S / 2.0)
             .map(|(kilobits, _)| kilobits * 1e3)
             .collect()
     }

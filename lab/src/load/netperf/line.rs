@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{INTERVAL_S, Netperf, PORT, Test, answer};
+use super::answer;
+use super::request::{INTERVAL_S, Netperf, PORT, Test};
 use crate::load::Direction;
 
 /// How long a test goes on.
@@ -79,7 +80,7 @@ impl Netperf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::netperf::MEGABYTE;
+    use crate::load::netperf::request::MEGABYTE;
 
     fn line(load: &Netperf, to: &str, amount: Amount) -> String {
         load.line(to.parse().unwrap(), amount, true, 5311)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::host::{Command, Host};
 
 /// netperf or netserver on a host.

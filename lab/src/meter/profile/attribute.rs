@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::place::place;
 use super::samples::{Sample, UNNAMED, read};
-use crate::contender::Side;
+use crate::gateway::Side;
 use crate::meter::Readings;
 
 /// Whose work it can be, each with its name for readers.

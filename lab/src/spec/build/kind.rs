@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::possible::{Impossible, is_pair, possible_ground, possible_load};
-use super::{Programs, flag, number};
 use crate::contender::{
     BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
     KernelXfrm, Manner, Mode, OpenVpn, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO,
@@ -11,7 +10,9 @@ use crate::contender::{
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
-use crate::spec::factor::Settings;
+use crate::spec::Programs;
+use crate::spec::kinds::{ContenderKind, LoadKind, Named};
+use crate::spec::settings::{Settings, flag, number};
 use crate::suite::{self, SUITES, Suite};
 
 /// A contender with everything that tells it from its neighbours.
@@ -28,11 +29,15 @@ pub(in crate::spec) enum Kind {
 }
 
 impl Kind {
-    pub fn new(kind: &str, settings: &Settings, load: &str) -> Result<Kind, Impossible> {
+    pub fn new(
+        kind: ContenderKind,
+        settings: &Settings,
+        load: LoadKind,
+    ) -> Result<Kind, Impossible> {
         possible_ground(kind, settings)?;
         possible_load(settings, load)?;
         Ok(match kind {
-            "esplanade" => Kind::Esplanade {
+            ContenderKind::Esplanade => Kind::Esplanade {
                 wrapping: wrapping(kind, settings)?,
                 manner: Manner {
                     flags: FLAGS
@@ -42,20 +47,20 @@ impl Kind {
                     rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
                 },
             },
-            "kernel-libipsec" => Kind::KernelLibipsec {
+            ContenderKind::KernelLibipsec => Kind::KernelLibipsec {
                 wrapping: libipsec(wrapping(kind, settings)?)?,
             },
-            "kernel-xfrm" => Kind::KernelXfrm {
+            ContenderKind::KernelXfrm => Kind::KernelXfrm {
                 wrapping: wrapping(kind, settings)?,
                 pcrypt: pcrypt(settings)?,
             },
-            "wireguard-go" => Kind::WireguardGo,
-            "boringtun" => Kind::Boringtun,
-            "kernel-wireguard" => Kind::KernelWireguard,
-            "openvpn" => Kind::OpenVpn {
+            ContenderKind::WireguardGo => Kind::WireguardGo,
+            ContenderKind::Boringtun => Kind::Boringtun,
+            ContenderKind::KernelWireguard => Kind::KernelWireguard,
+            ContenderKind::OpenVpn => Kind::OpenVpn {
                 suite: openvpn(settings)?,
             },
-            _ => Kind::Plain,
+            ContenderKind::Plain => Kind::Plain,
         })
     }
 
@@ -126,12 +131,12 @@ impl Kind {
     }
 }
 
-fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
+fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Impossible> {
     let names = || SUITES.map(|suite| suite.name).join(", ");
     let suite = settings.get("suite").and_then(|name| suite::find(name));
     let suite = suite.ok_or_else(|| Impossible {
         factor: "suite",
-        what: format!("this contender (`{kind}`) needs a suite"),
+        what: format!("this contender (`{}`) needs a suite", kind.name()),
         advice: format!("add `suite = \"aes-128-gcm\"`, or another of {}", names()),
     })?;
     let word = |name| settings.get(name).map(String::as_str);
@@ -144,7 +149,7 @@ fn wrapping(kind: &str, settings: &Settings) -> Result<Wrapping, Impossible> {
         },
         encapsulation: match (word("encapsulation"), kind) {
             (Some("native"), _) => Encapsulation::Native,
-            (None, "kernel-xfrm") => Encapsulation::Native,
+            (None, ContenderKind::KernelXfrm) => Encapsulation::Native,
             _ => Encapsulation::Udp,
         },
         bundle: word("combine") == Some("esp+ah"),

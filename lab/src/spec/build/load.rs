@@ -1,11 +1,13 @@
 //! From a cell's settings to the load that fills its tunnel.
 
-use super::{Programs, families, flag};
+use super::families;
 use crate::load::{
     AROUND, Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol, RoundTrip,
     Search, Test,
 };
-use crate::spec::{Cell, imix};
+use crate::spec::kinds::LoadKind;
+use crate::spec::settings::flag;
+use crate::spec::{Cell, Programs, imix};
 
 /// Bytes of a question, where nothing is said.
 const QUESTION: u32 = 64;
@@ -19,20 +21,22 @@ impl Cell {
     pub(super) fn load(&self, programs: &Programs) -> Box<dyn Load> {
         let request = self.count("request_bytes").unwrap_or(QUESTION);
         let lab = &programs.lab;
-        match self.load.as_str() {
-            "round-trip" => Box::new(RoundTrip::new(lab, request, Asked::ByDatagram)),
-            "connections" => Box::new(RoundTrip::new(lab, request, Asked::ByConnection)),
-            "loaded-round-trip" => Box::new(LoadedRoundTrip::new(lab, request, self.stream())),
-            "frames" | "steady" => Box::new(self.frames(programs)),
-            "netperf" => Box::new(self.netperf(Test::Stream {
+        match self.load {
+            LoadKind::RoundTrip => Box::new(RoundTrip::new(lab, request, Asked::ByDatagram)),
+            LoadKind::Connections => Box::new(RoundTrip::new(lab, request, Asked::ByConnection)),
+            LoadKind::LoadedRoundTrip => {
+                Box::new(LoadedRoundTrip::new(lab, request, self.stream()))
+            }
+            LoadKind::Frames | LoadKind::Steady => Box::new(self.frames(programs)),
+            LoadKind::Netperf => Box::new(self.netperf(Test::Stream {
                 message_bytes: self.count("message_bytes"),
                 warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP),
             })),
-            "netperf-udp" => Box::new(self.netperf(Test::Datagrams {
+            LoadKind::NetperfUdp => Box::new(self.netperf(Test::Datagrams {
                 message_bytes: self.count("message_bytes").unwrap_or(DATAGRAM),
             })),
-            "netperf-rr" => Box::new(self.netperf(Test::Questions { bytes: request })),
-            _ => Box::new(self.stream()),
+            LoadKind::NetperfRr => Box::new(self.netperf(Test::Questions { bytes: request })),
+            LoadKind::Iperf3 | LoadKind::Iperf3Udp => Box::new(self.stream()),
         }
     }
 
@@ -48,10 +52,10 @@ impl Cell {
     /// their length by itself.
     pub(super) fn datagrams(&self) -> Option<Vec<u32>> {
         let around = AROUND + families(&self.settings).inner.header();
-        match self.load.as_str() {
-            "iperf3-udp" => Some(vec![self.count("message_bytes")?]),
-            "netperf-udp" => Some(vec![self.count("message_bytes").unwrap_or(DATAGRAM)]),
-            "frames" => {
+        match self.load {
+            LoadKind::Iperf3Udp => Some(vec![self.count("message_bytes")?]),
+            LoadKind::NetperfUdp => Some(vec![self.count("message_bytes").unwrap_or(DATAGRAM)]),
+            LoadKind::Frames => {
                 let frames = self.frame_bytes().into_iter();
                 Some(frames.map(|bytes| bytes.saturating_sub(around)).collect())
             }
@@ -65,8 +69,8 @@ impl Cell {
 
     fn stream(&self) -> Iperf3 {
         Iperf3 {
-            protocol: match self.load.as_str() {
-                "iperf3-udp" => Protocol::Udp {
+            protocol: match self.load {
+                LoadKind::Iperf3Udp => Protocol::Udp {
                     offered_mbit: self.number("offered_mbit").unwrap_or(100.0),
                 },
                 _ => Protocol::Tcp,
@@ -104,7 +108,7 @@ impl Cell {
             direction: self.direction(),
             frame_bytes: self.frame_bytes(),
             search: match self.settings.get("search").map(String::as_str) {
-                _ if self.load == "steady" => {
+                _ if self.load == LoadKind::Steady => {
                     Search::Steady(self.number("rate_pps").unwrap_or(1000.0))
                 }
                 Some("pdr") => Search::Pdr,

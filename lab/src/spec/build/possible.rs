@@ -1,7 +1,7 @@
 //! What cannot exist, and because of which factor.
 
-use super::number;
-use crate::spec::factor::Settings;
+use crate::spec::kinds::{ContenderKind, LoadKind, Named};
+use crate::spec::settings::{Settings, number};
 use crate::testbed::Families;
 
 /// Something that cannot exist, and because of which factor.
@@ -16,12 +16,18 @@ pub(super) fn is_pair(settings: &Settings) -> bool {
 }
 
 /// Grounds that no contender, or not this one, can stand on.
-pub(super) fn possible_ground(kind: &str, settings: &Settings) -> Result<(), Impossible> {
-    let joins_networks = !matches!(kind, "plain" | "esplanade" | "kernel-xfrm");
+pub(super) fn possible_ground(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
+    let joins_networks = !matches!(
+        kind,
+        ContenderKind::Plain | ContenderKind::Esplanade | ContenderKind::KernelXfrm
+    );
     if is_pair(settings) && joins_networks {
         return Err(Impossible {
             factor: "testbed",
-            what: format!("`{kind}` joins networks, and this testbed has two hosts alone"),
+            what: format!(
+                "`{}` joins networks, and this testbed has two hosts alone",
+                kind.name()
+            ),
             advice: "`kind = \"gateways\"` in [testbed]".into(),
         });
     }
@@ -54,7 +60,7 @@ pub(super) fn families(settings: &Settings) -> Families {
 }
 
 /// Who cannot carry one family in another, or IPv6 at all.
-fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+fn possible_families(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
     let asked = families(settings);
     let impossible = |what: String, advice: &str| {
         Err(Impossible {
@@ -66,7 +72,7 @@ fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> 
     let narrows = settings.keys().any(|name| name.starts_with("path."));
     match asked == Families::default() {
         true => Ok(()),
-        false if kind == "kernel-libipsec" => impossible(
+        false if kind == ContenderKind::KernelLibipsec => impossible(
             "the lab sets strongSwan's kernel-libipsec up for IPv4 alone".into(),
             "`families = \"4in4\"`",
         ),
@@ -74,7 +80,7 @@ fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> 
             "the router of a path that narrows knows IPv4 alone".into(),
             "`families = \"4in4\"`",
         ),
-        false if !asked.are_one() && kind == "plain" => impossible(
+        false if !asked.are_one() && kind == ContenderKind::Plain => impossible(
             "plain IP is of one family, on the wire as inside".into(),
             "`families = \"4in4\"` or \"6in6\"",
         ),
@@ -87,26 +93,27 @@ fn possible_families(kind: &str, settings: &Settings) -> Result<(), Impossible> 
 }
 
 /// Contenders whose packets are carried by processes, which are all that a quota holds back.
-const BY_PROCESSES: [&str; 5] = [
-    "esplanade",
-    "kernel-libipsec",
-    "wireguard-go",
-    "boringtun",
-    "openvpn",
+const BY_PROCESSES: [ContenderKind; 5] = [
+    ContenderKind::Esplanade,
+    ContenderKind::KernelLibipsec,
+    ContenderKind::WireguardGo,
+    ContenderKind::Boringtun,
+    ContenderKind::OpenVpn,
 ];
 
 /// Whom no quota holds back.
-fn possible_share(kind: &str, settings: &Settings) -> Result<(), Impossible> {
+fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
     match settings.contains_key("share") && !BY_PROCESSES.contains(&kind) {
         false => Ok(()),
         true => Err(Impossible {
             factor: "share",
             what: format!(
-                "`{kind}` is carried by the kernel, mostly in softirqs, and no share of a processor holds these back"
+                "`{}` is carried by the kernel, mostly in softirqs, and no share of a processor holds these back",
+                kind.name()
             ),
             advice: format!(
                 "give `share` to the [[contender]] of one whose packets a process carries: {}",
-                BY_PROCESSES.join(", ")
+                BY_PROCESSES.map(Named::name).join(", ")
             ),
         }),
     }
@@ -116,8 +123,8 @@ fn possible_share(kind: &str, settings: &Settings) -> Result<(), Impossible> {
 const DATAGRAM: f64 = 65_507.0;
 
 /// What a load cannot be told.
-pub(super) fn possible_load(settings: &Settings, load: &str) -> Result<(), Impossible> {
-    let of_datagrams = matches!(load, "iperf3-udp" | "netperf-udp");
+pub(super) fn possible_load(settings: &Settings, load: LoadKind) -> Result<(), Impossible> {
+    let of_datagrams = matches!(load, LoadKind::Iperf3Udp | LoadKind::NetperfUdp);
     if of_datagrams && number(settings, "message_bytes").is_some_and(|bytes| bytes > DATAGRAM) {
         return Err(Impossible {
             factor: "message_bytes",
@@ -126,11 +133,11 @@ pub(super) fn possible_load(settings: &Settings, load: &str) -> Result<(), Impos
         });
     }
     let both = settings.get("direction").is_some_and(|way| way == "both");
-    match both && !matches!(load, "iperf3" | "iperf3-udp") {
+    match both && !matches!(load, LoadKind::Iperf3 | LoadKind::Iperf3Udp) {
         false => Ok(()),
         true => Err(Impossible {
             factor: "direction",
-            what: format!("the load `{load}` goes one way at a time"),
+            what: format!("the load `{}` goes one way at a time", load.name()),
             advice: "`direction = \"forward\"` or \"reverse\", or a load of iperf3".into(),
         }),
     }

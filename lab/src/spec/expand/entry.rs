@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::part::{Part, Varied, known, values};
-use crate::spec::Wrong;
 use crate::spec::build::Impossible;
-use crate::spec::factor::{self, CONTENDERS};
+use crate::spec::diagnostic::Wrong;
+use crate::spec::factor;
+use crate::spec::kinds::{ContenderKind, Named};
 use crate::spec::tree::{Placed, Tree};
 
 /// A `[[contender]]` as it is written.
 pub(super) struct Entry {
-    pub kind: String,
+    pub kind: ContenderKind,
     at: Range<usize>,
     pub settings: Vec<Varied>,
     places: BTreeMap<&'static str, Range<usize>>,
@@ -24,11 +25,11 @@ impl Entry {
             return Err(Wrong {
                 at: tree.at.0..tree.at.1,
                 what: "this contender has no kind".into(),
-                advice: format!("add `kind`, one of {}", CONTENDERS.join(", ")),
+                advice: format!("add `kind`, one of {}", ContenderKind::names().join(", ")),
             });
         };
         let mut entry = Entry {
-            kind: known(written, &CONTENDERS, "contender")?,
+            kind: known(written, "contender")?,
             at: tree.at.0..tree.at.1,
             settings: Vec::new(),
             places: BTreeMap::new(),
@@ -44,11 +45,13 @@ impl Entry {
     /// A factor stated for a contender by name must mean something to it.
     fn setting(&mut self, name: &str, at: Range<usize>, value: Placed<'_>) -> Result<(), Wrong> {
         let factor = factor::find(name, at.clone())?;
-        if matches!(factor.whom, factor::Whom::Contenders(kinds) if !kinds.contains(&self.kind.as_str()))
-        {
+        if matches!(factor.whom, factor::Whom::Contenders(kinds) if !kinds.contains(&self.kind)) {
             return Err(Wrong {
                 at: value.span(),
-                what: format!("`{name}` means nothing to the contender `{}`", self.kind),
+                what: format!(
+                    "`{name}` means nothing to the contender `{}`",
+                    self.kind.name()
+                ),
                 advice: format!("remove `{name}`"),
             });
         }

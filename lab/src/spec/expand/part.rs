@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::spec::Wrong;
 use crate::spec::complaint::did_you_mean;
-use crate::spec::factor::{self, LOADS, Settings};
+use crate::spec::diagnostic::Wrong;
+use crate::spec::factor;
 use crate::spec::hosts;
+use crate::spec::kinds::{LoadKind, Named};
 use crate::spec::measure::{self, Measure};
+use crate::spec::settings::Settings;
 use crate::spec::tree::{self, Placed, Tree};
 
 /// A value or a list of values for a factor, and where it stands.
@@ -17,7 +19,7 @@ pub(super) type Varied = (&'static str, Vec<String>, Range<usize>);
 /// What a part says.
 pub(super) struct Part<'t> {
     pub name: Option<String>,
-    pub load: String,
+    pub load: LoadKind,
     pub duration: Option<Duration>,
     pub measure: Measure,
     pub fixed: Settings,
@@ -49,7 +51,7 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
                     name.ok_or_else(|| nameless(tree, "this part has no name"))?
                         .into(),
                 ),
-                load: base.load.clone(),
+                load: base.load,
                 duration: seconds(tree)?,
                 measure: base.measure.and(&measure::read(tree)?),
                 fixed: base.fixed.clone(),
@@ -61,7 +63,7 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
         }
         None => Part {
             name: None,
-            load: "iperf3".into(),
+            load: LoadKind::Iperf3,
             duration: None,
             measure: measure::read(tree)?,
             fixed: Settings::new(),
@@ -109,7 +111,7 @@ impl Part<'_> {
         }
         for (name, at, value) in tree.table("load")?.iter().flat_map(Tree::leaves) {
             if name == "kind" {
-                self.load = known(value, &LOADS, "load")?;
+                self.load = known(value, "load")?;
                 continue;
             }
             self.fix(factor::find(&name, at)?, value)?;
@@ -164,19 +166,12 @@ pub(super) fn values(factor: &factor::Factor, value: Placed<'_>) -> Result<Vec<S
     }
 }
 
-/// A word that must be one of these.
-pub(super) fn known(
-    value: Placed<'_>,
-    words: &[&'static str],
-    what: &str,
-) -> Result<String, Wrong> {
+/// The kind that a word stands for.
+pub(super) fn known<T: Named>(value: Placed<'_>, what: &str) -> Result<T, Wrong> {
     let word = tree::text(value)?;
-    match words.contains(&word) {
-        true => Ok(word.into()),
-        false => Err(Wrong {
-            at: value.span(),
-            what: format!("unknown {what} `{word}`"),
-            advice: did_you_mean(word, words),
-        }),
-    }
+    T::named(word).ok_or_else(|| Wrong {
+        at: value.span(),
+        what: format!("unknown {what} `{word}`"),
+        advice: did_you_mean(word, &T::names()),
+    })
 }

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::contender::Absence;
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::program;
 use crate::testbed::process;

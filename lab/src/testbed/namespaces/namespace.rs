@@ -9,13 +9,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use crate::stop::Stop;
 use crate::testbed::isolate::done;
 use crate::testbed::tap::PacketSocket;
-use crate::testbed::{Family, links, process};
+use crate::testbed::{Family, process};
+
+/// For `ip` to configure a host.
+const IP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One network namespace.
 pub(in crate::testbed) struct Namespace {
@@ -60,7 +62,7 @@ impl Namespace {
             batch += &format!("route add {target} via {next}\n");
         }
         let command = Command::line("ip -batch -").input(batch);
-        self.must(&command, PATIENCE).map(drop)
+        self.must(&command, IP_TIMEOUT).map(drop)
     }
 
     /// Lets these interfaces use their link-local addresses at once. While IPv6 asks whether somebody else has one, for up
@@ -136,7 +138,7 @@ impl Host for Namespace {
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
-        let command = &links::bound(command, self.processors.as_deref());
+        let command = &command.on_processors(self.processors.as_deref());
         let running = process::start(command, Some(self.network.as_fd()), self.stop, true)?;
         Ok(Box::new(running))
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{clear, leads_to, tree};
+use super::folder::{clear, leads_to};
+use super::tree;
 
 /// The members of the groups die with the lab, but not in the same moment: half a minute is more than a machine in trouble takes.
 const ATTEMPTS: usize = 1500;

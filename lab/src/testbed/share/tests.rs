@@ -1,5 +1,6 @@
 //! Folders and files as the kernel would have them, in an ordinary folder: the kernel itself is asked by the tests of namespaces.
 
+use super::folder::{NAME, leads_to};
 use super::*;
 
 struct Scratch(PathBuf);

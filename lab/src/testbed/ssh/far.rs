@@ -12,7 +12,6 @@ use super::protocol::{Answer, Ask, Bytes};
 use crate::capture::Frame;
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
-use crate::testbed::links;
 
 /// One of the four roles, played by a machine elsewhere.
 pub(super) struct Far {
@@ -95,7 +94,9 @@ impl Host for Far {
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
-        let command = links::bound(&self.there(command), self.processors.as_deref());
+        let command = self
+            .there(command)
+            .on_processors(self.processors.as_deref());
         let answer = self.ask(Ask::Start { command });
         let (process, pid) = fitting!(answer, Answer::Started(process, pid) => (process, pid))?;
         Ok(Box::new(Started {

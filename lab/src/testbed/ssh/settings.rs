@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Link;
 use super::far::Far;
+use super::hosts::Link;
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::testbed::{Ground, Tcp, WAN};

@@ -1,9 +1,8 @@
 //! Questions whose answer takes its time: the end of a program, a datagram. Nobody is waited for while others ask.
 
-use std::io;
 use std::time::Instant;
 
-use super::Attendant;
+use super::things::Things;
 use crate::host::{Finished, Process};
 use crate::testbed::ssh::protocol::{Answer, Bytes};
 
@@ -26,25 +25,13 @@ pub(super) enum Awaited {
     Datagram,
 }
 
-impl Attendant {
-    /// Answers every question whose wait is over.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        for wait in std::mem::take(&mut self.waits) {
-            match self.over(&wait, now >= wait.until) {
-                Some(answer) => self.reply(wait.number, answer)?,
-                None => self.waits.push(wait),
-            }
+impl Wait {
+    /// The answer, once what is waited for has come or its time is over.
+    pub(super) fn over(&self, things: &mut Things, late: bool) -> Option<Result<Answer, String>> {
+        if self.what == Awaited::Datagram {
+            return datagram(things, self.thing, late);
         }
-        Ok(())
-    }
-
-    /// The answer of a wait that has come to its end, or to that of its time.
-    fn over(&mut self, wait: &Wait, late: bool) -> Option<Result<Answer, String>> {
-        if wait.what == Awaited::Datagram {
-            return self.datagram(wait.thing, late);
-        }
-        let process = match self.things.process(wait.thing) {
+        let process = match things.process(self.thing) {
             Ok(process) => process,
             Err(why) => return Some(Err(why)),
         };
@@ -52,7 +39,7 @@ impl Attendant {
         if code.is_none() && !late {
             return None;
         }
-        let answer = match (wait.what, code) {
+        let answer = match (self.what, code) {
             (Awaited::Stop, code) => Answer::Flag(code.is_some()),
             (_, None) => Answer::Finished(None),
             (_, Some(code)) => {
@@ -64,30 +51,30 @@ impl Attendant {
                 }))
             }
         };
-        match wait.what {
+        match self.what {
             Awaited::Stop => process.kill(),
-            _ => self.things.close(wait.thing),
+            _ => things.close(self.thing),
         }
         Some(Ok(answer))
     }
+}
 
-    fn datagram(&mut self, socket: u64, late: bool) -> Option<Result<Answer, String>> {
-        let socket = match self.things.socket(socket) {
-            Ok(socket) => socket,
-            Err(why) => return Some(Err(why)),
-        };
-        let mut buffer = vec![0; 65_536];
-        let received = socket
-            .set_nonblocking(true)
-            .and_then(|()| socket.recv(&mut buffer));
-        match received {
-            Ok(length) => {
-                buffer.truncate(length);
-                Some(Ok(Answer::Datagram(Some(Bytes(buffer)))))
-            }
-            Err(_) if late => Some(Ok(Answer::Datagram(None))),
-            // Also an ICMP answer to something sent earlier: not what is waited for.
-            Err(_) => None,
+fn datagram(things: &Things, socket: u64, late: bool) -> Option<Result<Answer, String>> {
+    let socket = match things.socket(socket) {
+        Ok(socket) => socket,
+        Err(why) => return Some(Err(why)),
+    };
+    let mut buffer = vec![0; 65_536];
+    let received = socket
+        .set_nonblocking(true)
+        .and_then(|()| socket.recv(&mut buffer));
+    match received {
+        Ok(length) => {
+            buffer.truncate(length);
+            Some(Ok(Answer::Datagram(Some(Bytes(buffer)))))
         }
+        Err(_) if late => Some(Ok(Answer::Datagram(None))),
+        // Also an ICMP answer to something sent earlier: not what is waited for.
+        Err(_) => None,
     }
 }

@@ -12,7 +12,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Class, Spinning};
+use super::line::{Class, Spinning};
 
 /// One of them, seen from outside.
 pub(super) struct Spinner {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::super::Luggage;
 use super::super::bootstrap::{HERE, remote_command};
+use super::super::hosts::Luggage;
 use super::{Connection, PROMPT};
 use crate::fault::Fault;
 use crate::stop::Stop;

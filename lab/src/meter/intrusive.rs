@@ -1,0 +1,57 @@
+//! Meters that take something from what they measure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A meter that takes something from what it measures. It gets a trial of its own for each case that asks for it, after all
+/// rounds, which counts for no mean, ratio or rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heavy {
+    /// [`super::Profile`].
+    Profile,
+    /// [`super::Soaker`].
+    Soaker,
+}
+
+impl Heavy {
+    /// All of them, in the order of their trials.
+    pub const ALL: [Heavy; 2] = [Heavy::Profile, Heavy::Soaker];
+
+    /// Its name in specs, records and on the screen.
+    pub fn name(self) -> &'static str {
+        match self {
+            Heavy::Profile => "profile",
+            Heavy::Soaker => "soaker",
+        }
+    }
+
+    /// Its name for readers.
+    pub fn label(self) -> &'static str {
+        match self {
+            Heavy::Profile => "sampled profile",
+            Heavy::Soaker => "cycle soaker",
+        }
+    }
+
+    /// What a trial takes under it beyond its load, about.
+    pub fn takes(self) -> Duration {
+        match self {
+            // MEASURED: 0.9 to 1.4 s for trials of two seconds on two processors; names are what takes it.
+            Heavy::Profile => Duration::from_millis(1500),
+            // MEASURED: 0.27 s of its own time on each of two processors to calibrate; the rest is to start and be heard.
+            Heavy::Soaker => Duration::from_millis(500),
+        }
+    }
+
+    /// Whether what is idle is still idle under it.
+    pub fn leaves_idle_time(self) -> bool {
+        self != Heavy::Soaker
+    }
+
+    /// The round its trials belong to, behind those that are measured.
+    pub fn round(self, rounds: usize) -> usize {
+        rounds + 1 + self as usize
+    }
+}

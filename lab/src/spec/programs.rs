@@ -1,0 +1,12 @@
+//! Where the programs of this project are.
+
+use std::path::PathBuf;
+
+/// Where our own programs are.
+#[derive(Debug, Clone, Default)]
+pub struct Programs {
+    /// `esplanade`, if it was found.
+    pub esplanade: Option<PathBuf>,
+    /// `esplanade-lab` itself, whose small tools run on the hosts.
+    pub lab: PathBuf,
+}

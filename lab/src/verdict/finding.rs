@@ -1,0 +1,7 @@
+//! What one look at the readings finds.
+
+/// What limits, in a word, and the sentence that says so.
+pub(super) type Finding = Option<(&'static str, String)>;
+
+/// A thread that had a processor for this share of the time had it nearly always.
+pub(super) const SATURATED: f64 = 0.85;
