@@ -37,6 +37,19 @@ pub enum Direction {
     Both,
 }
 
+/// How much a load asks of its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// As much as the path carries.
+    Saturating,
+    /// A search for the highest rate, which offers too much on purpose.
+    RateSearch,
+    /// A fixed rate, far below what the path carries.
+    Steady,
+    /// One request at a time, which fills nothing.
+    RequestResponse,
+}
+
 /// Between whom a load flows.
 #[derive(Clone, Copy)]
 struct Ends<'bed> {
@@ -70,6 +83,9 @@ impl Direction {
 pub trait Load {
     /// Its name in records.
     fn id(&self) -> &str;
+
+    /// How much it asks of the path.
+    fn demand(&self) -> Demand;
 
     /// Whether the tool is on the end hosts.
     fn presence(&self, bed: &Bed) -> Result<(), Absence>;

@@ -99,7 +99,7 @@ pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
             .as_ref()
             .is_none_or(|(heavy, _)| heavy.leaves_idle_time())
         {
-            ended.verdict = verdict::judge(case.load.id(), &ended.figures, readings);
+            ended.verdict = verdict::judge(case.load.demand(), &ended.figures, readings);
         }
     }
     ended

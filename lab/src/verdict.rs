@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::load::Demand;
 use crate::meter::Readings;
 use crate::record::Verdict;
 use finding::{Finding, SATURATED};
@@ -24,11 +25,15 @@ const NO_IDLE: f64 = 0.08;
 const MOST: f64 = 0.6;
 
 /// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
-pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -> Option<Verdict> {
-    match load {
-        "round-trip" | "loaded-round-trip" | "connections" | "netperf-rr" => return None,
-        "frames-steady" => return steady(figures),
-        _ => {}
+pub fn judge(
+    demand: Demand,
+    figures: &BTreeMap<String, f64>,
+    readings: &Readings,
+) -> Option<Verdict> {
+    match demand {
+        Demand::RequestResponse => return None,
+        Demand::Steady => return steady(figures),
+        Demand::Saturating | Demand::RateSearch => {}
     }
     let full = [link(figures), generator(figures), share::used_up(readings)];
     let busy = [
@@ -38,9 +43,10 @@ pub fn judge(load: &str, figures: &BTreeMap<String, f64>, readings: &Readings) -
     ];
     let lost = [losses::many(readings)];
     // A search for the highest rate offers more than is carried, on purpose: its losses are a limit only where nothing else is.
-    let rest = match load {
-        "frames-ndr" | "frames-pdr" => [&busy[..], &lost].concat(),
-        _ => [&lost[..], &busy].concat(),
+    let rest = if demand == Demand::RateSearch {
+        [&busy[..], &lost].concat()
+    } else {
+        [&lost[..], &busy].concat()
     };
     let found: Vec<(&str, String)> = full.into_iter().chain(rest).flatten().collect();
     let limit = found.first().map_or("unknown", |(limit, _)| limit);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::search::{RateSearch, Step};
-use super::{Carried, Direction, Ends, Load, Prepared, sockets};
+use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
@@ -67,6 +67,13 @@ impl Load for Frames {
             Search::Ndr => "frames-ndr",
             Search::Pdr => "frames-pdr",
             Search::Steady(_) => "frames-steady",
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        match self.search {
+            Search::Ndr | Search::Pdr => Demand::RateSearch,
+            Search::Steady(_) => Demand::Steady,
         }
     }
 

@@ -5,7 +5,7 @@ mod answer;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::{Carried, Direction, Ends, Load, Prepared, sockets};
+use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
@@ -110,6 +110,10 @@ impl Load for Iperf3 {
             Protocol::Tcp => "iperf3-tcp",
             Protocol::Udp { .. } => "iperf3-udp",
         }
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::Saturating
     }
 
     fn presence(&self, bed: &Bed) -> Result<(), Absence> {

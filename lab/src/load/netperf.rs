@@ -14,7 +14,7 @@ mod request;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::{Carried, Direction, Ends, Load, Prepared, sockets};
+use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
@@ -48,6 +48,13 @@ impl Load for Netperf {
             Test::Stream { .. } => "netperf-tcp",
             Test::Datagrams { .. } => "netperf-udp",
             Test::Questions { .. } => "netperf-rr",
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        match self.test {
+            Test::Stream { .. } | Test::Datagrams { .. } => Demand::Saturating,
+            Test::Questions { .. } => Demand::RequestResponse,
         }
     }
 

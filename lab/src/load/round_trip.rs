@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Carried, Iperf3, Load, Prepared};
+use super::{Carried, Demand, Iperf3, Load, Prepared};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
@@ -113,6 +113,10 @@ impl Load for RoundTrip {
         }
     }
 
+    fn demand(&self) -> Demand {
+        Demand::RequestResponse
+    }
+
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
         Ok(())
     }
@@ -197,6 +201,10 @@ impl LoadedRoundTrip {
 impl Load for LoadedRoundTrip {
     fn id(&self) -> &str {
         "loaded-round-trip"
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::RequestResponse
     }
 
     fn presence(&self, bed: &Bed) -> Result<(), Absence> {

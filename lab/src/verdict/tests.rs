@@ -1,6 +1,9 @@
 //! Tables of readings and what is to be said of them.
 
+use std::path::Path;
+
 use super::*;
+use crate::load::{Asked, Direction, Iperf3, Load, LoadedRoundTrip, Netperf, RoundTrip, Test};
 
 fn readings(pairs: &[(&str, f64)]) -> Readings {
     let mut all = Readings::from([
@@ -22,7 +25,7 @@ fn limit(figures: &[(&str, f64)], pairs: &[(&str, f64)]) -> String {
         .iter()
         .map(|(name, value)| ((*name).to_owned(), *value))
         .collect();
-    judge("iperf3-tcp", &figures, &readings(pairs))
+    judge(Demand::Saturating, &figures, &readings(pairs))
         .unwrap()
         .limit
 }
@@ -45,7 +48,7 @@ fn one_saturated_thread_is_named_with_its_gateway() {
         ("left.thread.tx-0.cpu_s", 1.2),
         ("right.thread.rx-1.cpu_s", 1.9),
     ]);
-    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings).unwrap();
+    let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings).unwrap();
     assert_eq!(verdict.limit, "core");
     assert_eq!(
         verdict.evidence[0],
@@ -79,14 +82,14 @@ fn a_busy_machine_is_told_apart_by_where_the_gateways_spend_their_time() {
 #[test]
 fn losses_of_a_search_are_a_limit_where_nothing_else_is() {
     let lost = ("right.udp.receive_buffer_errors", 500.0);
-    let judged = |load: &str, pairs: &[(&str, f64)]| {
-        judge(load, &BTreeMap::new(), &readings(pairs)).unwrap()
+    let judged = |demand: Demand, pairs: &[(&str, f64)]| {
+        judge(demand, &BTreeMap::new(), &readings(pairs)).unwrap()
     };
     let busy = [lost, ("right.thread.rx-1.cpu_s", 1.9)];
-    assert_eq!(judged("frames-ndr", &busy).limit, "core");
-    assert_eq!(judged("frames-ndr", &busy).evidence.len(), 3);
-    assert_eq!(judged("frames-ndr", &[lost]).limit, "drops");
-    assert_eq!(judged("iperf3-udp", &busy).limit, "drops");
+    assert_eq!(judged(Demand::RateSearch, &busy).limit, "core");
+    assert_eq!(judged(Demand::RateSearch, &busy).evidence.len(), 3);
+    assert_eq!(judged(Demand::RateSearch, &[lost]).limit, "drops");
+    assert_eq!(judged(Demand::Saturating, &busy).limit, "drops");
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn drops_and_a_slow_generator_are_found() {
 fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
     let judged = |pairs: &[(&str, f64)]| {
         let figures = pairs.iter().map(|(name, value)| ((*name).into(), *value));
-        judge("frames-steady", &figures.collect(), &Readings::new())
+        judge(Demand::Steady, &figures.collect(), &Readings::new())
     };
     assert_eq!(
         judged(&[("lost_count", 0.0), ("lost_per_rekey", 0.0)]),
@@ -124,13 +127,23 @@ fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
 
 #[test]
 fn single_questions_fill_nothing() {
-    for load in [
-        "round-trip",
-        "loaded-round-trip",
-        "connections",
-        "netperf-rr",
-    ] {
-        assert_eq!(judge(load, &BTreeMap::new(), &Readings::new()), None);
+    let lab = Path::new("lab");
+    let netperf = Netperf {
+        test: Test::Questions { bytes: 64 },
+        nodelay: false,
+        direction: Direction::Forward,
+    };
+    let loads: [Box<dyn Load>; 4] = [
+        Box::new(RoundTrip::new(lab, 64, Asked::ByDatagram)),
+        Box::new(LoadedRoundTrip::new(lab, 64, Iperf3::default())),
+        Box::new(RoundTrip::new(lab, 64, Asked::ByConnection)),
+        Box::new(netperf),
+    ];
+    for load in loads {
+        assert_eq!(
+            judge(load.demand(), &BTreeMap::new(), &Readings::new()),
+            None
+        );
     }
 }
 
@@ -159,7 +172,7 @@ fn losses_are_told_by_place_and_the_tunnels_own_reasons() {
         ),
     ];
     for (losses, wanted) in rows {
-        let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(losses)).unwrap();
+        let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings(losses)).unwrap();
         assert_eq!(verdict.limit, "drops");
         assert!(verdict.evidence[0].contains(wanted), "{verdict:?}");
     }
@@ -250,7 +263,7 @@ fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
         ("machine.irq_s", 0.0),
         ("left.cpu.user_s", 1.5),
     ];
-    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(&times)).unwrap();
+    let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings(&times)).unwrap();
     assert_eq!(verdict.limit, "gateways");
     assert!(verdict.evidence[0].ends_with("which only a profile tells apart"));
     let hidden = verdict.evidence.last().unwrap();
@@ -259,7 +272,7 @@ fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
         "{hidden}"
     );
     let link = judge(
-        "iperf3-tcp",
+        Demand::Saturating,
         &BTreeMap::from([("ideal_ratio".into(), 0.99)]),
         &readings(&times),
     );
@@ -314,7 +327,7 @@ fn of_two_gateways_under_a_share_the_one_that_was_stopped_more_is_named() {
     pairs.extend(shared("right", 0.5, 0.5, 200.0, 180.0));
     // It loses packets because it is stopped, and not the other way round.
     pairs.push(("right.udp.receive_buffer_errors", 500.0));
-    let verdict = judge("iperf3-tcp", &BTreeMap::new(), &readings(&pairs)).unwrap();
+    let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings(&pairs)).unwrap();
     assert_eq!(verdict.limit, "share");
     assert_eq!(
         verdict.evidence[0],

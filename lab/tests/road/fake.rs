@@ -14,7 +14,7 @@ use lab::contender::{Contender, Protection, Tunnel};
 use lab::fault::Fault;
 use lab::gateway::{Gateway, Side};
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
-use lab::load::{Carried, Load, Prepared};
+use lab::load::{Carried, Demand, Load, Prepared};
 use lab::stop::Stop;
 use lab::testbed::{Addresses, Bed, Ground, Testbed, Topology};
 
@@ -390,6 +390,10 @@ pub struct FakeLoad {
 impl Load for FakeLoad {
     fn id(&self) -> &str {
         "fake"
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::Saturating
     }
 
     fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
