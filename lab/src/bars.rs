@@ -9,7 +9,7 @@ use crate::record::{Outcome, Record};
 use crate::stats::{self, Interval};
 
 /// The level of a bar's interval.
-const LEVEL: f64 = 0.95;
+const CONFIDENCE_LEVEL: f64 = 0.95;
 
 /// One thing to reach.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,12 +197,12 @@ fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
             high: value,
         });
     }
-    match stats::paired(pairs, LEVEL, seed) {
+    match stats::paired(pairs, CONFIDENCE_LEVEL, seed) {
         Some(estimate) => estimate.interval,
         // What is left after a subtraction may be negative, and has no logarithm.
         None => {
             let of_pairs = |drawn: &[(f64, f64)]| ratio(drawn).unwrap_or(f64::NAN);
-            let level = stats::expanded(LEVEL, pairs.len());
+            let level = stats::expanded(CONFIDENCE_LEVEL, pairs.len());
             stats::bca(pairs, of_pairs, level, RESAMPLES, seed)
         }
     }

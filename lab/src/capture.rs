@@ -68,11 +68,11 @@ pub struct Album {
 }
 
 /// Name of the capture among the results.
-pub const CAPTURE: &str = "capture.pcap";
+pub const CAPTURE_FILE: &str = "capture.pcap";
 /// Name of the Wireshark profile among the results.
-pub const PROFILE: &str = "wireshark";
+pub const WIRESHARK_FOLDER: &str = "wireshark";
 
-const PREFERENCES: &str =
+const WIRESHARK_PREFERENCES: &str =
     "# Lets Wireshark decrypt ESP with the keys in esp_sa, and check its ICVs.
 esp.enable_encryption_decode: TRUE
 esp.enable_authentication_check: TRUE
@@ -81,11 +81,11 @@ esp.enable_authentication_check: TRUE
 impl Album {
     /// Begins an album in `folder` of at most `limit` packets, shared fairly by `contenders`.
     pub fn create(folder: &Path, limit: usize, contenders: usize) -> io::Result<Album> {
-        let profile = folder.join(PROFILE);
+        let profile = folder.join(WIRESHARK_FOLDER);
         fs::create_dir_all(&profile)?;
-        fs::write(profile.join("preferences"), PREFERENCES)?;
+        fs::write(profile.join("preferences"), WIRESHARK_PREFERENCES)?;
         Ok(Album {
-            pcap: pcap::Writer::begin(File::create_new(folder.join(CAPTURE))?)?,
+            pcap: pcap::Writer::begin(File::create_new(folder.join(CAPTURE_FILE))?)?,
             keys: profile.join("esp_sa"),
             limit,
             share: limit / contenders.max(1),

@@ -49,7 +49,7 @@ pub struct Canary {
 }
 
 /// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
-const SIZES: [u32; 2] = [56, 1372];
+const PING_SIZES_BYTES: [u32; 2] = [56, 1372];
 
 /// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
 pub fn look(bed: &Bed, token: &str, ear: Ear) -> Result<Evidence, Fault> {
@@ -69,7 +69,7 @@ fn reached(from: &dyn Host, to: IpAddr) -> Result<Vec<u32>, Fault> {
     let mut sizes = Vec::new();
     // The same length of packet in both families.
     let more = Family::of(to).header() - Family::V4.header();
-    for size in SIZES.map(|size| size - more) {
+    for size in PING_SIZES_BYTES.map(|size| size - more) {
         if answers(from, to, size)? {
             sizes.push(size);
         }
@@ -200,10 +200,12 @@ impl Evidence {
                 "one-way: the client reaches the server, the server does not reach the client"
                     .into(),
             ),
-            (there, back) if there < SIZES.len() || back < SIZES.len() => Err(format!(
-                "large packets do not pass (client to server: {:?}, server to client: {:?} bytes of ICMP payload)",
-                self.client_reaches, self.server_reaches
-            )),
+            (there, back) if there < PING_SIZES_BYTES.len() || back < PING_SIZES_BYTES.len() => {
+                Err(format!(
+                    "large packets do not pass (client to server: {:?}, server to client: {:?} bytes of ICMP payload)",
+                    self.client_reaches, self.server_reaches
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -237,7 +239,7 @@ impl Canary {
 
 #[cfg(test)]
 mod tests {
-    use super::row::ROW;
+    use super::row::ROW_DATAGRAMS;
     use super::*;
 
     fn right() -> Evidence {
@@ -248,17 +250,17 @@ mod tests {
             wire: 0,
         };
         Evidence {
-            client_reaches: SIZES.to_vec(),
-            server_reaches: SIZES.to_vec(),
+            client_reaches: PING_SIZES_BYTES.to_vec(),
+            server_reaches: PING_SIZES_BYTES.to_vec(),
             canaries: vec![canary("client"), canary("server")],
             wire_frames: 2,
-            row: Some(Row::of(&(0..ROW).collect::<Vec<_>>())),
+            row: Some(Row::of(&(0..ROW_DATAGRAMS).collect::<Vec<_>>())),
         }
     }
 
     #[test]
     fn a_row_that_is_out_of_order_doubled_or_short_is_named() {
-        let all = || (0..ROW).collect::<Vec<usize>>();
+        let all = || (0..ROW_DATAGRAMS).collect::<Vec<usize>>();
         let said = |numbers: &[usize]| {
             let found = Evidence {
                 row: Some(Row::of(numbers)),

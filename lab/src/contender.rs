@@ -35,7 +35,7 @@ pub use openvpn::OpenVpn;
 pub use plain::Plain;
 pub use wireguard::{Make, UserSpaceWireguard};
 pub use wireguard_go::WIREGUARD_GO;
-pub use wrapping::{Encapsulation, Mode, USUAL_WINDOW, Wrapping};
+pub use wrapping::{DEFAULT_REPLAY_WINDOW, Encapsulation, Mode, Wrapping};
 
 /// One way to carry packets from the client's network to the server's.
 pub trait Contender {

@@ -159,7 +159,7 @@ fn clock() -> Finding {
 }
 
 fn buffers() -> Finding {
-    const WANTED: u64 = 4 << 20;
+    const WANTED_BYTES: u64 = 4 << 20;
     let read = |name: &str| -> u64 {
         let text =
             fs::read_to_string(Path::new("/proc/sys/net/core").join(name)).unwrap_or_default();
@@ -167,14 +167,14 @@ fn buffers() -> Finding {
     };
     let least = read("rmem_max").min(read("wmem_max"));
     match least {
-        least if least >= WANTED => finding(
+        least if least >= WANTED_BYTES => finding(
             Weight::Good,
             format!("sockets may have {least} bytes of buffer"),
         ),
         least => finding(
             Weight::Poor,
             format!(
-                "sockets may have {least} bytes of buffer (root may force more): sysctl net.core.rmem_max={WANTED} net.core.wmem_max={WANTED}"
+                "sockets may have {least} bytes of buffer (root may force more): sysctl net.core.rmem_max={WANTED_BYTES} net.core.wmem_max={WANTED_BYTES}"
             ),
         ),
     }

@@ -18,18 +18,18 @@ pub enum Layers<'a> {
 }
 
 /// The shortest packet of an Ethernet: a shorter one is filled up.
-const SHORTEST: u32 = 46;
+const MIN_ETHERNET_PAYLOAD_BYTES: u32 = 46;
 /// Ethernet II: header, frame check sequence, preamble with start delimiter, and the gap before the next frame.
-pub const FRAMING: u32 = 14 + 4 + 8 + 12;
-const UDP: u32 = 8;
+pub const ETHERNET_OVERHEAD_BYTES: u32 = 14 + 4 + 8 + 12;
+const UDP_HEADER_BYTES: u32 = 8;
 /// TCP without options.
-const TCP: u32 = 20;
+const TCP_HEADER_BYTES: u32 = 20;
 /// RFC 7323 3.2: ten bytes, padded to a multiple of four.
-const TIMESTAMPS: u32 = 12;
+const TCP_TIMESTAMPS_BYTES: u32 = 12;
 /// MTU of an interface of WireGuard where nothing else is said: as its tools set it, room for an outer IPv6 header.
-pub const WIREGUARD_MTU_LOSS: u32 = 80;
+pub const WIREGUARD_OVERHEAD_BYTES: u32 = 80;
 /// What OpenVPN adds to a packet beside an IP header: UDP, opcode with the peer's number, packet number, tag.
-pub const OPENVPN_LOSS: u32 = 8 + 4 + 4 + 16;
+pub const OPENVPN_OVERHEAD_BYTES: u32 = 8 + 4 + 4 + 16;
 
 impl Layers<'_> {
     /// Length on the wire from the outer IP header on.
@@ -39,7 +39,7 @@ impl Layers<'_> {
             Layers::Ipsec(wrapping) => wrapping.wrapped(packet, outer),
             // A header of 16 bytes and a tag of 16; what it fills up, `filled` counts.
             Layers::Wireguard => outer.header() + 8 + 16 + packet + 16,
-            Layers::OpenVpn => outer.header() + OPENVPN_LOSS + packet,
+            Layers::OpenVpn => outer.header() + OPENVPN_OVERHEAD_BYTES + packet,
         }
     }
 
@@ -55,7 +55,7 @@ impl Layers<'_> {
     /// The largest packet that fits a wire of this MTU when wrapped.
     pub fn largest(&self, mtu: u32, outer: Family) -> Option<u32> {
         match self {
-            Layers::Wireguard => mtu.checked_sub(WIREGUARD_MTU_LOSS),
+            Layers::Wireguard => mtu.checked_sub(WIREGUARD_OVERHEAD_BYTES),
             _ => (1..=mtu)
                 .rev()
                 .find(|&packet| self.wrapped(packet, outer) <= mtu),
@@ -72,9 +72,9 @@ pub fn tcp(
     link_bps: f64,
 ) -> Option<f64> {
     let packet = layers.largest(mtu, families.outer)?;
-    let options = if timestamps { TIMESTAMPS } else { 0 };
-    let payload = packet.checked_sub(families.inner.header() + TCP + options)?;
-    let frame = layers.wrapped(packet, families.outer) + FRAMING;
+    let options = if timestamps { TCP_TIMESTAMPS_BYTES } else { 0 };
+    let payload = packet.checked_sub(families.inner.header() + TCP_HEADER_BYTES + options)?;
+    let frame = layers.wrapped(packet, families.outer) + ETHERNET_OVERHEAD_BYTES;
     Some(link_bps * f64::from(payload) / f64::from(frame))
 }
 
@@ -90,13 +90,13 @@ pub fn datagrams(
     let largest = layers.largest(mtu, families.outer)?;
     let (mut data, mut wire) = (0.0, 0.0);
     for length in lengths {
-        let packet = families.inner.header() + UDP + length;
+        let packet = families.inner.header() + UDP_HEADER_BYTES + length;
         if packet > largest {
             return None;
         }
         let outer = layers.wrapped(layers.filled(packet, largest), families.outer);
         data += f64::from(*length);
-        wire += f64::from(outer.max(SHORTEST) + FRAMING);
+        wire += f64::from(outer.max(MIN_ETHERNET_PAYLOAD_BYTES) + ETHERNET_OVERHEAD_BYTES);
     }
     (wire > 0.0).then(|| link_bps * data / wire)
 }

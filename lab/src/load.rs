@@ -19,8 +19,8 @@ use crate::fault::Fault;
 use crate::host::Host;
 use crate::testbed::Bed;
 
-pub use frames::{AROUND, Frames, Search};
-pub use histogram::{Histogram, SHARES};
+pub use frames::{FRAME_OVERHEAD_BYTES, Frames, Search};
+pub use histogram::{Histogram, PERCENTILES};
 pub use iperf3::{Iperf3, Protocol};
 pub use netperf::{Netperf, Test};
 pub use round_trip::{Asked, LoadedRoundTrip, RoundTrip};

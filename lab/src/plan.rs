@@ -71,13 +71,13 @@ impl Plan {
     /// About how long it will take: the load of every trial, which `load` knows of a case, and what surrounds it.
     pub fn estimate(&self, load: impl Fn(usize) -> Duration) -> Duration {
         let trials = self.trials.iter();
-        trials.map(|trial| load(trial.case) + AROUND_A_LOAD).sum()
+        trials.map(|trial| load(trial.case) + TRIAL_OVERHEAD).sum()
     }
 }
 
 /// MEASURED: raising the bed, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s (3DES) on a
 /// 2-core VM with AES-NI: `took_s - duration_s` in the records of `esplanade lab run demo`.
-pub(crate) const AROUND_A_LOAD: Duration = Duration::from_millis(500);
+pub(crate) const TRIAL_OVERHEAD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -70,7 +70,7 @@ pub struct Spec {
 }
 
 /// Words of the top level.
-const WORDS: [&str; 19] = [
+const TOP_LEVEL_FIELDS: [&str; 19] = [
     "study",
     "title",
     "rounds",
@@ -144,12 +144,12 @@ impl Spec {
 
     fn trial(&self, cell: &Cell) -> Duration {
         let asked = cell.duration.unwrap_or(self.duration);
-        cell.takes(asked) + crate::plan::AROUND_A_LOAD
+        cell.takes(asked) + crate::plan::TRIAL_OVERHEAD
     }
 }
 
 fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
-    file.only(&WORDS)?;
+    file.only(&TOP_LEVEL_FIELDS)?;
     let study = file.text("study")?.ok_or_else(|| Wrong {
         at: 0..0,
         what: "this spec has no name".into(),

@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use crate::load::Demand;
 use crate::meter::Readings;
 use crate::record::Verdict;
-use finding::{Finding, SATURATED};
+use finding::{Finding, SATURATED_RATIO};
 
 /// From this share of the ideal on the link is full: the rest is connecting and the last packets under way.
-const FULL_LINK: f64 = 0.97;
+const FULL_LINK_RATIO: f64 = 0.97;
 /// Below this share of idle time all processors are busy.
-const NO_IDLE: f64 = 0.08;
+const MAX_BUSY_IDLE_RATIO: f64 = 0.08;
 /// This share of a gateway's time in one place decides between cipher and copies.
-const MOST: f64 = 0.6;
+const DOMINANT_RATIO: f64 = 0.6;
 
 /// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
 pub fn judge(
@@ -90,7 +90,7 @@ fn link(figures: &BTreeMap<String, f64>) -> Finding {
         "goodput is {:.1} % of what the link can carry",
         share * 100.0
     );
-    (share >= FULL_LINK).then_some(("link", said))
+    (share >= FULL_LINK_RATIO).then_some(("link", said))
 }
 
 fn generator(figures: &BTreeMap<String, f64>) -> Finding {
@@ -125,7 +125,7 @@ fn core(readings: &Readings) -> Finding {
         "thread {thread} of the {side} gateway ran {:.0} % of the time",
         share * 100.0
     );
-    (share >= SATURATED).then_some(("core", said))
+    (share >= SATURATED_RATIO).then_some(("core", said))
 }
 
 fn idle_share(readings: &Readings) -> Option<f64> {
@@ -159,7 +159,7 @@ fn hidden(limit: &str, readings: &Readings) -> Option<String> {
 
 /// All processors are busy: then where the time goes decides, as far as the meters can tell.
 fn busy(readings: &Readings) -> Finding {
-    if idle_share(readings)? > NO_IDLE {
+    if idle_share(readings)? > MAX_BUSY_IDLE_RATIO {
         return None;
     }
     if let Some(found) = profile::most(readings) {
@@ -179,7 +179,7 @@ fn busy(readings: &Readings) -> Finding {
             "all processors are busy, and no process of the tunnel shows with what".into(),
         ));
     }
-    let (limit, share, what) = match user > MOST * all {
+    let (limit, share, what) = match user > DOMINANT_RATIO * all {
         true => (
             "gateways",
             user,

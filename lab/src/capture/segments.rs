@@ -3,8 +3,8 @@
 
 use super::frame::Frame;
 
-const ETHERNET: usize = 14;
-const UDP: usize = 8;
+const ETHERNET_HEADER_BYTES: usize = 14;
+const UDP_HEADER_BYTES: usize = 8;
 
 /// The frame as a wire would carry it: one or more frames with finished lengths and checksums. One that is not understood
 /// stays as it is.
@@ -43,8 +43,8 @@ fn finish(frame: &Frame, start: usize, offset: usize) -> Option<Frame> {
 }
 
 fn split(frame: &Frame, udp: usize, segment: usize) -> Option<Vec<Frame>> {
-    let headers = frame.bytes.get(..udp + UDP)?;
-    let payload = frame.bytes.get(udp + UDP..)?;
+    let headers = frame.bytes.get(..udp + UDP_HEADER_BYTES)?;
+    let payload = frame.bytes.get(udp + UDP_HEADER_BYTES..)?;
     let pieces = payload.chunks(segment).enumerate();
     pieces
         .map(|(index, piece)| {
@@ -59,16 +59,16 @@ fn split(frame: &Frame, udp: usize, segment: usize) -> Option<Vec<Frame>> {
 
 /// Sets the lengths, and for IPv4 the identification and the header's checksum, of the piece with this index.
 fn set_ip(bytes: &mut [u8], udp: usize, index: u16) -> Option<()> {
-    let ip = bytes.len() - ETHERNET;
+    let ip = bytes.len() - ETHERNET_HEADER_BYTES;
     if version(bytes)? == 6 {
-        return put(bytes, ETHERNET + 4, (ip - 40) as u16);
+        return put(bytes, ETHERNET_HEADER_BYTES + 4, (ip - 40) as u16);
     }
-    let identification = word(bytes, ETHERNET + 4)?.wrapping_add(index);
-    put(bytes, ETHERNET + 2, ip as u16)?;
-    put(bytes, ETHERNET + 4, identification)?;
-    put(bytes, ETHERNET + 10, 0)?;
-    let sum = !fold(sum(0, bytes.get(ETHERNET..udp)?));
-    put(bytes, ETHERNET + 10, sum)
+    let identification = word(bytes, ETHERNET_HEADER_BYTES + 4)?.wrapping_add(index);
+    put(bytes, ETHERNET_HEADER_BYTES + 2, ip as u16)?;
+    put(bytes, ETHERNET_HEADER_BYTES + 4, identification)?;
+    put(bytes, ETHERNET_HEADER_BYTES + 10, 0)?;
+    let sum = !fold(sum(0, bytes.get(ETHERNET_HEADER_BYTES..udp)?));
+    put(bytes, ETHERNET_HEADER_BYTES + 10, sum)
 }
 
 fn set_udp(bytes: &mut [u8], udp: usize) -> Option<()> {
@@ -76,8 +76,8 @@ fn set_udp(bytes: &mut [u8], udp: usize) -> Option<()> {
     put(bytes, udp + 4, length)?;
     put(bytes, udp + 6, 0)?;
     let addresses = match version(bytes)? {
-        6 => bytes.get(ETHERNET + 8..ETHERNET + 40)?,
-        _ => bytes.get(ETHERNET + 12..ETHERNET + 20)?,
+        6 => bytes.get(ETHERNET_HEADER_BYTES + 8..ETHERNET_HEADER_BYTES + 40)?,
+        _ => bytes.get(ETHERNET_HEADER_BYTES + 12..ETHERNET_HEADER_BYTES + 20)?,
     };
     let pseudo = sum(u32::from(length) + 17, addresses);
     let sum = !fold(sum(pseudo, bytes.get(udp..)?));
@@ -85,7 +85,7 @@ fn set_udp(bytes: &mut [u8], udp: usize) -> Option<()> {
 }
 
 fn version(bytes: &[u8]) -> Option<u8> {
-    bytes.get(ETHERNET).map(|first| first >> 4)
+    bytes.get(ETHERNET_HEADER_BYTES).map(|first| first >> 4)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {

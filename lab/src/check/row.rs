@@ -25,7 +25,7 @@ pub struct Row {
 /// Port of the datagrams of the check: one of the dynamic range, both ends.
 pub(super) const PORT: u16 = 54_321;
 /// Few and small enough for the queue of the slowest shaped link.
-pub(super) const ROW: usize = 32;
+pub(super) const ROW_DATAGRAMS: usize = 32;
 
 /// Sends a row and looks in which order it comes. A bed whose own wire is out of order says nothing about a tunnel.
 pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
@@ -35,7 +35,7 @@ pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
         .client
         .datagrams(SocketAddr::from((bed.addresses.client, PORT)))?;
     let head = format!("ESPLANADE ROW {token} ");
-    for number in 0..ROW {
+    for number in 0..ROW_DATAGRAMS {
         sender.send(there, format!("{head}{number}").as_bytes())?;
     }
     let mut numbers = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
 
 /// A whole row that has arrived may still have doubles behind it, but not for long.
 fn patience(arrived: usize) -> Duration {
-    match arrived < ROW {
+    match arrived < ROW_DATAGRAMS {
         true => Duration::from_millis(500),
         false => Duration::from_millis(20),
     }
@@ -61,7 +61,7 @@ impl Row {
     pub(super) fn of(numbers: &[usize]) -> Row {
         let mut seen = BTreeSet::new();
         let mut row = Row {
-            sent: ROW,
+            sent: ROW_DATAGRAMS,
             ..Row::default()
         };
         for number in numbers {

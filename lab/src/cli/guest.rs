@@ -17,13 +17,13 @@ use crate::stop::{INTERRUPTED_EXIT, Stop};
 use crate::testbed::guest::{ESPLANADE, Guest, LAB};
 
 /// What the order inside the guest says beside what was ordered.
-pub(super) const INSIDE: &str = "--inside-guest";
+pub(super) const INSIDE_GUEST_OPTION: &str = "--inside-guest";
 /// The folder of the run in there.
-const FOLDER: &str = "out";
+const GUEST_FOLDER: &str = "out";
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// For a run to end in order when the user wants to stop.
-const GRACE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Carries an order out in there, with what an earlier run left here.
 pub(super) fn measure(
@@ -66,10 +66,10 @@ pub(super) fn measure(
 
 fn carried_out(guest: &Guest, order: &Order, here: &Path, stop: Stop) -> Result<i32, Fault> {
     let mut inside = order.clone();
-    inside.arguments.push(INSIDE.to_owned());
+    inside.arguments.push(INSIDE_GUEST_OPTION.to_owned());
     let text = serde_json::to_string(&inside)
         .map_err(|error| Fault::failed(format!("cannot write the order: {error}")))?;
-    let place = guest.place(&format!("{FOLDER}/{ORDER}"), text)?;
+    let place = guest.place(&format!("{GUEST_FOLDER}/{ORDER}"), text)?;
     let there = place.parent().unwrap_or(&place).to_owned();
     let mut home = Home::open(guest, &there, here)?;
     let run = Command::line("").program(LAB.as_ref());
@@ -90,8 +90,8 @@ fn carried_out(guest: &Guest, order: &Order, here: &Path, stop: Stop) -> Result<
         }
         match code {
             Some(code) => break code,
-            None if stop.asked() => guest.stop(process, GRACE)?,
-            None => std::thread::sleep(PAUSE),
+            None if stop.asked() => guest.stop(process, STOP_TIMEOUT)?,
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     };
     home.all_else()?;
@@ -122,7 +122,10 @@ impl<'g> Home<'g> {
         // A line that was cut short is nobody's; the journal in there begins after the last whole one.
         let whole = earlier.rfind('\n').map_or(0, |end| end + 1);
         if whole > 0 {
-            guest.place(&format!("{FOLDER}/{RECORDS}"), earlier[..whole].to_owned())?;
+            guest.place(
+                &format!("{GUEST_FOLDER}/{RECORDS}"),
+                earlier[..whole].to_owned(),
+            )?;
         }
         Ok(Home {
             guest,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::recorded::{read, write_page};
 use crate::absence::Absence;
-use crate::capture::{Album, CAPTURE, PROFILE};
+use crate::capture::{Album, CAPTURE_FILE, WIRESHARK_FOLDER};
 use crate::case::Case;
 use crate::experiment::{Experiment, Summary};
 use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
@@ -20,9 +20,9 @@ use crate::testbed::{Namespaces, Quotas, Ssh, Testbed};
 use crate::{meter, report};
 
 /// Exit code when some trial failed although its contender was there, or nothing could be measured at all.
-const SOME_FAILED: u8 = 3;
+const EXIT_SOME_FAILED: u8 = 3;
 /// Packets of the protected wire kept for a packet analyser.
-const ALBUM: usize = 2000;
+const MAX_CAPTURE_PACKETS: usize = 2000;
 
 /// What reaches the machines of a testbed, and what they shall run.
 pub(super) struct Machines {
@@ -56,7 +56,10 @@ pub(super) fn measure(
     // The album of a resumed run is that of its beginning: it is not written twice.
     let mut album = match out.resumed {
         true => None,
-        false => Some(Album::create(&out.path, ALBUM, cases.len()).map_err(cannot(CAPTURE))?),
+        false => Some(
+            Album::create(&out.path, MAX_CAPTURE_PACKETS, cases.len())
+                .map_err(cannot(CAPTURE_FILE))?,
+        ),
     };
     if !out.resumed {
         fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
@@ -181,7 +184,7 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
     let measured = any(|outcome| matches!(outcome, Outcome::Measured { .. }));
     Ok(match measured && !failed {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(SOME_FAILED),
+        false => ExitCode::from(EXIT_SOME_FAILED),
     })
 }
 
@@ -191,13 +194,13 @@ pub(super) fn readme(repeat: &str) -> String {
 {PAGE}      the page: charts, tables, what limited each run, where the numbers come from
 {RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
 config/          the files each contender was started with
-{CAPTURE}     up to {ALBUM} packets of the protected wire, of those suites that Wireshark 4.0 can read
+{CAPTURE_FILE}     up to {MAX_CAPTURE_PACKETS} packets of the protected wire, of those suites that Wireshark 4.0 can read
 stacks/          where the time went, if a profile was taken: a line for each stack, for flame graphs
-{PROFILE}/       a Wireshark profile with the keys that open them
+{WIRESHARK_FOLDER}/       a Wireshark profile with the keys that open them
 
 Look into the protected packets:
-    WIRESHARK_CONFIG_DIR={PROFILE} wireshark {CAPTURE}
-    WIRESHARK_CONFIG_DIR={PROFILE} tshark -r {CAPTURE} -T fields -e esp.spi -e esp.icv_good -e _ws.col.Info
+    WIRESHARK_CONFIG_DIR={WIRESHARK_FOLDER} wireshark {CAPTURE_FILE}
+    WIRESHARK_CONFIG_DIR={WIRESHARK_FOLDER} tshark -r {CAPTURE_FILE} -T fields -e esp.spi -e esp.icv_good -e _ws.col.Info
 
 Run it again:
     {repeat}

@@ -15,7 +15,7 @@ pub(super) struct Daemon {
 }
 
 /// How long a program may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Daemon {
     /// For the meters.
@@ -28,7 +28,7 @@ impl Daemon {
 
     /// Asks it to end, and sees to it.
     pub fn stop(&mut self) -> Result<(), Fault> {
-        self.process.stop(GRACE)
+        self.process.stop(STOP_TIMEOUT)
     }
 }
 

@@ -22,11 +22,11 @@ pub(super) use keyfile::{Keys, Layer};
 pub use manner::{FLAGS, Manner};
 
 /// Starting is a matter of milliseconds; a busy machine gets more.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one question on the control socket.
-const ANSWER: Duration = Duration::from_secs(5);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 /// More of both, where there are tens of thousands.
-const FOR_EACH_ASSOCIATION: Duration = Duration::from_millis(1);
+const EXTRA_TIME_PER_ASSOCIATION: Duration = Duration::from_millis(1);
 
 /// Esplanade with one suite.
 pub struct Esplanade {
@@ -143,7 +143,7 @@ impl Esplanade {
         let process = host.start(&command)?;
         Ok(Running {
             daemon: Daemon { side, process },
-            longer: FOR_EACH_ASSOCIATION * self.wrapping.associations,
+            longer: EXTRA_TIME_PER_ASSOCIATION * self.wrapping.associations,
             program,
             control,
             keyfile,
@@ -209,7 +209,7 @@ impl Running {
             match self.ask("status", bed) {
                 Ok(_) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
-                Err(fault) if started.elapsed() > PATIENCE + self.longer => {
+                Err(fault) if started.elapsed() > START_TIMEOUT + self.longer => {
                     let side = self.daemon.side.name();
                     return Err(fault.during(&format!("the {side} gateway does not answer")));
                 }
@@ -226,7 +226,7 @@ impl Running {
             .arg(&self.control);
         let answer = bed
             .gateway(self.daemon.side)
-            .must(&command, ANSWER + self.longer)?;
+            .must(&command, CONTROL_TIMEOUT + self.longer)?;
         serde_json::from_str(&answer)
             .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
     }
@@ -235,7 +235,7 @@ impl Running {
         self.daemon.stop()?;
         let down = down(&self.program, &self.control);
         bed.gateway(self.daemon.side)
-            .must(&down, ANSWER + self.longer)
+            .must(&down, CONTROL_TIMEOUT + self.longer)
             .map(drop)
     }
 }

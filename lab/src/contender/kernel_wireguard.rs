@@ -13,8 +13,8 @@ use crate::testbed::Bed;
 /// The kernel's WireGuard.
 pub struct KernelWireguard;
 
-const PATIENCE: Duration = Duration::from_secs(5);
-const LINK: &str = "wg0";
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+const INTERFACE: &str = "wg0";
 
 impl Contender for KernelWireguard {
     fn id(&self) -> &str {
@@ -54,15 +54,19 @@ impl Contender for KernelWireguard {
 
     fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
         for side in Side::BOTH {
-            ip(bed, side, &format!("link add name {LINK} type wireguard"))?;
+            ip(
+                bed,
+                side,
+                &format!("link add name {INTERFACE} type wireguard"),
+            )?;
             let host = bed.gateway(side);
             let text = super::wireguard::tool_configuration(side, &bed.addresses);
             let file = host.place(
                 &format!("config/kernel-wireguard/{}.conf", side.name()),
                 &text,
             )?;
-            let set = Command::line(&format!("wg setconf {LINK}")).arg(&file);
-            host.must(&set, PATIENCE)?;
+            let set = Command::line(&format!("wg setconf {INTERFACE}")).arg(&file);
+            host.must(&set, COMMAND_TIMEOUT)?;
             super::wireguard::lead_in(host, side, bed)?;
         }
         Ok(Box::new(Links))
@@ -71,7 +75,7 @@ impl Contender for KernelWireguard {
 
 fn ip(bed: &Bed, side: Side, arguments: &str) -> Result<(), Fault> {
     let command = Command::line(&format!("ip {arguments}"));
-    bed.gateway(side).must(&command, PATIENCE).map(drop)
+    bed.gateway(side).must(&command, COMMAND_TIMEOUT).map(drop)
 }
 
 /// The links go with the bed.

@@ -28,7 +28,7 @@ pub struct KernelXfrm {
 }
 
 /// One command is done in no time; one with tens of thousands of associations is not.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl KernelXfrm {
     /// `lab` is where our own tools are. `order` keeps the SPIs of several apart.
@@ -258,7 +258,7 @@ impl KernelXfrm {
     /// Makes pcrypt's instance or takes it away, where this contender wants one. Both gateways have one kernel.
     fn parallel(&self, act: Act, bed: &Bed) -> Result<(), Fault> {
         match self.pcrypt {
-            true => bed.left.must(&self.pcrypt(act), PATIENCE).map(drop),
+            true => bed.left.must(&self.pcrypt(act), COMMAND_TIMEOUT).map(drop),
             false => Ok(()),
         }
     }
@@ -266,13 +266,13 @@ impl KernelXfrm {
     fn apply(&self, side: Side, bed: &Bed) -> Result<(), Fault> {
         let text = self.batch(side, &bed.addresses);
         let command = Command::line("ip -batch -").input(text);
-        bed.gateway(side).must(&command, PATIENCE).map(drop)
+        bed.gateway(side).must(&command, COMMAND_TIMEOUT).map(drop)
     }
 }
 
 fn flush(side: Side, bed: &Bed) -> Result<(), Fault> {
     let flush = Command::line("ip -batch -").input("xfrm state flush\nxfrm policy flush\n");
-    bed.gateway(side).must(&flush, PATIENCE).map(drop)
+    bed.gateway(side).must(&flush, COMMAND_TIMEOUT).map(drop)
 }
 
 /// Associations and policies go with the bed; pcrypt does not.
@@ -290,7 +290,7 @@ impl InKernel {
         Side::BOTH
             .into_iter()
             .try_for_each(|side| flush(side, bed))?;
-        bed.left.must(delete, PATIENCE).map(drop)
+        bed.left.must(delete, COMMAND_TIMEOUT).map(drop)
     }
 }
 
@@ -323,7 +323,7 @@ impl Tunnel for InKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::USUAL_WINDOW;
+    use crate::contender::DEFAULT_REPLAY_WINDOW;
     use crate::suite;
     use crate::testbed::{Families, Topology};
 
@@ -333,7 +333,7 @@ mod tests {
             mode: Mode::Tunnel,
             encapsulation: Encapsulation::Udp,
             bundle: false,
-            window: USUAL_WINDOW,
+            window: DEFAULT_REPLAY_WINDOW,
             esn,
             associations: 1,
         };

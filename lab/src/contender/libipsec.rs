@@ -20,7 +20,7 @@ const PLUGIN: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
 const REMEDY: &str = "apt-get install strongswan-charon strongswan-swanctl libcharon-extra-plugins \
                       libstrongswan-standard-plugins";
 /// Loading, two round trips of IKE, a TUN device: well under a second, more on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// strongSwan kernel-libipsec with one suite.
 pub struct KernelLibipsec {
@@ -117,7 +117,7 @@ impl Charon {
             match self.swanctl("--load-all --noprompt", bed) {
                 Ok(()) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
-                Err(fault) if started.elapsed() > PATIENCE => return Err(fault),
+                Err(fault) if started.elapsed() > START_TIMEOUT => return Err(fault),
                 Err(_) => std::thread::sleep(Duration::from_millis(30)),
             }
         }
@@ -146,7 +146,7 @@ impl Charon {
         let mut command = Command::line(&format!("swanctl {arguments}"));
         command.binds.clone_from(&self.binds);
         bed.gateway(self.daemon.side)
-            .must(&command, PATIENCE)
+            .must(&command, START_TIMEOUT)
             .map(drop)
     }
 }
@@ -160,7 +160,7 @@ impl KernelLibipsec {
         host: &dyn Host,
     ) -> Result<Vec<(PathBuf, PathBuf)>, Fault> {
         let folder = format!("config/{}/{}", self.id, side.name());
-        let daemon = host.place(&format!("{folder}/strongswan.conf"), DAEMON)?;
+        let daemon = host.place(&format!("{folder}/strongswan.conf"), STRONGSWAN_CONF)?;
         let connection = self.connection(side, &bed.addresses);
         let tunnel = host.place(&format!("{folder}/swanctl/swanctl.conf"), &connection)?;
         let swanctl = tunnel.parent().unwrap_or(&tunnel).to_owned();
@@ -212,7 +212,7 @@ secrets {{
     }
 }
 
-const DAEMON: &str = "charon {
+const STRONGSWAN_CONF: &str = "charon {
     load = random nonce openssl kdf hmac kernel-libipsec kernel-netlink socket-default vici updown pem pkcs1 pubkey
     threads = 16
     filelog {

@@ -10,7 +10,7 @@ use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, Host};
-use crate::ideal::OPENVPN_LOSS;
+use crate::ideal::OPENVPN_OVERHEAD_BYTES;
 use crate::suite::Suite;
 use crate::testbed::{Addresses, Bed, Family};
 
@@ -29,11 +29,11 @@ const CIPHERS: [(&str, &str); 3] = [
     ("chacha20-poly1305", "CHACHA20-POLY1305"),
 ];
 /// A handshake of TLS takes a fraction of a second; the other side may begin a little later, and asks again after two.
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For `openssl` and `ip`.
-const MOMENT: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 const INTERFACE: &str = "ovpn0";
-const READY: &str = "Initialization Sequence Completed";
+const READY_MESSAGE: &str = "Initialization Sequence Completed";
 
 impl OpenVpn {
     /// `None` where OpenVPN does not know the suite.
@@ -149,7 +149,7 @@ impl OpenVpn {
             Family::V4 => "udp4",
             Family::V6 => "udp6",
         };
-        let (cipher, tunnel) = (self.cipher, mtu - outer.header() - OPENVPN_LOSS);
+        let (cipher, tunnel) = (self.cipher, mtu - outer.header() - OPENVPN_OVERHEAD_BYTES);
         format!(
             "# The {} gateway. Start it with: openvpn --config THIS_FILE\n\
              dev {INTERFACE}\ndev-type tun\ndisable-dco\nproto {protocol}\nlocal {near}\nremote {far}\nport 1194\n\
@@ -176,10 +176,10 @@ impl Identity {
     fn fresh(name: &str, host: &dyn Host) -> Result<Identity, Fault> {
         let make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days 30 -keyout - -out -";
         let made = Command::line(make).arg("-subj").arg(format!("/CN={name}"));
-        let (key, certificate) = split(&host.must(&made, MOMENT)?)
+        let (key, certificate) = split(&host.must(&made, COMMAND_TIMEOUT)?)
             .ok_or_else(|| Fault::failed("openssl did not answer with a key and a certificate"))?;
         let ask = Command::line("openssl x509 -noout -fingerprint -sha256").input(&certificate);
-        let said = host.must(&ask, MOMENT)?;
+        let said = host.must(&ask, COMMAND_TIMEOUT)?;
         let fingerprint = said.trim().rsplit('=').next().unwrap_or_default();
         Ok(Identity {
             key,
@@ -201,7 +201,7 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
     let started = Instant::now();
     loop {
         let said = daemon.process.said();
-        if said.contains(READY) {
+        if said.contains(READY_MESSAGE) {
             return Ok(());
         }
         let last = said.lines().last().unwrap_or_default().trim().to_owned();
@@ -211,10 +211,10 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
                 "openvpn on the {side} ended with {code}: {last}"
             )));
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > HANDSHAKE_TIMEOUT {
             return Err(Fault::TimedOut {
                 what: format!("openvpn on the {side}, whose last word was `{last}`"),
-                after: PATIENCE,
+                after: HANDSHAKE_TIMEOUT,
             });
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -228,7 +228,7 @@ fn lead_in(side: Side, bed: &Bed) -> Result<(), Fault> {
         Side::Right => &bed.addresses.left_network,
     };
     let route = Command::line(&format!("ip route replace {network} dev {INTERFACE}"));
-    bed.gateway(side).must(&route, MOMENT).map(drop)
+    bed.gateway(side).must(&route, COMMAND_TIMEOUT).map(drop)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
-use crate::ideal::WIREGUARD_MTU_LOSS;
+use crate::ideal::WIREGUARD_OVERHEAD_BYTES;
 use crate::testbed::{Addresses, Bed};
 
 /// Key pairs made for namespaces that are gone when a run ends: `(private, public)` of left and right.
@@ -32,7 +32,7 @@ const PORT: u16 = 51_820;
 /// The tunnel's interface on both gateways.
 pub(super) const INTERFACE: &str = "wg0";
 /// Opening a TUN device and a socket takes milliseconds; a busy machine gets more.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A user-space WireGuard program: what tells one from another.
 pub struct Make {
@@ -167,7 +167,7 @@ fn configure(
                     "it refused its configuration: {answer}"
                 )));
             }
-            _ if started.elapsed() > PATIENCE => return finished.success(&ask).map(drop),
+            _ if started.elapsed() > START_TIMEOUT => return finished.success(&ask).map(drop),
             _ => std::thread::sleep(Duration::from_millis(20)),
         }
     }
@@ -229,11 +229,11 @@ pub(super) fn lead_in(host: &dyn Host, side: Side, bed: &Bed) -> Result<(), Faul
         Side::Left => &bed.addresses.right_network,
         Side::Right => &bed.addresses.left_network,
     };
-    let mtu = bed.mtu - WIREGUARD_MTU_LOSS;
+    let mtu = bed.mtu - WIREGUARD_OVERHEAD_BYTES;
     let batch =
         format!("link set {INTERFACE} mtu {mtu} up\nroute replace {network} dev {INTERFACE}\n");
     let command = Command::line("ip -batch -").input(batch);
-    host.must(&command, PATIENCE).map(drop)
+    host.must(&command, START_TIMEOUT).map(drop)
 }
 
 /// A program by one of its names, also where language tools install into the user's home.

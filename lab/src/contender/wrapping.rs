@@ -45,9 +45,9 @@ pub enum Encapsulation {
 }
 
 /// The anti-replay window of IKE and of our own samples.
-pub const USUAL_WINDOW: u32 = 1024;
+pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 
-const UDP: u32 = 8;
+const UDP_HEADER_BYTES: u32 = 8;
 
 impl Wrapping {
     /// What tells it from ESP of the same suite in tunnel mode with the usual values, for ids; `usual` is the encapsulation
@@ -84,7 +84,7 @@ impl Wrapping {
         word(self.mode == Mode::Transport, "transport");
         word(self.esn, "esn");
         word(
-            self.window != USUAL_WINDOW,
+            self.window != DEFAULT_REPLAY_WINDOW,
             &format!("window-{}", self.window),
         );
         word(self.associations > 1, &format!("sas-{}", self.associations));
@@ -129,7 +129,7 @@ impl Wrapping {
     /// keeps the packet's own header outside.
     pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         let udp = match self.encapsulation {
-            Encapsulation::Udp => UDP,
+            Encapsulation::Udp => UDP_HEADER_BYTES,
             Encapsulation::Native => 0,
         };
         let ah = match self.uses_ah() {

@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 use super::finding::{Finding, Weight, finding};
 use crate::stats;
 
-const ROUNDS: usize = 12;
-const ROUND: Duration = Duration::from_millis(100);
+const TRANSFERS: usize = 12;
+const TRANSFER_TIME: Duration = Duration::from_millis(100);
 /// Above this, differences that matter drown.
-const MUCH: f64 = 0.05;
+const NOISY_RATIO: f64 = 0.05;
 
 /// The finding. Starts a thread, so it must come after everything that must not.
 pub fn floor() -> Finding {
     match transfers().map(|rates| (stats::mean(&rates), stats::floor(&[rates], 0.95))) {
         Ok((Some(rate), Some(floor))) => {
-            let weight = if floor < MUCH {
+            let weight = if floor < NOISY_RATIO {
                 Weight::Good
             } else {
                 Weight::Poor
             };
-            let advice = if floor < MUCH {
+            let advice = if floor < NOISY_RATIO {
                 ""
             } else {
                 ": stop what else runs, or measure more rounds"
             };
             let percent = 100.0 * floor;
             let text = format!(
-                "noise floor {percent:.1} % ({ROUNDS} equal transfers of {} ms over the loopback, {:.1} Gbit/s){advice}",
-                ROUND.as_millis(),
+                "noise floor {percent:.1} % ({TRANSFERS} equal transfers of {} ms over the loopback, {:.1} Gbit/s){advice}",
+                TRANSFER_TIME.as_millis(),
                 rate / 1e9
             );
             finding(weight, text)
@@ -55,7 +55,7 @@ fn transfers() -> io::Result<Vec<f64>> {
     });
     let block = vec![0; 1 << 16];
     // The first round warms up.
-    let rates = (0..=ROUNDS)
+    let rates = (0..=TRANSFERS)
         .map(|_| round(&mut sender, &block))
         .skip(1)
         .collect();
@@ -66,7 +66,7 @@ fn transfers() -> io::Result<Vec<f64>> {
 
 fn round(sender: &mut TcpStream, block: &[u8]) -> io::Result<f64> {
     let (began, mut sent) = (Instant::now(), 0);
-    while began.elapsed() < ROUND {
+    while began.elapsed() < TRANSFER_TIME {
         sender.write_all(block)?;
         sent += block.len();
     }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_loopback_is_measured_as_often_as_is_said() {
         let rates = transfers().unwrap();
-        assert_eq!(rates.len(), ROUNDS);
+        assert_eq!(rates.len(), TRANSFERS);
         assert!(rates.iter().all(|rate| *rate > 0.0));
         assert!(floor().text.starts_with("noise floor "));
     }

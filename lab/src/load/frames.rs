@@ -49,17 +49,17 @@ impl Search {
 
 const PORT: u16 = 5303;
 /// What a frame has beside user data: Ethernet header and check sequence, and the header of UDP; that of IP comes in between.
-pub const AROUND: u32 = 18 + 8;
+pub const FRAME_OVERHEAD_BYTES: u32 = 18 + 8;
 /// For starting, and for the receiver to notice the end.
-const GRACE: Duration = Duration::from_secs(8);
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
 /// What a search takes beside 1.4 times of what its full trials shall last together. MEASURED: 17.8 s for 10 s, with starting
 /// the tools for some twenty trials.
-const BESIDE_FULL_TRIALS: Duration = Duration::from_millis(3500);
+const SEARCH_OVERHEAD: Duration = Duration::from_millis(3500);
 /// The length of a trial that only narrows the range.
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT_TRIAL: Duration = Duration::from_millis(150);
 /// Full trials share the duration; one at least has this length.
-const FULL_TRIALS: u32 = 5;
-const WARM_UP_RATE: f64 = 1000.0;
+const FULL_TRIALS_PER_DURATION: u32 = 5;
+const WARM_UP_FRAMES_PER_S: f64 = 1000.0;
 
 impl Load for Frames {
     fn id(&self) -> &str {
@@ -84,7 +84,7 @@ impl Load for Frames {
     fn takes(&self, duration: Duration) -> Duration {
         match self.search {
             Search::Steady(_) => duration,
-            Search::Ndr | Search::Pdr => duration.mul_f64(1.4) + BESIDE_FULL_TRIALS,
+            Search::Ndr | Search::Pdr => duration.mul_f64(1.4) + SEARCH_OVERHEAD,
         }
     }
 
@@ -135,7 +135,7 @@ impl Range<'_> {
         let mut receiver = self.ends.to.start(&receive)?;
         self.wait_until_bound()?;
         let bytes = self.load.frame_bytes.iter();
-        let around = AROUND + Family::of(self.ends.address).header();
+        let around = FRAME_OVERHEAD_BYTES + Family::of(self.ends.address).header();
         let bytes = bytes.map(|bytes| bytes.saturating_sub(around).to_string());
         let bytes = bytes.collect::<Vec<_>>().join(",");
         let send = Command::tool(program, "send")
@@ -148,9 +148,9 @@ impl Range<'_> {
             .arg(length.as_millis().to_string())
             .arg("--run")
             .arg(&run);
-        let sent = self.ends.from.must(&send, length + GRACE)?;
+        let sent = self.ends.from.must(&send, length + EXTRA_TIMEOUT)?;
         let started = Instant::now();
-        while receiver.ended().is_none() && started.elapsed() < GRACE {
+        while receiver.ended().is_none() && started.elapsed() < EXTRA_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(Shot {
@@ -163,7 +163,7 @@ impl Range<'_> {
         let at = SocketAddr::from((self.ends.address, PORT));
         let started = Instant::now();
         while !sockets::takes_datagrams(self.ends.to, at)? {
-            if started.elapsed() > GRACE {
+            if started.elapsed() > EXTRA_TIMEOUT {
                 return Err(Fault::failed("the receiving tool does not listen"));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -179,7 +179,7 @@ fn read<T: serde::de::DeserializeOwned>(who: &str, said: &str) -> Result<T, Faul
 
 impl Prepared for Range<'_> {
     fn warm_up(&mut self) -> Result<(), Fault> {
-        let shot = self.shoot(WARM_UP_RATE, SHORT)?;
+        let shot = self.shoot(WARM_UP_FRAMES_PER_S, SHORT_TRIAL)?;
         match shot.received.received {
             0 => Err(Fault::failed("no frame arrives")),
             _ => Ok(()),
@@ -196,10 +196,11 @@ impl Prepared for Range<'_> {
 
 impl Range<'_> {
     fn search(&mut self, duration: Duration) -> Result<Carried, Fault> {
-        let flood = self.shoot(0.0, SHORT)?;
+        let flood = self.shoot(0.0, SHORT_TRIAL)?;
         let most = flood.sent.sent as f64 / flood.sent.seconds.max(1e-9);
         let goal = self.load.search.goal();
-        let mut search = RateSearch::new(most, flood.rate_pps(), goal, FULL_TRIALS * 2);
+        let mut search =
+            RateSearch::new(most, flood.rate_pps(), goal, FULL_TRIALS_PER_DURATION * 2);
         let (mut best, mut behind, mut offered) = (None, false, false);
         while let Some(step) = search.next() {
             let shot = self.shoot(step.rate, length(step, duration))?;
@@ -227,8 +228,8 @@ fn nothing_found(goal: f64, offered: bool) -> Fault {
 
 fn length(step: Step, duration: Duration) -> Duration {
     match step.full {
-        true => (duration / FULL_TRIALS).max(2 * SHORT),
-        false => SHORT,
+        true => (duration / FULL_TRIALS_PER_DURATION).max(2 * SHORT_TRIAL),
+        false => SHORT_TRIAL,
     }
 }
 

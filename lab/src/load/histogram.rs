@@ -12,10 +12,10 @@ pub struct Histogram {
     largest: u64,
 }
 
-const STEPS: u64 = 128;
+const STEPS_PER_OCTAVE: u64 = 128;
 
 /// The shares that are told, and their words in the names of figures: each leaves out a tenth of what the one before does.
-pub const SHARES: [(&str, f64); 6] = [
+pub const PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
     ("p99", 0.99),
@@ -59,7 +59,7 @@ impl Histogram {
     /// `NAME.p50_us` and so on, from nanoseconds. A share that leaves out less than one of all is not told: it would be the
     /// largest under another name.
     pub fn figures(&self, name: &str) -> BTreeMap<String, f64> {
-        let mut figures: BTreeMap<String, f64> = SHARES
+        let mut figures: BTreeMap<String, f64> = PERCENTILES
             .iter()
             .filter(|(_, share)| *share <= 0.999 || self.count() as f64 >= one_in(*share))
             .map(|(word, share)| {
@@ -82,7 +82,7 @@ fn one_in(share: f64) -> f64 {
 /// The width of the step that holds a value.
 fn width(value: u64) -> u64 {
     let octave = 63 - (value | 1).leading_zeros() as u64;
-    1 << octave.saturating_sub(STEPS.ilog2().into())
+    1 << octave.saturating_sub(STEPS_PER_OCTAVE.ilog2().into())
 }
 
 fn floor(value: u64) -> u64 {

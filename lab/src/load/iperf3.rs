@@ -56,9 +56,9 @@ impl Default for Iperf3 {
 
 const PORT: u16 = 5201;
 /// Beyond the load itself: connecting, and draining what is in flight.
-const GRACE: Duration = Duration::from_secs(8);
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
 /// For the little traffic of a warm-up over the slowest tunnel.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Iperf3 {
     /// Starts the far end.
@@ -203,7 +203,7 @@ impl Prepared for Listening<'_> {
             Protocol::Tcp => format!("--bytes {}M", self.load.warm_up_megabytes),
             Protocol::Udp { .. } => format!("--time 1{}", self.load.options()),
         };
-        self.client(&amount, PATIENCE)?;
+        self.client(&amount, WARM_UP_TIMEOUT)?;
         // A client is gone before its server is: that one turns the next client away until it has heard the end.
         let at = SocketAddr::from((self.ends.address, PORT));
         sockets::wait_until_free(self.ends.to, "iperf3", at)
@@ -212,14 +212,14 @@ impl Prepared for Listening<'_> {
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let seconds = duration.as_secs().max(1);
         let interval = match self.bed.path {
-            Some(_) => FINE_S,
-            None => USUAL_S,
+            Some(_) => FINE_REPORT_INTERVAL_S,
+            None => REPORT_INTERVAL_S,
         };
         let options = self.load.options();
         let amount = format!("--time {seconds} --interval {interval}{options}");
-        let mut carried = self.client(&amount, duration + GRACE)?.carried();
+        let mut carried = self.client(&amount, duration + EXTRA_TIMEOUT)?.carried();
         if self.bed.path.is_some() {
-            let silence = longest_silence(&carried.intervals_bps) as f64 * FINE_S;
+            let silence = longest_silence(&carried.intervals_bps) as f64 * FINE_REPORT_INTERVAL_S;
             carried.figures.insert("outage_s".into(), silence);
         }
         Ok(carried)
@@ -227,8 +227,8 @@ impl Prepared for Listening<'_> {
 }
 
 /// Seconds of an interval, and of one on a path that changes.
-const USUAL_S: f64 = 0.5;
-const FINE_S: f64 = 0.1;
+const REPORT_INTERVAL_S: f64 = 0.5;
+const FINE_REPORT_INTERVAL_S: f64 = 0.1;
 
 /// The most intervals in a row with hardly anything in them: a twentieth of the median is a probe or two.
 fn longest_silence(intervals_bps: &[f64]) -> usize {

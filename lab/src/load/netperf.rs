@@ -26,11 +26,11 @@ use request::{MEGABYTE, PORT};
 pub use request::{Netperf, Test};
 
 /// The first port of datagrams, at both ends. Each test has the next one, so that none meets what is left of the one before.
-const DATAGRAMS: u16 = 5310;
+const FIRST_DATAGRAM_PORT: u16 = 5310;
 /// Beyond the load itself: connecting, draining what is in flight, and the 4 s that a far end waits for datagrams.
-const GRACE: Duration = Duration::from_secs(12);
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(12);
 /// For the little traffic of a warm-up over the slowest tunnel.
-const PATIENCE: Duration = Duration::from_secs(14);
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(14);
 
 impl Netperf {
     /// netperf has a stream sent by either end. It has no such test of datagrams, so the ends change places.
@@ -80,7 +80,7 @@ impl Load for Netperf {
             ends,
             program,
             server,
-            port: DATAGRAMS,
+            port: FIRST_DATAGRAM_PORT,
         }))
     }
 }
@@ -107,13 +107,13 @@ impl Prepared for Listening<'_> {
                 warm_up_megabytes, ..
             } => self.ask(
                 Amount::Bytes(i64::from(warm_up_megabytes) * MEGABYTE),
-                PATIENCE,
+                WARM_UP_TIMEOUT,
             ),
             // netperf gives up at the first one that is longer than its path. From then on the kernel knows the path.
             Test::Datagrams { .. } => self
-                .flood(second, PATIENCE)
-                .or_else(|_| self.flood(second, PATIENCE)),
-            Test::Questions { .. } => self.ask(second, PATIENCE),
+                .flood(second, WARM_UP_TIMEOUT)
+                .or_else(|_| self.flood(second, WARM_UP_TIMEOUT)),
+            Test::Questions { .. } => self.ask(second, WARM_UP_TIMEOUT),
         };
         warm.map(drop)
     }
@@ -121,8 +121,10 @@ impl Prepared for Listening<'_> {
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let seconds = Amount::Seconds(duration.as_secs().max(1));
         match self.load.test {
-            Test::Datagrams { .. } => self.flood(seconds, duration + GRACE),
-            Test::Stream { .. } | Test::Questions { .. } => self.ask(seconds, duration + GRACE),
+            Test::Datagrams { .. } => self.flood(seconds, duration + EXTRA_TIMEOUT),
+            Test::Stream { .. } | Test::Questions { .. } => {
+                self.ask(seconds, duration + EXTRA_TIMEOUT)
+            }
         }
     }
 }
@@ -144,7 +146,7 @@ impl Listening<'_> {
     /// netperf tells the end of datagrams by three empty ones, which a full queue may lose. The far end would then listen for
     /// four more seconds, and the meters see an idle tunnel; so the end is told again, once netperf has closed its socket.
     fn flood(&mut self, amount: Amount, limit: Duration) -> Result<Carried, Fault> {
-        const GLANCE: Duration = Duration::from_millis(100);
+        const POLL_INTERVAL: Duration = Duration::from_millis(100);
         self.port += 1;
         let command = self.command(amount);
         let (from, six) = (self.ends.from, self.ends.address.is_ipv6());
@@ -166,7 +168,7 @@ impl Listening<'_> {
             }
             sending |= has_socket;
             // Nothing comes; but this waiting ends when the user asks to stop.
-            teller.receive(GLANCE)?;
+            teller.receive(POLL_INTERVAL)?;
         }
         self.carried(&netperf.said())
     }

@@ -15,7 +15,7 @@ use crate::tool::Answered;
 
 const PORT: u16 = 5302;
 /// For starting, and for a last answer to come.
-const GRACE: Duration = Duration::from_secs(5);
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What carries a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Echo {
     /// Waits until it answers; that warms the path, too.
     fn warm(&mut self, load: &RoundTrip, bed: &Bed) -> Result<(), Fault> {
         let started = Instant::now();
-        while started.elapsed() < GRACE {
+        while started.elapsed() < EXTRA_TIMEOUT {
             if let Some(code) = self.process.ended() {
                 let said = self.process.said();
                 return Err(Fault::failed(format!(
@@ -92,7 +92,7 @@ impl Echo {
                 )));
             }
             let command = load.ask(self.at, 0, Duration::from_millis(50));
-            let found = answered(&bed.client.must(&command, GRACE)?)?;
+            let found = answered(&bed.client.must(&command, EXTRA_TIMEOUT)?)?;
             if found.asked > found.lost {
                 return Ok(());
             }
@@ -144,7 +144,7 @@ impl Prepared for Asking<'_> {
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let command = self.load.ask(self.echo.at, 0, duration);
-        let found = answered(&self.bed.client.must(&command, duration + GRACE)?)?;
+        let found = answered(&self.bed.client.must(&command, duration + EXTRA_TIMEOUT)?)?;
         Ok(carried(&found, self.load))
     }
 }
@@ -231,16 +231,16 @@ struct Loaded<'bed> {
 }
 
 /// How long the whole capacity is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+const CAPACITY_TRIAL: Duration = Duration::from_secs(1);
 /// Between two questions: often enough for a 99th percentile, and no load of its own.
-const PAUSE_MS: u64 = 2;
+const REQUEST_INTERVAL_MS: u64 = 2;
 
 impl Prepared for Loaded<'_> {
     /// Finds what the path carries.
     fn warm_up(&mut self) -> Result<(), Fault> {
         self.echo.warm(&self.load.asking, self.bed)?;
         self.stream.warm_up()?;
-        self.capacity_bps = self.stream.run(LOOK)?.goodput_bps;
+        self.capacity_bps = self.stream.run(CAPACITY_TRIAL)?.goodput_bps;
         Ok(())
     }
 
@@ -250,11 +250,14 @@ impl Prepared for Loaded<'_> {
         let offered = (self.capacity_bps / 2.0) as u64;
         let mut background = self.stream.background(offered, duration + 2 * margin)?;
         std::thread::sleep(margin);
-        let command = self.load.asking.ask(self.echo.at, PAUSE_MS, duration);
-        let found = answered(&self.bed.client.must(&command, duration + GRACE)?)?;
+        let command = self
+            .load
+            .asking
+            .ask(self.echo.at, REQUEST_INTERVAL_MS, duration);
+        let found = answered(&self.bed.client.must(&command, duration + EXTRA_TIMEOUT)?)?;
         let mut carried = self
             .stream
-            .finished(&mut *background, duration + 2 * margin + GRACE)?;
+            .finished(&mut *background, duration + 2 * margin + EXTRA_TIMEOUT)?;
         carried.figures = figures(&found, Asked::ByDatagram);
         carried
             .figures

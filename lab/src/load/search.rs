@@ -33,15 +33,15 @@ pub struct Step {
 }
 
 /// Relative width at which a search ends.
-const WIDTH: f64 = 0.02;
+const FINAL_WIDTH_RATIO: f64 = 0.02;
 /// As long as nothing was carried there is nothing to bisect: the first step down, which doubles with every further one.
-const STRIDE: f64 = 0.05;
+const FIRST_STEP_DOWN_RATIO: f64 = 0.05;
 /// And the longest.
-const LONGEST_STRIDE: f64 = 0.5;
+const MAX_STEP_DOWN_RATIO: f64 = 0.5;
 /// So little beyond the goal may be a moment's trouble, and is verified.
-const LITTLE: f64 = 0.005;
+const VERIFIED_EXCESS_LOSS_RATIO: f64 = 0.005;
 /// Short trials stop at this width: their noise is larger than that.
-const SHORT_WIDTH: f64 = 0.10;
+const SHORT_TRIAL_WIDTH_RATIO: f64 = 0.10;
 
 impl RateSearch {
     /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is a guess: what
@@ -57,7 +57,7 @@ impl RateSearch {
             bounded: high >= most,
             most,
             full_left: full_trials.max(1),
-            stride: STRIDE,
+            stride: FIRST_STEP_DOWN_RATIO,
             doubted: None,
         }
     }
@@ -68,7 +68,7 @@ impl RateSearch {
             let rate = (low * high).sqrt();
             return Some(Step { rate, full: false });
         }
-        let narrow = self.too_much - self.carried <= WIDTH * self.too_much;
+        let narrow = self.too_much - self.carried <= FINAL_WIDTH_RATIO * self.too_much;
         if self.full_left == 0 || narrow {
             return None;
         }
@@ -95,11 +95,11 @@ impl RateSearch {
         let repeated = self.doubted.take().is_some();
         if loss <= self.goal {
             self.carried = self.carried.max(rate);
-        } else if loss <= self.goal + LITTLE && !repeated {
+        } else if loss <= self.goal + VERIFIED_EXCESS_LOSS_RATIO && !repeated {
             self.doubted = Some(rate);
         } else {
             self.too_much = self.lower(rate);
-            self.stride = (2.0 * self.stride).min(LONGEST_STRIDE);
+            self.stride = (2.0 * self.stride).min(MAX_STEP_DOWN_RATIO);
         }
     }
 
@@ -116,9 +116,11 @@ impl RateSearch {
             self.bounded = high >= self.most;
         }
         self.short = Some((low, high));
-        if high - low <= SHORT_WIDTH * high {
+        if high - low <= SHORT_TRIAL_WIDTH_RATIO * high {
             self.short = None;
-            self.too_much = self.too_much.min(high * (1.0 + SHORT_WIDTH / 2.0));
+            self.too_much = self
+                .too_much
+                .min(high * (1.0 + SHORT_TRIAL_WIDTH_RATIO / 2.0));
         }
     }
 

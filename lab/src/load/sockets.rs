@@ -9,12 +9,12 @@ use crate::fault::Fault;
 use crate::host::{Host, Process};
 
 /// For a far end to come up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The state of a TCP socket that listens.
-const LISTEN: &str = "0A";
+const LISTEN_STATE: &str = "0A";
 /// Those of one that a program still holds.
-const ESTABLISHED: &str = "01";
-const CLOSE_WAIT: &str = "08";
+const ESTABLISHED_STATE: &str = "01";
+const CLOSE_WAIT_STATE: &str = "08";
 
 /// Waits until the server, the program of this name, listens for TCP at this address and port.
 pub(super) fn wait_until_listening(
@@ -47,10 +47,10 @@ pub(super) fn wait_until_free(host: &dyn Host, name: &str, at: SocketAddr) -> Re
 fn wait_until(what: &str, mut so: impl FnMut() -> Result<bool, Fault>) -> Result<(), Fault> {
     let started = Instant::now();
     while !so()? {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > WAIT_TIMEOUT {
             return Err(Fault::TimedOut {
                 what: what.to_owned(),
-                after: PATIENCE,
+                after: WAIT_TIMEOUT,
             });
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -70,12 +70,12 @@ fn table(host: &dyn Host, protocol: &str, at: SocketAddr) -> Result<String, Faul
 }
 
 fn listens(table: &str, port: u16) -> bool {
-    sockets(table, port).any(|state| state == LISTEN)
+    sockets(table, port).any(|state| state == LISTEN_STATE)
 }
 
 /// Connections that nobody has closed on this side yet, whatever the other side did.
 fn has_connections(table: &str, port: u16) -> bool {
-    sockets(table, port).any(|state| matches!(state, ESTABLISHED | CLOSE_WAIT))
+    sockets(table, port).any(|state| matches!(state, ESTABLISHED_STATE | CLOSE_WAIT_STATE))
 }
 
 /// The states of the sockets that have the port as their own.

@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::testbed::{Bed, Topology};
 
 /// A number that every boot of every machine draws anew.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The hosts of a bed with their names, each once: a pair has two of them under four names.
 pub(super) fn hosts(bed: &Bed) -> Vec<(&'static str, &dyn Host)> {
@@ -25,7 +25,7 @@ pub(super) fn machines(bed: &Bed) -> Vec<(String, &dyn Host)> {
     let mut seen: Vec<String> = Vec::new();
     let mut found: Vec<(String, &dyn Host)> = Vec::new();
     for (name, host) in hosts(bed) {
-        let boot = host.read(Path::new(BOOT)).unwrap_or_default();
+        let boot = host.read(Path::new(BOOT_ID)).unwrap_or_default();
         if found.is_empty() || !(boot.is_empty() || seen.contains(&boot)) {
             found.push((format!("{name}."), host));
             seen.push(boot);

@@ -43,11 +43,11 @@ struct Recording {
 }
 
 /// To start, and to hear of a switch.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PERF_TIMEOUT: Duration = Duration::from_secs(20);
 /// To write down what was sampled.
-const CLOSING: Duration = Duration::from_secs(30);
+const PERF_STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// To find the names of all addresses.
-const NAMING: Duration = Duration::from_secs(300);
+const PERF_SCRIPT_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Meter for Profile {
     fn id(&self) -> &'static str {
@@ -90,15 +90,15 @@ impl Meter for Profile {
 
 /// Tries it, for a fraction of a second.
 fn possible(host: &dyn Host) -> Result<(), Absence> {
-    const GET: &str = "apt-get install linux-perf";
+    const REMEDY: &str = "apt-get install linux-perf";
     let absent = |why: String, remedy: &str| Absence::new(why, remedy);
     if !host.has("perf").unwrap_or(false) {
-        return Err(absent("perf is not installed".into(), GET));
+        return Err(absent("perf is not installed".into(), REMEDY));
     }
     let place = host.scratch().map(|folder| folder.join("probe.data"));
-    let place = place.map_err(|fault| absent(fault.to_string(), GET))?;
+    let place = place.map_err(|fault| absent(fault.to_string(), REMEDY))?;
     let probe = recorder(&place, 49).arg("--").arg("true");
-    let tried = host.must(&probe, PATIENCE);
+    let tried = host.must(&probe, PERF_TIMEOUT);
     tried.map(drop).map_err(|fault| {
         absent(
             format!("perf may not look at all processors ({fault})"),
@@ -119,7 +119,7 @@ fn start(host: &dyn Host, machine: usize) -> Result<Recording, Fault> {
     let folder = host.scratch()?;
     let pipes = [folder.join("perf.control"), folder.join("perf.answer")];
     let made = Command::line("mkfifo").arg(&pipes[0]).arg(&pipes[1]);
-    host.must(&made, PATIENCE)?;
+    host.must(&made, PERF_TIMEOUT)?;
     let control = format!("fifo:{},{}", pipes[0].display(), pipes[1].display());
     let hertz = hertz(&host.read(Path::new("/proc/stat"))?);
     let command = recorder(&folder.join("perf.data"), hertz)
@@ -149,7 +149,7 @@ impl Recording {
             "printf '{word}\\n' > {0}/perf.control && head -c 4 {0}/perf.answer > /dev/null",
             self.folder.display()
         );
-        let switched = host.must(&Command::line("sh -c").arg(both), PATIENCE);
+        let switched = host.must(&Command::line("sh -c").arg(both), PERF_TIMEOUT);
         switched.map(drop).map_err(|fault| {
             let said = self.process.said();
             let last = said.lines().last().unwrap_or("it said nothing");
@@ -159,11 +159,11 @@ impl Recording {
 
     /// Ends it and gives its samples as text.
     fn script(mut self, host: &dyn Host) -> Result<String, Fault> {
-        self.process.stop(CLOSING)?;
+        self.process.stop(PERF_STOP_TIMEOUT)?;
         let fields = "perf script --no-inline -F comm,pid,tid,cpu,ip,sym,dso -i";
         let data = self.folder.join("perf.data");
-        let text = host.must(&Command::line(fields).arg(&data), NAMING)?;
-        host.must(&Command::line("rm -f").arg(&data), PATIENCE)?;
+        let text = host.must(&Command::line(fields).arg(&data), PERF_SCRIPT_TIMEOUT)?;
+        host.must(&Command::line("rm -f").arg(&data), PERF_TIMEOUT)?;
         Ok(text)
     }
 }

@@ -33,9 +33,9 @@ pub struct Soaker {
 }
 
 /// To start and to calibrate, on a busy machine far away too.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two looks at one that is starting.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Soaker {
     /// By the tool of `lab`.
@@ -52,7 +52,7 @@ impl Soaker {
         let started = machines.map(|(prefix, host)| Soaking::start(&self.lab, prefix, host));
         let mut all = started.collect::<Result<Vec<Soaking>, Fault>>()?;
         all.iter_mut()
-            .try_for_each(|soaking| soaking.wait(PATIENCE))?;
+            .try_for_each(|soaking| soaking.wait(CALIBRATION_TIMEOUT))?;
         Ok(all)
     }
 }
@@ -134,7 +134,7 @@ impl Soaking {
                 self.spinning = spinning;
                 return Ok(());
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Err(Fault::TimedOut {
             what: format!("calibrating {}", self.name()),

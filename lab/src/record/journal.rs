@@ -123,15 +123,15 @@ pub fn packed(path: &Path) -> PathBuf {
 }
 
 /// More than this is no file of records, but one that was made to fill the memory.
-const MOST: u64 = 4 << 30;
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 
 fn unpacked(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let mut whole = MultiGzDecoder::new(File::open(path)?).take(MOST);
+    let mut whole = MultiGzDecoder::new(File::open(path)?).take(MAX_UNPACKED_BYTES);
     whole.read_to_string(&mut text)?;
     match whole.limit() {
         0 => Err(io::Error::other(format!(
-            "unpacked it is {MOST} bytes or more"
+            "unpacked it is {MAX_UNPACKED_BYTES} bytes or more"
         ))),
         _ => Ok(text),
     }

@@ -133,7 +133,7 @@ impl Provenance {
 
 /// Read from where the kernel shows them; what a machine does not have is left out.
 fn settings(machine: &Seen<'_>) -> BTreeMap<String, String> {
-    const PLACES: [(&str, &str); 7] = [
+    const SETTINGS: [(&str, &str); 7] = [
         (
             "clock source",
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -154,7 +154,7 @@ fn settings(machine: &Seen<'_>) -> BTreeMap<String, String> {
             "/proc/sys/net/ipv4/tcp_congestion_control",
         ),
     ];
-    let found = PLACES
+    let found = SETTINGS
         .iter()
         .map(|(name, path)| (*name, (machine.text)(path)));
     found
@@ -169,7 +169,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn cipher_flags(cpuinfo: &str) -> Vec<String> {
-    const MATTER: [&str; 11] = [
+    const CIPHER_FLAGS: [&str; 11] = [
         "aes",
         "pclmulqdq",
         "sha_ni",
@@ -185,7 +185,7 @@ fn cipher_flags(cpuinfo: &str) -> Vec<String> {
     let flags = field(cpuinfo, "flags").unwrap_or_default();
     flags
         .split_whitespace()
-        .filter(|flag| MATTER.contains(flag))
+        .filter(|flag| CIPHER_FLAGS.contains(flag))
         .map(str::to_owned)
         .collect()
 }

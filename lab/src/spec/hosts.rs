@@ -11,11 +11,11 @@ use super::tree::{self, Placed, Tree};
 use crate::testbed::{Hosts, Link, Place};
 
 /// What a role's table may say, and who is who.
-const WORDS: [&str; 5] = ["ssh", "wan", "wan_address", "lan", "lan_address"];
+const HOST_FIELDS: [&str; 5] = ["ssh", "wan", "wan_address", "lan", "lan_address"];
 const ROLES: [&str; 4] = ["client", "left", "right", "server"];
 
 /// The addresses of a testbed in namespaces, by role and link: they serve where the spec gives none.
-const USUAL: [(&str, &str, &str); 6] = [
+const DEFAULT_ADDRESSES: [(&str, &str, &str); 6] = [
     ("left", "wan", "192.0.2.1/24"),
     ("right", "wan", "192.0.2.2/24"),
     ("left", "lan", "10.1.0.1/24"),
@@ -96,7 +96,7 @@ fn hosts(tree: Tree<'_>) -> Result<Hosts, Wrong> {
 }
 
 fn place(role: &str, tree: Tree<'_>) -> Result<Place, Wrong> {
-    tree.only(&WORDS)?;
+    tree.only(&HOST_FIELDS)?;
     let Some(at) = tree.get("ssh") else {
         return Err(Wrong {
             at: tree.at.0..tree.at.1,
@@ -126,7 +126,7 @@ fn url(written: Placed<'_>) -> Result<String, Wrong> {
 
 fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<Link>, Wrong> {
     let key = format!("{name}_address");
-    let usual = USUAL
+    let usual = DEFAULT_ADDRESSES
         .iter()
         .find(|(whose, which, _)| (*whose, *which) == (role, name));
     let Some((.., usual)) = usual else {

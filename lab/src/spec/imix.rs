@@ -2,7 +2,7 @@
 
 /// RFC 6985 4: letters and bytes of the frame, its check sequence included. The larger ones of the table fit no ordinary
 /// link, and `z` (the link's own MTU) says no size.
-const LETTERS: [(char, u32); 7] = [
+const FRAME_SIZES: [(char, u32); 7] = [
     ('a', 64),
     ('b', 128),
     ('c', 256),
@@ -12,7 +12,7 @@ const LETTERS: [(char, u32); 7] = [
     ('g', 1518),
 ];
 /// The longest mix.
-const LONGEST: usize = 64;
+const MAX_MIX_FRAMES: usize = 64;
 
 /// The sizes of a mix; what is no letter of it has none.
 pub(super) fn sizes(genome: &str) -> Vec<u32> {
@@ -21,8 +21,8 @@ pub(super) fn sizes(genome: &str) -> Vec<u32> {
 
 /// Why this is no mix, if it is none.
 pub(super) fn wrong(genome: &str) -> Option<String> {
-    if genome.is_empty() || genome.len() > LONGEST {
-        return Some(format!("a mix has 1 to {LONGEST} frames"));
+    if genome.is_empty() || genome.len() > MAX_MIX_FRAMES {
+        return Some(format!("a mix has 1 to {MAX_MIX_FRAMES} frames"));
     }
     let stranger = genome.chars().find(|letter| size(*letter).is_none())?;
     Some(format!("`{stranger}` is no size"))
@@ -30,7 +30,7 @@ pub(super) fn wrong(genome: &str) -> Option<String> {
 
 /// What to write instead.
 pub(super) fn advice() -> String {
-    let letters = LETTERS.map(|(letter, bytes)| format!("{letter} {bytes}"));
+    let letters = FRAME_SIZES.map(|(letter, bytes)| format!("{letter} {bytes}"));
     format!(
         "a letter for each frame (RFC 6985), such as \"aaaaaaaddddg\": {}",
         letters.join(", ")
@@ -38,7 +38,7 @@ pub(super) fn advice() -> String {
 }
 
 fn size(letter: char) -> Option<u32> {
-    let found = LETTERS.iter().find(|(known, _)| *known == letter);
+    let found = FRAME_SIZES.iter().find(|(known, _)| *known == letter);
     found.map(|(_, bytes)| *bytes)
 }
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::process;
-use super::ssh::connection::{Connection, PROMPT};
+use super::ssh::connection::{Connection, REPLY_TIMEOUT};
 use super::ssh::protocol::{Answer, Ask, Bytes};
 use crate::absence::Absence;
 use crate::fault::Fault;
@@ -35,7 +35,7 @@ pub const LAB: &str = "/usr/local/bin/esplanade-lab";
 pub const ESPLANADE: &str = "/usr/local/bin/esplanade";
 
 /// From the emulated power button to the attendant: 4 s on a quiet machine.
-const BOOT: Duration = Duration::from_secs(300);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
 /// More than the largest set of contenders takes.
 const MEMORY: &str = "1024M";
 
@@ -57,10 +57,12 @@ impl Guest {
         let name = "the guest in QEMU".to_owned();
         let mut connection = Connection::over(qemu, name, stop)
             .map_err(|error| Fault::failed(format!("cannot start QEMU: {error}")))?;
-        connection.attended(BOOT).map_err(|fault| match fault {
-            Fault::Interrupted => fault,
-            _ => Fault::failed(format!("{fault}; the console said: {}", image.last_words())),
-        })?;
+        connection
+            .attended(BOOT_TIMEOUT)
+            .map_err(|fault| match fault {
+                Fault::Interrupted => fault,
+                _ => Fault::failed(format!("{fault}; the console said: {}", image.last_words())),
+            })?;
         Ok(Guest { connection })
     }
 
@@ -92,7 +94,9 @@ impl Guest {
     /// Asks it to end in order, and waits.
     pub fn stop(&self, process: u64, grace: Duration) -> Result<(), Fault> {
         let ask = Ask::Stop { process, grace };
-        self.connection.ask(ask, grace + PROMPT, false).map(drop)
+        self.connection
+            .ask(ask, grace + REPLY_TIMEOUT, false)
+            .map(drop)
     }
 
     /// What stands in a file from a place on; nothing where there is no such file.
@@ -106,7 +110,7 @@ impl Guest {
     /// Every file below a folder.
     pub fn files(&self, folder: &str) -> Result<Vec<PathBuf>, Fault> {
         let command = Command::line("find").arg(folder).arg("-type").arg("f");
-        let limit = PROMPT;
+        let limit = REPLY_TIMEOUT;
         match self.ask(Ask::Run { command, limit })? {
             Answer::Finished(Some(found)) => Ok(found.stdout.lines().map(PathBuf::from).collect()),
             other => Err(unexpected(&other)),
@@ -115,7 +119,7 @@ impl Guest {
 
     /// Also goes through where the user wants to stop: what was measured must come home.
     fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
-        self.connection.ask(ask, 2 * PROMPT, false)
+        self.connection.ask(ask, 2 * REPLY_TIMEOUT, false)
     }
 }
 

@@ -10,17 +10,17 @@ use super::{Ground, Impairment, Receiving, Shape, Tcp, WAN};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frame check sequence, preamble and gap: what a link carries beside what the kernel counts, which is the frame from its
 /// Ethernet header on.
-const BESIDE: u32 = 4 + 8 + 12;
+const UNCOUNTED_FRAME_BYTES: u32 = 4 + 8 + 12;
 /// The least that a frame takes of a link, however short its packet is: 46 bytes, the header, and that.
-const SHORTEST: u32 = 46 + 14 + BESIDE;
+const MIN_WIRE_BYTES: u32 = 46 + 14 + UNCOUNTED_FRAME_BYTES;
 /// A bucket smaller than a few frames starves between two timer ticks; a larger one than this is no link any more.
-const BURST: (f64, f64) = (10_000.0, 256_000.0);
+const BURST_RANGE_BYTES: (f64, f64) = (10_000.0, 256_000.0);
 
 fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
-    host.must(&command, PATIENCE).map(drop)
+    host.must(&command, COMMAND_TIMEOUT).map(drop)
 }
 
 /// Offloads and rate of a gateway's end of the wire. Frames pass a box one by one, so there offloads are off, too.
@@ -47,14 +47,14 @@ fn offloads_off(host: &Namespace, interface: &str) -> Result<(), Fault> {
 /// the kernel cut super-frames *before* it counts: otherwise `overhead` would be paid once for dozens of frames.
 fn shaping(shape: &Shape, mtu: u32) -> String {
     let rate = shape.bits_per_second;
-    let usual = (rate / 8.0 * 2e-3).clamp(BURST.0, BURST.1);
-    let frames = f64::from(3 * (mtu + 14 + BESIDE));
+    let usual = (rate / 8.0 * 2e-3).clamp(BURST_RANGE_BYTES.0, BURST_RANGE_BYTES.1);
+    let frames = f64::from(3 * (mtu + 14 + UNCOUNTED_FRAME_BYTES));
     let burst = shape.burst_bytes.map_or(usual.max(frames), f64::from);
     let latency = shape.latency_ms.unwrap_or(50.0);
-    let frame = mtu + 14 + BESIDE;
+    let frame = mtu + 14 + UNCOUNTED_FRAME_BYTES;
     format!(
         "tc qdisc add dev {WAN} root tbf rate {rate:.0}bit burst {burst:.0} latency {latency}ms \
-         peakrate 1000gbit mtu {frame} overhead {BESIDE} mpu {SHORTEST}"
+         peakrate 1000gbit mtu {frame} overhead {UNCOUNTED_FRAME_BYTES} mpu {MIN_WIRE_BYTES}"
     )
 }
 
@@ -210,7 +210,7 @@ pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn P
                 said.trim()
             )));
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > COMMAND_TIMEOUT {
             return Err(Fault::failed("the box in the wire does not become ready"));
         }
         std::thread::sleep(Duration::from_millis(5));

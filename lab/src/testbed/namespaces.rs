@@ -28,7 +28,7 @@ pub struct Namespaces {
 }
 
 /// A setting up of links takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Namespaces {
     /// `results` is where [`Host::place`] puts files.
@@ -88,7 +88,7 @@ impl Namespaces {
         let command = Command::line(&format!(
             "ip link add name {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {place}"
         ));
-        one.0.must(&command, PATIENCE).map(drop)
+        one.0.must(&command, IP_TIMEOUT).map(drop)
     }
 
     /// The wire between the gateways, with the box or the router in its middle if there is one.
@@ -99,8 +99,16 @@ impl Namespaces {
             return Ok(wire);
         }
         let middle = self.host("middle")?;
-        self.link(ground.mtu, (left, WAN), (&middle, path::ENDS[0]))?;
-        self.link(ground.mtu, (&middle, path::ENDS[1]), (right, WAN))?;
+        self.link(
+            ground.mtu,
+            (left, WAN),
+            (&middle, path::ROUTER_INTERFACES[0]),
+        )?;
+        self.link(
+            ground.mtu,
+            (&middle, path::ROUTER_INTERFACES[1]),
+            (right, WAN),
+        )?;
         if let Some(impairment) = &ground.impairment {
             wire.machinery.push(links::impair(&middle, impairment)?);
         } else if let Some(narrow) = ground.path {

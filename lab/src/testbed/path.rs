@@ -10,16 +10,16 @@ use super::{Change, Path};
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The names of its two interfaces, the left one first.
-pub(super) const ENDS: [&str; 2] = ["one", "other"];
+pub(super) const ROUTER_INTERFACES: [&str; 2] = ["one", "other"];
 /// What is behind each of them: a gateway, and its network for those who send in clear.
 const TARGETS: [(&str, &str); 2] = [("192.0.2.1", "10.1.0.0/24"), ("192.0.2.2", "10.2.0.0/24")];
 
 /// Makes a router of a host with both interfaces.
 pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
     let mut batch = String::from("link set lo up\n");
-    for (place, (end, (gateway, network))) in ENDS.iter().zip(TARGETS).enumerate() {
+    for (place, (end, (gateway, network))) in ROUTER_INTERFACES.iter().zip(TARGETS).enumerate() {
         // Its own addresses are what its complaints come from.
         batch += &format!(
             "link set {end} up\naddress add 192.0.2.{}/32 dev {end}\nroute add {gateway}/32 dev {end}\n\
@@ -67,12 +67,16 @@ fn script(path: Path) -> String {
              ip route change {network} via {gateway} dev {end} mtu {mtu}"
         )
     };
-    let changes: Vec<String> = ENDS.into_iter().zip(TARGETS).map(change).collect();
+    let changes: Vec<String> = ROUTER_INTERFACES
+        .into_iter()
+        .zip(TARGETS)
+        .map(change)
+        .collect();
     format!("sleep {} && {}", path.after_s, changes.join(" && "))
 }
 
 fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
-    host.must(&command, PATIENCE).map(drop)
+    host.must(&command, COMMAND_TIMEOUT).map(drop)
 }
 
 #[cfg(test)]

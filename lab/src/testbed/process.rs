@@ -177,7 +177,7 @@ impl Running {
             if left.is_zero() {
                 return Ok(None);
             }
-            self.sleep(left.min(GLANCE));
+            self.sleep(left.min(STOP_CHECK_INTERVAL));
         }
     }
 
@@ -199,7 +199,7 @@ impl Running {
 }
 
 /// A signal that arrives just before a sleep is noticed after this long at the latest.
-const GLANCE: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Process for Running {
     fn pid(&self) -> u32 {

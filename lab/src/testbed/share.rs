@@ -27,7 +27,7 @@ use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
 use crate::stop::Stop;
-use folder::{PATIENCE, PAUSE, clear, locked_folder, sweep};
+use folder::{REMOVE_ATTEMPTS, REMOVE_INTERVAL, clear, locked_folder, sweep};
 use tree::{Place, Switch};
 use version::Version;
 
@@ -232,10 +232,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for _ in 0..PATIENCE {
+        for _ in 0..REMOVE_ATTEMPTS {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(REMOVE_INTERVAL);
                 }
                 _ => break,
             }

@@ -45,7 +45,7 @@ pub struct Ssh {
 }
 
 /// A new address has to be told to the neighbour, and some cards take their time after a change of the MTU.
-const PATIENCE: Duration = Duration::from_secs(15);
+const REACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Ssh {
     /// Connects to all hosts. `config` is a configuration for ssh instead of the user's own, `results` where
@@ -252,7 +252,7 @@ fn reach(from: &Far, to: IpAddr) -> Result<(), Fault> {
         if finished.code == 0 {
             return Ok(());
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > REACH_TIMEOUT {
             return Err(Fault::failed(format!(
                 "no packet comes back to the {} from {to}. Look at cable, devices, addresses and firewalls",
                 from.name()

@@ -18,9 +18,9 @@ pub struct PacketSocket {
 }
 
 /// The largest super-frame and its headers fit twice.
-const LARGEST: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 /// `struct virtio_net_hdr`, before every frame.
-const OFFLOAD_HEADER: usize = 10;
+const OFFLOAD_HEADER_BYTES: usize = 10;
 const QUEUE_BYTES: libc::c_int = 8 * 1024 * 1024;
 
 impl PacketSocket {
@@ -33,7 +33,7 @@ impl PacketSocket {
         })?;
         Ok(PacketSocket {
             socket,
-            buffer: vec![0; LARGEST],
+            buffer: vec![0; BUFFER_BYTES],
         })
     }
 
@@ -84,7 +84,7 @@ fn nothing_yet(error: io::Error) -> io::Result<Option<Frame>> {
 fn frame(bytes: &[u8], at: Duration) -> Option<Frame> {
     const NEEDS_CHECKSUM: u8 = 1;
     const UDP_SEGMENTS: u8 = 5;
-    let (header, frame) = bytes.split_at_checked(OFFLOAD_HEADER)?;
+    let (header, frame) = bytes.split_at_checked(OFFLOAD_HEADER_BYTES)?;
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     Some(Frame {
         at,

@@ -292,7 +292,7 @@ impl Attendant {
             let command = Command::line("sh").arg(self.folder.join(UNDO));
             let undone = self.start(&command, true);
             if let Err(why) =
-                undone.and_then(|sh| sh.finish(PATIENCE).map_err(|fault| fault.to_string()))
+                undone.and_then(|sh| sh.finish(UNDO_TIMEOUT).map_err(|fault| fault.to_string()))
             {
                 eprintln!("not all changes were undone: {why}");
             }
@@ -305,7 +305,7 @@ impl Attendant {
 }
 
 /// For all that has to be undone.
-const PATIENCE: Duration = Duration::from_secs(180);
+const UNDO_TIMEOUT: Duration = Duration::from_secs(180);
 
 fn bytes(path: &std::path::Path, from: u64) -> io::Result<Vec<u8>> {
     let mut found = Vec::new();

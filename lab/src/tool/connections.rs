@@ -9,7 +9,7 @@ use super::round_trip::Answered;
 use crate::load::Histogram;
 
 /// What takes longer is lost. A first packet that the path lost is sent again after a second: that is slow, and no loss.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers every connection's question with itself, for ever.
 pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
@@ -22,17 +22,17 @@ pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
 
 /// The question's length goes before it, in four bytes.
 fn answer(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let mut question = vec![0; (u32::from_be_bytes(length) as usize).min(LARGEST)];
+    let mut question = vec![0; (u32::from_be_bytes(length) as usize).min(MAX_REQUEST_BYTES)];
     stream.read_exact(&mut question)?;
     stream.write_all(&question)
 }
 
 /// No question is larger, whatever somebody sends.
-const LARGEST: usize = 65_536;
+const MAX_REQUEST_BYTES: usize = 65_536;
 
 /// Opens connections for so many milliseconds, each when the one before is closed.
 pub(super) fn connect(
@@ -65,7 +65,7 @@ pub(super) fn connect(
 }
 
 fn question(bytes: usize) -> Vec<u8> {
-    let bytes = bytes.min(LARGEST);
+    let bytes = bytes.min(MAX_REQUEST_BYTES);
     let mut question = (bytes as u32).to_be_bytes().to_vec();
     question.resize(4 + bytes, b'?');
     question
@@ -73,8 +73,8 @@ fn question(bytes: usize) -> Vec<u8> {
 
 /// From the first packet to the other end's last.
 fn once(to: SocketAddr, question: &[u8]) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&to, CONNECTION_TIMEOUT)?;
+    stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_nodelay(true)?;
     stream.write_all(question)?;
     let mut answer = Vec::with_capacity(question.len());

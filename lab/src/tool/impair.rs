@@ -35,11 +35,11 @@ pub struct Impair {
 }
 
 /// How much longer a reordered frame waits: enough to be overtaken at any rate worth measuring.
-const HELD_BACK: Duration = Duration::from_millis(5);
+const REORDER_DELAY: Duration = Duration::from_millis(5);
 const QUEUE_BYTES: libc::c_int = 16 << 20;
-const LARGEST: usize = 66_000;
+const MAX_FRAME_BYTES: usize = 66_000;
 /// Frames taken from one side before the other gets its turn.
-const TURN: usize = 64;
+const MAX_FRAMES_PER_TURN: usize = 64;
 
 impl Impair {
     /// Carries frames until it is ended.
@@ -48,11 +48,11 @@ impl Impair {
         let mut directions = [Direction::new(&self, 1), Direction::new(&self, 2)];
         println!("ready");
         io::stdout().flush()?;
-        let mut buffer = vec![0; LARGEST];
+        let mut buffer = vec![0; MAX_FRAME_BYTES];
         loop {
             wait(&sides, next_due(&directions))?;
             for (place, direction) in directions.iter_mut().enumerate() {
-                for _ in 0..TURN {
+                for _ in 0..MAX_FRAMES_PER_TURN {
                     let Some(length) = receive(&sides[place], &mut buffer)? else {
                         break;
                     };
@@ -100,7 +100,7 @@ impl Direction {
         if lost {
             return;
         }
-        let due = now + self.delay + if late { HELD_BACK } else { Duration::ZERO };
+        let due = now + self.delay + if late { REORDER_DELAY } else { Duration::ZERO };
         for _ in 0..=u8::from(twice) {
             self.taken += 1;
             self.waiting

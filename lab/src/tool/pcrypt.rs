@@ -18,14 +18,14 @@ pub enum Act {
 }
 
 const NETLINK_CRYPTO: libc::c_int = 21;
-const NEW: u16 = 0x10;
-const DELETE: u16 = 0x11;
-const TYPE_AEAD: u32 = 3;
-const TYPE_MASK: u32 = 0xf;
+const CRYPTO_MSG_NEWALG: u16 = 0x10;
+const CRYPTO_MSG_DELALG: u16 = 0x11;
+const ALGORITHM_TYPE_AEAD: u32 = 3;
+const ALGORITHM_TYPE_MASK: u32 = 0xf;
 /// `CRYPTO_MAX_ALG_NAME` of the header.
-const NAME: usize = 64;
+const NAME_BYTES: usize = 64;
 /// Associations of a namespace that is gone go a little later, and hold on to the instance until then.
-const PATIENCE: Duration = Duration::from_secs(10);
+const NETLINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn act(act: Act, name: &str) -> io::Result<()> {
     match act {
@@ -38,17 +38,18 @@ pub(super) fn act(act: Act, name: &str) -> io::Result<()> {
 fn add(name: &str) -> io::Result<()> {
     let started = Instant::now();
     loop {
-        let answer = ask(NEW, name, &format!("pcrypt({name})"));
+        let answer = ask(CRYPTO_MSG_NEWALG, name, &format!("pcrypt({name})"));
         if instance(&std::fs::read_to_string("/proc/crypto")?, name).is_some() {
             return Ok(());
         }
         match answer {
             Err(error)
-                if error.kind() != io::ErrorKind::WouldBlock || started.elapsed() > PATIENCE =>
+                if error.kind() != io::ErrorKind::WouldBlock
+                    || started.elapsed() > NETLINK_TIMEOUT =>
             {
                 return Err(error);
             }
-            _ if started.elapsed() > PATIENCE => {
+            _ if started.elapsed() > NETLINK_TIMEOUT => {
                 return Err(io::Error::other("the kernel made no instance of pcrypt"));
             }
             _ => std::thread::sleep(Duration::from_millis(50)),
@@ -59,8 +60,8 @@ fn add(name: &str) -> io::Result<()> {
 fn delete(name: &str) -> io::Result<()> {
     let started = Instant::now();
     while let Some(driver) = instance(&std::fs::read_to_string("/proc/crypto")?, name) {
-        match ask(DELETE, name, &driver) {
-            Err(error) if started.elapsed() > PATIENCE => return Err(error),
+        match ask(CRYPTO_MSG_DELALG, name, &driver) {
+            Err(error) if started.elapsed() > NETLINK_TIMEOUT => return Err(error),
             _ => std::thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -123,16 +124,16 @@ fn message(what: u16, name: &str, driver: &str) -> io::Result<Vec<u8>> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
     let mut body = Vec::new();
     for text in [name, driver, ""] {
-        let mut field = [0; NAME];
+        let mut field = [0; NAME_BYTES];
         let bytes = text.as_bytes();
         // The kernel wants the zero at the end.
-        let room = field[..NAME - 1].get_mut(..bytes.len());
+        let room = field[..NAME_BYTES - 1].get_mut(..bytes.len());
         let room = room.ok_or_else(|| io::Error::other(format!("`{text}` is too long a name")))?;
         room.copy_from_slice(bytes);
         body.extend_from_slice(&field);
     }
-    let kind = if what == NEW {
-        [TYPE_AEAD, TYPE_MASK]
+    let kind = if what == CRYPTO_MSG_NEWALG {
+        [ALGORITHM_TYPE_AEAD, ALGORITHM_TYPE_MASK]
     } else {
         [0, 0]
     };
@@ -176,11 +177,11 @@ mod tests {
 
     #[test]
     fn a_message_is_as_long_as_the_kernel_expects_and_names_end_with_a_zero() {
-        let long = message(NEW, "a", "pcrypt(a)").unwrap();
+        let long = message(CRYPTO_MSG_NEWALG, "a", "pcrypt(a)").unwrap();
         assert_eq!(long.len(), 16 + 3 * 64 + 4 * 4);
         assert_eq!(long[..4], (long.len() as u32).to_ne_bytes());
         assert_eq!(long[16 + 64..][..10], *b"pcrypt(a)\0");
-        assert!(message(NEW, &"a".repeat(64), "").is_err());
+        assert!(message(CRYPTO_MSG_NEWALG, &"a".repeat(64), "").is_err());
     }
 
     #[test]

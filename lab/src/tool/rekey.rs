@@ -33,9 +33,9 @@ pub struct Rekey {
 }
 
 /// How long packets under the old keys may still be under way.
-const UNDER_WAY: Duration = Duration::from_millis(200);
+const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 /// How far the SPIs of two generations are apart; no file of the lab uses so large ones.
-const GENERATION: u32 = 0x1_0000;
+const SPI_STEP: u32 = 0x1_0000;
 
 impl Rekey {
     /// Renews until it is ended, and says a line for each renewal.
@@ -74,7 +74,7 @@ impl Rekey {
         self.setkey(&self.left, text(new, false, add))?;
         self.setkey(&self.left, text(new, true, add))?;
         self.setkey(&self.right, text(new, false, add))?;
-        std::thread::sleep(UNDER_WAY);
+        std::thread::sleep(IN_FLIGHT_TIME);
         let all = text(old, true, delete) + &text(old, false, delete);
         self.setkey(&self.left, all.clone())?;
         self.setkey(&self.right, all)
@@ -141,7 +141,7 @@ impl Association {
         let mut words = self.0.clone();
         let spi = u32::from_str_radix(&words[4][2..], 16)
             .map_err(|_| io::Error::other(format!("`{}` is no SPI", words[4])))?;
-        let moved = spi.wrapping_add(GENERATION.wrapping_mul(generation));
+        let moved = spi.wrapping_add(SPI_STEP.wrapping_mul(generation));
         words[4] = format!("{moved:#x}");
         for word in words.iter_mut().skip(5) {
             if let Some(digits) = word.strip_prefix("0x") {

@@ -23,7 +23,7 @@ pub struct Answered {
 }
 
 /// An answer later than this is lost.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Sends every datagram back to whoever sent it, for ever.
 pub(super) fn echo(listen: SocketAddr) -> io::Result<()> {
@@ -61,7 +61,7 @@ pub(super) fn ask(
     };
     let socket = UdpSocket::bind(any)?;
     socket.connect(to)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut found = Answered {
         asked: 0,
         lost: 0,
@@ -93,7 +93,7 @@ fn once(socket: &UdpSocket, bytes: usize, number: u64) -> io::Result<Option<Dura
         Err(error) if !transient(&error) => return Err(error),
         _ => {}
     }
-    while asked.elapsed() < PATIENCE {
+    while asked.elapsed() < ANSWER_TIMEOUT {
         match socket.recv(&mut answer) {
             Ok(length) if answer.get(..length.min(8)) == question.get(..8) => {
                 return Ok(Some(asked.elapsed()));

@@ -22,11 +22,11 @@ use spinner::Spinner;
 pub use line::{Class, Said, Seen, Spinning};
 
 /// Between two lines, at first.
-const OFTEN: Duration = Duration::from_millis(20);
+const MIN_LINE_INTERVAL: Duration = Duration::from_millis(20);
 /// Later, this share of the time that has passed: an end of a window is never further off.
-const SHARE: u32 = 256;
+const LINE_INTERVAL_DIVISOR: u32 = 256;
 /// A look that took longer was interrupted, and its counts are not of one moment.
-const MOMENT: Duration = Duration::from_micros(500);
+const MAX_SAMPLE_TIME: Duration = Duration::from_micros(500);
 
 /// Soaks until it is killed.
 pub(super) fn soak() -> io::Result<()> {
@@ -44,7 +44,7 @@ pub(super) fn soak() -> io::Result<()> {
 }
 
 fn pause(elapsed: Duration) -> Duration {
-    (elapsed / SHARE).max(OFTEN)
+    (elapsed / LINE_INTERVAL_DIVISOR).max(MIN_LINE_INTERVAL)
 }
 
 /// In one piece: whoever reads meanwhile may find half a line, but never two halves mixed.
@@ -57,12 +57,12 @@ fn say(said: &Said) -> io::Result<()> {
 
 /// Looks again when it was interrupted, but not for ever: a machine may be that busy.
 fn look(spinners: &[Spinner], started: Instant) -> io::Result<Seen> {
-    const TRIES: usize = 3;
+    const MAX_SAMPLE_ATTEMPTS: usize = 3;
     let mut seen = Seen::default();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_SAMPLE_ATTEMPTS {
         let began = Instant::now();
         seen = once(spinners, began - started)?;
-        if began.elapsed() < MOMENT {
+        if began.elapsed() < MAX_SAMPLE_TIME {
             break;
         }
     }
@@ -97,7 +97,10 @@ mod tests {
         let (mut at, mut lines) = (Duration::ZERO, 0);
         while at < day {
             let pause = pause(at);
-            assert!(pause == OFTEN || pause <= at / SHARE, "{pause:?} at {at:?}");
+            assert!(
+                pause == MIN_LINE_INTERVAL || pause <= at / LINE_INTERVAL_DIVISOR,
+                "{pause:?} at {at:?}"
+            );
             at += pause;
             lines += 1;
         }

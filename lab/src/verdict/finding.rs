@@ -4,4 +4,4 @@
 pub(super) type Finding = Option<(&'static str, String)>;
 
 /// A thread that had a processor for this share of the time had it nearly always.
-pub(super) const SATURATED: f64 = 0.85;
+pub(super) const SATURATED_RATIO: f64 = 0.85;

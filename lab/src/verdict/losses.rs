@@ -4,14 +4,14 @@ use super::finding::Finding;
 use crate::meter::Readings;
 
 /// Losses matter from this share of the packets on.
-const MANY: f64 = 0.001;
+const MIN_LOSS_RATIO: f64 = 0.001;
 
 /// Whether a reading counts losses at this place.
 type Counts = fn(&str) -> bool;
 
 /// The places, each with its name for readers. A packet is lost at one of the first three; a full backlog may be seen by an
 /// interface, too.
-const PLACES: [(&str, Counts); 4] = [
+const LOSS_POINTS: [(&str, Counts); 4] = [
     ("by the tunnel itself", |name| name.starts_with("drops.")),
     ("at sockets without room", |name| {
         name.ends_with("_buffer_errors") || at_an_end(name)
@@ -34,11 +34,11 @@ pub(super) fn many(readings: &Readings) -> Finding {
         let found = readings.iter().filter(|(name, _)| counts(name));
         found.map(|(_, count)| count.max(0.0)).sum()
     };
-    let found = PLACES.map(|(place, counts)| (place, sum(counts)));
+    let found = LOSS_POINTS.map(|(place, counts)| (place, sum(counts)));
     let once: f64 = found[..3].iter().map(|(_, count)| count).sum();
     let lost = once.max(found[3].1);
     let passed = sum(|name| name.ends_with(".if.wan.rx_packets"));
-    if lost <= MANY * passed || passed <= 0.0 {
+    if lost <= MIN_LOSS_RATIO * passed || passed <= 0.0 {
         return None;
     }
     let named = found.iter().filter(|(_, count)| *count > 0.0);

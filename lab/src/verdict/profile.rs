@@ -1,17 +1,17 @@
 //! What a sampled profile adds to a verdict: whose work filled the processors, and of which kind.
 
-use super::finding::{Finding, SATURATED};
+use super::finding::{Finding, SATURATED_RATIO};
 use crate::meter::Readings;
 
 /// The reading that every profile has.
 pub(super) const SAMPLES: &str = "profile.samples_count";
 /// Fewer samples than this say little.
-const FEW: f64 = 200.0;
+const MIN_SAMPLES: f64 = 200.0;
 /// Strangers who took so much of a busy machine are what limited it.
-const STRANGERS: f64 = 0.25;
+const OTHERS_LIMIT_RATIO: f64 = 0.25;
 
 /// Whose work a gateway's is, its part in the kernel included.
-const GATEWAYS: [&str; 3] = ["left", "right", "forwarding"];
+const GATEWAY_OWNERS: [&str; 3] = ["left", "right", "forwarding"];
 
 fn share(readings: &Readings, who: &[&str], place: &str) -> f64 {
     let names = who.iter().map(|who| format!("profile.{who}.{place}_ratio"));
@@ -31,7 +31,7 @@ fn taken(readings: &Readings) -> Option<f64> {
     readings
         .get(SAMPLES)
         .copied()
-        .filter(|samples| *samples >= FEW)
+        .filter(|samples| *samples >= MIN_SAMPLES)
 }
 
 /// One processor that was busy nearly always, nearly always for the same.
@@ -48,20 +48,20 @@ pub(super) fn one_processor(readings: &Readings) -> Finding {
             100.0 * share
         )
     };
-    if of("endpoints") >= SATURATED {
+    if of("endpoints") >= SATURATED_RATIO {
         return Some(("generator", said(of("endpoints"), "an endpoint's work")));
     }
     let path = "carrying packets in softirqs";
-    (in_the_kernel >= SATURATED).then(|| ("core", said(in_the_kernel, path)))
+    (in_the_kernel >= SATURATED_RATIO).then(|| ("core", said(in_the_kernel, path)))
 }
 
 /// What most of the time went into, when no processor has any left.
 pub(super) fn most(readings: &Readings) -> Finding {
     taken(readings)?;
-    let of = |place: &str| share(readings, &GATEWAYS, place);
+    let of = |place: &str| share(readings, &GATEWAY_OWNERS, place);
     let in_the_kernel = of("copies") + of("network") + of("scheduling") + of("kernel");
     let strangers = whole(readings, "others");
-    if strangers >= STRANGERS {
+    if strangers >= OTHERS_LIMIT_RATIO {
         return Some((
             "others",
             format!(
@@ -103,7 +103,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
 /// The whole picture in a sentence.
 pub(super) fn shares(readings: &Readings) -> Option<String> {
     let samples = *readings.get(SAMPLES)?;
-    let of = |place: &str| 100.0 * share(readings, &GATEWAYS, place);
+    let of = |place: &str| 100.0 * share(readings, &GATEWAY_OWNERS, place);
     let of_whom = |who: &str| 100.0 * whole(readings, who);
     Some(format!(
         "by {samples:.0} samples the gateways spent {:.0} % of all processors' time in ciphers, {:.0} % in own code, {:.0} % in copies, {:.0} % in the \

@@ -4,12 +4,12 @@ use super::finding::Finding;
 use crate::meter::Readings;
 
 /// Stopped in this part of its periods, a gateway was stopped nearly all along: short pauses of the traffic are not.
-const MOST: f64 = 0.5;
+const STOPPED_PERIODS_RATIO: f64 = 0.5;
 /// From this part of what it was given on, it used all of it.
-const ALL: f64 = 0.95;
+const USED_UP_RATIO: f64 = 0.95;
 
 /// What a verdict that rests on a share has to say beside it.
-pub(super) const NOT_HELD: &str =
+pub(super) const SOFTIRQ_NOTE: &str =
     "a share holds processes back, and not what the kernel does in softirqs by itself";
 
 /// The gateway that was held back the most, if one was.
@@ -48,7 +48,8 @@ impl Held<'_> {
 
     /// One that was never stopped has used up nothing, however much it worked.
     fn back(&self) -> bool {
-        self.stopped >= MOST || (self.stopped > 0.0 && self.used_s >= ALL * self.given_s)
+        self.stopped >= STOPPED_PERIODS_RATIO
+            || (self.stopped > 0.0 && self.used_s >= USED_UP_RATIO * self.given_s)
     }
 
     fn sentence(&self) -> String {

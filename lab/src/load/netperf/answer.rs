@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use super::request::INTERVAL_S;
+use super::request::REPORT_INTERVAL_S;
 use crate::load::Carried;
 
 /// What is selected of a stream, and of datagrams.
-pub(super) const OF_BYTES: &str = "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,\
+pub(super) const STREAM_OUTPUTS: &str = "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,\
                                    REMOTE_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS";
 /// What is selected of questions.
-pub(super) const OF_QUESTIONS: &str = "TRANSACTION_RATE,ELAPSED_TIME,LOCAL_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,\
+pub(super) const REQUEST_OUTPUTS: &str = "TRANSACTION_RATE,ELAPSED_TIME,LOCAL_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,\
                                        MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY,MAX_LATENCY";
 /// The unit that is asked for: its results have two decimals, whatever they count.
-pub(super) const UNIT: &str = "k";
-const UNITS: &str = "10^3bits/s";
+pub(super) const UNIT_OPTION: &str = "k";
+const UNIT_NAME: &str = "10^3bits/s";
 
 /// The outputs by their names.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ impl Answer<'_> {
 
     fn of_bytes(&self, received: &str) -> Result<Carried, String> {
         let units = self.text("THROUGHPUT_UNITS")?;
-        if units != UNITS {
-            return Err(format!("it counts in {units}, not in {UNITS}"));
+        if units != UNIT_NAME {
+            return Err(format!("it counts in {units}, not in {UNIT_NAME}"));
         }
         Ok(Carried {
             seconds: self.number("ELAPSED_TIME")?,
@@ -136,7 +136,7 @@ impl Answer<'_> {
             Some((told("INTERIM_RESULT")?, told("INTERVAL")?))
         };
         let told = (0..).map_while(interval);
-        told.filter(|(_, seconds)| *seconds >= INTERVAL_S / 2.0)
+        told.filter(|(_, seconds)| *seconds >= REPORT_INTERVAL_S / 2.0)
             .map(|(kilobits, _)| kilobits * 1e3)
             .collect()
     }

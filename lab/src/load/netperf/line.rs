@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::answer;
-use super::request::{INTERVAL_S, Netperf, PORT, Test};
+use super::request::{Netperf, PORT, REPORT_INTERVAL_S, Test};
 use crate::load::Direction;
 
 /// How long a test goes on.
@@ -36,7 +36,7 @@ impl Netperf {
     }
 
     fn test_and_options(&self, intervals: bool) -> (&'static str, String) {
-        let unit = format!(" -f {}", answer::UNIT);
+        let unit = format!(" -f {}", answer::UNIT_OPTION);
         match self.test {
             Test::Stream { .. } => {
                 let test = match self.is_backwards() {
@@ -44,7 +44,7 @@ impl Netperf {
                     false => "TCP_STREAM",
                 };
                 let told = match intervals {
-                    true => format!(" -D {INTERVAL_S}"),
+                    true => format!(" -D {REPORT_INTERVAL_S}"),
                     false => String::new(),
                 };
                 (test, unit + &told)
@@ -63,15 +63,18 @@ impl Netperf {
                 let sender = if self.is_backwards() { "," } else { "" };
                 let size = message_bytes.map(|bytes| format!(" -m {sender}{bytes}"));
                 let size = size.unwrap_or_default();
-                format!("{size}{nodelay} -k {}", answer::OF_BYTES)
+                format!("{size}{nodelay} -k {}", answer::STREAM_OUTPUTS)
             }
             // Without `-R 1` no datagram passes a gateway.
             Test::Datagrams { message_bytes } => format!(
                 " -R 1 -m {message_bytes} -P {port},{port} -k {}",
-                answer::OF_BYTES
+                answer::STREAM_OUTPUTS
             ),
             Test::Questions { bytes } => {
-                format!(" -r {bytes},{bytes}{nodelay} -k {}", answer::OF_QUESTIONS)
+                format!(
+                    " -r {bytes},{bytes}{nodelay} -k {}",
+                    answer::REQUEST_OUTPUTS
+                )
             }
         }
     }

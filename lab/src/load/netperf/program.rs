@@ -15,8 +15,8 @@ pub(super) struct Program {
 }
 
 /// Since this one all tests tell the outputs that are selected, and its server stays in the foreground where it is told to.
-const OLDEST: (u32, u32) = (2, 6);
-const PATIENCE: Duration = Duration::from_secs(3);
+const OLDEST_VERSION: (u32, u32) = (2, 6);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 const REMEDY: &str = "Get it by: apt-get install netperf (Debian has it in its component non-free), \
                       or build it from https://github.com/HewlettPackard/netperf";
 
@@ -32,7 +32,7 @@ impl Program {
             "netperf" => Command::line("netperf -D 1 -V"),
             _ => Command::line(name).arg("-V"),
         };
-        let told = host.must(&ask, PATIENCE).unwrap_or_default();
+        let told = host.must(&ask, VERSION_TIMEOUT).unwrap_or_default();
         let program = Program::read(name, &told)
             .ok_or_else(|| Absence::new(format!("`{ask}` does not tell its version"), REMEDY))?;
         program.young_enough()
@@ -50,7 +50,7 @@ impl Program {
 
     fn young_enough(self) -> Result<Program, Absence> {
         match self.number() {
-            Some(number) if number >= OLDEST => Ok(self),
+            Some(number) if number >= OLDEST_VERSION => Ok(self),
             _ => Err(Absence::new(
                 format!(
                     "{} {} is too old, or none that is known",
@@ -58,7 +58,7 @@ impl Program {
                 ),
                 format!(
                     "Versions from {}.{} on will do. {REMEDY}",
-                    OLDEST.0, OLDEST.1
+                    OLDEST_VERSION.0, OLDEST_VERSION.1
                 ),
             )),
         }

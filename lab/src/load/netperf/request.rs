@@ -38,5 +38,5 @@ pub enum Test {
 /// Not netperf's usual one, where a netserver of the host itself may listen.
 pub(super) const PORT: u16 = 5304;
 /// Seconds of an interval, where netperf tells of them.
-pub(super) const INTERVAL_S: f64 = 0.5;
+pub(super) const REPORT_INTERVAL_S: f64 = 0.5;
 pub(super) const MEGABYTE: i64 = 1 << 20;

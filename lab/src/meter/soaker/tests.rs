@@ -166,7 +166,7 @@ fn a_window_lies_between_the_last_lines_that_were_whole_when_the_load_began_and_
     let second = first.clone() + &line(&Said::Seen(later(2, [0.5; 2], [0.5; 2], 0.0)));
     let torn = second.clone() + "{\"seen\":{\"at_ns\":99";
     let mut soaking = soaking(&["", &opening()[..40], &first, &first, &torn], None);
-    soaking.wait(PATIENCE).unwrap();
+    soaking.wait(CALIBRATION_TIMEOUT).unwrap();
     soaking.mark().unwrap();
     soaking.mark().unwrap();
     let readings = soaking.readings().unwrap();

@@ -2,7 +2,7 @@
 //! right leaves out a tenth of what the step before left out. A mean would hide just what hurts.
 
 use super::{Body, Section};
-use crate::load::SHARES;
+use crate::load::PERCENTILES;
 use crate::report::chart::{Figure, Line, Lines, Point, lines};
 use crate::report::findings::{Cell as Measured, Findings, LEVEL, Part};
 use crate::report::html::{Cell, Table};
@@ -48,7 +48,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
     let slowest = curves.iter().flat_map(|curve| &curve.points);
     let most = slowest.map(|point| point.y).reduce(f64::max)?;
     let scale = Scale::of("delay_us", most);
-    let places: Vec<(f64, String)> = SHARES
+    let places: Vec<(f64, String)> = PERCENTILES
         .iter()
         .map(|(_, share)| (place(*share), percent(*share)))
         .collect();
@@ -93,7 +93,7 @@ fn curve(cell: &Measured, timed: &str) -> Curve {
     };
     Curve {
         name: cell.name(),
-        points: SHARES.iter().filter_map(point).collect(),
+        points: PERCENTILES.iter().filter_map(point).collect(),
         longest: cell.other(&format!("{timed}.max_us")),
     }
 }
@@ -114,7 +114,7 @@ fn table(title: &str, curves: &[Curve], scale: &Scale) -> Table {
         let here = |point: &Point| point.x == place(share);
         curves.iter().any(|curve| curve.points.iter().any(here))
     };
-    let shares: Vec<f64> = SHARES.iter().map(|(_, share)| *share).collect();
+    let shares: Vec<f64> = PERCENTILES.iter().map(|(_, share)| *share).collect();
     let shares: Vec<f64> = shares.into_iter().filter(|share| told(*share)).collect();
     let names: Vec<String> = shares
         .iter()

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::possible::{Impossible, is_pair, possible_ground, possible_load};
 use crate::contender::{
-    BORINGTUN, Contender, Encapsulation, Esplanade, FLAGS, KernelLibipsec, KernelWireguard,
-    KernelXfrm, Manner, Mode, OpenVpn, Plain, USUAL_WINDOW, UserSpaceWireguard, WIREGUARD_GO,
+    BORINGTUN, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS, KernelLibipsec,
+    KernelWireguard, KernelXfrm, Manner, Mode, OpenVpn, Plain, UserSpaceWireguard, WIREGUARD_GO,
     Wrapping,
 };
 use crate::fault::Fault;
@@ -153,7 +153,7 @@ fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Imposs
             _ => Encapsulation::Udp,
         },
         bundle: word("combine") == Some("esp+ah"),
-        window: number(settings, "window").map_or(USUAL_WINDOW, |window| window as u32),
+        window: number(settings, "window").map_or(DEFAULT_REPLAY_WINDOW, |window| window as u32),
         associations: number(settings, "sas").map_or(1, |sas| sas as u32),
         esn: flag(settings, "esn").unwrap_or(false),
     };

@@ -2,24 +2,24 @@
 
 use super::families;
 use crate::load::{
-    AROUND, Asked, Direction, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol, RoundTrip,
-    Search, Test,
+    Asked, Direction, FRAME_OVERHEAD_BYTES, Frames, Iperf3, Load, LoadedRoundTrip, Netperf,
+    Protocol, RoundTrip, Search, Test,
 };
 use crate::spec::kinds::LoadKind;
 use crate::spec::settings::flag;
 use crate::spec::{Cell, Programs, imix};
 
 /// Bytes of a question, where nothing is said.
-const QUESTION: u32 = 64;
+const REQUEST_BYTES: u32 = 64;
 /// Megabytes before a stream is measured.
-const WARM_UP: u32 = 8;
+const WARM_UP_MEGABYTES: u32 = 8;
 /// Bytes of a datagram of netperf, whose own choice is the longest that there is, cut to pieces by every path: this fits any
 /// tunnel.
-const DATAGRAM: u32 = 1024;
+const NETPERF_DATAGRAM_BYTES: u32 = 1024;
 
 impl Cell {
     pub(super) fn load(&self, programs: &Programs) -> Box<dyn Load> {
-        let request = self.count("request_bytes").unwrap_or(QUESTION);
+        let request = self.count("request_bytes").unwrap_or(REQUEST_BYTES);
         let lab = &programs.lab;
         match self.load {
             LoadKind::RoundTrip => Box::new(RoundTrip::new(lab, request, Asked::ByDatagram)),
@@ -30,11 +30,15 @@ impl Cell {
             LoadKind::Frames | LoadKind::Steady => Box::new(self.frames(programs)),
             LoadKind::Netperf => Box::new(self.netperf(Test::Stream {
                 message_bytes: self.count("message_bytes"),
-                warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP),
+                warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP_MEGABYTES),
             })),
-            LoadKind::NetperfUdp => Box::new(self.netperf(Test::Datagrams {
-                message_bytes: self.count("message_bytes").unwrap_or(DATAGRAM),
-            })),
+            LoadKind::NetperfUdp => Box::new(
+                self.netperf(Test::Datagrams {
+                    message_bytes: self
+                        .count("message_bytes")
+                        .unwrap_or(NETPERF_DATAGRAM_BYTES),
+                }),
+            ),
             LoadKind::NetperfRr => Box::new(self.netperf(Test::Questions { bytes: request })),
             LoadKind::Iperf3 | LoadKind::Iperf3Udp => Box::new(self.stream()),
         }
@@ -51,10 +55,13 @@ impl Cell {
     /// The bytes of user data in the datagrams that fill the tunnel, in turn. `None` where the load does not fill it, or chooses
     /// their length by itself.
     pub(super) fn datagrams(&self) -> Option<Vec<u32>> {
-        let around = AROUND + families(&self.settings).inner.header();
+        let around = FRAME_OVERHEAD_BYTES + families(&self.settings).inner.header();
         match self.load {
             LoadKind::Iperf3Udp => Some(vec![self.count("message_bytes")?]),
-            LoadKind::NetperfUdp => Some(vec![self.count("message_bytes").unwrap_or(DATAGRAM)]),
+            LoadKind::NetperfUdp => Some(vec![
+                self.count("message_bytes")
+                    .unwrap_or(NETPERF_DATAGRAM_BYTES),
+            ]),
             LoadKind::Frames => {
                 let frames = self.frame_bytes().into_iter();
                 Some(frames.map(|bytes| bytes.saturating_sub(around)).collect())
@@ -75,7 +82,7 @@ impl Cell {
                 },
                 _ => Protocol::Tcp,
             },
-            warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP),
+            warm_up_megabytes: self.count("warm_up_megabytes").unwrap_or(WARM_UP_MEGABYTES),
             message_bytes: self.count("message_bytes"),
             nodelay: self.has_nodelay(),
             streams: self.count("streams").unwrap_or(1),

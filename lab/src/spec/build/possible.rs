@@ -93,7 +93,7 @@ fn possible_families(kind: ContenderKind, settings: &Settings) -> Result<(), Imp
 }
 
 /// Contenders whose packets are carried by processes, which are all that a quota holds back.
-const BY_PROCESSES: [ContenderKind; 5] = [
+const USER_SPACE_CONTENDERS: [ContenderKind; 5] = [
     ContenderKind::Esplanade,
     ContenderKind::KernelLibipsec,
     ContenderKind::WireguardGo,
@@ -103,7 +103,7 @@ const BY_PROCESSES: [ContenderKind; 5] = [
 
 /// Whom no quota holds back.
 fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
-    match settings.contains_key("share") && !BY_PROCESSES.contains(&kind) {
+    match settings.contains_key("share") && !USER_SPACE_CONTENDERS.contains(&kind) {
         false => Ok(()),
         true => Err(Impossible {
             factor: "share",
@@ -113,22 +113,24 @@ fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Imposs
             ),
             advice: format!(
                 "give `share` to the [[contender]] of one whose packets a process carries: {}",
-                BY_PROCESSES.map(Named::name).join(", ")
+                USER_SPACE_CONTENDERS.map(Named::name).join(", ")
             ),
         }),
     }
 }
 
 /// The longest datagram over IPv4.
-const DATAGRAM: f64 = 65_507.0;
+const MAX_DATAGRAM_BYTES: f64 = 65_507.0;
 
 /// What a load cannot be told.
 pub(super) fn possible_load(settings: &Settings, load: LoadKind) -> Result<(), Impossible> {
     let of_datagrams = matches!(load, LoadKind::Iperf3Udp | LoadKind::NetperfUdp);
-    if of_datagrams && number(settings, "message_bytes").is_some_and(|bytes| bytes > DATAGRAM) {
+    if of_datagrams
+        && number(settings, "message_bytes").is_some_and(|bytes| bytes > MAX_DATAGRAM_BYTES)
+    {
         return Err(Impossible {
             factor: "message_bytes",
-            what: format!("a datagram holds at most {DATAGRAM} bytes"),
+            what: format!("a datagram holds at most {MAX_DATAGRAM_BYTES} bytes"),
             advice: "one that fits the path is not cut to pieces: `message_bytes = 1200`".into(),
         });
     }

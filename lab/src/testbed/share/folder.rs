@@ -9,15 +9,15 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 /// What every folder of a lab is called, before a number.
-pub(super) const NAME: &str = "esplanade-lab-";
+pub(super) const FOLDER_PREFIX: &str = "esplanade-lab-";
 
 /// A new folder that this process has locked. The number only tells a reader whose it is: other namespaces have other
 /// processes of the same number.
 pub(super) fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
     let own = std::process::id();
     let names = (0..100).map(|count| match count {
-        0 => format!("{NAME}{own}"),
-        _ => format!("{NAME}{own}-{count}"),
+        0 => format!("{FOLDER_PREFIX}{own}"),
+        _ => format!("{FOLDER_PREFIX}{own}-{count}"),
     });
     for folder in names.map(|name| group.join(name)) {
         match fs::create_dir(&folder) {
@@ -41,8 +41,8 @@ pub(super) fn leads_to(path: &Path, file: &File) -> bool {
 }
 
 /// A member that was killed a moment ago may still be on its way out, and a quota holds it back there, too.
-pub(super) const PATIENCE: usize = 200;
-pub(super) const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const REMOVE_ATTEMPTS: usize = 200;
+pub(super) const REMOVE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Takes away what nobody holds a lock on.
 pub(super) fn sweep(group: &Path) {
@@ -51,14 +51,14 @@ pub(super) fn sweep(group: &Path) {
         entry
             .file_name()
             .as_encoded_bytes()
-            .starts_with(NAME.as_bytes())
+            .starts_with(FOLDER_PREFIX.as_bytes())
     });
     for folder in named.map(|entry| entry.path()) {
         let lock = File::open(&folder).ok();
         if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
-            let mut attempts = 0..PATIENCE;
+            let mut attempts = 0..REMOVE_ATTEMPTS;
             while !clear(&folder) && attempts.next().is_some() {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(REMOVE_INTERVAL);
             }
         }
     }

@@ -13,8 +13,8 @@ use super::folder::{clear, leads_to};
 use super::tree;
 
 /// The members of the groups die with the lab, but not in the same moment: half a minute is more than a machine in trouble takes.
-const ATTEMPTS: usize = 1500;
-const PAUSE: Duration = Duration::from_millis(20);
+const REMOVE_ATTEMPTS: usize = 1500;
+const REMOVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Posts one at a folder that this process has locked.
 pub(super) fn post(folder: &Path, switched_on: Option<&Path>) -> io::Result<()> {
@@ -78,14 +78,14 @@ fn watch(folder: &Path, switched_on: Option<&Path>) {
         return;
     };
     while flock(&lock, FlockOperation::LockExclusive).is_err() {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(REMOVE_INTERVAL);
     }
-    for _ in 0..ATTEMPTS {
+    for _ in 0..REMOVE_ATTEMPTS {
         // By now another lab may have a folder of the same name.
         if !leads_to(folder, &lock) || clear(folder) {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(REMOVE_INTERVAL);
     }
     switched_on.into_iter().for_each(tree::switch_off);
 }

@@ -1,6 +1,6 @@
 //! Folders and files as the kernel would have them, in an ordinary folder: the kernel itself is asked by the tests of namespaces.
 
-use super::folder::{NAME, leads_to};
+use super::folder::{FOLDER_PREFIX, leads_to};
 use super::*;
 
 struct Scratch(PathBuf);
@@ -24,7 +24,7 @@ impl Drop for Scratch {
 fn folders_of_dead_labs_are_swept_and_those_of_living_ones_and_strangers_stay() {
     let place = Scratch::new("swept");
     let (living, lock) = locked_folder(&place.0).unwrap();
-    let dead = place.0.join(format!("{NAME}4711"));
+    let dead = place.0.join(format!("{FOLDER_PREFIX}4711"));
     let stranger = place.0.join("somebody-else");
     for folder in [&dead, &stranger, &living] {
         fs::create_dir_all(folder.join("left")).unwrap();
@@ -43,7 +43,7 @@ fn labs_of_the_same_number_have_a_folder_each() {
     let (first, _one) = locked_folder(&place.0).unwrap();
     let (second, _other) = locked_folder(&place.0).unwrap();
     assert_ne!(first, second);
-    let own = format!("{NAME}{}", std::process::id());
+    let own = format!("{FOLDER_PREFIX}{}", std::process::id());
     assert!(first.ends_with(&own) && second.ends_with(format!("{own}-1")));
 }
 

@@ -25,13 +25,13 @@ pub struct Held {
 }
 
 /// Microseconds. The kernel grants no less than this in a period.
-const LEAST_QUOTA: f64 = 1000.0;
+const MIN_QUOTA_US: f64 = 1000.0;
 /// Short, so that a share is like a slow machine and not like one that sleeps for a tenth of a second.
-const PERIOD: f64 = 10_000.0;
+const PERIOD_US: f64 = 10_000.0;
 
 /// Period and quota of a share, in microseconds.
 fn period_and_quota(share: f64) -> (u64, u64) {
-    let period = (LEAST_QUOTA / share).ceil().max(PERIOD);
+    let period = (MIN_QUOTA_US / share).ceil().max(PERIOD_US);
     (period as u64, (share * period).round() as u64)
 }
 

@@ -5,9 +5,9 @@ use super::protocol::UNDO;
 use crate::tool::attend::quoted;
 
 /// What the shell says first, with the machine's kind, the folder, and the checksums of programs that are there already.
-pub(super) const HERE: &str = "esplanade-lab-here";
+pub(super) const BOOTSTRAP_READY: &str = "esplanade-lab-here";
 /// In the environment of the attendant and of all that it starts, with the folder as its value.
-const MARK: &str = "ESPLANADE_LAB";
+const FOLDER_VARIABLE: &str = "ESPLANADE_LAB";
 
 /// What the host's shell is told. On one line, and without `!`: nobody knows which shell a login gets. `after` is the folder of
 /// an attendant that was lost: what it takes back must be back before anything new begins.
@@ -27,16 +27,16 @@ pub(super) fn remote_command(names: &[&str], after: Option<&str>) -> String {
     let script = format!(
         "{wait}umask 077; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH; \
          d=$(mktemp -d \"${{TMPDIR:-/tmp}}/esplanade-lab.XXXXXX\") || exit 1; \
-         k() {{ grep -lzsxF \"{MARK}=$d\" /proc/[0-9]*/environ | cut -d/ -f3; }}; \
+         k() {{ grep -lzsxF \"{FOLDER_VARIABLE}=$d\" /proc/[0-9]*/environ | cut -d/ -f3; }}; \
          e() {{ n=0; while p=$(k) && [ -n \"$p\" ] && [ $n -lt 100 ]; do kill -9 $p; sleep 0.1; n=$((n+1)); done; \
          if [ -s \"$d/{UNDO}\" ]; then sh \"$d/{UNDO}\" >/dev/null; fi; rm -rf \"$d\"; }}; \
          trap e EXIT; trap : HUP INT TERM PIPE; \
          {found}\
-         echo \"{HERE} $(uname -m) $d\"; \
+         echo \"{BOOTSTRAP_READY} $(uname -m) $d\"; \
          while read -r word name more; do case $word in \
          put) head -c \"$more\" >\"$d/$name\" && chmod 700 \"$d/$name\" && echo got;; \
          link) ln -s \"$more\" \"$d/$name\" && echo got;; \
-         start) {MARK}=$d \"$d/esplanade-lab\" tool attend \"$d\"; exit;; \
+         start) {FOLDER_VARIABLE}=$d \"$d/esplanade-lab\" tool attend \"$d\"; exit;; \
          esac; done"
     );
     let root =

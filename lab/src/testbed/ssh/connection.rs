@@ -45,13 +45,13 @@ pub(in crate::testbed) struct Connection {
 type Input = Arc<Mutex<Option<ChildStdin>>>;
 
 /// For an answer that needs no time, over a bad line. ssh notices a dead one after 30 s.
-pub(in crate::testbed) const PROMPT: Duration = Duration::from_secs(60);
+pub(in crate::testbed) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two signs of life; the attendant waits for several.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A signal that arrives just before a sleep is noticed after this long at the latest.
-const GLANCE: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// For the attendant to take everything away. It gives up a little earlier.
-const FAREWELL: Duration = Duration::from_secs(200);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(200);
 
 impl Connection {
     /// Starts a program whose input and output lead to an attendant. In a group of its own: Ctrl-C is for the lab, which then
@@ -136,7 +136,7 @@ impl Connection {
 
     /// Takes away what a bed left, also where the user wants to stop.
     pub(super) fn clear(&self) -> Result<(), Fault> {
-        self.ask(Ask::Clear, FAREWELL, false).map(drop)
+        self.ask(Ask::Clear, CLEANUP_TIMEOUT, false).map(drop)
     }
 
     /// Asks, and waits for the answer; with `heed` not beyond the user's wish to stop, nor the loss of another host.
@@ -194,7 +194,7 @@ impl Connection {
             if left.is_zero() {
                 return Err(self.lost(&format!("no answer for {} s", limit.as_secs())));
             }
-            match output.more(left.min(GLANCE)) {
+            match output.more(left.min(STOP_CHECK_INTERVAL)) {
                 Ok(More::Came) => {}
                 Ok(More::NotYet) => {
                     if let Some(fault) = self.alone().filter(|_| heed) {
@@ -226,7 +226,7 @@ impl Drop for Connection {
             *input = None;
         }
         let child = self.child.get_mut();
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + CLEANUP_TIMEOUT;
         while !self.broken.get() && Instant::now() < deadline {
             if let Ok(Some(_)) = child.try_wait() {
                 return;
@@ -243,7 +243,7 @@ impl Drop for Connection {
 fn sign_of_life(input: Input) -> Sender<()> {
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
-        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SIGN_OF_LIFE) {
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(KEEPALIVE_INTERVAL) {
             let mut input = input
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner());

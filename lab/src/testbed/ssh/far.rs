@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connection::{Connection, PROMPT};
+use super::connection::{Connection, REPLY_TIMEOUT};
 use super::protocol::{Answer, Ask, Bytes};
 use crate::capture::Frame;
 use crate::fault::Fault;
@@ -28,7 +28,7 @@ pub(super) struct Far {
 
 impl Far {
     fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
-        self.connection.ask(ask, PROMPT, true)
+        self.connection.ask(ask, REPLY_TIMEOUT, true)
     }
 
     /// The same command with the host's own paths of what was brought along.
@@ -86,7 +86,7 @@ impl Host for Far {
             command: self.there(command),
             limit,
         };
-        let answer = self.connection.ask(ask, limit + PROMPT, true);
+        let answer = self.connection.ask(ask, limit + REPLY_TIMEOUT, true);
         fitting!(answer, Answer::Finished(finished) => finished)?.ok_or_else(|| Fault::TimedOut {
             what: format!("`{command}`"),
             after: limit,
@@ -181,13 +181,13 @@ impl Started {
         let ask = Ask::Look {
             process: self.process,
         };
-        let answer = self.connection.ask(ask, PROMPT, false);
+        let answer = self.connection.ask(ask, REPLY_TIMEOUT, false);
         fitting!(answer, Answer::State(code, said) => (code, said))
     }
 }
 
 /// What ssh itself ends with when the connection is lost.
-const LOST: i32 = 255;
+const CONNECTION_LOST_CODE: i32 = 255;
 
 impl Process for Started {
     fn pid(&self) -> u32 {
@@ -196,7 +196,8 @@ impl Process for Started {
 
     /// With its host lost, a program has ended: the attendant sees to that.
     fn ended(&mut self) -> Option<i32> {
-        self.look().map_or(Some(LOST), |(code, _)| code)
+        self.look()
+            .map_or(Some(CONNECTION_LOST_CODE), |(code, _)| code)
     }
 
     fn said(&mut self) -> String {
@@ -209,7 +210,7 @@ impl Process for Started {
             process: self.process,
             grace,
         };
-        let answer = self.connection.ask(ask, grace + PROMPT, false);
+        let answer = self.connection.ask(ask, grace + REPLY_TIMEOUT, false);
         match fitting!(answer, Answer::Flag(by_itself) => by_itself)? {
             true => Ok(()),
             false => Err(Fault::TimedOut {
@@ -240,14 +241,14 @@ impl Drop for Kept {
 
 /// On a lost connection there is nothing left to close.
 fn close(connection: &Connection, thing: u64) {
-    let _ = connection.ask(Ask::Close { thing }, PROMPT, false);
+    let _ = connection.ask(Ask::Close { thing }, REPLY_TIMEOUT, false);
 }
 
 impl Tap for Kept {
     fn frames(&mut self) -> Result<Vec<Frame>, Fault> {
         let answer = self
             .connection
-            .ask(Ask::Hear { ear: self.thing }, PROMPT, true);
+            .ask(Ask::Hear { ear: self.thing }, REPLY_TIMEOUT, true);
         fitting!(answer, Answer::Frames(frames) => frames.into_iter().map(Frame::from).collect())
     }
 }
@@ -259,7 +260,7 @@ impl Datagrams for Kept {
             to,
             payload: Bytes(payload.to_vec()),
         };
-        fitting!(self.connection.ask(ask, PROMPT, true), Answer::Done => ())
+        fitting!(self.connection.ask(ask, REPLY_TIMEOUT, true), Answer::Done => ())
     }
 
     fn receive(&self, within: Duration) -> Result<Option<Vec<u8>>, Fault> {
@@ -267,7 +268,7 @@ impl Datagrams for Kept {
             socket: self.thing,
             within,
         };
-        let answer = self.connection.ask(ask, within + PROMPT, true);
+        let answer = self.connection.ask(ask, within + REPLY_TIMEOUT, true);
         fitting!(answer, Answer::Datagram(datagram) => datagram.map(|bytes| bytes.0))
     }
 }

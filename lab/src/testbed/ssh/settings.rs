@@ -13,10 +13,10 @@ use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::testbed::{Ground, Tcp, WAN};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn told(host: &Far, command: &Command) -> Result<String, Fault> {
-    host.must(command, PATIENCE)
+    host.must(command, COMMAND_TIMEOUT)
 }
 
 /// Does something, and `undo` when the bed goes.

@@ -56,8 +56,8 @@ impl Receive {
     }
 }
 
-const LETTERS: usize = 64;
-const LARGEST: usize = 66_000;
+const DATAGRAMS_PER_CALL: usize = 64;
+const MAX_DATAGRAM_BYTES: usize = 66_000;
 
 /// Many datagrams in one call.
 struct Post {
@@ -68,14 +68,14 @@ struct Post {
 impl Post {
     fn new() -> Post {
         Post {
-            buffers: vec![vec![0; LARGEST]; LETTERS],
-            lengths: vec![0; LETTERS],
+            buffers: vec![vec![0; MAX_DATAGRAM_BYTES]; DATAGRAMS_PER_CALL],
+            lengths: vec![0; DATAGRAMS_PER_CALL],
         }
     }
 
     /// Waits for the first and takes what else is there.
     fn next(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        let mut parts: Vec<libc::iovec> = Vec::with_capacity(LETTERS);
+        let mut parts: Vec<libc::iovec> = Vec::with_capacity(DATAGRAMS_PER_CALL);
         parts.extend(self.buffers.iter_mut().map(|buffer| libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
@@ -83,8 +83,9 @@ impl Post {
         // SAFETY: all-zero headers are valid; each points at one iovec, which points at a buffer; all of them live for
         // the call and their sizes are told truthfully.
         let count = unsafe {
-            let mut headers: Vec<libc::mmsghdr> =
-                (0..LETTERS).map(|_| std::mem::zeroed()).collect();
+            let mut headers: Vec<libc::mmsghdr> = (0..DATAGRAMS_PER_CALL)
+                .map(|_| std::mem::zeroed())
+                .collect();
             for (header, part) in headers.iter_mut().zip(&mut parts) {
                 header.msg_hdr.msg_iov = part;
                 header.msg_hdr.msg_iovlen = 1;
@@ -92,7 +93,7 @@ impl Post {
             let count = libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                LETTERS as libc::c_uint,
+                DATAGRAMS_PER_CALL as libc::c_uint,
                 libc::MSG_WAITFORONE as _,
                 std::ptr::null_mut(),
             );
@@ -105,6 +106,6 @@ impl Post {
     }
 
     fn datagram(&self, place: usize) -> &[u8] {
-        &self.buffers[place][..self.lengths[place].min(LARGEST)]
+        &self.buffers[place][..self.lengths[place].min(MAX_DATAGRAM_BYTES)]
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::stamp::{END, STAMP, now, stamp};
+use super::stamp::{END_NUMBER, STAMP_BYTES, now, stamp};
 use crate::socket::set;
 
 /// At most so much goes in one call: the kernel's limits are 64 segments and 65 507 bytes.
-const MOST_SEGMENTS: usize = 44;
-const MOST_BYTES: usize = 65_000;
+const MAX_SEGMENTS: usize = 44;
+const MAX_SEND_BYTES: usize = 65_000;
 /// Within this time what is due goes together: the pace is even down to here.
-const TICK: Duration = Duration::from_micros(200);
+const SEND_INTERVAL: Duration = Duration::from_micros(200);
 
 /// What the sender is told.
 #[derive(Debug, clap::Args)]
@@ -93,7 +93,7 @@ impl Send {
     fn rest(&self, started: Instant, sent: u64) {
         let next = started + Duration::from_secs_f64(sent as f64 / self.rate);
         let left = next.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.max(TICK / 2));
+        std::thread::sleep(left.max(SEND_INTERVAL / 2));
     }
 
     /// Tells the receiver, often enough that a lossy path lets one through, after what is under way has arrived.
@@ -104,7 +104,7 @@ impl Send {
         let mut last = vec![0; bytes];
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(20));
-            stamp(&mut last, self.run, END, now());
+            stamp(&mut last, self.run, END_NUMBER, now());
             // A lost end is not tragic: the receiver has its own time.
             let _ = socket.send(&last);
         }
@@ -114,7 +114,7 @@ impl Send {
 /// How long the datagram of this number is, and how many from it on are as long.
 fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
     let place = (number % sizes.len().max(1) as u64) as usize;
-    let bytes = sizes.get(place).copied().unwrap_or(STAMP);
+    let bytes = sizes.get(place).copied().unwrap_or(STAMP_BYTES);
     let alike = match sizes.iter().all(|size| *size == bytes) {
         true => usize::MAX,
         false => sizes[place..]
@@ -122,7 +122,7 @@ fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
             .take_while(|size| **size == bytes)
             .count(),
     };
-    (bytes.max(STAMP), alike)
+    (bytes.max(STAMP_BYTES), alike)
 }
 
 /// Datagrams of one length that go in one call.
@@ -139,7 +139,7 @@ impl Train<'_> {
     fn new(socket: &UdpSocket) -> Train<'_> {
         Train {
             socket,
-            buffer: vec![0; MOST_BYTES],
+            buffer: vec![0; MAX_SEND_BYTES],
             segment: 0,
             allowed: true,
         }
@@ -148,7 +148,7 @@ impl Train<'_> {
     /// How many of this length go in one call.
     fn most(&self, bytes: usize) -> usize {
         match self.allowed {
-            true => (MOST_BYTES / bytes).clamp(1, MOST_SEGMENTS),
+            true => (MAX_SEND_BYTES / bytes).clamp(1, MAX_SEGMENTS),
             false => 1,
         }
     }

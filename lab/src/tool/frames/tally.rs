@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stamp::{END, read};
+use super::stamp::{END_NUMBER, read};
 use crate::load::Histogram;
 
 /// What became of the datagrams.
@@ -43,7 +43,7 @@ impl Tally {
         let Some((number, made)) = read(datagram, run) else {
             return false;
         };
-        if number == END {
+        if number == END_NUMBER {
             return true;
         }
         if self.seen_before(number) {
@@ -73,8 +73,8 @@ impl Tally {
 
     /// One bit for each number; a number beyond any sender's reach is a forgery and not remembered.
     fn seen_before(&mut self, number: u64) -> bool {
-        const REACH: u64 = 1 << 33;
-        if number >= REACH {
+        const MAX_NUMBER: u64 = 1 << 33;
+        if number >= MAX_NUMBER {
             return true;
         }
         let (word, bit) = ((number / 64) as usize, number % 64);
@@ -133,7 +133,7 @@ mod tests {
         assert!(!tally.hear(&datagram, 7, 2) && !tally.hear(&datagram[..19], 8, 2));
         stamp(&mut datagram, 7, u64::MAX - 1, 1);
         assert!(!tally.hear(&datagram, 7, 2));
-        stamp(&mut datagram, 7, END, 1);
+        stamp(&mut datagram, 7, END_NUMBER, 1);
         assert!(tally.hear(&datagram, 7, 2));
         assert_eq!(tally.end().received, 0);
     }

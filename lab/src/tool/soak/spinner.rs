@@ -27,13 +27,13 @@ pub(super) struct Spinner {
 struct Tally(AtomicU64);
 
 /// Steps of a unit: some microseconds, so that nothing is lost to rounding and counting costs nothing.
-const STEPS: u32 = 4096;
+const STEPS_PER_UNIT: u32 = 4096;
 /// A slice of the calibration takes so long or up to twice that, of its own processor time.
-const SLICE: Duration = Duration::from_millis(8);
+const MIN_SLICE_TIME: Duration = Duration::from_millis(8);
 /// The best of so many counts: in that one nobody interrupted.
-const SLICES: usize = 24;
+const CALIBRATION_SLICES: usize = 24;
 /// A processor that others keep busy gives fewer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts one on every processor, and returns when all have calibrated and spin.
 pub(super) fn everywhere() -> io::Result<Vec<Spinner>> {
@@ -104,10 +104,10 @@ fn cannot(what: &str, cpu: usize, error: io::Error) -> io::Error {
 fn calibrate(tally: &Tally) -> f64 {
     let batch = batch(tally);
     let (started, mut best) = (Instant::now(), 0.0f64);
-    for _ in 0..SLICES {
+    for _ in 0..CALIBRATION_SLICES {
         let took = timed(tally, batch).max(Duration::from_nanos(1));
         best = best.max(batch as f64 / took.as_secs_f64());
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > CALIBRATION_TIMEOUT {
             break;
         }
     }
@@ -117,7 +117,7 @@ fn calibrate(tally: &Tally) -> f64 {
 /// As many units as fill a slice.
 fn batch(tally: &Tally) -> u64 {
     let mut batch = 1;
-    while timed(tally, batch) < SLICE {
+    while timed(tally, batch) < MIN_SLICE_TIME {
         batch *= 2;
     }
     batch
@@ -134,7 +134,7 @@ fn timed(tally: &Tally, units: u64) -> Duration {
 fn work(tally: &Tally, units: u64) {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15u64);
     for _ in 0..units {
-        for _ in 0..STEPS {
+        for _ in 0..STEPS_PER_UNIT {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -5,20 +5,20 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::super::bootstrap::{HERE, remote_command};
+use super::super::bootstrap::{BOOTSTRAP_READY, remote_command};
 use super::super::hosts::Luggage;
-use super::{Connection, PROMPT};
+use super::{Connection, REPLY_TIMEOUT};
 use crate::fault::Fault;
 use crate::stop::Stop;
 
 /// To log in, jump hosts included, and for the attendant of a lost connection to notice and to take everything back.
-const LOGIN: Duration = Duration::from_secs(300);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// To take in a program: a slow line is waited for.
-const COPY: Duration = Duration::from_secs(600);
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else is
 /// left to that configuration, the question of known hosts above all.
-const OPTIONS: [&str; 8] = [
+const SSH_OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=10",
     "ServerAliveInterval=5",
@@ -61,7 +61,7 @@ impl Connection {
         if let Some(config) = config {
             ssh.arg("-F").arg(config);
         }
-        for option in OPTIONS {
+        for option in SSH_OPTIONS {
             ssh.arg("-o").arg(option);
         }
         ssh.arg("-T").arg(at).arg(remote_command(&names, lost));
@@ -76,14 +76,16 @@ impl Connection {
     fn arrive(&mut self, luggage: &Luggage) -> Result<(), Fault> {
         let mut found = Vec::new();
         let here = loop {
-            let line = self.line(LOGIN, true)?;
+            let line = self.line(LOGIN_TIMEOUT, true)?;
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["found", name, sum, path] => {
                     found.push((name.to_owned(), sum.to_owned(), path.to_owned()));
                 }
                 // A login script may have said something before.
-                [HERE, machine, folder] => break (machine.to_owned(), folder.to_owned()),
+                [BOOTSTRAP_READY, machine, folder] => {
+                    break (machine.to_owned(), folder.to_owned());
+                }
                 _ => continue,
             }
         };
@@ -105,13 +107,13 @@ impl Connection {
                 Some((_, _, there)) => self.write(format!("link {name} {there}\n").as_bytes())?,
                 None => self.put(name, path)?,
             }
-            self.expect("got", COPY)?;
+            self.expect("got", UPLOAD_TIMEOUT)?;
             let ours = path.to_string_lossy().into_owned();
             let there = format!("{}/{name}", self.folder);
             self.luggage.push((ours, there));
         }
         self.write(b"start\n")?;
-        self.attended(PROMPT)
+        self.attended(REPLY_TIMEOUT)
     }
 
     fn put(&self, name: &str, path: &Path) -> Result<(), Fault> {
