@@ -154,15 +154,15 @@ absent_or_bad() {
   fi
 }
 
-# Whoever kills the guardian, too, leaves the groups to the next lab that makes some.
-after_guardian() {
-  local name=share-without-a-guardian guardian trouble=
+# Where the cleanup daemon is killed, too, the next lab that makes groups removes them.
+after_cleanup_daemon() {
+  local name=share-without-a-cleanup-daemon daemon trouble=
   if ! hold "$name"; then
     absent_or_bad "$name"
     return
   fi
-  guardian=$(marked | sed 's|.*|/proc/&/comm|' | xargs -r grep -lx lab-guardian 2>/dev/null | cut -d/ -f3)
-  kill -KILL "$guardian" "$lab_id"
+  daemon=$(marked | sed 's|.*|/proc/&/comm|' | xargs -r grep -lx lab-cleanup 2>/dev/null | cut -d/ -f3)
+  kill -KILL "$daemon" "$lab_id"
   wait "$lab_id" 2>/dev/null
   wait_for_nothing || trouble="processes left: $(marked | tr '\n' ' ');"
   [ -d "$folder" ] || trouble+=" something else took $folder away;"
@@ -183,7 +183,7 @@ after_share itself 0
 after_share ctrl-c 130
 after_share kill-9 137
 after_share kill-9-inside 137
-after_guardian
+after_cleanup_daemon
 
 # A soaker takes whole processors for as long as it lives, and lives no longer than its lab.
 soaked() {

@@ -21,11 +21,11 @@ pub struct Bar {
     /// The figure, or the reading, that is judged.
     pub figure: String,
     /// Whose.
-    pub of: Which,
+    pub of: RecordFilter,
     /// What it is divided by; `None`: it is judged as it is.
-    pub to: Option<Which>,
+    pub to: Option<RecordFilter>,
     /// What is taken from both first, such as plain IP's round trip.
-    pub less: Option<Which>,
+    pub less: Option<RecordFilter>,
     /// The lower end of the interval must reach this.
     pub at_least: Option<f64>,
     /// The upper end of the interval must not pass this.
@@ -36,9 +36,9 @@ pub struct Bar {
 
 /// Records by their factors and `contender`: those that agree in every name given here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Which(pub BTreeMap<String, String>);
+pub struct RecordFilter(pub BTreeMap<String, String>);
 
-impl Which {
+impl RecordFilter {
     fn is(&self, record: &Record) -> bool {
         self.0.iter().all(|(name, value)| match name.as_str() {
             "contender" => record.contender == *value,
@@ -49,7 +49,7 @@ impl Which {
 
 /// What became of a bar for one case.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct BarResult {
     /// The case's label, with the factors that tell it from others of the same bar.
     pub case: String,
     /// The mean of the ratio or figure.
@@ -62,7 +62,7 @@ pub struct Judged {
     pub met: Option<bool>,
 }
 
-impl Judged {
+impl BarResult {
     /// The verdict in words.
     pub fn verdict(&self) -> &'static str {
         match self.met {
@@ -74,7 +74,7 @@ impl Judged {
 }
 
 /// Judges a bar; one result for each case it is about. Nothing where no round has all of it.
-pub fn judge(bar: &Bar, records: &[Record]) -> Vec<Judged> {
+pub fn judge(bar: &Bar, records: &[Record]) -> Vec<BarResult> {
     let measured = |record: &&Record| matches!(record.outcome, Outcome::Measured { .. });
     let mut cases: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
     for record in records
@@ -90,7 +90,7 @@ pub fn judge(bar: &Bar, records: &[Record]) -> Vec<Judged> {
     judged.collect()
 }
 
-fn judge_case(bar: &Bar, case: &[&Record], records: &[Record]) -> Option<Judged> {
+fn judge_case(bar: &Bar, case: &[&Record], records: &[Record]) -> Option<BarResult> {
     let pairs: Vec<(f64, f64)> = case
         .iter()
         .filter_map(|record| pair(bar, record, records))
@@ -98,7 +98,7 @@ fn judge_case(bar: &Bar, case: &[&Record], records: &[Record]) -> Option<Judged>
     let first = case.first()?;
     let mean = ratio(&pairs)?;
     let interval = interval(&pairs, first.seed);
-    Some(Judged {
+    Some(BarResult {
         case: first.label.clone(),
         mean,
         interval,
@@ -133,7 +133,7 @@ impl Bar {
     }
 
     /// Whether the moonshot is reached beyond doubt.
-    fn beyond(&self, one: &Judged) -> Option<f64> {
+    fn beyond(&self, one: &BarResult) -> Option<f64> {
         let (moonshot, interval) = (self.moonshot?, one.interval?);
         let reached = match self.at_least {
             Some(_) => interval.low >= moonshot,
@@ -145,7 +145,7 @@ impl Bar {
 
 /// What is judged and what it is divided by, in one round.
 fn pair(bar: &Bar, record: &Record, records: &[Record]) -> Option<(f64, f64)> {
-    let in_round = |which: &Which| {
+    let in_round = |which: &RecordFilter| {
         let partner = records
             .iter()
             .find(|other| other.round == record.round && which.is(other));
@@ -227,7 +227,7 @@ pub fn text(bars: &[Bar], records: &[Record]) -> String {
     out
 }
 
-fn line(bar: &Bar, one: &Judged) -> String {
+fn line(bar: &Bar, one: &BarResult) -> String {
     let moon = bar.beyond(one).map_or_else(String::new, |moonshot| {
         format!(", and so is {}", plain(moonshot))
     });
@@ -243,7 +243,7 @@ fn line(bar: &Bar, one: &Judged) -> String {
 }
 
 /// The mean with its interval, where there is one.
-pub fn with_interval(one: &Judged) -> String {
+pub fn with_interval(one: &BarResult) -> String {
     let interval = one.interval.map_or_else(String::new, |interval| {
         format!(" [{}, {}]", short(interval.low), short(interval.high))
     });

@@ -59,7 +59,7 @@ impl EspKey {
 }
 
 /// Packets of the protected wire, at most so many in all and so many of each contender.
-pub struct Album {
+pub struct CaptureWriter {
     pcap: pcap::Writer<File>,
     keys: PathBuf,
     limit: usize,
@@ -78,13 +78,13 @@ esp.enable_encryption_decode: TRUE
 esp.enable_authentication_check: TRUE
 ";
 
-impl Album {
+impl CaptureWriter {
     /// Begins an album in `folder` of at most `limit` packets, shared fairly by `contenders`.
-    pub fn create(folder: &Path, limit: usize, contenders: usize) -> io::Result<Album> {
+    pub fn create(folder: &Path, limit: usize, contenders: usize) -> io::Result<CaptureWriter> {
         let profile = folder.join(WIRESHARK_FOLDER);
         fs::create_dir_all(&profile)?;
         fs::write(profile.join("preferences"), WIRESHARK_PREFERENCES)?;
-        Ok(Album {
+        Ok(CaptureWriter {
             pcap: pcap::Writer::begin(File::create_new(folder.join(CAPTURE_FILE))?)?,
             keys: profile.join("esp_sa"),
             limit,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::contender::Contender;
 use crate::load::Load;
-use crate::meter::Heavy;
-use crate::testbed::Ground;
+use crate::meter::IntrusiveMeter;
+use crate::testbed::TopologySpec;
 
-/// One thing to measure: a contender on a certain ground under a certain load. The plan repeats it in every round.
+/// One thing to measure: a contender on a certain topology under a certain load. The plan repeats it in every round.
 pub struct Case {
-    /// The contender's id, and what the ground adds to it.
+    /// The contender's id, and what the topology adds to it.
     pub id: String,
     /// The same for a reader.
     pub label: String,
@@ -19,7 +19,7 @@ pub struct Case {
     /// Who carries the packets.
     pub contender: Box<dyn Contender>,
     /// The testbed it stands on.
-    pub ground: Ground,
+    pub topology_spec: TopologySpec,
     /// What fills the tunnel.
     pub load: Box<dyn Load>,
     /// For how long.
@@ -27,5 +27,5 @@ pub struct Case {
     /// Every factor of it, for the record; the contender's own are added.
     pub factors: BTreeMap<String, String>,
     /// Meters that it gets a further trial for, each.
-    pub heavy: Vec<Heavy>,
+    pub intrusive: Vec<IntrusiveMeter>,
 }

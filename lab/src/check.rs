@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Ear, Protection};
+use crate::contender::{CapturePoint, Protection};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
-use crate::testbed::{Bed, Family, WAN};
+use crate::testbed::{Family, Topology, WAN};
 
 use row::PORT;
 pub use row::Row;
@@ -51,16 +51,16 @@ pub struct Canary {
 /// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
 const PING_SIZES_BYTES: [u32; 2] = [56, 1372];
 
-/// Looks at a bed whose contender is up. The verdict is for [`Evidence::verdict`].
-pub fn look(bed: &Bed, token: &str, ear: Ear) -> Result<Evidence, Fault> {
+/// Looks at a topology whose contender is up. The verdict is for [`Evidence::verdict`].
+pub fn look(topology: &Topology, token: &str, point: CapturePoint) -> Result<Evidence, Fault> {
     let mut evidence = Evidence {
-        client_reaches: reached(&*bed.client, bed.addresses.server)?,
-        server_reaches: reached(&*bed.server, bed.addresses.client)?,
+        client_reaches: reached(&*topology.client, topology.addresses.server)?,
+        server_reaches: reached(&*topology.server, topology.addresses.client)?,
         ..Evidence::default()
     };
     if !evidence.client_reaches.is_empty() && !evidence.server_reaches.is_empty() {
-        fly(bed, token, ear, &mut evidence)?;
-        evidence.row = Some(row::send(bed, token)?);
+        send_canaries(topology, token, point, &mut evidence)?;
+        evidence.row = Some(row::send(topology, token)?);
     }
     Ok(evidence)
 }
@@ -94,32 +94,45 @@ fn answers(from: &dyn Host, to: IpAddr, size: u32) -> Result<bool, Fault> {
     Ok(false)
 }
 
-fn fly(bed: &Bed, token: &str, ear: Ear, evidence: &mut Evidence) -> Result<(), Fault> {
-    let client_side = bed.client_side();
-    let mut client_side = client_side.map(|name| bed.client.tap(name)).transpose()?;
-    let mut flight = Flight {
+fn send_canaries(
+    topology: &Topology,
+    token: &str,
+    point: CapturePoint,
+    evidence: &mut Evidence,
+) -> Result<(), Fault> {
+    let client_side = topology.client_side();
+    let mut client_side = client_side
+        .map(|name| topology.client.tap(name))
+        .transpose()?;
+    let mut canaries = CanaryCheck {
         client_side: client_side.as_mut(),
         token,
         evidence,
     };
-    let (client, server) = (bed.addresses.client, bed.addresses.server);
-    flight.fly(&*bed.client, client, &*bed.left, &*bed.server, server)?;
-    let near = match ear {
-        Ear::Left => &*bed.left,
-        Ear::Sender => &*bed.right,
+    let (client, server) = (topology.addresses.client, topology.addresses.server);
+    canaries.send(
+        &*topology.client,
+        client,
+        &*topology.left,
+        &*topology.server,
+        server,
+    )?;
+    let near = match point {
+        CapturePoint::Left => &*topology.left,
+        CapturePoint::Sender => &*topology.right,
     };
-    flight.fly(&*bed.server, server, near, &*bed.client, client)
+    canaries.send(&*topology.server, server, near, &*topology.client, client)
 }
 
-struct Flight<'a> {
+struct CanaryCheck<'a> {
     client_side: Option<&'a mut Box<dyn Tap>>,
     token: &'a str,
     evidence: &'a mut Evidence,
 }
 
-impl Flight<'_> {
+impl CanaryCheck<'_> {
     /// `gateway` is where the wire is listened to.
-    fn fly(
+    fn send(
         &mut self,
         from: &dyn Host,
         source: IpAddr,
@@ -136,10 +149,10 @@ impl Flight<'_> {
         let delivered = receiver.receive(Duration::from_secs(2))?;
         let delivered = delivered.as_deref() == Some(text.as_bytes());
         let client_side = match &mut self.client_side {
-            Some(tap) => sightings(&mut ***tap, &text)?.0,
+            Some(tap) => count_frames_with(&mut ***tap, &text)?.0,
             None => usize::from(delivered),
         };
-        let (wire, frames) = sightings(&mut *wire, &text)?;
+        let (wire, frames) = count_frames_with(&mut *wire, &text)?;
         self.evidence.wire_frames += frames;
         self.evidence.canaries.push(Canary {
             from: from.name().into(),
@@ -152,7 +165,7 @@ impl Flight<'_> {
 }
 
 /// How many frames hold the text, and how many there were.
-fn sightings(tap: &mut dyn Tap, text: &str) -> Result<(usize, usize), Fault> {
+fn count_frames_with(tap: &mut dyn Tap, text: &str) -> Result<(usize, usize), Fault> {
     let frames = tap.frames()?;
     let holds = |bytes: &[u8]| {
         bytes

@@ -24,13 +24,13 @@ use output::say;
     version,
     after_help = "Example: esplanade lab run demo --out demo-out"
 )]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
-    act: Act,
+    act: LabCommand,
 }
 
 #[derive(Subcommand)]
-enum Act {
+enum LabCommand {
     /// List the studies and how long they take, or the contenders of one
     #[command(after_help = "Example: esplanade lab list peers")]
     List {
@@ -90,14 +90,14 @@ enum Act {
 
 /// Runs the program on its command line.
 pub fn main() -> ExitCode {
-    let done = match Line::parse().act {
-        Act::List { study } => list::list(study.as_deref()),
-        Act::Run(run) => run.go(),
-        Act::Report { dir, html, charts } => recorded::report(&dir, html, charts),
-        Act::Compare { a, b } => recorded::compare(&a, &b),
-        Act::Export { dir, json, .. } => recorded::export(&dir, json),
-        Act::Doctor { json } => examine(json),
-        Act::Tool { tool } => tool
+    let done = match CommandLine::parse().act {
+        LabCommand::List { study } => list::list(study.as_deref()),
+        LabCommand::Run(run) => run.go(),
+        LabCommand::Report { dir, html, charts } => recorded::report(&dir, html, charts),
+        LabCommand::Compare { a, b } => recorded::compare(&a, &b),
+        LabCommand::Export { dir, json, .. } => recorded::export(&dir, json),
+        LabCommand::Doctor { json } => examine(json),
+        LabCommand::Tool { tool } => tool
             .run()
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| error.to_string()),

@@ -4,6 +4,7 @@
 mod boringtun;
 mod daemons;
 mod esplanade;
+mod ipsec_config;
 mod kernel_wireguard;
 mod kernel_xfrm;
 mod libipsec;
@@ -11,7 +12,6 @@ mod openvpn;
 mod plain;
 mod wireguard;
 mod wireguard_go;
-mod wrapping;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,18 +24,18 @@ use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Host};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 pub use boringtun::BORINGTUN;
-pub use esplanade::{Esplanade, FLAGS, Manner};
+pub use esplanade::{Esplanade, FLAGS, RunOptions};
+pub use ipsec_config::{DEFAULT_REPLAY_WINDOW, Encapsulation, IpsecConfig, Mode};
 pub use kernel_wireguard::KernelWireguard;
 pub use kernel_xfrm::KernelXfrm;
 pub use libipsec::KernelLibipsec;
 pub use openvpn::OpenVpn;
 pub use plain::Plain;
-pub use wireguard::{Make, UserSpaceWireguard};
+pub use wireguard::{Implementation, UserSpaceWireguard};
 pub use wireguard_go::WIREGUARD_GO;
-pub use wrapping::{DEFAULT_REPLAY_WINDOW, Encapsulation, Mode, Wrapping};
 
 /// One way to carry packets from the client's network to the server's.
 pub trait Contender {
@@ -52,24 +52,24 @@ pub trait Contender {
     fn protection(&self) -> Protection;
 
     /// Where the wire must be listened to for this.
-    fn ear(&self) -> Ear {
-        Ear::Left
+    fn capture_point(&self) -> CapturePoint {
+        CapturePoint::Left
     }
 
     /// Whether it can come up on this testbed at all.
-    fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+    fn presence(&self, topology: &Topology) -> Result<(), Absence>;
 
     /// The program that carries the packets and its version, for the record.
-    fn version(&self, _bed: &Bed) -> Option<(String, String)> {
+    fn version(&self, _topology: &Topology) -> Option<(String, String)> {
         None
     }
 
     /// Brings it up. When this returns, packets may flow.
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault>;
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault>;
 }
 
 /// A contender that is up. Dropping it takes its processes away. What is said here is right for one that the kernel carries,
-/// counts nothing, keeps its keys and goes with the bed.
+/// counts nothing, keeps its keys and goes with the topology.
 pub trait Tunnel {
     /// The processes that carry packets, for the meters. Empty where the kernel does the work.
     fn gateways(&self) -> Vec<Gateway> {
@@ -78,7 +78,7 @@ pub trait Tunnel {
 
     /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count, and
     /// what is lost shows at interfaces and sockets.
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+    fn drops(&self, _topology: &Topology) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         Ok(None)
     }
 
@@ -93,14 +93,14 @@ pub trait Tunnel {
     }
 
     /// Takes it down in an orderly way.
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+    fn down(&mut self, _topology: &Topology) -> Result<(), Fault> {
         Ok(())
     }
 }
 
 /// Where the wire between the gateways is listened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ear {
+pub enum CapturePoint {
     /// At the left gateway, both directions: this misses nothing, not even what a program puts on the wire behind the
     /// kernel's back, for then it is heard as it arrives.
     Left,
@@ -122,11 +122,11 @@ pub enum Protection {
 }
 
 /// Every user-space tunnel needs the TUN device, on both gateways.
-fn tun_device(bed: &Bed) -> Result<(), Absence> {
+fn tun_device(topology: &Topology) -> Result<(), Absence> {
     const DEVICE: &str = "/dev/net/tun";
     let open = Command::line("sh -c").arg(format!("exec 3<>{DEVICE}"));
     for side in Side::BOTH {
-        if let Err(fault) = bed.gateway(side).must(&open, Duration::from_secs(3)) {
+        if let Err(fault) = topology.gateway(side).must(&open, Duration::from_secs(3)) {
             return Err(Absence::new(
                 format!("{DEVICE} cannot be opened ({fault})"),
                 "modprobe tun; chmod 0666 /dev/net/tun (as root); in a container: --device /dev/net/tun",

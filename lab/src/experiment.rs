@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::absence::Absence;
-use crate::capture::Album;
+use crate::capture::CaptureWriter;
 use crate::case::Case;
 use crate::fault::Fault;
-use crate::meter::{Heavy, Meter};
+use crate::meter::{IntrusiveMeter, Meter};
 use crate::plan::{Plan, Planned};
 use crate::record::{Journal, Outcome, Provenance, Record, SCHEMA};
 use crate::stop::Stop;
-use crate::testbed::{Bed, Ground, Testbed};
-use crate::trial::{self, Ended, Rig};
+use crate::testbed::{Testbed, Topology, TopologySpec};
+use crate::trial::{self, TrialContext, TrialResult};
 
 /// What an experiment is made of.
 pub struct Experiment<'a> {
@@ -32,22 +32,22 @@ pub struct Experiment<'a> {
     /// Trials that an earlier run recorded, as `(round, place of the case)`: they keep their places in the plan and are
     /// not run again.
     pub done: BTreeSet<(usize, usize)>,
-    /// Raises beds.
+    /// Builds topologies.
     pub testbed: &'a mut dyn Testbed,
     /// Read the cost.
     pub meters: &'a mut [Box<dyn Meter>],
     /// Read the cost in trials of their own, because they are one.
-    pub heavy: &'a mut [(Heavy, Box<dyn Meter>)],
+    pub intrusive: &'a mut [(IntrusiveMeter, Box<dyn Meter>)],
     /// Keeps packets of the protected wire.
-    pub album: Option<&'a mut Album>,
+    pub capture: Option<&'a mut CaptureWriter>,
     /// Where it all was.
     pub provenance: Provenance,
     /// The request to stop.
     pub stop: Stop,
 }
 
-/// Why cases cannot be measured, one by one, and which heavy meters cannot look.
-type Absences = (Vec<Option<Absence>>, Vec<(Heavy, Absence)>);
+/// Why cases cannot be measured, one by one, and which intrusive meters cannot look.
+type Absences = (Vec<Option<Absence>>, Vec<(IntrusiveMeter, Absence)>);
 
 /// Hears how the experiment goes.
 pub trait Watcher {
@@ -91,11 +91,11 @@ impl Experiment<'_> {
             .filter(|&index| absences[index].is_none())
             .collect();
         let mut plan = Plan::new(&present, self.rounds, self.seed);
-        for (heavy, _) in self.heavy.iter() {
-            let asks = |case: &usize| self.cases[*case].heavy.contains(heavy);
-            if !blind.iter().any(|(absent, _)| absent == heavy) {
+        for (intrusive, _) in self.intrusive.iter() {
+            let asks = |case: &usize| self.cases[*case].intrusive.contains(intrusive);
+            if !blind.iter().any(|(absent, _)| absent == intrusive) {
                 let asking: Vec<usize> = present.iter().copied().filter(asks).collect();
-                plan.examine(&asking, *heavy);
+                plan.examine(&asking, *intrusive);
             }
         }
         watcher.planned(&plan, self.estimate(&plan));
@@ -106,8 +106,8 @@ impl Experiment<'_> {
                 keep(record, journal, watcher, &mut summary);
             }
         }
-        for (heavy, absence) in blind {
-            let record = self.without(heavy, absence, &plan);
+        for (intrusive, absence) in blind {
+            let record = self.without(intrusive, absence, &plan);
             if !self.done.contains(&(0, record.order)) {
                 keep(record, journal, watcher, &mut summary);
             }
@@ -137,24 +137,27 @@ impl Experiment<'_> {
     fn estimate(&self, plan: &Plan) -> Duration {
         let mut left = plan.clone();
         left.trials = self.left(plan);
-        let more = left.trials.iter().filter_map(|trial| trial.heavy);
-        let more: Duration = more.map(Heavy::takes).sum();
+        let more = left.trials.iter().filter_map(|trial| trial.intrusive);
+        let more: Duration = more.map(IntrusiveMeter::takes).sum();
         left.estimate(|case| self.cases[case].load.takes(self.cases[case].duration)) + more
     }
 
-    /// Why a case cannot be measured here, if it cannot, and which heavy meters that are asked for cannot look. Where no load
+    /// Why a case cannot be measured here, if it cannot, and which intrusive meters that are asked for cannot look. Where no load
     /// is here at all, there is no experiment.
     fn absences(&mut self) -> Result<Absences, Fault> {
         let Some(first) = self.cases.first() else {
             return Ok(Default::default());
         };
-        // What holds gateways back comes with their own beds; whether it can be had is asked below.
-        let ground = Ground {
+        // What holds gateways back comes with their own topologies; whether it can be had is asked below.
+        let spec = TopologySpec {
             share: None,
-            ..first.ground.clone()
+            ..first.topology_spec.clone()
         };
-        let bed: Bed = self.testbed.raise(&ground)?;
-        let loads = self.cases.iter().map(|case| case.load.presence(&bed).err());
+        let topology: Topology = self.testbed.build(&spec)?;
+        let loads = self
+            .cases
+            .iter()
+            .map(|case| case.load.presence(&topology).err());
         let loads: Vec<Option<Absence>> = loads.collect();
         let nowhere = loads.iter().all(Option::is_some) && !self.stop.asked();
         if let Some(Some(absence)) = loads.iter().find(|_| nowhere) {
@@ -167,18 +170,21 @@ impl Experiment<'_> {
         let asked = self.cases.iter().zip(loads);
         let absences: Vec<_> = asked
             .map(|(case, load)| {
-                let contender = case.contender.presence(&bed).err().or(load);
-                contender.or_else(|| testbed.presence(&case.ground).err())
+                let contender = case.contender.presence(&topology).err().or(load);
+                contender.or_else(|| testbed.presence(&case.topology_spec).err())
             })
             .collect();
         let present = self.cases.iter().zip(&absences);
         let versions = present
             .filter(|(_, absence)| absence.is_none())
-            .filter_map(|(case, _)| case.contender.version(&bed));
+            .filter_map(|(case, _)| case.contender.version(&topology));
         self.provenance.versions.extend(versions);
-        let blind = self.heavy.iter().filter_map(|(heavy, meter)| {
-            let asked = self.cases.iter().any(|case| case.heavy.contains(heavy));
-            Some((*heavy, asked.then(|| meter.presence(&bed).err())??))
+        let blind = self.intrusive.iter().filter_map(|(intrusive, meter)| {
+            let asked = self
+                .cases
+                .iter()
+                .any(|case| case.intrusive.contains(intrusive));
+            Some((*intrusive, asked.then(|| meter.presence(&topology).err())??))
         });
         Ok((absences, blind.collect()))
     }
@@ -186,17 +192,19 @@ impl Experiment<'_> {
     fn trial(&mut self, planned: &Planned, plan: &Plan) -> Record {
         let (began, clock) = (unix_now(), Instant::now());
         let token = format!("{:016x}-{}", self.seed, planned.number);
-        let mut heavy = self.heavy.iter_mut();
-        let mut rig = Rig {
+        let mut intrusive = self.intrusive.iter_mut();
+        let mut context = TrialContext {
             testbed: &mut *self.testbed,
             meters: &mut *self.meters,
-            heavy: planned.heavy.and_then(|wanted| {
-                heavy.find_map(|(heavy, meter)| (*heavy == wanted).then_some((wanted, meter)))
+            intrusive: planned.intrusive.and_then(|wanted| {
+                intrusive.find_map(|(intrusive, meter)| {
+                    (*intrusive == wanted).then_some((wanted, meter))
+                })
             }),
             place: planned.case,
-            album: self.album.as_deref_mut(),
+            capture: self.capture.as_deref_mut(),
         };
-        let ended = trial::run(&self.cases[planned.case], &mut rig, &token);
+        let ended = trial::run(&self.cases[planned.case], &mut context, &token);
         let mut record = self.record(planned, plan, ended);
         record.started_unix = began;
         record.took_s = clock.elapsed().as_secs_f64();
@@ -208,26 +216,26 @@ impl Experiment<'_> {
             number: 0,
             round: 0,
             case,
-            heavy: None,
+            intrusive: None,
         };
         let outcome = Outcome::Absent {
             why: absence.why,
             remedy: absence.remedy,
         };
-        self.record(&planned, plan, Ended::with(outcome))
+        self.record(&planned, plan, TrialResult::with(outcome))
     }
 
     /// A meter that cannot look stands in a row of its own, behind all cases.
-    fn without(&self, heavy: Heavy, absence: Absence, plan: &Plan) -> Record {
+    fn without(&self, intrusive: IntrusiveMeter, absence: Absence, plan: &Plan) -> Record {
         let mut record = self.absent(0, absence, plan);
-        record.order = self.cases.len() + heavy as usize;
-        record.contender = heavy.name().into();
-        record.label = heavy.label().into();
+        record.order = self.cases.len() + intrusive as usize;
+        record.contender = intrusive.name().into();
+        record.label = intrusive.label().into();
         record.factors.clear();
         record
     }
 
-    fn record(&self, planned: &Planned, plan: &Plan, ended: Ended) -> Record {
+    fn record(&self, planned: &Planned, plan: &Plan, ended: TrialResult) -> Record {
         let case = &self.cases[planned.case];
         let contender = &case.contender;
         let mut factors = case.factors.clone();

@@ -34,7 +34,7 @@ pub trait Host {
     fn list(&self, path: &Path) -> Result<Vec<String>, Fault>;
 
     /// Puts a readable file among the results and returns where the host finds it. `name` may hold folders.
-    fn place(&self, name: &str, text: &str) -> Result<PathBuf, Fault>;
+    fn write_file(&self, name: &str, text: &str) -> Result<PathBuf, Fault>;
 
     /// A private folder with a short path, gone with the trial: for sockets.
     fn scratch(&self) -> Result<PathBuf, Fault>;
@@ -50,9 +50,9 @@ pub trait Host {
         Ok(program(name).is_some())
     }
 
-    /// Promises to run a command when the bed goes, whatever ends it: what takes away that which outlives a killed program.
-    /// Said before the program starts. A host that goes with the bed has nothing to do for it.
-    fn afterwards(&self, _command: &Command) -> Result<(), Fault> {
+    /// Promises to run a command when the topology goes, whatever ends it: what takes away that which outlives a killed program.
+    /// Said before the program starts. A host that goes with the topology has nothing to do for it.
+    fn on_cleanup(&self, _command: &Command) -> Result<(), Fault> {
         Ok(())
     }
 }
@@ -64,7 +64,7 @@ pub trait Process {
     /// Its exit code (128 + signal number when killed), once it has ended.
     fn ended(&mut self) -> Option<i32>;
     /// What it has said so far, standard output and error together.
-    fn said(&mut self) -> String;
+    fn output(&mut self) -> String;
     /// Asks it to end (SIGTERM), and kills it after `grace`.
     fn stop(&mut self, grace: Duration) -> Result<(), Fault>;
 }

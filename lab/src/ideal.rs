@@ -1,7 +1,7 @@
 //! The most user data a link can carry: exact, with every header, padding byte and the gap between frames counted. What a
 //! contender reaches is judged against this and not against the number printed on the link.
 
-use crate::contender::Wrapping;
+use crate::contender::IpsecConfig;
 use crate::testbed::{Families, Family};
 
 /// What stands between a packet and the wire.
@@ -10,7 +10,7 @@ pub enum Layers<'a> {
     /// Nothing.
     Plain,
     /// IPsec in tunnel mode.
-    Ipsec(&'a Wrapping),
+    Ipsec(&'a IpsecConfig),
     /// WireGuard, with the MTU its own interface has.
     Wireguard,
     /// OpenVPN over UDP with an AEAD cipher, with the MTU that its interface is given.
@@ -36,7 +36,7 @@ impl Layers<'_> {
     pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         match self {
             Layers::Plain => packet,
-            Layers::Ipsec(wrapping) => wrapping.wrapped(packet, outer),
+            Layers::Ipsec(ipsec) => ipsec.wrapped(packet, outer),
             // A header of 16 bytes and a tag of 16; what it fills up, `filled` counts.
             Layers::Wireguard => outer.header() + 8 + 16 + packet + 16,
             Layers::OpenVpn => outer.header() + OPENVPN_OVERHEAD_BYTES + packet,
@@ -107,8 +107,8 @@ mod tests {
     use crate::contender::{Encapsulation, Mode};
     use crate::suite;
 
-    fn wrapping(suite: &str, encapsulation: Encapsulation) -> Wrapping {
-        Wrapping {
+    fn ipsec(suite: &str, encapsulation: Encapsulation) -> IpsecConfig {
+        IpsecConfig {
             suite: suite::find(suite).unwrap(),
             mode: Mode::Tunnel,
             encapsulation,
@@ -120,10 +120,10 @@ mod tests {
     }
 
     /// Mbit/s of whole packets that a gigabit carries, as that study counts them: the headers of IP and UDP are theirs, too.
-    fn of_packets(wrapping: &Wrapping, packet: u32) -> f64 {
+    fn of_packets(ipsec: &IpsecConfig, packet: u32) -> f64 {
         let data = packet - 28;
         let families = Families::default();
-        let goodput = datagrams(Layers::Ipsec(wrapping), families, 1500, &[data], 1e9);
+        let goodput = datagrams(Layers::Ipsec(ipsec), families, 1500, &[data], 1e9);
         goodput.unwrap() / 1e6 * f64::from(packet) / f64::from(data)
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn the_table_of_the_parallelizing_study_is_met_where_it_needs_no_padding() {
         // Its sizes at layer 3 and the Mbit/s it prints. It counts no padding but the two trailer bytes; 1402 needs four
         // more.
-        let aes = wrapping("aes-192-cbc-sha1", Encapsulation::Native);
+        let aes = ipsec("aes-192-cbc-sha1", Encapsulation::Native);
         for (size, printed) in [
             (46, 324),
             (110, 534),
@@ -165,15 +165,15 @@ mod tests {
             ("ah-sha256", Encapsulation::Native, 1452, 1500),
         ];
         for (suite, encapsulation, packet, expected) in cases {
-            let wrapping = wrapping(suite, encapsulation);
+            let ipsec = ipsec(suite, encapsulation);
             assert_eq!(
-                wrapping.wrapped(packet, Family::V4),
+                ipsec.wrapped(packet, Family::V4),
                 expected,
                 "{suite} {packet}"
             );
             let longer = if suite == "ah-sha256" { 24 } else { 20 };
             assert_eq!(
-                wrapping.wrapped(packet, Family::V6),
+                ipsec.wrapped(packet, Family::V6),
                 expected + longer,
                 "{suite}"
             );
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn a_bundle_moves_the_icv_from_esp_to_ah() {
-        let both = wrapping("aes-256-cbc-sha1", Encapsulation::Native);
-        let bundle = Wrapping {
+        let both = ipsec("aes-256-cbc-sha1", Encapsulation::Native);
+        let bundle = IpsecConfig {
             bundle: true,
             ..both.clone()
         };
-        let length = |wrapping: &Wrapping| wrapping.wrapped(1000, Family::V4);
+        let length = |ipsec: &IpsecConfig| ipsec.wrapped(1000, Family::V4);
         assert_eq!(length(&bundle), length(&both) - 12 + 24);
     }
 
@@ -233,15 +233,11 @@ mod tests {
     #[test]
     fn a_full_packet_fills_the_wire_but_for_padding() {
         for suite in &suite::SUITES {
-            let wrapping = wrapping(suite.name, Encapsulation::Native);
+            let ipsec = ipsec(suite.name, Encapsulation::Native);
             for outer in [Family::V4, Family::V6] {
-                let largest = Layers::Ipsec(&wrapping).largest(1500, outer).unwrap();
-                assert!(wrapping.wrapped(largest, outer) <= 1500);
-                assert!(
-                    wrapping.wrapped(largest + 1, outer) > 1500,
-                    "{}",
-                    suite.name
-                );
+                let largest = Layers::Ipsec(&ipsec).largest(1500, outer).unwrap();
+                assert!(ipsec.wrapped(largest, outer) <= 1500);
+                assert!(ipsec.wrapped(largest + 1, outer) > 1500, "{}", suite.name);
             }
         }
         assert_eq!(Layers::Wireguard.largest(1500, Family::V6), Some(1420));

@@ -8,7 +8,7 @@
 //!                              └─► record (one JSON line, at once) ─► stats (pure) ─► report
 //! ```
 //!
-//! Everything a trial touches is a trait: [`testbed::Testbed`] raises hosts, a [`host::Host`] runs programs,
+//! Everything a trial touches is a trait: [`testbed::Testbed`] builds hosts, a [`host::Host`] runs programs,
 //! a [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads what that cost.
 
 pub mod absence;

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Host;
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 pub use frames::{FRAME_OVERHEAD_BYTES, Frames, Search};
 pub use histogram::{Histogram, PERCENTILES};
 pub use iperf3::{Iperf3, Protocol};
 pub use netperf::{Netperf, Test};
-pub use round_trip::{Asked, LoadedRoundTrip, RoundTrip};
+pub use round_trip::{LoadedRoundTrip, RequestTransport, RoundTrip};
 
 /// Which way user data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,28 +52,28 @@ pub enum Demand {
 
 /// Between whom a load flows.
 #[derive(Clone, Copy)]
-struct Ends<'bed> {
+struct Ends<'topology> {
     /// Who sends, or asks.
-    from: &'bed dyn Host,
+    from: &'topology dyn Host,
     /// Who receives, or answers.
-    to: &'bed dyn Host,
+    to: &'topology dyn Host,
     /// Where that one listens.
     address: IpAddr,
 }
 
 impl Direction {
-    fn ends(self, bed: &Bed) -> Ends<'_> {
-        let (client, server) = (&*bed.client, &*bed.server);
+    fn ends(self, topology: &Topology) -> Ends<'_> {
+        let (client, server) = (&*topology.client, &*topology.server);
         match self {
             Direction::Forward | Direction::Both => Ends {
                 from: client,
                 to: server,
-                address: bed.addresses.server,
+                address: topology.addresses.server,
             },
             Direction::Reverse => Ends {
                 from: server,
                 to: client,
-                address: bed.addresses.client,
+                address: topology.addresses.client,
             },
         }
     }
@@ -88,7 +88,7 @@ pub trait Load {
     fn demand(&self) -> Demand;
 
     /// Whether the tool is on the end hosts.
-    fn presence(&self, bed: &Bed) -> Result<(), Absence>;
+    fn presence(&self, topology: &Topology) -> Result<(), Absence>;
 
     /// About how long it takes when it is asked to last so long.
     fn takes(&self, duration: Duration) -> Duration {
@@ -96,7 +96,10 @@ pub trait Load {
     }
 
     /// Starts what must listen before the clock runs.
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault>;
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault>;
 }
 
 /// A load whose far end listens. Dropping it takes the far end away.

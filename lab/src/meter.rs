@@ -23,25 +23,25 @@ use serde::{Deserialize, Serialize};
 use crate::absence::Absence;
 use crate::contender::Tunnel;
 use crate::fault::Fault;
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 pub use counters::Interfaces;
 pub use drops::Drops;
-pub use intrusive::Heavy;
+pub use intrusive::IntrusiveMeter;
 pub use machine::Machine;
 pub use processes::Processes;
-pub use profile::{PLACES, Profile, WHO};
+pub use profile::{OWNERS, Profile, WORK_KINDS};
 pub use protocols::Protocols;
-pub use readings::{Meter, Readings, Scene};
+pub use readings::{Meter, MeterContext, Readings};
 pub use share::Share;
 pub use soaker::Soaker;
 pub use softnet::Softnet;
 
 /// The meters that get trials of their own, with the tools of `lab`.
-pub fn heavy(lab: &Path) -> Vec<(Heavy, Box<dyn Meter>)> {
+pub fn intrusive(lab: &Path) -> Vec<(IntrusiveMeter, Box<dyn Meter>)> {
     vec![
-        (Heavy::Profile, Box::new(Profile::default())),
-        (Heavy::Soaker, Box::new(Soaker::new(lab))),
+        (IntrusiveMeter::Profile, Box::new(Profile::default())),
+        (IntrusiveMeter::Soaker, Box::new(Soaker::new(lab))),
     ]
 }
 

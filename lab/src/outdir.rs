@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::packed;
 
-pub use order::{ORDER, Order};
+pub use order::{ORDER, RunRequest};
 
 /// The records among the results: what makes a folder a result.
 pub const RECORDS: &str = "records.jsonl";

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 use crate::seed::Seeded;
 
 /// One trial to come.
@@ -16,7 +16,7 @@ pub struct Planned {
     /// Which case: a contender on a testbed under a load, by its place in the experiment.
     pub case: usize,
     /// The meter that this trial is for; `None`: a measured one.
-    pub heavy: Option<Heavy>,
+    pub intrusive: Option<IntrusiveMeter>,
 }
 
 /// Every trial, in the order of execution.
@@ -44,7 +44,7 @@ impl Plan {
                     number,
                     round,
                     case,
-                    heavy: None,
+                    intrusive: None,
                 });
             }
         }
@@ -55,15 +55,15 @@ impl Plan {
         }
     }
 
-    /// Adds trials under heavy meters, behind all that are measured: whoever stops early has the measurements.
-    pub fn examine(&mut self, cases: &[usize], heavy: Heavy) {
+    /// Adds trials under intrusive meters, behind all that are measured: whoever stops early has the measurements.
+    pub fn examine(&mut self, cases: &[usize], intrusive: IntrusiveMeter) {
         for &case in cases {
             let number = self.trials.len() + 1;
             self.trials.push(Planned {
                 number,
-                round: heavy.round(self.rounds),
+                round: intrusive.round(self.rounds),
                 case,
-                heavy: Some(heavy),
+                intrusive: Some(intrusive),
             });
         }
     }
@@ -75,7 +75,7 @@ impl Plan {
     }
 }
 
-/// MEASURED: raising the bed, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s (3DES) on a
+/// MEASURED: building the topology, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s (3DES) on a
 /// 2-core VM with AES-NI: `took_s - duration_s` in the records of `esplanade lab run demo`.
 pub(crate) const TRIAL_OVERHEAD: Duration = Duration::from_millis(500);
 
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn heavy_meters_come_after_all_rounds_and_leave_their_order_alone() {
+    fn intrusive_meters_come_after_all_rounds_and_leave_their_order_alone() {
         let mut plan = Plan::new(&[0, 1, 2], 4, 9);
-        plan.examine(&[2], Heavy::Profile);
+        plan.examine(&[2], IntrusiveMeter::Profile);
         assert_eq!(plan.trials[..12], Plan::new(&[0, 1, 2], 4, 9).trials);
         let last = plan.trials[12];
         assert_eq!((last.number, last.round, last.case), (13, 5, 2));
-        assert_eq!(last.heavy, Some(Heavy::Profile));
+        assert_eq!(last.intrusive, Some(IntrusiveMeter::Profile));
     }
 
     #[test]

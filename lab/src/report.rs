@@ -21,7 +21,7 @@ use std::path::Path;
 
 use crate::bars::Bar;
 use crate::contender::Protection;
-use crate::outdir::Order;
+use crate::outdir::RunRequest;
 use crate::record::{Outcome, Record};
 use crate::spec::Spec;
 use crate::stats;
@@ -72,7 +72,7 @@ pub fn text(records: &[Record], folder: &Path) -> String {
 
 /// The bars of the study that was ordered in a folder. They are no part of a record, because they are no measurement.
 fn bars(folder: &Path, records: &[Record]) -> Vec<Bar> {
-    let ordered = Order::read(folder).ok().filter(|_| !emulated(records));
+    let ordered = RunRequest::read(folder).ok().filter(|_| !emulated(records));
     let spec = ordered.and_then(|order| Spec::read(&order.spec, "the order").ok());
     spec.map_or_else(Vec::new, |spec| spec.bars)
 }

@@ -5,7 +5,7 @@
 //! top level ─┬─► [testbed] [load] [factors] [[contender]]          one part, if the file has no [[part]]
 //!            ├─► [testbed.hosts]                                   real machines, where it names any; `kind = "guest"`: in QEMU
 //!            ├─► [[part]] with the same tables, on top of those    several parts, measured in one interleaved run
-//!            ├─► [measure]                                         heavy meters, each in trials of its own
+//!            ├─► [measure]                                         intrusive meters, each in trials of its own
 //!            ├─► [[bar]]                                           what must be reached
 //!            └─► [smoke] [quick] [standard] [faithful]             rounds, seconds and levels of a preset
 //! ```
@@ -32,11 +32,11 @@ use toml::de::DeTable;
 
 use crate::bars::Bar;
 use crate::testbed::Hosts;
-use diagnostic::Wrong;
+use diagnostic::Diagnostic;
 use tree::Tree;
 
 pub use cell::Cell;
-pub use complaint::Complaint;
+pub use complaint::SpecError;
 pub use preset::Preset;
 pub use programs::Programs;
 
@@ -94,15 +94,15 @@ const TOP_LEVEL_FIELDS: [&str; 19] = [
 
 impl Spec {
     /// Reads a spec as it stands. `name` is what the file is called in errors.
-    pub fn read(text: &str, name: &str) -> Result<Spec, Complaint> {
+    pub fn read(text: &str, name: &str) -> Result<Spec, SpecError> {
         Spec::read_as(text, name, None)
     }
 
     /// Reads a spec under one of its presets.
-    pub fn read_as(text: &str, name: &str, preset: Option<Preset>) -> Result<Spec, Complaint> {
+    pub fn read_as(text: &str, name: &str, preset: Option<Preset>) -> Result<Spec, SpecError> {
         let file = DeTable::parse(text).map_err(|error| complaint::of_toml(&error, text, name))?;
         understood(Tree::of(&file), preset)
-            .map_err(|wrong| Complaint::new(wrong.at, wrong.what, wrong.advice, text, name))
+            .map_err(|wrong| SpecError::new(wrong.at, wrong.what, wrong.advice, text, name))
     }
 
     /// The ids of its contenders, each once, in their order.
@@ -118,12 +118,12 @@ impl Spec {
 
     /// About how long it will take.
     pub fn estimate(&self) -> Duration {
-        self.round() * self.rounds as u32 + self.heavy()
+        self.round() * self.rounds as u32 + self.intrusive()
     }
 
     /// Fewer rounds, so that it fits; one at least.
     pub fn fit(&mut self, budget: Duration) {
-        let budget = budget.saturating_sub(self.heavy());
+        let budget = budget.saturating_sub(self.intrusive());
         let rounds = budget.as_secs_f64() / self.round().as_secs_f64().max(1e-3);
         self.rounds = self.rounds.min(rounds as usize).max(1);
     }
@@ -132,11 +132,11 @@ impl Spec {
         self.cells.iter().map(|cell| self.trial(cell)).sum()
     }
 
-    /// Trials under heavy meters.
-    fn heavy(&self) -> Duration {
+    /// Trials under intrusive meters.
+    fn intrusive(&self) -> Duration {
         let cells = self.cells.iter();
         let each = |cell: &Cell| {
-            let meters = cell.heavy.iter().map(|heavy| heavy.takes());
+            let meters = cell.intrusive.iter().map(|intrusive| intrusive.takes());
             meters.map(|more| self.trial(cell) + more).sum::<Duration>()
         };
         cells.map(each).sum()
@@ -148,9 +148,9 @@ impl Spec {
     }
 }
 
-fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
+fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
     file.only(&TOP_LEVEL_FIELDS)?;
-    let study = file.text("study")?.ok_or_else(|| Wrong {
+    let study = file.text("study")?.ok_or_else(|| Diagnostic {
         at: 0..0,
         what: "this spec has no name".into(),
         advice: "begin it with `study = \"a-name\"`".into(),
@@ -178,9 +178,9 @@ fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Wrong> {
     Ok(spec)
 }
 
-fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Wrong> {
+fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Diagnostic> {
     let ids = spec.contenders();
-    let first = ids.first().ok_or_else(|| Wrong {
+    let first = ids.first().ok_or_else(|| Diagnostic {
         at: 0..0,
         what: "this spec names no contender".into(),
         advice: "add at least one: [[contender]] with `kind = \"plain\"`".into(),
@@ -194,7 +194,7 @@ fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Wrong> {
     }
     let of_it = format!("`{word}`");
     let left_out = spec.skipped.iter().find(|why| why.starts_with(&of_it));
-    Err(Wrong {
+    Err(Diagnostic {
         at: written.span(),
         what: match left_out {
             Some(why) => format!("the reference is left out of this spec: {why}"),

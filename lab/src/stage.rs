@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Raising the bed.
+    /// Building the topology.
     Testbed,
     /// Bringing the contender up.
     Up,
@@ -25,7 +25,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Stage::Testbed => "raising the testbed",
+            Stage::Testbed => "building the testbed",
             Stage::Up => "coming up",
             Stage::Check => "the check before the load",
             Stage::WarmUp => "warming up",

@@ -22,7 +22,7 @@ impl Stop {
         Ok(Stop(&ASKED))
     }
 
-    /// A flag nobody raises but [`Stop::ask`]: for tests and embedders.
+    /// A flag nobody builds but [`Stop::ask`]: for tests and embedders.
     pub fn never() -> Stop {
         Stop(Box::leak(Box::new(AtomicBool::new(false))))
     }

@@ -1,4 +1,4 @@
-//! A testbed raises the same four hosts for every trial:
+//! A testbed builds the same four hosts for every trial:
 //!
 //! ```text
 //!   client ── lan ── left ── wan ── right ── lan ── server
@@ -34,7 +34,7 @@ mod topology_spec;
 pub use addresses::Addresses;
 pub use families::{Families, Family};
 pub use namespaces::Namespaces;
-pub use share::{Held, Quotas, Throttle};
-pub use ssh::{Hosts, Link, Place, Ssh};
-pub use topology::{Bed, Change, Testbed};
-pub use topology_spec::{Ground, Impairment, LAN, Path, Receiving, Shape, Tcp, Topology, WAN};
+pub use share::{Quotas, Throttle, ThrottleCounts};
+pub use ssh::{HostSpec, Hosts, LinkSpec, Ssh};
+pub use topology::{Change, Testbed, Topology};
+pub use topology_spec::{Impairment, LAN, Layout, Path, Receiving, Shape, Tcp, TopologySpec, WAN};

@@ -1,8 +1,8 @@
 //! The lab's own small programs. They run inside the hosts of a testbed, started as `esplanade-lab tool NAME`, and say what
 //! they found as one line of JSON: then whoever can start a program on a host can measure from there.
 
+pub(crate) mod agent;
 mod ask_socket;
-pub(crate) mod attend;
 mod connections;
 mod frames;
 mod impair;
@@ -13,7 +13,7 @@ mod soak;
 
 pub use frames::{Received, Sent};
 pub use round_trip::Answered;
-pub use soak::{Class, Said, Seen, Spinning};
+pub use soak::{Class, SoakCounts, SoakLine, Spinning};
 
 use std::io;
 use std::net::SocketAddr;
@@ -72,11 +72,11 @@ pub enum Tool {
     /// Carry frames between two interfaces, with delay, loss, duplication and reordering
     Impair(impair::Impair),
     /// Do what a lab elsewhere asks for, until it goes
-    Attend(attend::Attend),
+    Agent(agent::AgentArgs),
     /// Make the kernel run an algorithm in parallel, or no longer
     Pcrypt {
         /// What is done
-        act: pcrypt::Act,
+        act: pcrypt::PcryptAction,
         /// The algorithm, as `rfc4106(gcm(aes))`
         name: String,
     },
@@ -97,18 +97,18 @@ impl Tool {
                 bytes,
                 milliseconds,
                 pause,
-            } => said(&round_trip::ask(to, bytes, milliseconds, pause)?),
+            } => print_json(&round_trip::ask(to, bytes, milliseconds, pause)?),
             Tool::Accept { listen } => connections::accept(listen),
             Tool::Connect {
                 to,
                 bytes,
                 milliseconds,
                 pause,
-            } => said(&connections::connect(to, bytes, milliseconds, pause)?),
-            Tool::Send(send) => said(&send.run()?),
-            Tool::Receive(receive) => said(&receive.run()?),
+            } => print_json(&connections::connect(to, bytes, milliseconds, pause)?),
+            Tool::Send(send) => print_json(&send.run()?),
+            Tool::Receive(receive) => print_json(&receive.run()?),
             Tool::Impair(impair) => impair.run(),
-            Tool::Attend(attend) => attend.run(),
+            Tool::Agent(agent) => agent.run(),
             Tool::Pcrypt { act, name } => pcrypt::act(act, &name),
             Tool::Rekey(rekey) => rekey.run(),
             Tool::Soak => soak::soak(),
@@ -116,7 +116,7 @@ impl Tool {
     }
 }
 
-fn said(what: &impl serde::Serialize) -> io::Result<()> {
+fn print_json(what: &impl serde::Serialize) -> io::Result<()> {
     println!("{}", serde_json::to_string(what)?);
     Ok(())
 }

@@ -1,38 +1,38 @@
-//! One trial, from a fresh bed to an outcome. Correctness comes first: a fast wrong tunnel is no result. Whatever
-//! happens, the contender is taken down and the bed goes with it.
+//! One trial, from a fresh topology to an outcome. Correctness comes first: a fast wrong tunnel is no result. Whatever
+//! happens, the contender is taken down and the topology goes with it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::capture::Album;
+use crate::capture::CaptureWriter;
 use crate::case::Case;
 use crate::check::{self, Evidence};
 use crate::contender::Tunnel;
 use crate::fault::Fault;
 use crate::host::Tap;
 use crate::load::Carried;
-use crate::meter::{Heavy, Meter, Readings, Scene};
+use crate::meter::{IntrusiveMeter, Meter, MeterContext, Readings};
 use crate::record::{Outcome, Verdict};
 use crate::stage::Stage;
-use crate::testbed::{Bed, Testbed, WAN};
+use crate::testbed::{Testbed, Topology, WAN};
 use crate::verdict;
 
 /// What a trial needs beside its case.
-pub struct Rig<'a> {
-    /// Raises a fresh bed for each trial.
+pub struct TrialContext<'a> {
+    /// Builds a fresh topology for each trial.
     pub testbed: &'a mut dyn Testbed,
     /// What reads the cost.
     pub meters: &'a mut [Box<dyn Meter>],
     /// The meter that the trial is for, if it is not a measured one.
-    pub heavy: Option<(Heavy, &'a mut Box<dyn Meter>)>,
+    pub intrusive: Option<(IntrusiveMeter, &'a mut Box<dyn Meter>)>,
     /// The place of the case in the experiment.
     pub place: usize,
     /// Where packets of the protected wire are kept, if they are.
-    pub album: Option<&'a mut Album>,
+    pub capture: Option<&'a mut CaptureWriter>,
 }
 
 /// What a trial gives: the outcome, and what is worth knowing beside it.
-pub struct Ended {
+pub struct TrialResult {
     /// For the record.
     pub outcome: Outcome,
     /// What the load found.
@@ -43,10 +43,10 @@ pub struct Ended {
     pub notes: Vec<String>,
 }
 
-impl Ended {
+impl TrialResult {
     /// An outcome without figures.
-    pub fn with(outcome: Outcome) -> Ended {
-        Ended {
+    pub fn with(outcome: Outcome) -> TrialResult {
+        TrialResult {
             outcome,
             figures: BTreeMap::new(),
             verdict: None,
@@ -56,70 +56,71 @@ impl Ended {
 }
 
 /// A fault and the stage it happened at.
-struct Broken {
+struct StageFault {
     stage: Stage,
     fault: Fault,
     check: Option<Box<Evidence>>,
 }
 
 /// Runs one trial. `token` makes this trial's canary unlike any other.
-pub fn run(case: &Case, rig: &mut Rig<'_>, token: &str) -> Ended {
+pub fn run(case: &Case, trial: &mut TrialContext<'_>, token: &str) -> TrialResult {
     let mut notes = Vec::new();
-    let outcome = on_fresh_bed(case, rig, token, &mut notes).unwrap_or_else(Broken::into_outcome);
-    let mut ended = Ended::with(outcome);
-    ended.notes = notes;
+    let outcome =
+        on_fresh_topology(case, trial, token, &mut notes).unwrap_or_else(StageFault::into_outcome);
+    let mut result = TrialResult::with(outcome);
+    result.notes = notes;
     if let Outcome::Measured { carried, .. } | Outcome::Examined { carried, .. } =
-        &mut ended.outcome
+        &mut result.outcome
     {
-        ended.figures = std::mem::take(&mut carried.figures);
-        ended
+        result.figures = std::mem::take(&mut carried.figures);
+        result
             .figures
             .insert("goodput_bps".into(), carried.goodput_bps);
         if let Some(ideal) = case.ideal_bps {
-            ended.figures.insert("ideal_bps".into(), ideal);
-            ended
+            result.figures.insert("ideal_bps".into(), ideal);
+            result
                 .figures
                 .insert("ideal_ratio".into(), carried.goodput_bps / ideal);
         }
     }
-    if let Outcome::Measured { readings, .. } | Outcome::Examined { readings, .. } = &ended.outcome
+    if let Outcome::Measured { readings, .. } | Outcome::Examined { readings, .. } = &result.outcome
     {
-        let lost = ended.figures.get("lost_count").copied();
+        let lost = result.figures.get("lost_count").copied();
         let renewals = readings
             .get("tunnel.rekeys_count")
             .filter(|all| **all > 0.0);
         if let (Some(lost), Some(renewals)) = (lost, renewals) {
-            ended
+            result
                 .figures
                 .insert("lost_per_rekey".into(), lost / renewals);
         }
         // What takes all idle time itself cannot say whether there was any.
-        if rig
-            .heavy
+        if trial
+            .intrusive
             .as_ref()
-            .is_none_or(|(heavy, _)| heavy.leaves_idle_time())
+            .is_none_or(|(intrusive, _)| intrusive.leaves_idle_time())
         {
-            ended.verdict = verdict::judge(case.load.demand(), &ended.figures, readings);
+            result.verdict = verdict::judge(case.load.demand(), &result.figures, readings);
         }
     }
-    ended
+    result
 }
 
-fn on_fresh_bed(
+fn on_fresh_topology(
     case: &Case,
-    rig: &mut Rig<'_>,
+    trial: &mut TrialContext<'_>,
     token: &str,
     notes: &mut Vec<String>,
-) -> Result<Outcome, Broken> {
-    let bed = rig
+) -> Result<Outcome, StageFault> {
+    let topology = trial
         .testbed
-        .raise(&case.ground)
+        .build(&case.topology_spec)
         .map_err(at(Stage::Testbed))?;
-    let mut tunnel = case.contender.up(&bed).map_err(at(Stage::Up))?;
+    let mut tunnel = case.contender.up(&topology).map_err(at(Stage::Up))?;
     // Starting up is not what is measured, nor is ending: only between the two a gateway is held to its share.
-    let held = bed.hold(&tunnel.gateways()).map_err(at(Stage::Up));
-    let outcome = held.and_then(|()| measure(case, &*tunnel, &bed, rig, token, notes));
-    for fault in [bed.let_go(), tunnel.down(&bed)]
+    let held = topology.hold(&tunnel.gateways()).map_err(at(Stage::Up));
+    let outcome = held.and_then(|()| measure(case, &*tunnel, &topology, trial, token, notes));
+    for fault in [topology.let_go(), tunnel.down(&topology)]
         .into_iter()
         .filter_map(Result::err)
     {
@@ -131,43 +132,46 @@ fn on_fresh_bed(
 fn measure(
     case: &Case,
     tunnel: &dyn Tunnel,
-    bed: &Bed,
-    rig: &mut Rig<'_>,
+    topology: &Topology,
+    trial: &mut TrialContext<'_>,
     token: &str,
     notes: &mut Vec<String>,
-) -> Result<Outcome, Broken> {
-    let mut camera = Camera::open(case, tunnel, bed, rig).map_err(at(Stage::Check))?;
-    let evidence = checked(case, bed, token)?;
+) -> Result<Outcome, StageFault> {
+    let mut capture = WireCapture::open(case, tunnel, topology, trial).map_err(at(Stage::Check))?;
+    let evidence = checked(case, topology, token)?;
     let spoiled = |stage| {
         let seen = Box::new(evidence.clone());
-        move |fault| Broken {
+        move |fault| StageFault {
             stage,
             fault,
             check: Some(seen),
         }
     };
-    let mut load = case.load.prepare(bed).map_err(spoiled(Stage::WarmUp))?;
+    let mut load = case
+        .load
+        .prepare(topology)
+        .map_err(spoiled(Stage::WarmUp))?;
     load.warm_up().map_err(spoiled(Stage::WarmUp))?;
-    if let Err(fault) = camera.develop(case, tunnel, rig) {
+    if let Err(fault) = capture.save(case, tunnel, trial) {
         notes.push(format!("the capture: {fault}"));
     }
-    let name = format!("{:03}-{}", rig.place + 1, case.id);
-    let scene = Scene {
-        bed,
+    let name = format!("{:03}-{}", trial.place + 1, case.id);
+    let context = MeterContext {
+        topology,
         tunnel,
         case: &name,
     };
-    begin(rig, &scene).map_err(spoiled(Stage::Meters))?;
-    mark(rig, &scene).map_err(spoiled(Stage::Meters))?;
-    let _change = bed.change().map_err(spoiled(Stage::Load))?;
+    begin(trial, &context).map_err(spoiled(Stage::Meters))?;
+    mark(trial, &context).map_err(spoiled(Stage::Meters))?;
+    let _change = topology.change().map_err(spoiled(Stage::Load))?;
     let started = Instant::now();
     let carried = load.run(case.duration).map_err(spoiled(Stage::Load))?;
     let window = started.elapsed();
-    mark(rig, &scene).map_err(spoiled(Stage::Meters))?;
-    let mut readings = end(rig, &scene).map_err(spoiled(Stage::Meters))?;
+    mark(trial, &context).map_err(spoiled(Stage::Meters))?;
+    let mut readings = end(trial, &context).map_err(spoiled(Stage::Meters))?;
     readings.insert("window_s".into(), window.as_secs_f64());
     plausible(&carried).map_err(spoiled(Stage::Load))?;
-    Ok(match &rig.heavy {
+    Ok(match &trial.intrusive {
         None => Outcome::Measured {
             check: evidence,
             carried,
@@ -182,14 +186,15 @@ fn measure(
     })
 }
 
-fn checked(case: &Case, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
-    let mut evidence = check::look(bed, token, case.contender.ear()).map_err(at(Stage::Check))?;
-    if case.ground.impairment.is_some() {
+fn checked(case: &Case, topology: &Topology, token: &str) -> Result<Evidence, StageFault> {
+    let mut evidence =
+        check::look(topology, token, case.contender.capture_point()).map_err(at(Stage::Check))?;
+    if case.topology_spec.impairment.is_some() {
         evidence = evidence.of_an_impaired_wire();
     }
     match evidence.verdict(case.contender.protection()) {
         Ok(()) => Ok(evidence),
-        Err(why) => Err(Broken {
+        Err(why) => Err(StageFault {
             stage: Stage::Check,
             fault: Fault::Failed(why),
             check: Some(Box::new(evidence)),
@@ -197,26 +202,38 @@ fn checked(case: &Case, bed: &Bed, token: &str) -> Result<Evidence, Broken> {
     }
 }
 
-/// A heavy meter begins first: it may take its time, and the others must not see that.
-fn begin(rig: &mut Rig<'_>, scene: &Scene<'_>) -> Result<(), Fault> {
-    let heavy = rig.heavy.iter_mut().map(|(_, meter)| &mut **meter);
-    heavy
-        .chain(rig.meters.iter_mut())
-        .try_for_each(|meter| meter.begin(scene).map_err(|fault| fault.during(meter.id())))
+/// An intrusive meter begins first: it may take its time, and the others must not see that.
+fn begin(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<(), Fault> {
+    let intrusive = trial.intrusive.iter_mut().map(|(_, meter)| &mut **meter);
+    intrusive
+        .chain(trial.meters.iter_mut())
+        .try_for_each(|meter| {
+            meter
+                .begin(context)
+                .map_err(|fault| fault.during(meter.id()))
+        })
 }
 
-/// The load begins, or has just ended: a heavy meter hears it, whose own ends are too far off.
-fn mark(rig: &mut Rig<'_>, scene: &Scene<'_>) -> Result<(), Fault> {
-    let mut heavy = rig.heavy.iter_mut().map(|(_, meter)| &mut **meter);
-    heavy.try_for_each(|meter| meter.mark(scene).map_err(|fault| fault.during(meter.id())))
+/// The load begins, or has just ended: an intrusive meter hears it, whose own ends are too far off.
+fn mark(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<(), Fault> {
+    let mut intrusive = trial.intrusive.iter_mut().map(|(_, meter)| &mut **meter);
+    intrusive.try_for_each(|meter| {
+        meter
+            .mark(context)
+            .map_err(|fault| fault.during(meter.id()))
+    })
 }
 
 /// Meters end in the reverse order: the last that began is the one whose window is tightest.
-fn end(rig: &mut Rig<'_>, scene: &Scene<'_>) -> Result<Readings, Fault> {
-    let heavy = rig.heavy.iter_mut().map(|(_, meter)| &mut **meter);
+fn end(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+    let intrusive = trial.intrusive.iter_mut().map(|(_, meter)| &mut **meter);
     let mut all = Readings::new();
-    for meter in rig.meters.iter_mut().rev().chain(heavy) {
-        all.extend(meter.end(scene).map_err(|fault| fault.during(meter.id()))?);
+    for meter in trial.meters.iter_mut().rev().chain(intrusive) {
+        all.extend(
+            meter
+                .end(context)
+                .map_err(|fault| fault.during(meter.id()))?,
+        );
     }
     Ok(all)
 }
@@ -230,15 +247,15 @@ fn plausible(carried: &Carried) -> Result<(), Fault> {
     }
 }
 
-fn at(stage: Stage) -> impl Fn(Fault) -> Broken {
-    move |fault| Broken {
+fn at(stage: Stage) -> impl Fn(Fault) -> StageFault {
+    move |fault| StageFault {
         stage,
         fault,
         check: None,
     }
 }
 
-impl Broken {
+impl StageFault {
     fn into_outcome(self) -> Outcome {
         match self.fault {
             Fault::Interrupted => Outcome::Interrupted { stage: self.stage },
@@ -252,29 +269,34 @@ impl Broken {
 }
 
 /// Listens on the protected wire from before the check until the load begins: never while something is measured.
-struct Camera(Option<Box<dyn Tap>>);
+struct WireCapture(Option<Box<dyn Tap>>);
 
-impl Camera {
-    fn open(case: &Case, tunnel: &dyn Tunnel, bed: &Bed, rig: &Rig<'_>) -> Result<Camera, Fault> {
-        let wanted = rig
-            .album
+impl WireCapture {
+    fn open(
+        case: &Case,
+        tunnel: &dyn Tunnel,
+        topology: &Topology,
+        trial: &TrialContext<'_>,
+    ) -> Result<WireCapture, Fault> {
+        let wanted = trial
+            .capture
             .as_ref()
-            .is_some_and(|album| album.wants(&case.id));
+            .is_some_and(|capture| capture.wants(&case.id));
         if wanted && !tunnel.keys().is_empty() {
-            return Ok(Camera(Some(bed.left.tap(WAN)?)));
+            return Ok(WireCapture(Some(topology.left.tap(WAN)?)));
         }
-        Ok(Camera(None))
+        Ok(WireCapture(None))
     }
 
-    fn develop(
+    fn save(
         &mut self,
         case: &Case,
         tunnel: &dyn Tunnel,
-        rig: &mut Rig<'_>,
+        trial: &mut TrialContext<'_>,
     ) -> Result<(), Fault> {
-        let (Some(mut tap), Some(album)) = (self.0.take(), rig.album.as_mut()) else {
+        let (Some(mut tap), Some(capture)) = (self.0.take(), trial.capture.as_mut()) else {
             return Ok(());
         };
-        album.add(&case.id, &tap.frames()?, &tunnel.keys())
+        capture.add(&case.id, &tap.frames()?, &tunnel.keys())
     }
 }

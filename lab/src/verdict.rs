@@ -1,6 +1,6 @@
 //! What limited a trial: the link, the generator, the share of a processor that a gateway was given, one saturated processor
 //! and whose, the cipher, copies and system calls, or drops and where; from the meters alone, with the observations that say so. Where they say nothing, the verdict is
-//! `unknown` and the observations stand. A trial under a heavy meter knows more than a measured one: what only a
+//! `unknown` and the observations stand. A trial under an intrusive meter knows more than a measured one: what only a
 //! profile can tell, such as cipher from headers, is claimed only there.
 
 mod finding;

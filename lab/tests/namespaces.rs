@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use lab::capture::{Frame, as_sent};
 use lab::check;
-use lab::contender::{Ear, Protection};
+use lab::contender::{CapturePoint, Protection};
 use lab::fault::Fault;
 use lab::host::{Command, Host};
 use lab::load::{Direction, Frames, Iperf3, Search};
 use lab::stop::Stop;
 use lab::testbed::{
-    Bed, Families, Ground, Impairment, LAN, Namespaces, Path as PathMtu, Quotas, Testbed, Topology,
-    WAN, isolate,
+    Families, Impairment, LAN, Layout, Namespaces, PathMtuChange, Quotas, Testbed, Topology,
+    TopologySpec, WAN, isolate,
 };
 
 use filled::{agreement, carried, connections, impaired, lab, reverse, shaped};
@@ -33,7 +33,7 @@ type Test = (&'static str, fn(&mut Namespaces));
 
 const TESTS: [Test; 22] = [
     (
-        "a_fresh_bed_carries_packets_both_ways_and_shows_its_canary",
+        "a_fresh_topology_carries_packets_both_ways_and_shows_its_canary",
         plain_is_plain,
     ),
     ("our_segmentation_equals_that_of_the_kernel", segmentation),
@@ -41,7 +41,7 @@ const TESTS: [Test; 22] = [
     ("a_program_that_takes_too_long_is_killed", too_long),
     ("a_program_ends_with_its_owner", owned),
     ("a_missing_program_is_named", missing),
-    ("nothing_of_one_bed_is_in_the_next", fresh),
+    ("nothing_of_one_topology_is_in_the_next", fresh),
     ("a_shaped_rate_is_measured_back_within_a_percent", shaped),
     (
         "the_box_in_the_wire_loses_and_delays_what_was_asked",
@@ -114,13 +114,13 @@ fn passes((name, test): &Test, testbed: &mut Namespaces) -> bool {
     passed
 }
 
-fn raised(testbed: &mut Namespaces) -> Bed {
-    on(testbed, &Ground::default())
+fn built(testbed: &mut Namespaces) -> Topology {
+    on(testbed, &TopologySpec::default())
 }
 
-fn on(testbed: &mut Namespaces, ground: &Ground) -> Bed {
+fn on(testbed: &mut Namespaces, spec: &TopologySpec) -> Topology {
     testbed
-        .raise(ground)
+        .build(spec)
         .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
@@ -131,8 +131,8 @@ fn said(host: &dyn Host, line: &str) -> String {
 }
 
 fn plain_is_plain(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let evidence = check::look(&bed, "the token", Ear::Left).unwrap();
+    let topology = built(testbed);
+    let evidence = check::look(&topology, "the token", CapturePoint::Left).unwrap();
     evidence.verdict(Protection::Clear).unwrap();
     assert!(
         evidence
@@ -145,9 +145,9 @@ fn plain_is_plain(testbed: &mut Namespaces) {
 /// 10 000 bytes in pieces of 1400 by UDP_SEGMENT (103 at level 17), first left to the virtual hardware, then cut by the
 /// kernel. What the ear hears of the first must become what it hears of the second.
 fn segmentation(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    said(&*bed.left, "ping -c 1 -W 2 -q 192.0.2.2");
-    let ours = heard(&bed);
+    let topology = built(testbed);
+    said(&*topology.left, "ping -c 1 -W 2 -q 192.0.2.2");
+    let ours = heard(&topology);
     assert_eq!(
         ours.len(),
         1,
@@ -155,10 +155,10 @@ fn segmentation(testbed: &mut Namespaces) {
     );
     let ours: Vec<Frame> = as_sent(&ours[0]);
     said(
-        &*bed.left,
+        &*topology.left,
         &format!("ethtool -K {WAN} tx off gso off tx-udp-segmentation off"),
     );
-    let kernel = heard(&bed);
+    let kernel = heard(&topology);
     assert_eq!(kernel.len(), 8);
     let udp = |frame: &Frame| frame.bytes[34..].to_vec();
     assert!(
@@ -186,20 +186,20 @@ fn segmentation(testbed: &mut Namespaces) {
     }
 }
 
-fn heard(bed: &Bed) -> Vec<Frame> {
+fn heard(topology: &Topology) -> Vec<Frame> {
     const SEND: &str = "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('192.0.2.1', 4500))
 s.setsockopt(17, 103, 1400)
 s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
-    let _there = bed
+    let _there = topology
         .right
         .datagrams("192.0.2.2:4500".parse().unwrap())
         .unwrap();
-    let mut ear = bed.left.tap(WAN).unwrap();
+    let mut point = topology.left.tap(WAN).unwrap();
     let send = Command::line("python3 -c").arg(SEND);
-    bed.left.must(&send, Duration::from_secs(5)).unwrap();
-    let frames = ear.frames().unwrap();
+    topology.left.must(&send, Duration::from_secs(5)).unwrap();
+    let frames = point.frames().unwrap();
     frames
         .into_iter()
         .filter(|frame| frame.bytes[23] == 17)
@@ -207,28 +207,31 @@ s.sendto(bytes(i * 7 % 251 for i in range(10000)), ('192.0.2.2', 4500))";
 }
 
 fn mtu(testbed: &mut Namespaces) {
-    let bed = on(
+    let topology = on(
         testbed,
-        &Ground {
+        &TopologySpec {
             mtu: 9000,
-            ..Ground::default()
+            ..TopologySpec::default()
         },
     );
     for (host, link) in [
-        (&bed.client, LAN),
-        (&bed.left, WAN),
-        (&bed.right, WAN),
-        (&bed.server, LAN),
+        (&topology.client, LAN),
+        (&topology.left, WAN),
+        (&topology.right, WAN),
+        (&topology.server, LAN),
     ] {
         assert!(said(&**host, &format!("ip -o link show {link}")).contains(" mtu 9000 "));
     }
-    said(&*bed.client, "ping -c 1 -W 2 -q -M do -s 8972 10.2.0.2");
+    said(
+        &*topology.client,
+        "ping -c 1 -W 2 -q -M do -s 8972 10.2.0.2",
+    );
 }
 
 fn too_long(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
+    let topology = built(testbed);
     let started = Instant::now();
-    let fault = bed
+    let fault = topology
         .client
         .run(&Command::line("sleep 4242"), Duration::from_millis(200))
         .unwrap_err();
@@ -238,12 +241,12 @@ fn too_long(testbed: &mut Namespaces) {
 }
 
 fn owned(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let sleeper = bed.client.start(&Command::line("sleep 4343")).unwrap();
+    let topology = built(testbed);
+    let sleeper = topology.client.start(&Command::line("sleep 4343")).unwrap();
     assert!(lives("4343"));
     drop(sleeper);
     assert!(!lives("4343"));
-    let mut polite = bed.client.start(&Command::line("sleep 4444")).unwrap();
+    let mut polite = topology.client.start(&Command::line("sleep 4444")).unwrap();
     polite.stop(Duration::from_secs(3)).unwrap();
     assert_eq!(polite.ended(), Some(128 + 15));
 }
@@ -259,8 +262,8 @@ fn lives(word: &str) -> bool {
 }
 
 fn missing(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let fault = bed
+    let topology = built(testbed);
+    let fault = topology
         .client
         .run(&Command::line("no-such-program"), Duration::from_secs(1))
         .unwrap_err();
@@ -271,16 +274,16 @@ fn missing(testbed: &mut Namespaces) {
 }
 
 fn fresh(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    said(&*bed.left, "ip link add left-behind type veth");
-    said(&*bed.left, "nft add table inet left_behind");
-    let first: PathBuf = bed.left.scratch().unwrap();
+    let topology = built(testbed);
+    said(&*topology.left, "ip link add left-behind type veth");
+    said(&*topology.left, "nft add table inet left_behind");
+    let first: PathBuf = topology.left.scratch().unwrap();
     std::fs::write(first.join("control.sock"), "").unwrap();
-    drop(bed);
-    let bed = raised(testbed);
-    assert!(!said(&*bed.left, "ip -o link").contains("left-behind"));
-    assert_eq!(said(&*bed.left, "nft list ruleset"), "");
-    let second = bed.left.scratch().unwrap();
+    drop(topology);
+    let topology = built(testbed);
+    assert!(!said(&*topology.left, "ip -o link").contains("left-behind"));
+    assert_eq!(said(&*topology.left, "nft list ruleset"), "");
+    let second = topology.left.scratch().unwrap();
     assert!(std::fs::read_dir(second).unwrap().next().is_none());
 }
 
@@ -295,57 +298,57 @@ fn wrong(testbed: &mut Namespaces) {
             reorder,
             seed: 3,
         };
-        let ground = Ground {
+        let spec = TopologySpec {
             impairment: Some(box_in_the_wire),
-            ..Ground::default()
+            ..TopologySpec::default()
         };
-        let bed = on(testbed, &ground);
-        let evidence =
-            check::look(&bed, "wrong", Ear::Left).unwrap_or_else(|fault| panic!("{fault}"));
+        let topology = on(testbed, &spec);
+        let evidence = check::look(&topology, "wrong", CapturePoint::Left)
+            .unwrap_or_else(|fault| panic!("{fault}"));
         evidence.verdict(Protection::Clear)
     };
     assert_eq!(said_of(0.0, 0.0), Ok(()));
     let disorder = said_of(0.0, 0.3).unwrap_err();
     assert!(disorder.starts_with("reordering: of 32"), "{disorder}");
-    let bed = raised(testbed);
-    said(&*bed.left, "nft add table ip deaf");
+    let topology = built(testbed);
+    said(&*topology.left, "nft add table ip deaf");
     said(
-        &*bed.left,
+        &*topology.left,
         "nft add chain ip deaf way { type filter hook forward priority 0 ; }",
     );
     said(
-        &*bed.left,
+        &*topology.left,
         "nft add rule ip deaf way ip saddr 10.2.0.2 icmp type echo-request drop",
     );
-    let deaf = check::look(&bed, "deaf", Ear::Left).unwrap();
+    let deaf = check::look(&topology, "deaf", CapturePoint::Left).unwrap();
     let why = deaf.verdict(Protection::Clear).unwrap_err();
     assert!(
         why.starts_with("one-way: the client reaches the server"),
         "{why}"
     );
-    said(&*bed.left, "nft flush table ip deaf");
+    said(&*topology.left, "nft flush table ip deaf");
     said(
-        &*bed.left,
+        &*topology.left,
         "nft add rule ip deaf way udp dport 54321 numgen inc mod 5 == 4 drop",
     );
-    let lossy = check::look(&bed, "lossy", Ear::Left).unwrap();
+    let lossy = check::look(&topology, "lossy", CapturePoint::Left).unwrap();
     let why = lossy.verdict(Protection::Clear).unwrap_err();
     assert!(why.starts_with("loss: of 32"), "{why}");
 }
 
 fn pair(testbed: &mut Namespaces) {
-    let bed = on(
+    let topology = on(
         testbed,
-        &Ground {
-            topology: Topology::Pair,
-            ..Ground::default()
+        &TopologySpec {
+            layout: Layout::Pair,
+            ..TopologySpec::default()
         },
     );
     assert_eq!(
-        said(&*bed.client, "ip -o link"),
-        said(&*bed.left, "ip -o link")
+        said(&*topology.client, "ip -o link"),
+        said(&*topology.left, "ip -o link")
     );
-    let evidence = check::look(&bed, "alone", Ear::Left).unwrap();
+    let evidence = check::look(&topology, "alone", CapturePoint::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(
         evidence
@@ -353,35 +356,35 @@ fn pair(testbed: &mut Namespaces) {
             .unwrap_err()
             .starts_with("plaintext on the wire")
     );
-    assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
+    assert!(carried(&topology, &Iperf3::default(), 1).goodput_bps > 1e7);
 }
 
-/// What is inside passes by itself, too: without a tunnel a bed of two families is like any other.
+/// What is inside passes by itself, too: without a tunnel a topology of two families is like any other.
 fn families(testbed: &mut Namespaces) {
-    let of = |topology, word| Ground {
-        topology,
+    let of = |layout, word| TopologySpec {
+        layout,
         families: Families::read(word).unwrap(),
-        ..Ground::default()
+        ..TopologySpec::default()
     };
     for word in ["6in4", "4in6", "6in6"] {
-        let bed = on(testbed, &of(Topology::Gateways, word));
-        assert_eq!(bed.addresses.families(), Families::read(word).unwrap());
-        let evidence = check::look(&bed, word, Ear::Left).unwrap();
+        let topology = on(testbed, &of(Layout::Gateways, word));
+        assert_eq!(topology.addresses.families(), Families::read(word).unwrap());
+        let evidence = check::look(&topology, word, CapturePoint::Left).unwrap();
         assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
-        let wire = format!("ping -n -q -c 1 -W 5 {}", bed.addresses.right);
-        said(&*bed.left, &wire);
+        let wire = format!("ping -n -q -c 1 -W 5 {}", topology.addresses.right);
+        said(&*topology.left, &wire);
     }
-    let bed = on(testbed, &of(Topology::Pair, "6in6"));
-    let evidence = check::look(&bed, "pair", Ear::Left).unwrap();
+    let topology = on(testbed, &of(Layout::Pair, "6in6"));
+    let evidence = check::look(&topology, "pair", CapturePoint::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
-    assert!(carried(&bed, &Iperf3::default(), 1).goodput_bps > 1e7);
+    assert!(carried(&topology, &Iperf3::default(), 1).goodput_bps > 1e7);
     let frames = Frames {
         program: lab(),
         frame_bytes: vec![1518],
         direction: Direction::Forward,
         search: Search::Steady(200.0),
     };
-    let steady = carried(&bed, &frames, 1);
+    let steady = carried(&topology, &frames, 1);
     assert_eq!(steady.figures["lost_count"], 0.0, "{steady:?}");
     // What IPv6 and UDP and the check sequence leave of a frame.
     let each = steady.bytes as f64 / (steady.figures["rate_pps"] * steady.seconds);
@@ -396,19 +399,22 @@ fn narrowing(testbed: &mut Namespaces) {
             after_s: 0.0,
             answers,
         };
-        let ground = Ground {
+        let spec = TopologySpec {
             path: Some(path),
-            ..Ground::default()
+            ..TopologySpec::default()
         };
-        let bed = on(testbed, &ground);
+        let topology = on(testbed, &spec);
         let large = Command::line("ping -n -c 2 -i 0.3 -W 1 -M do -s 1400 10.2.0.2");
         let ping = || {
-            let finished = bed.client.run(&large, Duration::from_secs(10)).unwrap();
+            let finished = topology
+                .client
+                .run(&large, Duration::from_secs(10))
+                .unwrap();
             (finished.code == 0, finished.stdout + &finished.stderr)
         };
         let (before, said) = ping();
         assert!(before, "{said}");
-        let change = bed.change().unwrap();
+        let change = topology.change().unwrap();
         let started = Instant::now();
         while ping().0 && started.elapsed() < Duration::from_secs(5) {}
         let (after, said) = ping();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lab::outdir::{Order, RECORDS};
+use lab::outdir::{RECORDS, RunRequest};
 use lab::record::{Outcome, read_all};
 use lab::report;
 
@@ -17,7 +17,7 @@ fn kept() -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(results).unwrap().map(|entry| entry.unwrap());
     let runs = entries.filter(|entry| entry.path().is_dir() && entry.file_name() != "charts");
     runs.map(|entry| {
-        let order = Order::read(&entry.path()).unwrap();
+        let order = RunRequest::read(&entry.path()).unwrap();
         (entry.path(), order.arguments[0].clone())
     })
     .collect()
@@ -53,7 +53,7 @@ fn every_kept_run_is_read_and_drawn_as_it_was() {
 #[test]
 fn every_kept_run_says_how_it_is_repeated() {
     for (folder, _) in kept() {
-        let order = Order::read(&folder).unwrap();
+        let order = RunRequest::read(&folder).unwrap();
         let name = folder.display();
         for word in ["--standard", "--seed"] {
             assert!(order.arguments.iter().any(|each| each == word), "{name}");

@@ -11,19 +11,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fake::{FakeContender, FakeLoad, FakeTestbed, Manner, Shared};
+use fake::{Behaviour, FakeContender, FakeLoad, FakeTestbed, Shared};
 use lab::absence::Absence;
 use lab::case::Case;
 use lab::contender::Contender;
 use lab::experiment::{Experiment, Summary, Watcher};
 use lab::fault::Fault;
-use lab::meter::{self, Heavy, Meter, Readings, Scene};
+use lab::meter::{self, IntrusiveMeter, Meter, MeterContext, Readings};
 use lab::plan::{Plan, Planned};
 use lab::record::{self, Journal, Outcome, Provenance, Record};
 use lab::report;
 use lab::stage::Stage;
 use lab::stop::Stop;
-use lab::testbed::{Bed, Ground};
+use lab::testbed::{Topology, TopologySpec};
 
 #[derive(Default)]
 struct Listener {
@@ -67,42 +67,42 @@ fn records_file(name: &str) -> PathBuf {
     file
 }
 
-fn run(name: &str, manners: &[Manner], rounds: usize) -> Run {
+fn run(name: &str, behaviours: &[Behaviour], rounds: usize) -> Run {
     let file = records_file(name);
     let mut journal = Journal::create(&file).unwrap();
-    run_into(&mut journal, file, manners, rounds)
+    run_into(&mut journal, file, behaviours, rounds)
 }
 
-fn run_into(journal: &mut Journal, file: PathBuf, manners: &[Manner], rounds: usize) -> Run {
-    run_rest(journal, file, manners, rounds, BTreeSet::new())
+fn run_into(journal: &mut Journal, file: PathBuf, behaviours: &[Behaviour], rounds: usize) -> Run {
+    run_rest(journal, file, behaviours, rounds, BTreeSet::new())
 }
 
 fn run_rest(
     journal: &mut Journal,
     file: PathBuf,
-    manners: &[Manner],
+    behaviours: &[Behaviour],
     rounds: usize,
     done: BTreeSet<(usize, usize)>,
 ) -> Run {
-    run_under(journal, file, manners, rounds, done, &mut [])
+    run_under(journal, file, behaviours, rounds, done, &mut [])
 }
 
-/// With heavy meters, which every case asks for.
+/// With intrusive meters, which every case asks for.
 fn run_under(
     journal: &mut Journal,
     file: PathBuf,
-    manners: &[Manner],
+    behaviours: &[Behaviour],
     rounds: usize,
     done: BTreeSet<(usize, usize)>,
-    heavy: &mut [(Heavy, Box<dyn Meter>)],
+    intrusive: &mut [(IntrusiveMeter, Box<dyn Meter>)],
 ) -> Run {
-    let asked: Vec<Heavy> = heavy.iter().map(|(heavy, _)| *heavy).collect();
+    let asked: Vec<IntrusiveMeter> = intrusive.iter().map(|(intrusive, _)| *intrusive).collect();
     let wire = Shared::default();
     let stop = Stop::never();
-    let contender = |manner: &Manner| {
+    let contender = |behaviour: &Behaviour| {
         Box::new(FakeContender {
-            manner: *manner,
-            id: format!("{manner:?}").to_lowercase(),
+            behaviour: *behaviour,
+            id: format!("{behaviour:?}").to_lowercase(),
             wire: wire.clone(),
             stop,
         }) as Box<dyn Contender>
@@ -111,18 +111,18 @@ fn run_under(
         wire: wire.clone(),
         stop,
     };
-    let case = |manner: &Manner| Case {
-        id: format!("{manner:?}").to_lowercase(),
-        label: format!("{manner:?}").to_lowercase(),
+    let case = |behaviour: &Behaviour| Case {
+        id: format!("{behaviour:?}").to_lowercase(),
+        label: format!("{behaviour:?}").to_lowercase(),
         ideal_bps: Some(2e8),
-        contender: contender(manner),
-        ground: Ground::default(),
+        contender: contender(behaviour),
+        spec: TopologySpec::default(),
         load: Box::new(load.clone()),
         duration: Duration::from_secs(1),
         factors: BTreeMap::from([("mtu".into(), "1500".into())]),
-        heavy: asked.clone(),
+        intrusive: asked.clone(),
     };
-    let cases: Vec<Case> = manners.iter().map(case).collect();
+    let cases: Vec<Case> = behaviours.iter().map(case).collect();
     let mut listener = Listener::default();
     let experiment = Experiment {
         study: "road".into(),
@@ -134,8 +134,8 @@ fn run_under(
         done,
         testbed: &mut FakeTestbed { wire: wire.clone() },
         meters: &mut meter::usual(),
-        heavy,
-        album: None,
+        intrusive,
+        capture: None,
         provenance: Provenance::default(),
         stop,
     };
@@ -157,7 +157,7 @@ fn failure(record: &Record) -> (Stage, &str) {
 
 #[test]
 fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
-    let run = run("right", &[Manner::Plain, Manner::Secret], 2);
+    let run = run("right", &[Behaviour::Plain, Behaviour::Secret], 2);
     assert_eq!(run.summary.records.len(), 4);
     let diary = run.wire.borrow().diary.clone();
     assert_eq!(&diary[1..4], ["warm up", "load", "down"]);
@@ -192,10 +192,10 @@ fn the_records_on_the_disk_are_the_records_of_the_run() {
     let run = run(
         "disk",
         &[
-            Manner::Plain,
-            Manner::Secret,
-            Manner::Leaking,
-            Manner::Absent,
+            Behaviour::Plain,
+            Behaviour::Secret,
+            Behaviour::Leaking,
+            Behaviour::Absent,
         ],
         3,
     );
@@ -208,11 +208,11 @@ fn the_records_on_the_disk_are_the_records_of_the_run() {
 #[test]
 fn wrong_tunnels_are_caught_before_the_load_and_named() {
     let wrong = [
-        Manner::Leaking,
-        Manner::OneWay,
-        Manner::Dead,
-        Manner::Reordering,
-        Manner::Lossy,
+        Behaviour::Leaking,
+        Behaviour::OneWay,
+        Behaviour::Dead,
+        Behaviour::Reordering,
+        Behaviour::Lossy,
     ];
     let run = run("wrong", &wrong, 1);
     assert!(!run.wire.borrow().diary.contains(&"load".to_owned()));
@@ -244,10 +244,10 @@ fn whatever_breaks_is_recorded_and_the_rest_goes_on() {
     let run = run(
         "rest",
         &[
-            Manner::Plain,
-            Manner::Refusing,
-            Manner::Hanging,
-            Manner::Stubborn,
+            Behaviour::Plain,
+            Behaviour::Refusing,
+            Behaviour::Hanging,
+            Behaviour::Stubborn,
         ],
         2,
     );
@@ -267,7 +267,7 @@ fn whatever_breaks_is_recorded_and_the_rest_goes_on() {
 
 #[test]
 fn an_absent_contender_is_recorded_once_with_its_remedy() {
-    let run = run("absent", &[Manner::Plain, Manner::Absent], 3);
+    let run = run("absent", &[Behaviour::Plain, Behaviour::Absent], 3);
     assert_eq!(run.said[0], "3 trials");
     let absent: Vec<_> = run
         .summary
@@ -288,7 +288,7 @@ fn an_absent_contender_is_recorded_once_with_its_remedy() {
 
 #[test]
 fn nobody_is_called_absent_because_the_user_stopped_the_question() {
-    let run = run("abandoned", &[Manner::Plain, Manner::Abandoned], 3);
+    let run = run("abandoned", &[Behaviour::Plain, Behaviour::Abandoned], 3);
     assert!(run.summary.interrupted);
     assert_eq!(run.summary.records, []);
     assert_eq!(run.said, Vec::<String>::new());
@@ -296,20 +296,20 @@ fn nobody_is_called_absent_because_the_user_stopped_the_question() {
 
 #[test]
 fn many_cases_of_one_absent_contender_are_one_line_and_one_row() {
-    let manners = [
-        Manner::Plain,
-        Manner::Absent,
-        Manner::Absent,
-        Manner::Absent,
+    let behaviours = [
+        Behaviour::Plain,
+        Behaviour::Absent,
+        Behaviour::Absent,
+        Behaviour::Absent,
     ];
-    let table = said(&run("often-absent", &manners, 1).summary.records);
+    let table = said(&run("often-absent", &behaviours, 1).summary.records);
     let lines = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!((lines("absent:"), lines("absent ")), (1, 1), "{table}");
 }
 
 #[test]
 fn a_request_to_stop_keeps_what_there_is() {
-    let run = run("stop", &[Manner::Stopping], 50);
+    let run = run("stop", &[Behaviour::Stopping], 50);
     assert!(run.summary.interrupted);
     assert_eq!(run.summary.records.len(), 1);
     assert_eq!(
@@ -323,7 +323,7 @@ fn a_request_to_stop_keeps_what_there_is() {
 
 #[test]
 fn the_table_says_ratio_cost_and_canary() {
-    let run = run("table", &[Manner::Plain, Manner::Secret], 3);
+    let run = run("table", &[Behaviour::Plain, Behaviour::Secret], 3);
     let table = said(&run.summary.records);
     let secret = table
         .lines()
@@ -340,14 +340,14 @@ fn the_table_says_ratio_cost_and_canary() {
 
 #[test]
 fn a_leak_shows_in_the_canary_line() {
-    let run = run("leak", &[Manner::Plain, Manner::Leaking], 1);
+    let run = run("leak", &[Behaviour::Plain, Behaviour::Leaking], 1);
     let table = said(&run.summary.records);
     assert!(table.contains("protected wire 2"), "{table}");
 }
 
 #[test]
 fn a_torn_last_line_is_left_out_and_named() {
-    let run = run("torn", &[Manner::Plain], 3);
+    let run = run("torn", &[Behaviour::Plain], 3);
     let text = fs::read_to_string(&run.file).unwrap();
     let (records, torn) = record::read_text(&text[..text.len() - 10]).unwrap();
     assert_eq!(records.len(), 2);
@@ -372,7 +372,7 @@ fn a_full_disk_is_reported_and_the_experiment_goes_on() {
     let full = PathBuf::from("/dev/full");
     let file = fs::File::options().write(true).open(&full).unwrap();
     let mut journal = Journal::onto(file, &full);
-    let run = run_into(&mut journal, records_file("full"), &[Manner::Plain], 2);
+    let run = run_into(&mut journal, records_file("full"), &[Behaviour::Plain], 2);
     assert_eq!(run.summary.records.len(), 2);
     assert!(
         run.summary
@@ -390,19 +390,19 @@ fn a_full_disk_is_reported_and_the_experiment_goes_on() {
 
 #[test]
 fn a_file_of_records_is_never_overwritten() {
-    let run = run("never", &[Manner::Plain], 1);
+    let run = run("never", &[Behaviour::Plain], 1);
     assert!(Journal::create(&run.file).is_err());
 }
 
 #[test]
 fn trials_of_an_earlier_run_keep_their_places_and_are_not_run_again() {
-    let manners = [Manner::Plain, Manner::Secret, Manner::Absent];
-    let whole = run("whole", &manners, 3);
+    let behaviours = [Behaviour::Plain, Behaviour::Secret, Behaviour::Absent];
+    let whole = run("whole", &behaviours, 3);
     let file = records_file("rest-of-it");
     let mut journal = Journal::create(&file).unwrap();
     let earlier = &whole.summary.records[..4];
     let done = earlier.iter().map(|record| (record.round, record.order));
-    let rest = run_rest(&mut journal, file, &manners, 3, done.collect());
+    let rest = run_rest(&mut journal, file, &behaviours, 3, done.collect());
     let places = |records: &[Record]| -> Vec<_> {
         let place = |record: &Record| (record.trial, record.round, record.order);
         records.iter().map(place).collect()
@@ -415,7 +415,7 @@ fn trials_of_an_earlier_run_keep_their_places_and_are_not_run_again() {
 
 #[test]
 fn records_of_before_there_were_figures_can_be_read() {
-    let run = run("old", &[Manner::Plain], 1);
+    let run = run("old", &[Behaviour::Plain], 1);
     let text = fs::read_to_string(&run.file).unwrap();
     let mut old: serde_json::Value = serde_json::from_str(text.trim()).unwrap();
     for newer in ["figures", "verdict"] {
@@ -435,19 +435,19 @@ impl Meter for FakeProfile {
         "fake"
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
         match self.can_look {
             true => Ok(()),
             false => Err(Absence::new("perf is not installed", "install perf")),
         }
     }
 
-    fn begin(&mut self, _scene: &Scene<'_>) -> Result<(), Fault> {
+    fn begin(&mut self, _scene: &MeterContext<'_>) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        assert!(scene.case.starts_with("00"), "{}", scene.case);
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        assert!(context.case.starts_with("00"), "{}", context.case);
         let readings = [
             ("profile.samples_count", 4000.0),
             ("profile.idle_ratio", 0.25),
@@ -463,14 +463,14 @@ impl Meter for FakeProfile {
 fn under_a_profile(name: &str, can_look: bool, done: BTreeSet<(usize, usize)>) -> Run {
     let file = records_file(name);
     let mut journal = Journal::create(&file).unwrap();
-    let manners = [Manner::Plain, Manner::Secret];
+    let behaviours = [Behaviour::Plain, Behaviour::Secret];
     let meter: Box<dyn Meter> = Box::new(FakeProfile { can_look });
-    let mut heavy = [(Heavy::Profile, meter)];
-    run_under(&mut journal, file, &manners, 2, done, &mut heavy)
+    let mut intrusive = [(IntrusiveMeter::Profile, meter)];
+    run_under(&mut journal, file, &behaviours, 2, done, &mut intrusive)
 }
 
 #[test]
-fn a_heavy_meter_gets_trials_of_its_own_which_count_for_no_mean() {
+fn a_intrusive_meter_gets_trials_of_its_own_which_count_for_no_mean() {
     let run = under_a_profile("profile", true, BTreeSet::new());
     let records = &run.summary.records;
     assert_eq!((run.said[0].as_str(), records.len()), ("6 trials", 6));
@@ -483,7 +483,7 @@ fn a_heavy_meter_gets_trials_of_its_own_which_count_for_no_mean() {
         };
         assert_eq!(
             (*by, record.round, record.order),
-            (Heavy::Profile, 3, place)
+            (IntrusiveMeter::Profile, 3, place)
         );
         assert_eq!(readings["profile.left.cipher_ratio"], 0.5);
         assert!(readings.contains_key("softnet.processed_count"));
@@ -499,7 +499,7 @@ fn a_heavy_meter_gets_trials_of_its_own_which_count_for_no_mean() {
 }
 
 #[test]
-fn a_heavy_meter_that_cannot_look_is_named_and_the_rest_is_measured() {
+fn a_intrusive_meter_that_cannot_look_is_named_and_the_rest_is_measured() {
     let run = under_a_profile("blind", false, BTreeSet::new());
     assert_eq!(run.said[0], "4 trials");
     let table = said(&run.summary.records);

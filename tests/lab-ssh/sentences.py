@@ -132,10 +132,10 @@ def killed_session(machines):
     machines.unchanged(before)
 
 
-def killed_attendant(machines):
+def killed_agent(machines):
     before = machines.pictures()
     run = machines.lab(SPEC + OURS, "--rounds", "2", *LONG).loads()
-    machines.end("alpha", "esplanade-lab tool attend /")
+    machines.end("alpha", "esplanade-lab tool agent /")
     run.loads(ago=1)
     [(_, status, _, why)] = run.outcomes()
     expect(status == "failed" and "left (ssh://alpha): the connection is lost" in why, run.outcomes())
@@ -168,22 +168,22 @@ def locked_door(machines):
 
 def silent_lab(_machines):
     sleep = {"program": "sleep", "arguments": ["4242"], "binds": [], "input": ""}
-    question = {"number": 1, "ask": {"start": {"command": sleep}}}
-    note = {"number": 2, "ask": {"place": {"name": "a/b", "text": "c"}}}
+    request = {"number": 1, "ask": {"start": {"command": sleep}}}
+    note = {"number": 2, "ask": {"write_file": {"name": "a/b", "text": "c"}}}
     with tempfile.TemporaryDirectory() as folder:
-        attendant = subprocess.Popen([program("esplanade-lab"), "tool", "attend", folder, "--silence", "1"],
+        agent = subprocess.Popen([program("esplanade-lab"), "tool", "agent", folder, "--silence", "1"],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         # Both in one breath: a busy machine may be silent between two.
-        attendant.stdin.write(f"{json.dumps(question)}\n{json.dumps(note)}\n")
-        attendant.stdin.flush()
-        expect(attendant.stdout.readline() == "ready\n", "it is not ready")
-        started = json.loads(attendant.stdout.readline())["answer"]["Ok"]["started"]
-        expect("text" in json.loads(attendant.stdout.readline())["answer"]["Ok"], "it places nothing")
-        expect(attendant.wait(LIMIT) == 0, "it does not end well")
+        agent.stdin.write(f"{json.dumps(request)}\n{json.dumps(note)}\n")
+        agent.stdin.flush()
+        expect(agent.stdout.readline() == "ready\n", "it is not ready")
+        started = json.loads(agent.stdout.readline())["answer"]["Ok"]["started"]
+        expect("text" in json.loads(agent.stdout.readline())["answer"]["Ok"], "it writes nothing")
+        expect(agent.wait(LIMIT) == 0, "it does not end well")
         until(lambda: not os.path.exists(f"/proc/{started[1]}"), "its program is left")
         expect(os.listdir(folder) == [], os.listdir(folder))
-        attendant.stdin.close()
-        attendant.stdout.close()
+        agent.stdin.close()
+        agent.stdout.close()
 
 
 CASES = {
@@ -196,8 +196,8 @@ CASES = {
     "so does a profile, and its stacks come home": profiled,
     "and a profile ends there with a lab that is killed": killed_lab_of_a_profile,
     "a session that dies is recorded, and the rest goes on": killed_session,
-    "an attendant that is killed is cleaned up after, and the rest goes on": killed_attendant,
+    "an agent that is killed is cleaned up after, and the rest goes on": killed_agent,
     "a host that is gone is recorded trial by trial, and the run ends": dead_host,
     "a host that lets nobody in is named with what must work": locked_door,
-    "an attendant that hears nothing ends by itself": silent_lab,
+    "an agent that hears nothing ends by itself": silent_lab,
 }

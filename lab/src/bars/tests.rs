@@ -12,9 +12,9 @@ fn record(contender: &str, round: usize, goodput: f64) -> Record {
     record
 }
 
-fn which(contender: &str) -> Which {
+fn which(contender: &str) -> RecordFilter {
     let names = [("contender", contender), ("part", "stream")];
-    Which(
+    RecordFilter(
         names
             .map(|(name, value)| (name.into(), value.into()))
             .into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 /// What became of a row of numbered datagrams, sent one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -27,20 +27,20 @@ pub(super) const PORT: u16 = 54_321;
 /// Few and small enough for the queue of the slowest shaped link.
 pub(super) const ROW_DATAGRAMS: usize = 32;
 
-/// Sends a row and looks in which order it comes. A bed whose own wire is out of order says nothing about a tunnel.
-pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
-    let there = SocketAddr::from((bed.addresses.server, PORT));
-    let receiver = bed.server.datagrams(there)?;
-    let sender = bed
+/// Sends a row and looks in which order it comes. A topology whose own wire is out of order says nothing about a tunnel.
+pub(super) fn send(topology: &Topology, token: &str) -> Result<Row, Fault> {
+    let there = SocketAddr::from((topology.addresses.server, PORT));
+    let receiver = topology.server.datagrams(there)?;
+    let sender = topology
         .client
-        .datagrams(SocketAddr::from((bed.addresses.client, PORT)))?;
+        .datagrams(SocketAddr::from((topology.addresses.client, PORT)))?;
     let head = format!("ESPLANADE ROW {token} ");
     for number in 0..ROW_DATAGRAMS {
         sender.send(there, format!("{head}{number}").as_bytes())?;
     }
     let mut numbers = Vec::new();
     // The last may be one that was held back: the row has ended when nothing more comes for a while.
-    while let Some(datagram) = receiver.receive(patience(numbers.len()))? {
+    while let Some(datagram) = receiver.receive(wait_time(numbers.len()))? {
         let text = String::from_utf8_lossy(&datagram);
         let number: Option<usize> = text.strip_prefix(&head).and_then(|rest| rest.parse().ok());
         numbers.extend(number);
@@ -49,7 +49,7 @@ pub(super) fn send(bed: &Bed, token: &str) -> Result<Row, Fault> {
 }
 
 /// A whole row that has arrived may still have doubles behind it, but not for long.
-fn patience(arrived: usize) -> Duration {
+fn wait_time(arrived: usize) -> Duration {
     match arrived < ROW_DATAGRAMS {
         true => Duration::from_millis(500),
         false => Duration::from_millis(20),

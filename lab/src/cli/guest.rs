@@ -11,7 +11,7 @@ use super::recorded::read;
 use crate::experiment::Summary;
 use crate::fault::Fault;
 use crate::host::Command;
-use crate::outdir::{ORDER, Order, OutDir, README, RECORDS};
+use crate::outdir::{ORDER, OutDir, README, RECORDS, RunRequest};
 use crate::spec::Programs;
 use crate::stop::{INTERRUPTED_EXIT, Stop};
 use crate::testbed::guest::{ESPLANADE, Guest, LAB};
@@ -27,7 +27,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Carries an order out in there, with what an earlier run left here.
 pub(super) fn measure(
-    order: &Order,
+    order: &RunRequest,
     out: &OutDir,
     programs: &Programs,
     repeat: &str,
@@ -40,8 +40,8 @@ pub(super) fn measure(
     eprintln!("booting the guest (its kernel is fetched once, and kept)");
     let lab = Some((programs.lab.clone(), LAB));
     let esplanade = programs.esplanade.clone().map(|path| (path, ESPLANADE));
-    let luggage: Vec<(PathBuf, &str)> = lab.into_iter().chain(esplanade).collect();
-    let code = match Guest::boot(&luggage, stop) {
+    let uploads: Vec<(PathBuf, &str)> = lab.into_iter().chain(esplanade).collect();
+    let code = match Guest::boot(&uploads, stop) {
         Ok(guest) => carried_out(&guest, order, &out.path, stop).map_err(|why| why.to_string())?,
         Err(Fault::Interrupted) => INTERRUPTED_EXIT,
         Err(fault) => return Err(fault.to_string()),
@@ -64,14 +64,14 @@ pub(super) fn measure(
     })
 }
 
-fn carried_out(guest: &Guest, order: &Order, here: &Path, stop: Stop) -> Result<i32, Fault> {
+fn carried_out(guest: &Guest, order: &RunRequest, here: &Path, stop: Stop) -> Result<i32, Fault> {
     let mut inside = order.clone();
     inside.arguments.push(INSIDE_GUEST_OPTION.to_owned());
     let text = serde_json::to_string(&inside)
         .map_err(|error| Fault::failed(format!("cannot write the order: {error}")))?;
-    let place = guest.place(&format!("{GUEST_FOLDER}/{ORDER}"), text)?;
+    let place = guest.write_file(&format!("{GUEST_FOLDER}/{ORDER}"), text)?;
     let there = place.parent().unwrap_or(&place).to_owned();
-    let mut home = Home::open(guest, &there, here)?;
+    let mut home = ResultCopy::open(guest, &there, here)?;
     let run = Command::line("").program(LAB.as_ref());
     let run = run.arg("run").arg("--resume").arg(&there);
     // The lab looks for some programs in the user's home, and finds them under the same path there.
@@ -107,7 +107,7 @@ fn with(name: &str, value: &str, command: Command) -> Command {
 }
 
 /// Brings home what was written in there.
-struct Home<'g> {
+struct ResultCopy<'g> {
     guest: &'g Guest,
     there: PathBuf,
     here: PathBuf,
@@ -115,9 +115,9 @@ struct Home<'g> {
     length: u64,
 }
 
-impl<'g> Home<'g> {
+impl<'g> ResultCopy<'g> {
     /// What an earlier run left goes there first: what is recorded is not run again.
-    fn open(guest: &'g Guest, there: &Path, here: &Path) -> Result<Home<'g>, Fault> {
+    fn open(guest: &'g Guest, there: &Path, here: &Path) -> Result<ResultCopy<'g>, Fault> {
         let earlier = fs::read_to_string(here.join(RECORDS)).unwrap_or_default();
         // A line that was cut short is nobody's; the journal in there begins after the last whole one.
         let whole = earlier.rfind('\n').map_or(0, |end| end + 1);
@@ -127,7 +127,7 @@ impl<'g> Home<'g> {
                 earlier[..whole].to_owned(),
             )?;
         }
-        Ok(Home {
+        Ok(ResultCopy {
             guest,
             there: there.to_owned(),
             here: here.to_owned(),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::recorded::{read, write_page};
 use crate::absence::Absence;
-use crate::capture::{Album, CAPTURE_FILE, WIRESHARK_FOLDER};
+use crate::capture::{CAPTURE_FILE, CaptureWriter, WIRESHARK_FOLDER};
 use crate::case::Case;
 use crate::experiment::{Experiment, Summary};
 use crate::outdir::{OutDir, PAGE, README, RECORDS, TABLE};
@@ -54,10 +54,10 @@ pub(super) fn measure(
     let earlier = earlier(out)?;
     let mut journal = open_journal(out).map_err(cannot(RECORDS))?;
     // The album of a resumed run is that of its beginning: it is not written twice.
-    let mut album = match out.resumed {
+    let mut capture = match out.resumed {
         true => None,
         false => Some(
-            Album::create(&out.path, MAX_CAPTURE_PACKETS, cases.len())
+            CaptureWriter::create(&out.path, MAX_CAPTURE_PACKETS, cases.len())
                 .map_err(cannot(CAPTURE_FILE))?,
         ),
     };
@@ -95,8 +95,8 @@ pub(super) fn measure(
         done: record::done(&earlier),
         testbed: &mut *testbed,
         meters: &mut meter::usual(),
-        heavy: &mut meter::heavy(&lab),
-        album: album.as_mut(),
+        intrusive: &mut meter::intrusive(&lab),
+        capture: capture.as_mut(),
         provenance,
         stop,
     };
@@ -122,14 +122,14 @@ fn testbed(
     };
     let Programs { lab, esplanade } = machines.programs;
     let own = [("esplanade-lab", Some(lab)), ("esplanade", esplanade)];
-    let luggage = own
+    let uploads = own
         .into_iter()
         .filter_map(|(name, path)| Some((name, path?)));
     eprintln!("connecting to the hosts of the testbed");
     let testbed = Ssh::connect(
         hosts,
         machines.ssh_config,
-        luggage.collect(),
+        uploads.collect(),
         &out.path,
         stop,
     );

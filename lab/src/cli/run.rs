@@ -12,7 +12,7 @@ use super::measure::{Machines, conclude, measure};
 use crate::absence::Absence;
 use crate::case::Case;
 use crate::host::program;
-use crate::outdir::{self, ORDER, Order};
+use crate::outdir::{self, ORDER, RunRequest};
 use crate::plan::Plan;
 use crate::progress::length;
 use crate::spec::{Preset, Programs, Spec};
@@ -79,7 +79,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn go(self) -> Result<ExitCode, String> {
         if let Some(dir) = &self.resume {
-            let order = Order::read(dir)?;
+            let order = RunRequest::read(dir)?;
             return Run::again(&order)?.carry_out(&order.spec, Some(dir));
         }
         let text = self.text()?;
@@ -87,7 +87,7 @@ impl Run {
     }
 
     /// The run that was ordered in a folder.
-    fn again(order: &Order) -> Result<Run, String> {
+    fn again(order: &RunRequest) -> Result<Run, String> {
         #[derive(Parser)]
         struct Again {
             #[command(flatten)]
@@ -122,8 +122,8 @@ impl Run {
         }
         let typed = std::env::args().skip_while(|word| word != "run").skip(1);
         let order = match resumed {
-            Some(dir) => Order::read(dir)?,
-            None => Order::new(typed, text, spec.rounds, spec.seed.unwrap_or_default()),
+            Some(dir) => RunRequest::read(dir)?,
+            None => RunRequest::new(typed, text, spec.rounds, spec.seed.unwrap_or_default()),
         };
         // Hosts elsewhere are reached as their user reaches them, so from where the user is; and a guest makes its own.
         let mut quotas = None;
@@ -290,7 +290,7 @@ impl Run {
 
 /// What takes control groups away must outlive the lab, so it is there before the lab enters its namespaces.
 fn quotas_for(cases: &[Case]) -> Option<Result<Quotas, Absence>> {
-    let asked = cases.iter().any(|case| case.ground.share.is_some());
+    let asked = cases.iter().any(|case| case.topology_spec.share.is_some());
     asked.then(Quotas::open)
 }
 

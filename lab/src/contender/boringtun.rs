@@ -1,9 +1,9 @@
 //! boringtun, WireGuard in Rust: one packet at a time through TUN and UDP, with as many threads as it takes by itself.
 
-use super::wireguard::Make;
+use super::wireguard::Implementation;
 
 /// boringtun.
-pub const BORINGTUN: Make = Make {
+pub const BORINGTUN: Implementation = Implementation {
     name: "boringtun",
     programs: &["boringtun-cli", "boringtun"],
     home_folder: ".cargo/bin",

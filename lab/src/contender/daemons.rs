@@ -6,7 +6,7 @@ use super::Tunnel;
 use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
 use crate::host::Process;
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 /// One of the two.
 pub(super) struct Daemon {
@@ -40,7 +40,7 @@ impl Tunnel for Daemons {
         self.0.iter().map(Daemon::gateway).collect()
     }
 
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+    fn down(&mut self, _topology: &Topology) -> Result<(), Fault> {
         stop_all(&mut self.0, Daemon::stop)
     }
 }

@@ -2,7 +2,7 @@
 //! ask whether it is ready and what it dropped.
 
 mod keyfile;
-mod manner;
+mod run_options;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::daemons::{Daemon, stop_all};
-use super::{Contender, Encapsulation, Protection, Tunnel, Wrapping, tun_device, version_of};
+use super::{Contender, Encapsulation, IpsecConfig, Protection, Tunnel, tun_device, version_of};
 use crate::absence::Absence;
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 pub(super) use keyfile::{Keys, Layer};
-pub use manner::{FLAGS, Manner};
+pub use run_options::{FLAGS, RunOptions};
 
 /// Starting is a matter of milliseconds; a busy machine gets more.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,8 +32,8 @@ const EXTRA_TIME_PER_ASSOCIATION: Duration = Duration::from_millis(1);
 pub struct Esplanade {
     program: Option<PathBuf>,
     lab: PathBuf,
-    wrapping: Wrapping,
-    manner: Manner,
+    ipsec: IpsecConfig,
+    options: RunOptions,
     keys: Keys,
     id: String,
     label: String,
@@ -45,27 +45,27 @@ impl Esplanade {
     pub fn new(
         program: Option<PathBuf>,
         lab: &Path,
-        wrapping: Wrapping,
-        manner: Manner,
+        ipsec: IpsecConfig,
+        options: RunOptions,
         order: usize,
     ) -> Result<Esplanade, Fault> {
-        let (differences, note) = (wrapping.note(Encapsulation::Udp), manner.note());
+        let (differences, note) = (ipsec.note(Encapsulation::Udp), options.note());
         Ok(Esplanade {
             program,
             lab: lab.to_owned(),
-            keys: Keys::fresh(&wrapping, 0x1000 + 0x100 * order as u32)?,
-            id: Esplanade::name(&wrapping, &manner),
-            label: format!("Esplanade, {}{differences}{note}", wrapping.suite.label),
-            wrapping,
-            manner,
+            keys: Keys::fresh(&ipsec, 0x1000 + 0x100 * order as u32)?,
+            id: Esplanade::name(&ipsec, &options),
+            label: format!("Esplanade, {}{differences}{note}", ipsec.suite.label),
+            ipsec,
+            options,
         })
     }
 
     /// The id of such a contender.
-    pub fn name(wrapping: &Wrapping, manner: &Manner) -> String {
-        let words = manner.words();
-        let differences = wrapping.suffix(Encapsulation::Udp);
-        format!("esplanade-{}{differences}{words}", wrapping.suite.name)
+    pub fn name(ipsec: &IpsecConfig, options: &RunOptions) -> String {
+        let words = options.words();
+        let differences = ipsec.suffix(Encapsulation::Udp);
+        format!("esplanade-{}{differences}{words}", ipsec.suite.name)
     }
 }
 
@@ -79,18 +79,18 @@ impl Contender for Esplanade {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        let mut factors = self.wrapping.factors();
-        factors.extend(self.manner.factors());
+        let mut factors = self.ipsec.factors();
+        factors.extend(self.options.factors());
         factors
     }
 
     fn protection(&self) -> Protection {
-        self.wrapping.protection()
+        self.ipsec.protection()
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         match &self.program {
-            Some(_) => tun_device(bed),
+            Some(_) => tun_device(topology),
             None => Err(Absence::new(
                 "the program `esplanade` was not found beside esplanade-lab or in PATH",
                 "build it: cargo build --release",
@@ -98,32 +98,35 @@ impl Contender for Esplanade {
         }
     }
 
-    fn version(&self, bed: &Bed) -> Option<(String, String)> {
-        version_of(&*bed.left, on(self.program.as_ref()?, "--version"))
+    fn version(&self, topology: &Topology) -> Option<(String, String)> {
+        version_of(&*topology.left, on(self.program.as_ref()?, "--version"))
     }
 
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let left = self.start(Side::Left, bed)?;
-        let right = self.start(Side::Right, bed)?;
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        let left = self.start(Side::Left, topology)?;
+        let right = self.start(Side::Right, topology)?;
         let mut pair = Pair {
             gateways: [left, right],
-            keys: self.keys.for_analysers(&self.wrapping, &bed.addresses),
+            keys: self.keys.for_analysers(&self.ipsec, &topology.addresses),
             renewing: None,
         };
         pair.gateways
             .iter_mut()
-            .try_for_each(|gateway| gateway.ready(bed))?;
-        pair.renewing = self.renewing(&pair.gateways, bed)?.map(RefCell::new);
+            .try_for_each(|gateway| gateway.ready(topology))?;
+        pair.renewing = self.renewing(&pair.gateways, topology)?.map(RefCell::new);
         Ok(Box::new(pair))
     }
 }
 
 impl Esplanade {
-    fn start(&self, side: Side, bed: &Bed) -> Result<Running, Fault> {
-        let host = bed.gateway(side);
+    fn start(&self, side: Side, topology: &Topology) -> Result<Running, Fault> {
+        let host = topology.gateway(side);
         let program = self.program.clone().unwrap_or_else(|| "esplanade".into());
         let name = format!("config/{}/{}.setkey", self.id, side.name());
-        let keyfile = host.place(&name, &self.keys.text(&self.wrapping, side, &bed.addresses))?;
+        let keyfile = host.place(
+            &name,
+            &self.keys.text(&self.ipsec, side, &topology.addresses),
+        )?;
         let control = host.scratch()?.join("control.sock");
         // In the environment, which programs of before pass over.
         let kept = host.scratch()?.join("kept");
@@ -135,15 +138,15 @@ impl Esplanade {
             .arg(&keyfile)
             .arg("--control")
             .arg(&control);
-        for argument in self.manner.arguments() {
+        for argument in self.options.arguments() {
             command = command.arg(argument);
         }
         // A gateway that is killed leaves its rules behind, for they fail closed.
-        host.afterwards(&down(&program, &control))?;
+        host.on_cleanup(&down(&program, &control))?;
         let process = host.start(&command)?;
         Ok(Running {
             daemon: Daemon { side, process },
-            longer: EXTRA_TIME_PER_ASSOCIATION * self.wrapping.associations,
+            longer: EXTRA_TIME_PER_ASSOCIATION * self.ipsec.associations,
             program,
             control,
             keyfile,
@@ -154,9 +157,9 @@ impl Esplanade {
     fn renewing(
         &self,
         [left, right]: &[Running; 2],
-        bed: &Bed,
+        topology: &Topology,
     ) -> Result<Option<Box<dyn Process>>, Fault> {
-        let Some(every) = self.manner.rekey else {
+        let Some(every) = self.options.rekey else {
             return Ok(None);
         };
         let command = Command::tool(&self.lab, "rekey")
@@ -170,7 +173,7 @@ impl Esplanade {
             .arg(&right.control)
             .arg("--every")
             .arg(every.as_millis().to_string());
-        bed.left.start(&command).map(Some)
+        topology.left.start(&command).map(Some)
     }
 }
 
@@ -196,17 +199,17 @@ struct Running {
 
 impl Running {
     /// Waits until the control socket answers: rules, routes and keys are in place then.
-    fn ready(&mut self, bed: &Bed) -> Result<(), Fault> {
+    fn ready(&mut self, topology: &Topology) -> Result<(), Fault> {
         let started = Instant::now();
         loop {
             if let Some(code) = self.daemon.process.ended() {
-                let (side, said) = (self.daemon.side.name(), self.daemon.process.said());
+                let (side, said) = (self.daemon.side.name(), self.daemon.process.output());
                 let last = said.trim();
                 return Err(Fault::failed(format!(
                     "the {side} gateway ended with {code}: {last}"
                 )));
             }
-            match self.ask("status", bed) {
+            match self.ask("status", topology) {
                 Ok(_) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
                 Err(fault) if started.elapsed() > START_TIMEOUT + self.longer => {
@@ -219,22 +222,23 @@ impl Running {
     }
 
     /// Asks a question on the control socket; the answer is JSON.
-    fn ask(&self, word: &str, bed: &Bed) -> Result<serde_json::Value, Fault> {
+    fn ask(&self, word: &str, topology: &Topology) -> Result<serde_json::Value, Fault> {
         let command = on(&self.program, word)
             .arg("--json")
             .arg("--control")
             .arg(&self.control);
-        let answer = bed
+        let answer = topology
             .gateway(self.daemon.side)
             .must(&command, CONTROL_TIMEOUT + self.longer)?;
         serde_json::from_str(&answer)
             .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
     }
 
-    fn stop(&mut self, bed: &Bed) -> Result<(), Fault> {
+    fn stop(&mut self, topology: &Topology) -> Result<(), Fault> {
         self.daemon.stop()?;
         let down = down(&self.program, &self.control);
-        bed.gateway(self.daemon.side)
+        topology
+            .gateway(self.daemon.side)
             .must(&down, CONTROL_TIMEOUT + self.longer)
             .map(drop)
     }
@@ -252,10 +256,10 @@ impl Tunnel for Pair {
         gateways.map(|running| running.daemon.gateway()).collect()
     }
 
-    fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+    fn drops(&self, topology: &Topology) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         let mut all = BTreeMap::new();
         for gateway in &self.gateways {
-            let answer = gateway.ask("drops", bed)?;
+            let answer = gateway.ask("drops", topology)?;
             count(answer, &mut all)
                 .map_err(|why| Fault::failed(format!("`esplanade drops --json`: {why}")))?;
         }
@@ -267,7 +271,7 @@ impl Tunnel for Pair {
             return Ok(BTreeMap::new());
         };
         let mut renewing = renewing.borrow_mut();
-        let (ended, said) = (renewing.ended(), renewing.said());
+        let (ended, said) = (renewing.ended(), renewing.output());
         if let Some(code) = ended {
             let last = said.lines().last().unwrap_or_default();
             return Err(Fault::failed(format!(
@@ -282,9 +286,9 @@ impl Tunnel for Pair {
         self.keys.clone()
     }
 
-    fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
+    fn down(&mut self, topology: &Topology) -> Result<(), Fault> {
         self.renewing = None;
-        stop_all(&mut self.gateways, |gateway| gateway.stop(bed))
+        stop_all(&mut self.gateways, |gateway| gateway.stop(topology))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, program};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 /// The kernel's WireGuard.
 pub struct KernelWireguard;
@@ -34,9 +34,9 @@ impl Contender for KernelWireguard {
     }
 
     /// Tried, not guessed: a link of the kind is made and taken away again.
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        let made = ip(bed, Side::Left, "link add name probe type wireguard");
-        let gone = made.and_then(|()| ip(bed, Side::Left, "link delete probe"));
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        let made = ip(topology, Side::Left, "link add name probe type wireguard");
+        let gone = made.and_then(|()| ip(topology, Side::Left, "link delete probe"));
         if let Err(fault) = gone {
             return Err(Absence::new(
                 format!("this kernel has no WireGuard ({fault})"),
@@ -52,33 +52,36 @@ impl Contender for KernelWireguard {
         }
     }
 
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
         for side in Side::BOTH {
             ip(
-                bed,
+                topology,
                 side,
                 &format!("link add name {INTERFACE} type wireguard"),
             )?;
-            let host = bed.gateway(side);
-            let text = super::wireguard::tool_configuration(side, &bed.addresses);
+            let host = topology.gateway(side);
+            let text = super::wireguard::tool_configuration(side, &topology.addresses);
             let file = host.place(
                 &format!("config/kernel-wireguard/{}.conf", side.name()),
                 &text,
             )?;
             let set = Command::line(&format!("wg setconf {INTERFACE}")).arg(&file);
             host.must(&set, COMMAND_TIMEOUT)?;
-            super::wireguard::lead_in(host, side, bed)?;
+            super::wireguard::lead_in(host, side, topology)?;
         }
         Ok(Box::new(Links))
     }
 }
 
-fn ip(bed: &Bed, side: Side, arguments: &str) -> Result<(), Fault> {
+fn ip(topology: &Topology, side: Side, arguments: &str) -> Result<(), Fault> {
     let command = Command::line(&format!("ip {arguments}"));
-    bed.gateway(side).must(&command, COMMAND_TIMEOUT).map(drop)
+    topology
+        .gateway(side)
+        .must(&command, COMMAND_TIMEOUT)
+        .map(drop)
 }
 
-/// The links go with the bed.
+/// The links go with the topology.
 struct Links;
 
 impl Tunnel for Links {}

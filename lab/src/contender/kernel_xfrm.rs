@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::esplanade::Keys;
-use super::{Contender, Encapsulation, Mode, Protection, Tunnel, Wrapping};
+use super::{Contender, Encapsulation, IpsecConfig, Mode, Protection, Tunnel};
 use crate::absence::Absence;
 use crate::capture::EspKey;
-use crate::contender::Ear;
+use crate::contender::CapturePoint;
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::Command;
-use crate::testbed::{Addresses, Bed};
-use crate::tool::pcrypt::{Act, instance};
+use crate::testbed::{Addresses, Topology};
+use crate::tool::pcrypt::{PcryptAction, instance};
 
 /// The kernel's XFRM with one suite.
 pub struct KernelXfrm {
-    wrapping: Wrapping,
+    ipsec: IpsecConfig,
     pcrypt: bool,
     lab: PathBuf,
     keys: Keys,
@@ -33,33 +33,33 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 impl KernelXfrm {
     /// `lab` is where our own tools are. `order` keeps the SPIs of several apart.
     pub fn new(
-        wrapping: Wrapping,
+        ipsec: IpsecConfig,
         pcrypt: bool,
         lab: &Path,
         order: usize,
     ) -> Result<KernelXfrm, Fault> {
         let note = if pcrypt { ", pcrypt" } else { "" };
         Ok(KernelXfrm {
-            keys: Keys::fresh(&wrapping, 0x1000 + 0x100 * order as u32)?,
-            id: KernelXfrm::name(&wrapping, pcrypt),
+            keys: Keys::fresh(&ipsec, 0x1000 + 0x100 * order as u32)?,
+            id: KernelXfrm::name(&ipsec, pcrypt),
             label: format!(
                 "Linux XFRM, {}{}{note}",
-                wrapping.suite.label,
-                wrapping.note(Encapsulation::Native)
+                ipsec.suite.label,
+                ipsec.note(Encapsulation::Native)
             ),
-            wrapping,
+            ipsec,
             pcrypt,
             lab: lab.to_owned(),
         })
     }
 
     /// The id of such a contender.
-    pub fn name(wrapping: &Wrapping, pcrypt: bool) -> String {
+    pub fn name(ipsec: &IpsecConfig, pcrypt: bool) -> String {
         let note = if pcrypt { "-pcrypt" } else { "" };
         format!(
             "kernel-xfrm-{}{}{note}",
-            wrapping.suite.name,
-            wrapping.suffix(Encapsulation::Native)
+            ipsec.suite.name,
+            ipsec.suffix(Encapsulation::Native)
         )
     }
 
@@ -67,16 +67,16 @@ impl KernelXfrm {
     fn batch(&self, side: Side, map: &Addresses) -> String {
         let (mut batch, flags) = (String::new(), self.flags(map));
         for (from, to, direction) in self.keys.all(side, map) {
-            for layer in direction.layers(&self.wrapping) {
+            for layer in direction.layers(&self.ipsec) {
                 let algorithms = self.algorithms(&layer);
-                let extra = match self.wrapping.encapsulation {
+                let extra = match self.ipsec.encapsulation {
                     Encapsulation::Udp if from.is_ipv6() => " encap espinudp 4500 4500 ::",
                     Encapsulation::Udp => " encap espinudp 4500 4500 0.0.0.0",
                     Encapsulation::Native => "",
                 };
                 batch += &format!(
                     "xfrm state add src {from} dst {to} proto {} spi {:#x} reqid 1 mode {} replay-window {}{flags} {algorithms}{extra}\n",
-                    layer.protocol, layer.spi, layer.mode, self.wrapping.window,
+                    layer.protocol, layer.spi, layer.mode, self.ipsec.window,
                 );
             }
         }
@@ -86,7 +86,7 @@ impl KernelXfrm {
     /// An association carries the family of its own ends unless it is told that any may be inside.
     fn flags(&self, map: &Addresses) -> String {
         let mixed = !map.families().are_one();
-        let words = [(self.wrapping.esn, " esn"), (mixed, " af-unspec")];
+        let words = [(self.ipsec.esn, " esn"), (mixed, " af-unspec")];
         let words: String = words
             .iter()
             .filter(|(is, _)| *is)
@@ -117,13 +117,13 @@ impl KernelXfrm {
 
     /// Innermost first, as the kernel applies them.
     fn templates(&self, from: &str, to: &str) -> String {
-        let own = |protocol| match self.wrapping.mode {
+        let own = |protocol| match self.ipsec.mode {
             Mode::Tunnel => {
                 format!(" tmpl src {from} dst {to} proto {protocol} reqid 1 mode tunnel")
             }
             Mode::Transport => format!(" tmpl proto {protocol} reqid 1 mode transport"),
         };
-        match (self.wrapping.suite.is_ah(), self.wrapping.bundle) {
+        match (self.ipsec.suite.is_ah(), self.ipsec.bundle) {
             (true, _) => own("ah"),
             (_, false) => own("esp"),
             (_, true) => own("esp") + " tmpl proto ah reqid 1 mode transport",
@@ -131,7 +131,7 @@ impl KernelXfrm {
     }
 
     fn algorithms(&self, layer: &super::esplanade::Layer<'_>) -> String {
-        let suite = self.wrapping.suite;
+        let suite = self.ipsec.suite;
         let cipher = match suite.cipher {
             _ if layer.cipher.is_none() => String::new(),
             "aes-gcm-16" => format!("aead rfc4106(gcm(aes)) 0x{} 128", layer.cipher_key),
@@ -164,25 +164,26 @@ impl Contender for KernelXfrm {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        let mut factors = self.wrapping.factors();
+        let mut factors = self.ipsec.factors();
         factors.insert("pcrypt".into(), self.pcrypt.to_string());
         factors
     }
 
     fn protection(&self) -> Protection {
-        self.wrapping.protection()
+        self.ipsec.protection()
     }
 
-    fn ear(&self) -> Ear {
-        Ear::Sender
+    fn capture_point(&self) -> CapturePoint {
+        CapturePoint::Sender
     }
 
     /// Tried, not guessed: the very associations are added on one side and flushed again.
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        let parallel = self.parallel(Act::Add, bed);
-        let added = parallel.and_then(|()| self.apply(Side::Left, bed));
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        let parallel = self.parallel(PcryptAction::Add, topology);
+        let added = parallel.and_then(|()| self.apply(Side::Left, topology));
         // Where nothing could be added there is nothing to flush.
-        let flushed = flush(Side::Left, bed).and_then(|()| self.parallel(Act::Delete, bed));
+        let flushed = flush(Side::Left, topology)
+            .and_then(|()| self.parallel(PcryptAction::Delete, topology));
         added.and(flushed).map_err(|fault| {
             let modules = "esp4 ah4 xfrm_user xfrm_algo";
             Absence::new(
@@ -195,30 +196,31 @@ impl Contender for KernelXfrm {
         })
     }
 
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let table = bed.left.read("/proc/crypto".as_ref())?;
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        let table = topology.left.read("/proc/crypto".as_ref())?;
         if let (false, Some(driver)) = (self.pcrypt, instance(&table, &self.algorithm())) {
             return Err(Fault::failed(format!(
                 "this kernel runs all IPsec of this suite in parallel ({driver}): esplanade-lab tool pcrypt delete '{}'",
                 self.algorithm()
             )));
         }
-        self.parallel(Act::Add, bed)?;
+        self.parallel(PcryptAction::Add, topology)?;
         let up = Side::BOTH.into_iter().try_for_each(|side| {
             let name = format!("config/{}/{}.xfrm", self.id, side.name());
-            bed.gateway(side)
-                .place(&name, &self.batch(side, &bed.addresses))?;
-            self.apply(side, bed)
+            topology
+                .gateway(side)
+                .write_file(&name, &self.batch(side, &topology.addresses))?;
+            self.apply(side, topology)
         });
         let tunnel = InKernel {
-            keys: self.keys.for_analysers(&self.wrapping, &bed.addresses),
-            parallel: self.pcrypt.then(|| self.pcrypt(Act::Delete)),
+            keys: self.keys.for_analysers(&self.ipsec, &topology.addresses),
+            parallel: self.pcrypt.then(|| self.pcrypt(PcryptAction::Delete)),
         };
         match up {
             Ok(()) => Ok(Box::new(tunnel)),
             Err(fault) => {
                 // The first complaint is the one that tells.
-                let _ = tunnel.away(bed);
+                let _ = tunnel.away(topology);
                 Err(fault)
             }
         }
@@ -228,7 +230,7 @@ impl Contender for KernelXfrm {
 impl KernelXfrm {
     /// What XFRM asks the crypto layer for.
     fn algorithm(&self) -> String {
-        let cipher = match self.wrapping.suite.cipher {
+        let cipher = match self.ipsec.suite.cipher {
             "aes-gcm-16" => return "rfc4106(gcm(aes))".into(),
             "chacha20-poly1305" => return "rfc7539esp(chacha20,poly1305)".into(),
             "null" => "ecb(cipher_null)",
@@ -236,8 +238,8 @@ impl KernelXfrm {
             "3des-cbc" => "cbc(des3_ede)",
             _ => "cbc(aes)",
         };
-        let hash = match self.wrapping.suite.hash {
-            _ if self.wrapping.bundle => "digest_null",
+        let hash = match self.ipsec.suite.hash {
+            _ if self.ipsec.bundle => "digest_null",
             "" => "digest_null",
             "hmac-md5" => "hmac(md5)",
             "hmac-sha1" => "hmac(sha1)",
@@ -246,60 +248,71 @@ impl KernelXfrm {
         format!("authenc({hash},{cipher})")
     }
 
-    fn pcrypt(&self, act: Act) -> Command {
+    fn pcrypt(&self, act: PcryptAction) -> Command {
         let word = match act {
-            Act::Add => "add",
-            Act::Delete => "delete",
+            PcryptAction::Add => "add",
+            PcryptAction::Delete => "delete",
         };
         let command = Command::tool(&self.lab, "pcrypt").arg(word);
         command.arg(self.algorithm())
     }
 
     /// Makes pcrypt's instance or takes it away, where this contender wants one. Both gateways have one kernel.
-    fn parallel(&self, act: Act, bed: &Bed) -> Result<(), Fault> {
+    fn parallel(&self, act: PcryptAction, topology: &Topology) -> Result<(), Fault> {
         match self.pcrypt {
-            true => bed.left.must(&self.pcrypt(act), COMMAND_TIMEOUT).map(drop),
+            true => topology
+                .left
+                .must(&self.pcrypt(act), COMMAND_TIMEOUT)
+                .map(drop),
             false => Ok(()),
         }
     }
 
-    fn apply(&self, side: Side, bed: &Bed) -> Result<(), Fault> {
-        let text = self.batch(side, &bed.addresses);
+    fn apply(&self, side: Side, topology: &Topology) -> Result<(), Fault> {
+        let text = self.batch(side, &topology.addresses);
         let command = Command::line("ip -batch -").input(text);
-        bed.gateway(side).must(&command, COMMAND_TIMEOUT).map(drop)
+        topology
+            .gateway(side)
+            .must(&command, COMMAND_TIMEOUT)
+            .map(drop)
     }
 }
 
-fn flush(side: Side, bed: &Bed) -> Result<(), Fault> {
+fn flush(side: Side, topology: &Topology) -> Result<(), Fault> {
     let flush = Command::line("ip -batch -").input("xfrm state flush\nxfrm policy flush\n");
-    bed.gateway(side).must(&flush, COMMAND_TIMEOUT).map(drop)
+    topology
+        .gateway(side)
+        .must(&flush, COMMAND_TIMEOUT)
+        .map(drop)
 }
 
-/// Associations and policies go with the bed; pcrypt does not.
+/// Associations and policies go with the topology; pcrypt does not.
 struct InKernel {
     keys: Vec<EspKey>,
     parallel: Option<Command>,
 }
 
 impl InKernel {
-    fn away(&self, bed: &Bed) -> Result<(), Fault> {
+    fn away(&self, topology: &Topology) -> Result<(), Fault> {
         let Some(delete) = &self.parallel else {
             return Ok(());
         };
         // Associations hold on to it.
         Side::BOTH
             .into_iter()
-            .try_for_each(|side| flush(side, bed))?;
-        bed.left.must(delete, COMMAND_TIMEOUT).map(drop)
+            .try_for_each(|side| flush(side, topology))?;
+        topology.left.must(delete, COMMAND_TIMEOUT).map(drop)
     }
 }
 
 impl Tunnel for InKernel {
     /// The kernel's own counters, by its own names.
-    fn drops(&self, bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+    fn drops(&self, topology: &Topology) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         let mut all = BTreeMap::new();
         for side in Side::BOTH {
-            let table = bed.gateway(side).read("/proc/net/xfrm_stat".as_ref())?;
+            let table = topology
+                .gateway(side)
+                .read("/proc/net/xfrm_stat".as_ref())?;
             for (name, count) in table
                 .lines()
                 .filter_map(|line| line.split_once(char::is_whitespace))
@@ -315,8 +328,8 @@ impl Tunnel for InKernel {
         self.keys.clone()
     }
 
-    fn down(&mut self, bed: &Bed) -> Result<(), Fault> {
-        self.away(bed)
+    fn down(&mut self, topology: &Topology) -> Result<(), Fault> {
+        self.away(topology)
     }
 }
 
@@ -325,10 +338,10 @@ mod tests {
     use super::*;
     use crate::contender::DEFAULT_REPLAY_WINDOW;
     use crate::suite;
-    use crate::testbed::{Families, Topology};
+    use crate::testbed::{Families, Layout};
 
     fn xfrm(suite: &str, esn: bool) -> KernelXfrm {
-        let wrapping = Wrapping {
+        let ipsec = IpsecConfig {
             suite: suite::find(suite).unwrap(),
             mode: Mode::Tunnel,
             encapsulation: Encapsulation::Udp,
@@ -337,13 +350,13 @@ mod tests {
             esn,
             associations: 1,
         };
-        KernelXfrm::new(wrapping, false, Path::new("lab"), 0).unwrap()
+        KernelXfrm::new(ipsec, false, Path::new("lab"), 0).unwrap()
     }
 
     #[test]
     fn an_association_of_two_families_says_so() {
         let batch = |words: &str, esn| {
-            let map = Addresses::of(Topology::Gateways, Families::read(words).unwrap());
+            let map = Addresses::of(Layout::Gateways, Families::read(words).unwrap());
             xfrm("aes-128-gcm", esn).batch(Side::Left, &map)
         };
         let mixed = batch("4in6", true);

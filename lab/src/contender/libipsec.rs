@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, Host, program};
 use crate::suite::Suite;
-use crate::testbed::{Addresses, Bed};
+use crate::testbed::{Addresses, Topology};
 
 const CHARON: &str = "/usr/lib/ipsec/charon";
 const PLUGIN: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
@@ -63,7 +63,7 @@ impl Contender for KernelLibipsec {
         }
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let missing = [CHARON, PLUGIN]
             .into_iter()
             .find(|path| !Path::new(path).exists());
@@ -72,20 +72,20 @@ impl Contender for KernelLibipsec {
             None if program("swanctl").is_none() => {
                 Err(Absence::new("swanctl is not installed", REMEDY))
             }
-            None => tun_device(bed),
+            None => tun_device(topology),
         }
     }
 
-    fn version(&self, bed: &Bed) -> Option<(String, String)> {
-        version_of(&*bed.left, Command::line(CHARON).arg("--version"))
+    fn version(&self, topology: &Topology) -> Option<(String, String)> {
+        version_of(&*topology.left, Command::line(CHARON).arg("--version"))
     }
 
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let mut left = Charon::start(self, Side::Left, bed)?;
-        let mut right = Charon::start(self, Side::Right, bed)?;
-        left.load(bed)?;
-        right.load(bed)?;
-        left.initiate(bed).map_err(|fault| {
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        let mut left = Charon::start(self, Side::Left, topology)?;
+        let mut right = Charon::start(self, Side::Right, topology)?;
+        left.load(topology)?;
+        right.load(topology)?;
+        left.initiate(topology).map_err(|fault| {
             fault.during(&format!("{}{}", left.last_words(), right.last_words()))
         })?;
         Ok(Box::new(Daemons([left.daemon, right.daemon])))
@@ -98,9 +98,9 @@ struct Charon {
 }
 
 impl Charon {
-    fn start(contender: &KernelLibipsec, side: Side, bed: &Bed) -> Result<Charon, Fault> {
-        let host = bed.gateway(side);
-        let binds = contender.files(side, bed, host)?;
+    fn start(contender: &KernelLibipsec, side: Side, topology: &Topology) -> Result<Charon, Fault> {
+        let host = topology.gateway(side);
+        let binds = contender.files(side, topology, host)?;
         let mut command = Command::line(CHARON);
         command.binds.clone_from(&binds);
         let process = host.start(&command)?;
@@ -111,10 +111,10 @@ impl Charon {
     }
 
     /// Loads connections and secrets once the daemon answers.
-    fn load(&self, bed: &Bed) -> Result<(), Fault> {
+    fn load(&self, topology: &Topology) -> Result<(), Fault> {
         let started = Instant::now();
         loop {
-            match self.swanctl("--load-all --noprompt", bed) {
+            match self.swanctl("--load-all --noprompt", topology) {
                 Ok(()) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
                 Err(fault) if started.elapsed() > START_TIMEOUT => return Err(fault),
@@ -123,13 +123,13 @@ impl Charon {
         }
     }
 
-    fn initiate(&self, bed: &Bed) -> Result<(), Fault> {
-        self.swanctl("--initiate --child tunnel --timeout 8", bed)
+    fn initiate(&self, topology: &Topology) -> Result<(), Fault> {
+        self.swanctl("--initiate --child tunnel --timeout 8", topology)
     }
 
     /// What the daemon complained of, for the reader of a failure.
     fn last_words(&mut self) -> String {
-        let said = self.daemon.process.said();
+        let said = self.daemon.process.output();
         let complaint = said
             .lines()
             .rfind(|line| line.contains("failed") || line.contains("error"));
@@ -142,10 +142,11 @@ impl Charon {
         })
     }
 
-    fn swanctl(&self, arguments: &str, bed: &Bed) -> Result<(), Fault> {
+    fn swanctl(&self, arguments: &str, topology: &Topology) -> Result<(), Fault> {
         let mut command = Command::line(&format!("swanctl {arguments}"));
         command.binds.clone_from(&self.binds);
-        bed.gateway(self.daemon.side)
+        topology
+            .gateway(self.daemon.side)
             .must(&command, START_TIMEOUT)
             .map(drop)
     }
@@ -156,13 +157,13 @@ impl KernelLibipsec {
     fn files(
         &self,
         side: Side,
-        bed: &Bed,
+        topology: &Topology,
         host: &dyn Host,
     ) -> Result<Vec<(PathBuf, PathBuf)>, Fault> {
         let folder = format!("config/{}/{}", self.id, side.name());
-        let daemon = host.place(&format!("{folder}/strongswan.conf"), STRONGSWAN_CONF)?;
-        let connection = self.connection(side, &bed.addresses);
-        let tunnel = host.place(&format!("{folder}/swanctl/swanctl.conf"), &connection)?;
+        let daemon = host.write_file(&format!("{folder}/strongswan.conf"), STRONGSWAN_CONF)?;
+        let connection = self.connection(side, &topology.addresses);
+        let tunnel = host.write_file(&format!("{folder}/swanctl/swanctl.conf"), &connection)?;
         let swanctl = tunnel.parent().unwrap_or(&tunnel).to_owned();
         Ok(vec![
             (host.scratch()?, "/run".into()),

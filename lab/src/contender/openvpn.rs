@@ -12,7 +12,7 @@ use crate::gateway::Side;
 use crate::host::{Command, Host};
 use crate::ideal::OPENVPN_OVERHEAD_BYTES;
 use crate::suite::Suite;
-use crate::testbed::{Addresses, Bed, Family};
+use crate::testbed::{Addresses, Family, Topology};
 
 /// OpenVPN with one suite.
 pub struct OpenVpn {
@@ -75,32 +75,32 @@ impl Contender for OpenVpn {
         Protection::Secret
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         for program in ["openvpn", "openssl"] {
-            if !bed.left.has(program).unwrap_or(false) {
+            if !topology.left.has(program).unwrap_or(false) {
                 return Err(Absence::new(
                     format!("{program} is not installed"),
                     format!("apt-get install {program}"),
                 ));
             }
         }
-        tun_device(bed)
+        tun_device(topology)
     }
 
-    fn version(&self, bed: &Bed) -> Option<(String, String)> {
-        version_of(&*bed.left, Command::line("openvpn --version"))
+    fn version(&self, topology: &Topology) -> Option<(String, String)> {
+        version_of(&*topology.left, Command::line("openvpn --version"))
     }
 
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let left = Identity::fresh("left", &*bed.left)?;
-        let right = Identity::fresh("right", &*bed.right)?;
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        let left = Identity::fresh("left", &*topology.left)?;
+        let right = Identity::fresh("right", &*topology.right)?;
         let mut daemons = [
-            self.start(Side::Left, bed, &left, &right)?,
-            self.start(Side::Right, bed, &right, &left)?,
+            self.start(Side::Left, topology, &left, &right)?,
+            self.start(Side::Right, topology, &right, &left)?,
         ];
         for daemon in &mut daemons {
             ready(daemon)?;
-            lead_in(daemon.side, bed)?;
+            lead_in(daemon.side, topology)?;
         }
         Ok(Box::new(Daemons(daemons)))
     }
@@ -110,13 +110,13 @@ impl OpenVpn {
     fn start(
         &self,
         side: Side,
-        bed: &Bed,
+        topology: &Topology,
         own: &Identity,
         other: &Identity,
     ) -> Result<Daemon, Fault> {
-        let text = self.configuration(side, &bed.addresses, bed.mtu, own, other);
-        let host = bed.gateway(side);
-        let file = host.place(&format!("config/{}/{}.ovpn", self.id, side.name()), &text)?;
+        let text = self.configuration(side, &topology.addresses, topology.mtu, own, other);
+        let host = topology.gateway(side);
+        let file = host.write_file(&format!("config/{}/{}.ovpn", self.id, side.name()), &text)?;
         let process = host.start(&Command::line("openvpn --config").arg(&file))?;
         Ok(Daemon { side, process })
     }
@@ -200,7 +200,7 @@ fn split(pem: &str) -> Option<(String, String)> {
 fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
     let started = Instant::now();
     loop {
-        let said = daemon.process.said();
+        let said = daemon.process.output();
         if said.contains(READY_MESSAGE) {
             return Ok(());
         }
@@ -222,13 +222,16 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
 }
 
 /// Leads the other side's network into the tunnel.
-fn lead_in(side: Side, bed: &Bed) -> Result<(), Fault> {
+fn lead_in(side: Side, topology: &Topology) -> Result<(), Fault> {
     let network = match side {
-        Side::Left => &bed.addresses.right_network,
-        Side::Right => &bed.addresses.left_network,
+        Side::Left => &topology.addresses.right_network,
+        Side::Right => &topology.addresses.left_network,
     };
     let route = Command::line(&format!("ip route replace {network} dev {INTERFACE}"));
-    bed.gateway(side).must(&route, COMMAND_TIMEOUT).map(drop)
+    topology
+        .gateway(side)
+        .must(&route, COMMAND_TIMEOUT)
+        .map(drop)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Contender, Protection, Tunnel};
 use crate::absence::Absence;
 use crate::fault::Fault;
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
 /// Plain IP.
 pub struct Plain;
@@ -27,11 +27,11 @@ impl Contender for Plain {
         Protection::Clear
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
         Ok(())
     }
 
-    fn up(&self, _bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
+    fn up(&self, _topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
         Ok(Box::new(NoTunnel))
     }
 }

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
 use crate::ideal::WIREGUARD_OVERHEAD_BYTES;
-use crate::testbed::{Addresses, Bed};
+use crate::testbed::{Addresses, Topology};
 
 /// Key pairs made for namespaces that are gone when a run ends: `(private, public)` of left and right.
 const KEYS: [(&str, &str); 2] = [
@@ -35,7 +35,7 @@ pub(super) const INTERFACE: &str = "wg0";
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A user-space WireGuard program: what tells one from another.
-pub struct Make {
+pub struct Implementation {
     /// Its id, which is also the name it has among people.
     pub name: &'static str,
     /// What the program may be called, the usual name first.
@@ -50,17 +50,17 @@ pub struct Make {
 
 /// One of them as a contender. It counts nothing by reason; what it loses shows at interfaces and sockets.
 pub struct UserSpaceWireguard {
-    make: &'static Make,
+    implementation: &'static Implementation,
     program: Option<PathBuf>,
     lab: PathBuf,
 }
 
 impl UserSpaceWireguard {
     /// Looks for the program. `lab` is `esplanade-lab`.
-    pub fn find(make: &'static Make, lab: &Path) -> UserSpaceWireguard {
+    pub fn find(implementation: &'static Implementation, lab: &Path) -> UserSpaceWireguard {
         UserSpaceWireguard {
-            make,
-            program: installed(make.programs, make.home_folder),
+            implementation,
+            program: installed(implementation.programs, implementation.home_folder),
             lab: lab.to_owned(),
         }
     }
@@ -68,11 +68,11 @@ impl UserSpaceWireguard {
 
 impl Contender for UserSpaceWireguard {
     fn id(&self) -> &str {
-        self.make.name
+        self.implementation.name
     }
 
     fn label(&self) -> &str {
-        self.make.name
+        self.implementation.name
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
@@ -83,36 +83,36 @@ impl Contender for UserSpaceWireguard {
         Protection::Secret
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         match self.program {
-            Some(_) => tun_device(bed),
+            Some(_) => tun_device(topology),
             None => Err(Absence::new(
                 format!(
                     "{} is neither in PATH nor in ~/{}",
-                    self.make.programs[0], self.make.home_folder
+                    self.implementation.programs[0], self.implementation.home_folder
                 ),
-                self.make.remedy,
+                self.implementation.remedy,
             )),
         }
     }
 
-    fn version(&self, bed: &Bed) -> Option<(String, String)> {
+    fn version(&self, topology: &Topology) -> Option<(String, String)> {
         let asked = Command::line("").program(self.program.as_ref()?);
-        let (_, version) = version_of(&*bed.left, asked.arg("--version"))?;
-        Some((self.make.name.into(), version))
+        let (_, version) = version_of(&*topology.left, asked.arg("--version"))?;
+        Some((self.implementation.name.into(), version))
     }
 
     /// Starts it on both gateways, configures the two by their sockets (through `lab`, which can talk to one on any host)
     /// and leads the networks into the tunnel.
-    fn up(&self, bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        let usual = || self.make.programs[0].into();
+    fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        let usual = || self.implementation.programs[0].into();
         let mut command = Command::line("").program(&self.program.clone().unwrap_or_else(usual));
-        for word in self.make.foreground {
+        for word in self.implementation.foreground {
             command = command.arg(word);
         }
         let command = command.arg(INTERFACE);
-        let left = start(&command, &self.lab, Side::Left, bed)?;
-        let right = start(&command, &self.lab, Side::Right, bed)?;
+        let left = start(&command, &self.lab, Side::Left, topology)?;
+        let right = start(&command, &self.lab, Side::Right, topology)?;
         Ok(Box::new(Daemons([left, right])))
     }
 }
@@ -122,8 +122,8 @@ pub(super) fn only_suite() -> BTreeMap<String, String> {
     BTreeMap::from([("suite".into(), "chacha20-poly1305".into())])
 }
 
-fn start(command: &Command, lab: &Path, side: Side, bed: &Bed) -> Result<Daemon, Fault> {
-    let host = bed.gateway(side);
+fn start(command: &Command, lab: &Path, side: Side, topology: &Topology) -> Result<Daemon, Fault> {
+    let host = topology.gateway(side);
     let run = host.scratch()?;
     let mut command = command.clone();
     command.binds.push((run.clone(), "/run".into()));
@@ -133,10 +133,10 @@ fn start(command: &Command, lab: &Path, side: Side, bed: &Bed) -> Result<Daemon,
         host,
         lab,
         &socket,
-        &configuration(side, &bed.addresses),
+        &configuration(side, &topology.addresses),
         &mut *process,
     )?;
-    lead_in(host, side, bed)?;
+    lead_in(host, side, topology)?;
     Ok(Daemon { side, process })
 }
 
@@ -152,7 +152,7 @@ fn configure(
     let started = Instant::now();
     loop {
         if let Some(code) = process.ended() {
-            let said = process.said();
+            let said = process.output();
             return Err(Fault::failed(format!(
                 "it ended with {code}: {}",
                 said.trim()
@@ -224,12 +224,12 @@ fn base64(hex: &str) -> String {
 }
 
 /// Switches the interface on and leads the other side's network into it.
-pub(super) fn lead_in(host: &dyn Host, side: Side, bed: &Bed) -> Result<(), Fault> {
+pub(super) fn lead_in(host: &dyn Host, side: Side, topology: &Topology) -> Result<(), Fault> {
     let network = match side {
-        Side::Left => &bed.addresses.right_network,
-        Side::Right => &bed.addresses.left_network,
+        Side::Left => &topology.addresses.right_network,
+        Side::Right => &topology.addresses.left_network,
     };
-    let mtu = bed.mtu - WIREGUARD_OVERHEAD_BYTES;
+    let mtu = topology.mtu - WIREGUARD_OVERHEAD_BYTES;
     let batch =
         format!("link set {INTERFACE} mtu {mtu} up\nroute replace {network} dev {INTERFACE}\n");
     let command = Command::line("ip -batch -").input(batch);

@@ -1,9 +1,9 @@
 //! wireguard-go, the fastest user-space tunnel people have: ChaCha20-Poly1305, trains through TUN and UDP as ours.
 
-use super::wireguard::Make;
+use super::wireguard::Implementation;
 
 /// wireguard-go.
-pub const WIREGUARD_GO: Make = Make {
+pub const WIREGUARD_GO: Implementation = Implementation {
     name: "wireguard-go",
     programs: &["wireguard-go", "wireguard"],
     home_folder: "go/bin",

@@ -12,7 +12,7 @@ use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
-use crate::testbed::{Bed, Family};
+use crate::testbed::{Family, Topology};
 use crate::tool::{Received, Sent};
 
 /// Stamped frames, searched for the highest rate.
@@ -77,7 +77,7 @@ impl Load for Frames {
         }
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
         Ok(())
     }
 
@@ -88,30 +88,33 @@ impl Load for Frames {
         }
     }
 
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        Ok(Box::new(Range {
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
+        Ok(Box::new(PreparedFrames {
             load: self,
-            bed,
-            ends: self.direction.ends(bed),
+            topology,
+            ends: self.direction.ends(topology),
             runs: 0,
         }))
     }
 }
 
-struct Range<'bed> {
-    load: &'bed Frames,
-    bed: &'bed Bed,
-    ends: Ends<'bed>,
+struct PreparedFrames<'topology> {
+    load: &'topology Frames,
+    topology: &'topology Topology,
+    ends: Ends<'topology>,
     runs: u32,
 }
 
 /// One trial at one rate.
-struct Shot {
+struct RateTrial {
     sent: Sent,
     received: Received,
 }
 
-impl Shot {
+impl RateTrial {
     fn loss(&self) -> f64 {
         let lost = self.sent.sent.saturating_sub(self.received.received);
         lost as f64 / self.sent.sent.max(1) as f64
@@ -122,9 +125,9 @@ impl Shot {
     }
 }
 
-impl Range<'_> {
+impl PreparedFrames<'_> {
     /// Sends at a rate (0: as fast as it goes) for a while.
-    fn shoot(&mut self, rate: f64, length: Duration) -> Result<Shot, Fault> {
+    fn run_at(&mut self, rate: f64, length: Duration) -> Result<RateTrial, Fault> {
         self.runs += 1;
         let (program, run) = (&self.load.program, self.runs.to_string());
         let at = SocketAddr::from((self.ends.address, PORT)).to_string();
@@ -153,9 +156,9 @@ impl Range<'_> {
         while receiver.ended().is_none() && started.elapsed() < EXTRA_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(Shot {
+        Ok(RateTrial {
             sent: read("the sending tool", &sent)?,
-            received: read("the receiving tool", &receiver.said())?,
+            received: read("the receiving tool", &receiver.output())?,
         })
     }
 
@@ -177,10 +180,10 @@ fn read<T: serde::de::DeserializeOwned>(who: &str, said: &str) -> Result<T, Faul
         .map_err(|error| Fault::failed(format!("{who}: {error}: {}", said.trim())))
 }
 
-impl Prepared for Range<'_> {
+impl Prepared for PreparedFrames<'_> {
     fn warm_up(&mut self) -> Result<(), Fault> {
-        let shot = self.shoot(WARM_UP_FRAMES_PER_S, SHORT_TRIAL)?;
-        match shot.received.received {
+        let trial = self.run_at(WARM_UP_FRAMES_PER_S, SHORT_TRIAL)?;
+        match trial.received.received {
             0 => Err(Fault::failed("no frame arrives")),
             _ => Ok(()),
         }
@@ -194,27 +197,27 @@ impl Prepared for Range<'_> {
     }
 }
 
-impl Range<'_> {
+impl PreparedFrames<'_> {
     fn search(&mut self, duration: Duration) -> Result<Carried, Fault> {
-        let flood = self.shoot(0.0, SHORT_TRIAL)?;
+        let flood = self.run_at(0.0, SHORT_TRIAL)?;
         let most = flood.sent.sent as f64 / flood.sent.seconds.max(1e-9);
         let goal = self.load.search.goal();
         let mut search =
             RateSearch::new(most, flood.rate_pps(), goal, FULL_TRIALS_PER_DURATION * 2);
         let (mut best, mut behind, mut offered) = (None, false, false);
         while let Some(step) = search.next() {
-            let shot = self.shoot(step.rate, length(step, duration))?;
-            let short_of = shot.sent.behind as f64 > 0.02 * shot.sent.sent as f64;
+            let trial = self.run_at(step.rate, length(step, duration))?;
+            let short_of = trial.sent.behind as f64 > 0.02 * trial.sent.sent as f64;
             behind |= short_of;
             offered |= !short_of;
             // A rate that was not offered was not carried either.
-            search.hear(step, if short_of { 1.0 } else { shot.loss() });
+            search.record(step, if short_of { 1.0 } else { trial.loss() });
             if step.full && search.found() == step.rate {
-                best = Some((step.rate, shot));
+                best = Some((step.rate, trial));
             }
         }
-        let (rate, shot) = best.ok_or_else(|| nothing_found(goal, offered))?;
-        Ok(self.found(rate, &shot, &flood, behind))
+        let (rate, trial) = best.ok_or_else(|| nothing_found(goal, offered))?;
+        Ok(self.found(rate, &trial, &flood, behind))
     }
 }
 
@@ -233,30 +236,36 @@ fn length(step: Step, duration: Duration) -> Duration {
     }
 }
 
-impl Range<'_> {
+impl PreparedFrames<'_> {
     /// What became of every frame of a steady stream. A path that changes meanwhile is told by its longest silence.
     fn steady(&mut self, rate: f64, duration: Duration) -> Result<Carried, Fault> {
-        let shot = self.shoot(rate, duration)?;
-        let lost = shot.sent.sent.saturating_sub(shot.received.received);
+        let trial = self.run_at(rate, duration)?;
+        let lost = trial.sent.sent.saturating_sub(trial.received.received);
         // A path that never came back is silent from its last frame to the sender's last.
-        let after = (shot.sent.seconds - shot.received.seconds).max(0.0) * 1e9;
-        let silence = (shot.received.longest_gap as f64).max(after);
-        let mut carried = self.carried(&shot);
+        let after = (trial.sent.seconds - trial.received.seconds).max(0.0) * 1e9;
+        let silence = (trial.received.longest_gap as f64).max(after);
+        let mut carried = self.carried(&trial);
         carried.figures.extend([
             ("lost_count".to_owned(), lost as f64),
             ("silence_us".to_owned(), silence / 1e3),
         ]);
-        if self.bed.path.is_some() {
+        if self.topology.path.is_some() {
             carried.figures.insert("outage_s".into(), silence / 1e9);
         }
         Ok(carried)
     }
 
-    fn found(&self, rate: f64, shot: &Shot, flood: &Shot, generator_behind: bool) -> Carried {
-        let mut carried = self.carried(shot);
+    fn found(
+        &self,
+        rate: f64,
+        trial: &RateTrial,
+        flood: &RateTrial,
+        generator_behind: bool,
+    ) -> Carried {
+        let mut carried = self.carried(trial);
         // A queue on the way swallows a little more than the path carries, for as long as a trial lasts: what counts is
         // the rate of arrival.
-        let arrived = rate.min(shot.rate_pps());
+        let arrived = rate.min(trial.rate_pps());
         let numbers = [
             ("rate_pps", arrived),
             ("offered_pps", rate),
@@ -272,24 +281,24 @@ impl Range<'_> {
         carried
     }
 
-    fn carried(&self, shot: &Shot) -> Carried {
-        let mut figures: BTreeMap<String, f64> = shot.received.latency.figures("latency");
+    fn carried(&self, trial: &RateTrial) -> Carried {
+        let mut figures: BTreeMap<String, f64> = trial.received.latency.figures("latency");
         let numbers = [
-            ("rate_pps", shot.rate_pps()),
-            ("loss_ratio", shot.loss()),
-            ("duplicates_count", shot.received.duplicates as f64),
-            ("reordered_count", shot.received.reordered as f64),
+            ("rate_pps", trial.rate_pps()),
+            ("loss_ratio", trial.loss()),
+            ("duplicates_count", trial.received.duplicates as f64),
+            ("reordered_count", trial.received.reordered as f64),
             (
                 "reorder_distance_frames",
-                shot.received.reorder_distance as f64,
+                trial.received.reorder_distance as f64,
             ),
         ];
         figures.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
         Carried {
             tool: format!("esplanade-lab {}", env!("CARGO_PKG_VERSION")),
-            seconds: shot.received.seconds,
-            bytes: shot.received.bytes,
-            goodput_bps: shot.received.bytes as f64 * 8.0 / shot.received.seconds.max(1e-9),
+            seconds: trial.received.seconds,
+            bytes: trial.received.bytes,
+            goodput_bps: trial.received.bytes as f64 * 8.0 / trial.received.seconds.max(1e-9),
             retransmits: None,
             intervals_bps: Vec::new(),
             figures,

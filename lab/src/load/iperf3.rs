@@ -9,7 +9,7 @@ use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 use answer::{Answer, read};
 
 /// iperf3 between client and server.
@@ -62,8 +62,11 @@ const WARM_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Iperf3 {
     /// Starts the far end.
-    pub(super) fn listen<'bed>(&self, bed: &'bed Bed) -> Result<Listening<'bed>, Fault> {
-        let ends = self.direction.ends(bed);
+    pub(super) fn listen<'topology>(
+        &self,
+        topology: &'topology Topology,
+    ) -> Result<Listening<'topology>, Fault> {
+        let ends = self.direction.ends(topology);
         let listen = Command::line(&format!(
             "iperf3 --server --bind {} --port {PORT}",
             ends.address
@@ -72,7 +75,7 @@ impl Iperf3 {
         let at = SocketAddr::from((ends.address, PORT));
         sockets::wait_until_listening(ends.to, &mut *server, "iperf3", at)?;
         Ok(Listening {
-            bed,
+            topology,
             ends,
             server,
             load: self.clone(),
@@ -116,9 +119,9 @@ impl Load for Iperf3 {
         Demand::Saturating
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let missing = |host: &&dyn Host| !host.has("iperf3").unwrap_or(false);
-        match [&*bed.client, &*bed.server].iter().any(missing) {
+        match [&*topology.client, &*topology.server].iter().any(missing) {
             false => Ok(()),
             true => Err(Absence::new(
                 "iperf3 is not installed",
@@ -127,15 +130,18 @@ impl Load for Iperf3 {
         }
     }
 
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        Ok(Box::new(self.listen(bed)?))
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
+        Ok(Box::new(self.listen(topology)?))
     }
 }
 
 /// iperf3 with its far end listening.
-pub(super) struct Listening<'bed> {
-    bed: &'bed Bed,
-    ends: Ends<'bed>,
+pub(super) struct Listening<'topology> {
+    topology: &'topology Topology,
+    ends: Ends<'topology>,
     server: Box<dyn Process>,
     load: Iperf3,
 }
@@ -190,7 +196,7 @@ impl Listening<'_> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(self.answer(&stream.said())?.carried())
+        Ok(self.answer(&stream.output())?.carried())
     }
 }
 
@@ -211,14 +217,14 @@ impl Prepared for Listening<'_> {
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let seconds = duration.as_secs().max(1);
-        let interval = match self.bed.path {
+        let interval = match self.topology.path {
             Some(_) => FINE_REPORT_INTERVAL_S,
             None => REPORT_INTERVAL_S,
         };
         let options = self.load.options();
         let amount = format!("--time {seconds} --interval {interval}{options}");
         let mut carried = self.client(&amount, duration + EXTRA_TIMEOUT)?.carried();
-        if self.bed.path.is_some() {
+        if self.topology.path.is_some() {
             let silence = longest_silence(&carried.intervals_bps) as f64 * FINE_REPORT_INTERVAL_S;
             carried.figures.insert("outage_s".into(), silence);
         }

@@ -18,7 +18,7 @@ use super::{Carried, Demand, Direction, Ends, Load, Prepared, sockets};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 use line::Amount;
 use program::Program;
 use request::{MEGABYTE, PORT};
@@ -34,10 +34,10 @@ const WARM_UP_TIMEOUT: Duration = Duration::from_secs(14);
 
 impl Netperf {
     /// netperf has a stream sent by either end. It has no such test of datagrams, so the ends change places.
-    fn ends<'bed>(&self, bed: &'bed Bed) -> Ends<'bed> {
+    fn ends<'topology>(&self, topology: &'topology Topology) -> Ends<'topology> {
         match self.test {
-            Test::Datagrams { .. } => self.direction.ends(bed),
-            Test::Stream { .. } | Test::Questions { .. } => Direction::Forward.ends(bed),
+            Test::Datagrams { .. } => self.direction.ends(topology),
+            Test::Stream { .. } | Test::Questions { .. } => Direction::Forward.ends(topology),
         }
     }
 }
@@ -58,14 +58,17 @@ impl Load for Netperf {
         }
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        let ends = self.ends(bed);
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        let ends = self.ends(topology);
         let near = Program::of(ends.from, "netperf")?;
         near.understands(&Program::of(ends.to, "netserver")?)
     }
 
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        let ends = self.ends(bed);
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
+        let ends = self.ends(topology);
         let program =
             Program::of(ends.from, "netperf").map_err(|absence| Fault::failed(absence.why))?;
         let family = if ends.address.is_ipv6() { 6 } else { 4 };
@@ -86,9 +89,9 @@ impl Load for Netperf {
 }
 
 /// netperf with its far end listening.
-struct Listening<'bed> {
-    load: &'bed Netperf,
-    ends: Ends<'bed>,
+struct Listening<'topology> {
+    load: &'topology Netperf,
+    ends: Ends<'topology>,
     program: Program,
     server: Box<dyn Process>,
     /// Where the datagrams of the test go from and to.
@@ -170,7 +173,7 @@ impl Listening<'_> {
             // Nothing comes; but this waiting ends when the user asks to stop.
             teller.receive(POLL_INTERVAL)?;
         }
-        self.carried(&netperf.said())
+        self.carried(&netperf.output())
     }
 
     fn carried(&mut self, said: &str) -> Result<Carried, Fault> {
@@ -184,7 +187,7 @@ impl Listening<'_> {
             Ok(carried) => Ok(Carried { tool, ..carried }),
             Err(why) => {
                 let ended = self.server.ended().map_or(String::new(), |code| {
-                    let said = self.server.said();
+                    let said = self.server.output();
                     let last = said.lines().last().unwrap_or_default().trim();
                     format!("; its netserver ended with {code}: {last}")
                 });

@@ -10,7 +10,7 @@ use super::{Carried, Demand, Iperf3, Load, Prepared};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 use crate::tool::Answered;
 
 const PORT: u16 = 5302;
@@ -19,19 +19,19 @@ const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What carries a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestTransport {
     /// A datagram.
-    ByDatagram,
+    Datagram,
     /// A connection of its own.
-    ByConnection,
+    Connection,
 }
 
-impl Asked {
+impl RequestTransport {
     /// The tools at the far end and at the near one.
     fn tools(self) -> [&'static str; 2] {
         match self {
-            Asked::ByDatagram => ["echo", "ask"],
-            Asked::ByConnection => ["accept", "connect"],
+            RequestTransport::Datagram => ["echo", "ask"],
+            RequestTransport::Connection => ["accept", "connect"],
         }
     }
 }
@@ -40,12 +40,12 @@ impl Asked {
 pub struct RoundTrip {
     lab: PathBuf,
     bytes: u32,
-    asked: Asked,
+    asked: RequestTransport,
 }
 
 impl RoundTrip {
     /// With questions of so many bytes, asked by the tools of `lab`.
-    pub fn new(lab: &Path, bytes: u32, asked: Asked) -> RoundTrip {
+    pub fn new(lab: &Path, bytes: u32, asked: RequestTransport) -> RoundTrip {
         RoundTrip {
             lab: lab.to_owned(),
             bytes,
@@ -53,9 +53,9 @@ impl RoundTrip {
         }
     }
 
-    fn listen(&self, bed: &Bed) -> Result<Echo, Fault> {
-        let at = SocketAddr::from((bed.addresses.server, PORT));
-        let process = bed
+    fn listen(&self, topology: &Topology) -> Result<Echo, Fault> {
+        let at = SocketAddr::from((topology.addresses.server, PORT));
+        let process = topology
             .server
             .start(&Command::tool(&self.lab, self.asked.tools()[0]).arg(at.to_string()))?;
         Ok(Echo { at, process })
@@ -81,18 +81,18 @@ struct Echo {
 
 impl Echo {
     /// Waits until it answers; that warms the path, too.
-    fn warm(&mut self, load: &RoundTrip, bed: &Bed) -> Result<(), Fault> {
+    fn warm(&mut self, load: &RoundTrip, topology: &Topology) -> Result<(), Fault> {
         let started = Instant::now();
         while started.elapsed() < EXTRA_TIMEOUT {
             if let Some(code) = self.process.ended() {
-                let said = self.process.said();
+                let said = self.process.output();
                 return Err(Fault::failed(format!(
                     "the echo ended with {code}: {}",
                     said.trim()
                 )));
             }
             let command = load.ask(self.at, 0, Duration::from_millis(50));
-            let found = answered(&bed.client.must(&command, EXTRA_TIMEOUT)?)?;
+            let found = answered(&topology.client.must(&command, EXTRA_TIMEOUT)?)?;
             if found.asked > found.lost {
                 return Ok(());
             }
@@ -108,8 +108,8 @@ fn answered(said: &str) -> Result<Answered, Fault> {
 impl Load for RoundTrip {
     fn id(&self) -> &str {
         match self.asked {
-            Asked::ByDatagram => "round-trip",
-            Asked::ByConnection => "connections",
+            RequestTransport::Datagram => "round-trip",
+            RequestTransport::Connection => "connections",
         }
     }
 
@@ -117,34 +117,42 @@ impl Load for RoundTrip {
         Demand::RequestResponse
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
         Ok(())
     }
 
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        let echo = self.listen(bed)?;
-        Ok(Box::new(Asking {
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
+        let echo = self.listen(topology)?;
+        Ok(Box::new(PreparedRoundTrip {
             load: self,
-            bed,
+            topology,
             echo,
         }))
     }
 }
 
-struct Asking<'bed> {
-    load: &'bed RoundTrip,
-    bed: &'bed Bed,
+struct PreparedRoundTrip<'topology> {
+    load: &'topology RoundTrip,
+    topology: &'topology Topology,
     echo: Echo,
 }
 
-impl Prepared for Asking<'_> {
+impl Prepared for PreparedRoundTrip<'_> {
     fn warm_up(&mut self) -> Result<(), Fault> {
-        self.echo.warm(self.load, self.bed)
+        self.echo.warm(self.load, self.topology)
     }
 
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let command = self.load.ask(self.echo.at, 0, duration);
-        let found = answered(&self.bed.client.must(&command, duration + EXTRA_TIMEOUT)?)?;
+        let found = answered(
+            &self
+                .topology
+                .client
+                .must(&command, duration + EXTRA_TIMEOUT)?,
+        )?;
         Ok(carried(&found, self.load))
     }
 }
@@ -163,10 +171,10 @@ fn carried(found: &Answered, load: &RoundTrip) -> Carried {
     }
 }
 
-fn figures(found: &Answered, asked: Asked) -> BTreeMap<String, f64> {
+fn figures(found: &Answered, asked: RequestTransport) -> BTreeMap<String, f64> {
     let name = match asked {
-        Asked::ByDatagram => "rtt",
-        Asked::ByConnection => "connection",
+        RequestTransport::Datagram => "rtt",
+        RequestTransport::Connection => "connection",
     };
     let answers = (found.asked - found.lost) as f64;
     let mut figures = found.nanoseconds.figures(name);
@@ -175,7 +183,7 @@ fn figures(found: &Answered, asked: Asked) -> BTreeMap<String, f64> {
         found.lost as f64 / found.asked.max(1) as f64,
     );
     figures.insert(format!("{name}.answers_count"), answers);
-    if asked == Asked::ByConnection {
+    if asked == RequestTransport::Connection {
         let rate = answers / found.seconds.max(1e-9);
         figures.insert("connections_per_s".into(), rate);
     }
@@ -192,7 +200,7 @@ impl LoadedRoundTrip {
     /// The questions, and the stream beside them.
     pub fn new(lab: &Path, bytes: u32, stream: Iperf3) -> LoadedRoundTrip {
         LoadedRoundTrip {
-            asking: RoundTrip::new(lab, bytes, Asked::ByDatagram),
+            asking: RoundTrip::new(lab, bytes, RequestTransport::Datagram),
             stream,
         }
     }
@@ -207,26 +215,29 @@ impl Load for LoadedRoundTrip {
         Demand::RequestResponse
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        self.stream.presence(bed)
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        self.stream.presence(topology)
     }
 
-    fn prepare<'bed>(&'bed self, bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
-        Ok(Box::new(Loaded {
+    fn prepare<'topology>(
+        &'topology self,
+        topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
+        Ok(Box::new(PreparedLoadedRoundTrip {
             load: self,
-            bed,
-            echo: self.asking.listen(bed)?,
-            stream: self.stream.listen(bed)?,
+            topology,
+            echo: self.asking.listen(topology)?,
+            stream: self.stream.listen(topology)?,
             capacity_bps: 0.0,
         }))
     }
 }
 
-struct Loaded<'bed> {
-    load: &'bed LoadedRoundTrip,
-    bed: &'bed Bed,
+struct PreparedLoadedRoundTrip<'topology> {
+    load: &'topology LoadedRoundTrip,
+    topology: &'topology Topology,
     echo: Echo,
-    stream: super::iperf3::Listening<'bed>,
+    stream: super::iperf3::Listening<'topology>,
     capacity_bps: f64,
 }
 
@@ -235,10 +246,10 @@ const CAPACITY_TRIAL: Duration = Duration::from_secs(1);
 /// Between two questions: often enough for a 99th percentile, and no load of its own.
 const REQUEST_INTERVAL_MS: u64 = 2;
 
-impl Prepared for Loaded<'_> {
+impl Prepared for PreparedLoadedRoundTrip<'_> {
     /// Finds what the path carries.
     fn warm_up(&mut self) -> Result<(), Fault> {
-        self.echo.warm(&self.load.asking, self.bed)?;
+        self.echo.warm(&self.load.asking, self.topology)?;
         self.stream.warm_up()?;
         self.capacity_bps = self.stream.run(CAPACITY_TRIAL)?.goodput_bps;
         Ok(())
@@ -254,11 +265,16 @@ impl Prepared for Loaded<'_> {
             .load
             .asking
             .ask(self.echo.at, REQUEST_INTERVAL_MS, duration);
-        let found = answered(&self.bed.client.must(&command, duration + EXTRA_TIMEOUT)?)?;
+        let found = answered(
+            &self
+                .topology
+                .client
+                .must(&command, duration + EXTRA_TIMEOUT)?,
+        )?;
         let mut carried = self
             .stream
             .finished(&mut *background, duration + 2 * margin + EXTRA_TIMEOUT)?;
-        carried.figures = figures(&found, Asked::ByDatagram);
+        carried.figures = figures(&found, RequestTransport::Datagram);
         carried
             .figures
             .insert("capacity_bps".into(), self.capacity_bps);
@@ -285,10 +301,10 @@ mod tests {
             nanoseconds,
         };
         let by = |asked| carried(&found, &RoundTrip::new(Path::new("lab"), 64, asked)).figures;
-        let connections = by(Asked::ByConnection);
+        let connections = by(RequestTransport::Connection);
         assert_eq!(connections["connections_per_s"], 90.0);
         assert_eq!(connections["connection.lost_ratio"], 0.1);
-        let datagrams = by(Asked::ByDatagram);
+        let datagrams = by(RequestTransport::Datagram);
         assert!((datagrams["rtt.p50_us"] - 50.0).abs() < 0.5);
         assert!(!datagrams.contains_key("connections_per_s"));
     }

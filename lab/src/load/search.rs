@@ -81,16 +81,16 @@ impl RateSearch {
     }
 
     /// The loss ratio of a trial.
-    pub fn hear(&mut self, step: Step, loss: f64) {
+    pub fn record(&mut self, step: Step, loss: f64) {
         match (step.full, self.short) {
             (false, Some((low, high))) => {
-                self.hear_short(low, high, step.rate, loss <= self.goal);
+                self.record_short(low, high, step.rate, loss <= self.goal);
             }
-            _ => self.hear_full(step.rate, loss),
+            _ => self.record_full(step.rate, loss),
         }
     }
 
-    fn hear_full(&mut self, rate: f64, loss: f64) {
+    fn record_full(&mut self, rate: f64, loss: f64) {
         self.full_left = self.full_left.saturating_sub(1);
         let repeated = self.doubted.take().is_some();
         if loss <= self.goal {
@@ -108,7 +108,7 @@ impl RateSearch {
         self.too_much.min(rate.max(self.carried))
     }
 
-    fn hear_short(&mut self, low: f64, high: f64, rate: f64, good: bool) {
+    fn record_short(&mut self, low: f64, high: f64, rate: f64, good: bool) {
         let (low, mut high) = if good { (rate, high) } else { (low, rate) };
         self.bounded |= !good;
         if !self.bounded {
@@ -140,7 +140,7 @@ mod tests {
         let mut trials = 0;
         while let Some(step) = search.next() {
             let loss = ((step.rate - capacity) / step.rate).max(0.0);
-            search.hear(step, noise(loss));
+            search.record(step, noise(loss));
             trials += 1;
             assert!(trials < 60, "it does not end");
         }
@@ -181,20 +181,20 @@ mod tests {
         search.short = None;
         let first = search.next().unwrap();
         assert_eq!(first, full(0.95e6));
-        search.hear(first, 1e-6);
+        search.record(first, 1e-6);
         assert_eq!(search.next(), Some(first), "again");
-        search.hear(first, 0.0);
+        search.record(first, 0.0);
         assert_eq!(search.found(), 0.95e6, "the repetition decides");
         let second = search.next().unwrap();
-        search.hear(second, 1e-6);
-        search.hear(second, 1e-6);
+        search.record(second, 1e-6);
+        search.record(second, 1e-6);
         assert!(
             search.next().is_none_or(|step| step.rate < second.rate),
             "once"
         );
         let mut lost = RateSearch::new(1e6, 1e6, 0.0, 10);
         lost.short = None;
-        lost.hear(full(0.95e6), 0.1);
+        lost.record(full(0.95e6), 0.1);
         assert_eq!(
             lost.next(),
             Some(full(0.95e6 * 0.9)),
@@ -208,7 +208,7 @@ mod tests {
         let mut search = RateSearch::new(1e6, 1e6, 0.0, 10);
         search.short = None;
         while let Some(step) = search.next() {
-            search.hear(step, if step.rate > 1e5 { 0.1 } else { 0.0 });
+            search.record(step, if step.rate > 1e5 { 0.1 } else { 0.0 });
         }
         assert!(search.found() > 0.5e5, "{}", search.found());
     }
@@ -227,7 +227,7 @@ mod tests {
             if step.full && loss == 0.0 {
                 best = best.max(step.rate);
             }
-            search.hear(step, loss);
+            search.record(step, loss);
         }
         assert_eq!(search.found(), best);
     }

@@ -29,7 +29,7 @@ pub(super) fn wait_until_listening(
             None => Ok(listening),
             Some(code) => Err(Fault::failed(format!(
                 "the {name} server ended with {code}: {}",
-                server.said().trim()
+                server.output().trim()
             ))),
         }
     })

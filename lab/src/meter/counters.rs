@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 use crate::gateway::Side;
 
@@ -18,20 +18,20 @@ impl Meter for Interfaces {
         "interfaces"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene)?;
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context)?;
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(scene)?))
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        Ok(difference(&self.before, &look(context)?))
     }
 }
 
-fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
+fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let mut all = Readings::new();
     for side in Side::BOTH {
-        let (host, name) = (scene.bed.gateway(side), side.name());
+        let (host, name) = (context.topology.gateway(side), side.name());
         all.extend(interfaces(&host.read(Path::new("/proc/net/dev"))?, name));
         all.extend(sockets(&host.read(Path::new("/proc/net/snmp"))?, name));
     }

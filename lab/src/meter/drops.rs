@@ -1,6 +1,6 @@
 //! What the contender itself counted while the load ran: packets dropped, by its own names, and renewals of its keys.
 
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
 /// `drops.<reason>`, `tunnel.<count>`; nothing at all for a contender that does not count.
@@ -14,23 +14,23 @@ impl Meter for Drops {
         "drops"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene)?;
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context)?;
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(scene)?))
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        Ok(difference(&self.before, &look(context)?))
     }
 }
 
-fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
-    let drops = scene.tunnel.drops(scene.bed)?.unwrap_or_default();
+fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+    let drops = context.tunnel.drops(context.topology)?.unwrap_or_default();
     let named = drops
         .into_iter()
         .map(|(reason, count)| (format!("drops.{reason}"), count as f64));
     let mut all: Readings = named.collect();
-    let counts = scene.tunnel.counts()?.into_iter();
+    let counts = context.tunnel.counts()?.into_iter();
     all.extend(counts.map(|(name, count)| (format!("tunnel.{name}"), count)));
     Ok(all)
 }

@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 /// rounds, which counts for no mean, ratio or rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Heavy {
+pub enum IntrusiveMeter {
     /// [`super::Profile`].
     Profile,
     /// [`super::Soaker`].
     Soaker,
 }
 
-impl Heavy {
+impl IntrusiveMeter {
     /// All of them, in the order of their trials.
-    pub const ALL: [Heavy; 2] = [Heavy::Profile, Heavy::Soaker];
+    pub const ALL: [IntrusiveMeter; 2] = [IntrusiveMeter::Profile, IntrusiveMeter::Soaker];
 
     /// Its name in specs, records and on the screen.
     pub fn name(self) -> &'static str {
         match self {
-            Heavy::Profile => "profile",
-            Heavy::Soaker => "soaker",
+            IntrusiveMeter::Profile => "profile",
+            IntrusiveMeter::Soaker => "soaker",
         }
     }
 
     /// Its name for readers.
     pub fn label(self) -> &'static str {
         match self {
-            Heavy::Profile => "sampled profile",
-            Heavy::Soaker => "cycle soaker",
+            IntrusiveMeter::Profile => "sampled profile",
+            IntrusiveMeter::Soaker => "cycle soaker",
         }
     }
 
@@ -39,15 +39,15 @@ impl Heavy {
     pub fn takes(self) -> Duration {
         match self {
             // MEASURED: 0.9 to 1.4 s for trials of two seconds on two processors; names are what takes it.
-            Heavy::Profile => Duration::from_millis(1500),
+            IntrusiveMeter::Profile => Duration::from_millis(1500),
             // MEASURED: 0.27 s of its own time on each of two processors to calibrate; the rest is to start and be heard.
-            Heavy::Soaker => Duration::from_millis(500),
+            IntrusiveMeter::Soaker => Duration::from_millis(500),
         }
     }
 
     /// Whether what is idle is still idle under it.
     pub fn leaves_idle_time(self) -> bool {
-        self != Heavy::Soaker
+        self != IntrusiveMeter::Soaker
     }
 
     /// The round its trials belong to, behind those that are measured.

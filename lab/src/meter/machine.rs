@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
 /// `machine.<state>_s`.
@@ -21,18 +21,18 @@ impl Meter for Machine {
         "machine"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene)?;
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context)?;
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(scene)?))
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        Ok(difference(&self.before, &look(context)?))
     }
 }
 
-fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
-    let stat = scene.bed.left.read(Path::new("/proc/stat"))?;
+fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+    let stat = context.topology.left.read(Path::new("/proc/stat"))?;
     read(&stat).ok_or_else(|| Fault::failed("/proc/stat has no line `cpu`"))
 }
 

@@ -1,30 +1,30 @@
-//! Which hosts of a bed are machines of their own: network namespaces share one kernel, hosts reached by SSH do not. What
+//! Which hosts of a topology are machines of their own: network namespaces share one kernel, hosts reached by SSH do not. What
 //! counts for a whole machine is read once on each.
 
 use std::path::Path;
 
 use crate::host::Host;
-use crate::testbed::{Bed, Topology};
+use crate::testbed::{Layout, Topology};
 
 /// A number that every boot of every machine draws anew.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The hosts of a bed with their names, each once: a pair has two of them under four names.
-pub(super) fn hosts(bed: &Bed) -> Vec<(&'static str, &dyn Host)> {
-    let gateways: [(_, &dyn Host); 2] = [("left", &*bed.left), ("right", &*bed.right)];
-    let ends: [(_, &dyn Host); 2] = [("client", &*bed.client), ("server", &*bed.server)];
-    match bed.topology {
-        Topology::Pair => gateways.into(),
-        Topology::Gateways => gateways.into_iter().chain(ends).collect(),
+/// The hosts of a topology with their names, each once: a pair has two of them under four names.
+pub(super) fn hosts(topology: &Topology) -> Vec<(&'static str, &dyn Host)> {
+    let gateways: [(_, &dyn Host); 2] = [("left", &*topology.left), ("right", &*topology.right)];
+    let ends: [(_, &dyn Host); 2] = [("client", &*topology.client), ("server", &*topology.server)];
+    match topology.layout {
+        Layout::Pair => gateways.into(),
+        Layout::Gateways => gateways.into_iter().chain(ends).collect(),
     }
 }
 
 /// One host of each machine, with what its readings begin with: nothing where there is only one machine. A host that does
 /// not say which machine it is on is taken for one on the first.
-pub(super) fn machines(bed: &Bed) -> Vec<(String, &dyn Host)> {
+pub(super) fn machines(topology: &Topology) -> Vec<(String, &dyn Host)> {
     let mut seen: Vec<String> = Vec::new();
     let mut found: Vec<(String, &dyn Host)> = Vec::new();
-    for (name, host) in hosts(bed) {
+    for (name, host) in hosts(topology) {
         let boot = host.read(Path::new(BOOT_ID)).unwrap_or_default();
         if found.is_empty() || !(boot.is_empty() || seen.contains(&boot)) {
             found.push((format!("{name}."), host));

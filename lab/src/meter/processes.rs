@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 use crate::gateway::Gateway;
 use crate::host::Host;
@@ -20,16 +20,16 @@ impl Meter for Processes {
         "processes"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = times(scene)?;
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = times(context)?;
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        let mut readings = difference(&self.before, &times(scene)?);
-        for gateway in scene.tunnel.gateways() {
-            let status = scene
-                .bed
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        let mut readings = difference(&self.before, &times(context)?);
+        for gateway in context.tunnel.gateways() {
+            let status = context
+                .topology
                 .gateway(gateway.side)
                 .read(&proc(&gateway).join("status"))?;
             let name = format!("{}.rss.peak_bytes", gateway.side.name());
@@ -43,10 +43,10 @@ fn proc(gateway: &Gateway) -> PathBuf {
     PathBuf::from(format!("/proc/{}", gateway.pid))
 }
 
-fn times(scene: &Scene<'_>) -> Result<Readings, Fault> {
+fn times(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let mut all = Readings::new();
-    for gateway in scene.tunnel.gateways() {
-        let (host, side) = (scene.bed.gateway(gateway.side), gateway.side.name());
+    for gateway in context.tunnel.gateways() {
+        let (host, side) = (context.topology.gateway(gateway.side), gateway.side.name());
         let folder = proc(&gateway);
         let stat = read_stat(host, &folder.join("stat"))?;
         all.insert(format!("{side}.cpu.user_s"), stat.user_s);

@@ -10,22 +10,22 @@
 //! Sampling takes a percent or two itself, so a trial under it is an extra one and never among the measured.
 
 mod attribute;
-mod place;
 mod samples;
+mod work_kind;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::machines::machines;
-use super::readings::{Meter, Readings, Scene};
+use super::readings::{Meter, MeterContext, Readings};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
-use crate::testbed::Bed;
+use crate::testbed::Topology;
 
-pub use attribute::{Crowd, WHO};
-pub use place::PLACES;
+pub use attribute::{OWNERS, ProcessRoles};
+pub use work_kind::WORK_KINDS;
 
 /// `profile.<who>.<place>_ratio`, `profile.idle_ratio`, `profile.samples_count`, and the busiest processor's
 /// `profile.busiest.<who>_ratio`: shares of all processors of all machines.
@@ -54,36 +54,36 @@ impl Meter for Profile {
         "profile"
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        machines(bed)
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        machines(topology)
             .into_iter()
             .try_for_each(|(_, host)| possible(host))
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
         self.running.clear();
-        for (machine, (_, host)) in machines(scene.bed).into_iter().enumerate() {
+        for (machine, (_, host)) in machines(context.topology).into_iter().enumerate() {
             self.running.push(start(host, machine)?);
         }
-        let hosts = machines(scene.bed);
+        let hosts = machines(context.topology);
         let mut running = self.running.iter_mut();
         running.try_for_each(|recording| recording.switch("enable", hosts[recording.machine].1))
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        let hosts = machines(scene.bed);
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        let hosts = machines(context.topology);
         for recording in &mut self.running {
             recording.switch("disable", hosts[recording.machine].1)?;
         }
-        let mut all = attribute::Tally::default();
+        let mut all = attribute::SampleCounts::default();
         for recording in std::mem::take(&mut self.running) {
             let host = hosts[recording.machine].1;
-            let crowd = crowd(scene, host, hosts.len() > 1);
+            let roles = roles(context, host, hosts.len() > 1);
             let machine = recording.machine;
-            all.add(&recording.script(host)?, &crowd, machine);
+            all.add(&recording.script(host)?, &roles, machine);
         }
-        let name = format!("stacks/{}.folded", scene.case);
-        scene.bed.left.place(&name, &all.folded())?;
+        let name = format!("stacks/{}.folded", context.case);
+        context.topology.left.write_file(&name, &all.folded())?;
         Ok(all.readings())
     }
 }
@@ -151,7 +151,7 @@ impl Recording {
         );
         let switched = host.must(&Command::line("sh -c").arg(both), PERF_TIMEOUT);
         switched.map(drop).map_err(|fault| {
-            let said = self.process.said();
+            let said = self.process.output();
             let last = said.lines().last().unwrap_or("it said nothing");
             Fault::failed(format!("perf record did not {word} ({fault}): {last}"))
         })
@@ -169,21 +169,21 @@ impl Recording {
 }
 
 /// Who is who on the machine of a host.
-fn crowd(scene: &Scene<'_>, host: &dyn Host, apart: bool) -> Crowd {
-    let there = |side: Side| !apart || scene.bed.gateway(side).name() == host.name();
-    let gateways = scene.tunnel.gateways().into_iter();
-    Crowd {
+fn roles(context: &MeterContext<'_>, host: &dyn Host, apart: bool) -> ProcessRoles {
+    let there = |side: Side| !apart || context.topology.gateway(side).name() == host.name();
+    let gateways = context.tunnel.gateways().into_iter();
+    ProcessRoles {
         gateways: gateways
             .filter(|gateway| there(gateway.side))
             .map(|gateway| (i64::from(gateway.pid), gateway.side))
             .collect(),
-        machinery: scene
-            .bed
+        machinery: context
+            .topology
             .machinery
             .iter()
             .map(|process| i64::from(process.pid()))
             .collect(),
-        carried_by_processes: !scene.tunnel.gateways().is_empty(),
+        carried_by_processes: !context.tunnel.gateways().is_empty(),
     }
 }
 

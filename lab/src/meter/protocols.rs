@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::machines::hosts;
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
 /// `server.kernel.Udp.RcvbufErrors_count`, `client.kernel.TcpExt.TCPTimeouts_count`, `left.kernel.Ip6.InDiscards_count`,
@@ -19,13 +19,13 @@ impl Meter for Protocols {
         "protocols"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene);
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context);
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        let mut readings = difference(&self.before, &look(scene));
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        let mut readings = difference(&self.before, &look(context));
         readings.retain(|_, count| *count > 0.0);
         Ok(readings)
     }
@@ -37,9 +37,9 @@ const IN_PAIRS: [&str; 2] = ["/proc/net/snmp", "/proc/net/netstat"];
 const IN_LINES: [&str; 2] = ["/proc/net/snmp6", "/proc/net/xfrm_stat"];
 
 /// A kernel without a protocol has no table of it.
-fn look(scene: &Scene<'_>) -> Readings {
+fn look(context: &MeterContext<'_>) -> Readings {
     let mut all = Readings::new();
-    for (name, host) in hosts(scene.bed) {
+    for (name, host) in hosts(context.topology) {
         let table = |path: &str| host.read(Path::new(path)).unwrap_or_default();
         for path in IN_PAIRS {
             all.extend(in_pairs(&table(path), name));

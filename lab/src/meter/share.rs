@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 use crate::gateway::Side;
 
@@ -21,15 +21,15 @@ impl Meter for Share {
         "share"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene)?;
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context)?;
         self.began = Some(Instant::now());
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        let mut readings = difference(&self.before, &look(scene)?);
-        let (Some(throttle), Some(began)) = (&scene.bed.throttle, self.began) else {
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        let mut readings = difference(&self.before, &look(context)?);
+        let (Some(throttle), Some(began)) = (&context.topology.throttle, self.began) else {
             return Ok(readings);
         };
         let given = throttle.share() * began.elapsed().as_secs_f64();
@@ -39,9 +39,9 @@ impl Meter for Share {
     }
 }
 
-fn look(scene: &Scene<'_>) -> Result<Readings, Fault> {
+fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let mut all = Readings::new();
-    let Some(throttle) = &scene.bed.throttle else {
+    let Some(throttle) = &context.topology.throttle else {
         return Ok(all);
     };
     for side in Side::BOTH {

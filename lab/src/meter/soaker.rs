@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::machines::machines;
-use super::readings::{Meter, Readings, Scene};
+use super::readings::{Meter, MeterContext, Readings};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
-use crate::testbed::Bed;
-use crate::tool::{Said, Seen, Spinning};
+use crate::testbed::Topology;
+use crate::tool::{SoakCounts, SoakLine, Spinning};
 
 /// `soaker.load_ratio`, `soaker.hidden_ratio` (of it, what the kernel charged to the soaker), `soaker.busiest_ratio`,
 /// `soaker.cpu0.load_ratio` of each processor, `soaker.processors_count`, `soaker.window_s`, `soaker.faster_ratio` (by how
@@ -47,8 +47,8 @@ impl Soaker {
     }
 
     /// Starts it on all machines, and returns when all of them soak.
-    fn everywhere(&self, bed: &Bed) -> Result<Vec<Soaking>, Fault> {
-        let machines = machines(bed).into_iter();
+    fn everywhere(&self, topology: &Topology) -> Result<Vec<Soaking>, Fault> {
+        let machines = machines(topology).into_iter();
         let started = machines.map(|(prefix, host)| Soaking::start(&self.lab, prefix, host));
         let mut all = started.collect::<Result<Vec<Soaking>, Fault>>()?;
         all.iter_mut()
@@ -62,8 +62,8 @@ impl Meter for Soaker {
         "soaker"
     }
 
-    fn presence(&self, bed: &Bed) -> Result<(), Absence> {
-        let tried = self.everywhere(bed).map(drop);
+    fn presence(&self, topology: &Topology) -> Result<(), Absence> {
+        let tried = self.everywhere(topology).map(drop);
         tried.map_err(|fault| {
             Absence::new(
                 fault.to_string(),
@@ -72,18 +72,18 @@ impl Meter for Soaker {
         })
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
         // Those of a trial that broke off.
         self.running.clear();
-        self.running = self.everywhere(scene.bed)?;
+        self.running = self.everywhere(context.topology)?;
         Ok(())
     }
 
-    fn mark(&mut self, _scene: &Scene<'_>) -> Result<(), Fault> {
+    fn mark(&mut self, _scene: &MeterContext<'_>) -> Result<(), Fault> {
         self.running.iter_mut().try_for_each(Soaking::mark)
     }
 
-    fn end(&mut self, _scene: &Scene<'_>) -> Result<Readings, Fault> {
+    fn end(&mut self, _scene: &MeterContext<'_>) -> Result<Readings, Fault> {
         let mut all = Readings::new();
         for soaking in std::mem::take(&mut self.running) {
             all.extend(soaking.readings()?);
@@ -107,7 +107,7 @@ struct Mark {
     /// By the clock here.
     at: Instant,
     /// By the clock there.
-    seen: Seen,
+    seen: SoakCounts,
 }
 
 impl Soaking {
@@ -129,7 +129,7 @@ impl Soaking {
     fn wait(&mut self, patience: Duration) -> Result<(), Fault> {
         let started = Instant::now();
         while started.elapsed() < patience {
-            let said = self.said()?;
+            let said = self.output()?;
             if let Some((spinning, _)) = ready(&said).zip(last(&said)) {
                 self.spinning = spinning;
                 return Ok(());
@@ -143,8 +143,8 @@ impl Soaking {
     }
 
     /// All its words; a fault with the last of them once it has ended.
-    fn said(&mut self) -> Result<String, Fault> {
-        let said = self.process.said();
+    fn output(&mut self) -> Result<String, Fault> {
+        let said = self.process.output();
         let Some(code) = self.process.ended() else {
             return Ok(said);
         };
@@ -160,7 +160,7 @@ impl Soaking {
 
     fn mark(&mut self) -> Result<(), Fault> {
         let at = Instant::now();
-        let seen = last(&self.said()?);
+        let seen = last(&self.output()?);
         let seen = seen.ok_or_else(|| Fault::failed(format!("{} says nothing", self.name())))?;
         self.marks.push(Mark { at, seen });
         Ok(())
@@ -200,7 +200,7 @@ impl Soaking {
     }
 }
 
-fn line_of(line: &str) -> Option<Said> {
+fn line_of(line: &str) -> Option<SoakLine> {
     serde_json::from_str(line).ok()
 }
 
@@ -212,14 +212,14 @@ fn whole(said: &str) -> impl DoubleEndedIterator<Item = &str> {
 
 fn ready(said: &str) -> Option<Vec<Spinning>> {
     whole(said).find_map(|line| match line_of(line)? {
-        Said::Ready(spinning) => Some(spinning),
-        Said::Seen(_) => None,
+        SoakLine::Ready(spinning) => Some(spinning),
+        SoakLine::Counts(_) => None,
     })
 }
 
-fn last(said: &str) -> Option<Seen> {
+fn last(said: &str) -> Option<SoakCounts> {
     whole(said).rev().find_map(|line| match line_of(line)? {
-        Said::Seen(seen) => Some(seen),
-        Said::Ready(_) => None,
+        SoakLine::Counts(seen) => Some(seen),
+        SoakLine::Ready(_) => None,
     })
 }

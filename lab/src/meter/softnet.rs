@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::machines::machines;
-use super::readings::{Meter, Readings, Scene, difference};
+use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
 /// `softnet.processed_count`, `softnet.dropped_count`, `softnet.squeezed_count`, always; the same of each processor that
@@ -20,22 +20,24 @@ impl Meter for Softnet {
         "softnet"
     }
 
-    fn begin(&mut self, scene: &Scene<'_>) -> Result<(), Fault> {
-        self.before = look(scene);
+    fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
+        self.before = look(context);
         Ok(())
     }
 
-    fn end(&mut self, scene: &Scene<'_>) -> Result<Readings, Fault> {
-        Ok(between(&self.before, &look(scene)))
+    fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
+        Ok(between(&self.before, &look(context)))
     }
 }
 
 /// A kernel that does not show the table has nothing to count with.
-fn look(scene: &Scene<'_>) -> Readings {
-    let tables = machines(scene.bed).into_iter().map(|(prefix, host)| {
-        let table = host.read(Path::new("/proc/net/softnet_stat"));
-        read(&table.unwrap_or_default(), &prefix)
-    });
+fn look(context: &MeterContext<'_>) -> Readings {
+    let tables = machines(context.topology)
+        .into_iter()
+        .map(|(prefix, host)| {
+            let table = host.read(Path::new("/proc/net/softnet_stat"));
+            read(&table.unwrap_or_default(), &prefix)
+        });
     tables.flatten().collect()
 }
 

@@ -11,7 +11,7 @@ pub const ORDER: &str = "order.json";
 
 /// A run as it was asked for, with its seed and rounds pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct RunRequest {
     /// The arguments of `lab run`, the study first.
     pub arguments: Vec<String>,
     /// The text of the spec.
@@ -21,9 +21,14 @@ pub struct Order {
 /// Options that are pinned, or belong to one occasion only.
 const PINNED: [&str; 5] = ["--out", "--seed", "--rounds", "--budget", "--resume"];
 
-impl Order {
+impl RunRequest {
     /// From the arguments behind `run`, as they were typed.
-    pub fn new(typed: impl Iterator<Item = String>, spec: &str, rounds: usize, seed: u64) -> Order {
+    pub fn new(
+        typed: impl Iterator<Item = String>,
+        spec: &str,
+        rounds: usize,
+        seed: u64,
+    ) -> RunRequest {
         let mut arguments = Vec::new();
         let mut typed = typed.peekable();
         while let Some(argument) = typed.next() {
@@ -42,7 +47,7 @@ impl Order {
         ] {
             arguments.extend([name.to_owned(), value]);
         }
-        Order {
+        RunRequest {
             arguments,
             spec: spec.to_owned(),
         }
@@ -60,7 +65,7 @@ impl Order {
     }
 
     /// Reads it.
-    pub fn read(folder: &Path) -> Result<Order, String> {
+    pub fn read(folder: &Path) -> Result<RunRequest, String> {
         let place = folder.join(ORDER);
         let shown = place.display();
         let text = fs::read_to_string(&place).map_err(|error| {
@@ -91,7 +96,7 @@ mod tests {
             "--duration",
             "2",
         ];
-        let order = Order::new(typed.into_iter().map(str::to_owned), "text", 4, 77);
+        let order = RunRequest::new(typed.into_iter().map(str::to_owned), "text", 4, 77);
         let wanted = [
             "demo",
             "--only",
@@ -110,10 +115,10 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let folder = std::env::temp_dir().join(format!("lab-order-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let order = Order::new(["demo".to_owned()].into_iter(), "study = \"demo\"\n", 3, 1);
+        let order = RunRequest::new(["demo".to_owned()].into_iter(), "study = \"demo\"\n", 3, 1);
         order.keep(&folder).unwrap();
-        assert_eq!(Order::read(&folder).unwrap(), order);
-        let missing = Order::read(&folder.join("none")).unwrap_err();
+        assert_eq!(RunRequest::read(&folder).unwrap(), order);
+        let missing = RunRequest::read(&folder.join("none")).unwrap_err();
         assert!(missing.contains("can be resumed"), "{missing}");
         fs::remove_dir_all(folder).unwrap();
     }

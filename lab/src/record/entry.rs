@@ -8,7 +8,7 @@ use super::provenance::Provenance;
 use crate::check::Evidence;
 use crate::contender::Protection;
 use crate::load::Carried;
-use crate::meter::{Heavy, Readings};
+use crate::meter::{IntrusiveMeter, Readings};
 use crate::stage::Stage;
 
 /// Version of this layout. A reader refuses what is newer; fields may be added, never change their meaning.
@@ -27,7 +27,7 @@ pub struct Record {
     pub trial: usize,
     /// How many trials the plan lists.
     pub trials: usize,
-    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under heavy meters.
+    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under intrusive meters.
     pub round: usize,
     /// How many rounds the plan has.
     pub rounds: usize,
@@ -96,7 +96,7 @@ pub enum Outcome {
     /// carried.
     Examined {
         /// The meter.
-        by: Heavy,
+        by: IntrusiveMeter,
         /// What the check before the load saw.
         check: Evidence,
         /// What the load carried under it.
@@ -104,7 +104,7 @@ pub enum Outcome {
         /// What all meters read.
         readings: Readings,
     },
-    /// The contender, or a heavy meter, is not on this machine.
+    /// The contender, or an intrusive meter, is not on this machine.
     Absent {
         /// What is missing.
         why: String,

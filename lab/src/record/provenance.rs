@@ -47,7 +47,7 @@ pub struct Provenance {
 impl Provenance {
     /// Reads this machine; testbed, command and versions are for the caller to add.
     pub fn of_this_machine() -> Provenance {
-        let seen = Seen {
+        let seen = MachineFiles {
             text: &|path| fs::read_to_string(path).unwrap_or_default(),
             names: &|path| {
                 let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -63,13 +63,13 @@ impl Provenance {
 
     /// The same of another machine.
     pub fn of(host: &dyn Host) -> Provenance {
-        Provenance::seen(&Seen {
+        Provenance::seen(&MachineFiles {
             text: &|path| host.read(Path::new(path)).unwrap_or_default(),
             names: &|path| host.list(Path::new(path)).unwrap_or_default(),
         })
     }
 
-    fn seen(machine: &Seen<'_>) -> Provenance {
+    fn seen(machine: &MachineFiles<'_>) -> Provenance {
         let read = |path: &str| (machine.text)(path);
         let cpuinfo = read("/proc/cpuinfo");
         let processors = cpuinfo.lines().filter(|line| line.starts_with("processor"));
@@ -90,7 +90,7 @@ impl Provenance {
 }
 
 /// The files and folders of a machine; what it does not have is empty.
-struct Seen<'a> {
+struct MachineFiles<'a> {
     text: &'a dyn Fn(&str) -> String,
     names: &'a dyn Fn(&str) -> Vec<String>,
 }
@@ -132,7 +132,7 @@ impl Provenance {
 }
 
 /// Read from where the kernel shows them; what a machine does not have is left out.
-fn settings(machine: &Seen<'_>) -> BTreeMap<String, String> {
+fn settings(machine: &MachineFiles<'_>) -> BTreeMap<String, String> {
     const SETTINGS: [(&str, &str); 7] = [
         (
             "clock source",
@@ -203,7 +203,7 @@ fn os_name(os_release: &str) -> String {
     line.unwrap_or("unknown").trim_matches('"').into()
 }
 
-fn mitigations(machine: &Seen<'_>) -> BTreeMap<String, String> {
+fn mitigations(machine: &MachineFiles<'_>) -> BTreeMap<String, String> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let answer = |name: &String| {
         (machine.text)(&format!("{FOLDER}/{name}"))

@@ -66,7 +66,7 @@ pub struct Cell<'a> {
     pub under: String,
     /// The measured trials.
     pub trials: Vec<&'a Record>,
-    /// Those under heavy meters.
+    /// Those under intrusive meters.
     pub under_meters: Vec<&'a Record>,
     /// Round and figure of each.
     pub values: Vec<(usize, f64)>,
@@ -222,7 +222,7 @@ impl<'a> Cell<'a> {
         self
     }
 
-    /// The mean of what a heavy meter read; of a share that no meter saw, nothing.
+    /// The mean of what an intrusive meter read; of a share that no meter saw, nothing.
     pub fn examined(&self, name: &str) -> Option<f64> {
         let trials = self.under_meters.iter();
         let read = trials.filter_map(|trial| match &trial.outcome {
@@ -232,7 +232,7 @@ impl<'a> Cell<'a> {
         stats::mean(&read.collect::<Vec<f64>>())
     }
 
-    /// All values of a figure of the measured trials, or of what only a heavy meter read.
+    /// All values of a figure of the measured trials, or of what only an intrusive meter read.
     pub fn values_of(&self, name: &str) -> Vec<f64> {
         match self.all(name) {
             measured if measured.is_empty() => self.examined(name).into_iter().collect(),

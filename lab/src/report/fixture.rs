@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::check::Evidence;
 use crate::contender::Protection;
 use crate::load::Carried;
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 use crate::record::{Outcome, Provenance, Record, SCHEMA};
 
 /// One measured record for each goodput, in rounds from 1.
@@ -21,12 +21,12 @@ pub fn cell(
         .collect()
 }
 
-/// A trial under a heavy meter, behind three rounds, that carried 1 Gbit/s and read this.
+/// A trial under an intrusive meter, behind three rounds, that carried 1 Gbit/s and read this.
 pub fn examined(
     contender: &str,
     order: usize,
     factors: &[(&str, &str)],
-    by: Heavy,
+    by: IntrusiveMeter,
     readings: &[(&str, f64)],
 ) -> Record {
     let mut record = record(contender, order, factors, by.round(3), 1e9);

@@ -1,9 +1,9 @@
 //! Where the time went, by sampled profiles: the shares of a cell, put together for readers.
 
 use super::findings::Cell;
-use crate::meter::{PLACES, WHO};
+use crate::meter::{OWNERS, WORK_KINDS};
 
-/// Kinds of work in the order of a chart: whose it is, which of [`PLACES`], and the name for readers.
+/// Kinds of work in the order of a chart: whose it is, which of [`WORK_KINDS`], and the name for readers.
 type Kind = (
     &'static [&'static str],
     &'static [&'static str],
@@ -64,10 +64,10 @@ pub fn samples(cell: &Cell) -> Option<f64> {
         .filter(|count| *count > 0.0)
 }
 
-/// Those who did anything at all, with their names for readers and their share of each of [`PLACES`].
+/// Those who did anything at all, with their names for readers and their share of each of [`WORK_KINDS`].
 pub fn by_whom(cell: &Cell) -> Vec<(&'static str, Vec<f64>)> {
-    let rows = WHO.iter().map(|(who, name)| {
-        let places = PLACES.iter();
+    let rows = OWNERS.iter().map(|(who, name)| {
+        let places = WORK_KINDS.iter();
         let shares = places.map(|(place, _)| share(cell, who, place).unwrap_or(0.0));
         (*name, shares.collect::<Vec<f64>>())
     });

@@ -1,7 +1,7 @@
 //! How much of the processors a load took, by soakers: the readings of a cell, put together for readers.
 
 use super::findings::Cell;
-use crate::meter::{Heavy, Readings};
+use crate::meter::{IntrusiveMeter, Readings};
 use crate::record::{Outcome, Record};
 
 /// What the soaker of one machine lost.
@@ -51,7 +51,7 @@ pub fn loads(cell: &Cell) -> Vec<Load> {
 fn readings(trial: &Record) -> Option<&Readings> {
     match &trial.outcome {
         Outcome::Examined {
-            by: Heavy::Soaker,
+            by: IntrusiveMeter::Soaker,
             readings,
             ..
         } => Some(readings),
@@ -125,7 +125,13 @@ mod tests {
             ("machine.user_s", 0.2),
             ("machine.nice_s", 0.8),
         ];
-        records.push(fixture::examined("plain", 0, &[], Heavy::Soaker, &readings));
+        records.push(fixture::examined(
+            "plain",
+            0,
+            &[],
+            IntrusiveMeter::Soaker,
+            &readings,
+        ));
         let findings = Findings::of(&records).unwrap();
         let loads = loads(findings.cells().next().unwrap());
         let [load] = &loads[..] else {
@@ -153,14 +159,26 @@ mod tests {
         };
         let both = [of("left"), of("right")].concat();
         let both: Vec<(&str, f64)> = both.iter().map(|(name, value)| (&**name, *value)).collect();
-        records.push(fixture::examined("plain", 0, &[], Heavy::Profile, &both));
+        records.push(fixture::examined(
+            "plain",
+            0,
+            &[],
+            IntrusiveMeter::Profile,
+            &both,
+        ));
         let told = |records: &[Record]| {
             let findings = Findings::of(records).unwrap();
             let told = loads(findings.cells().next().unwrap());
             told.iter().map(Load::of_all).collect::<Vec<_>>()
         };
         assert!(told(&records).is_empty());
-        records.push(fixture::examined("plain", 0, &[], Heavy::Soaker, &both));
+        records.push(fixture::examined(
+            "plain",
+            0,
+            &[],
+            IntrusiveMeter::Soaker,
+            &both,
+        ));
         let wanted = ["left", "right"].map(|host| format!("all 8 processors of {host}'s machine"));
         assert_eq!(told(&records), wanted);
     }

@@ -78,7 +78,7 @@ pub struct Claim {
     /// The cells it compares them to, each with the one of the same settings. Left out: the figure itself is judged.
     #[serde(default)]
     pub to: Option<BTreeMap<String, String>>,
-    /// The figure that is compared, where it is not the part's own; also what a heavy meter read.
+    /// The figure that is compared, where it is not the part's own; also what an intrusive meter read.
     #[serde(default)]
     pub figure: Option<String>,
     /// The ratio, or the figure, at or above which it still holds.

@@ -1,19 +1,19 @@
 //! Bars: what a study must reach, as the spec writes them.
 
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::tree::Tree;
-use crate::bars::{Bar, Which};
+use crate::bars::{Bar, RecordFilter};
 
 /// Every [[bar]].
-pub(super) fn read(file: Tree<'_>) -> Result<Vec<Bar>, Wrong> {
+pub(super) fn read(file: Tree<'_>) -> Result<Vec<Bar>, Diagnostic> {
     file.tables("bar")?.into_iter().map(bar).collect()
 }
 
-fn bar(tree: Tree<'_>) -> Result<Bar, Wrong> {
+fn bar(tree: Tree<'_>) -> Result<Bar, Diagnostic> {
     tree.only(&[
         "name", "about", "figure", "reading", "of", "to", "less", "at_least", "at_most", "moonshot",
     ])?;
-    let missing = |what: &str, advice: &str| Wrong {
+    let missing = |what: &str, advice: &str| Diagnostic {
         at: tree.at.0..tree.at.1,
         what: what.into(),
         advice: advice.into(),
@@ -42,11 +42,11 @@ fn bar(tree: Tree<'_>) -> Result<Bar, Wrong> {
 }
 
 /// Any factor, and `contender`, as texts.
-fn which(tree: Tree<'_>, name: &str) -> Result<Option<Which>, Wrong> {
+fn which(tree: Tree<'_>, name: &str) -> Result<Option<RecordFilter>, Diagnostic> {
     let Some(table) = tree.table(name)? else {
         return Ok(None);
     };
-    let mut which = Which::default();
+    let mut which = RecordFilter::default();
     for (name, _, value) in table.leaves() {
         let text = super::tree::text(value)?;
         which.0.insert(name, text.to_owned());

@@ -1,4 +1,4 @@
-//! From words to things: a cell's settings become a contender, the ground it stands on and the load that fills it.
+//! From words to things: a cell's settings become a contender, the topology it stands on and the load that fills it.
 
 mod kind;
 mod load;
@@ -14,7 +14,7 @@ use crate::case::Case;
 use crate::fault::Fault;
 use crate::ideal;
 use crate::load::Direction;
-use crate::testbed::{Ground, Impairment, Path, Receiving, Shape, Tcp, Topology};
+use crate::testbed::{Impairment, Layout, Path, Receiving, Shape, Tcp, TopologySpec};
 use possible::{families, is_pair};
 
 pub(super) use kind::Kind;
@@ -32,11 +32,11 @@ impl Spec {
                     label: cell.label(contender.label()),
                     ideal_bps: cell.ideal_bps(),
                     contender,
-                    ground: cell.ground(programs),
+                    topology_spec: cell.topology_spec(programs),
                     load: cell.load(programs),
                     duration: cell.duration.unwrap_or(self.duration),
                     factors: cell.factors(),
-                    heavy: cell.heavy.clone(),
+                    intrusive: cell.intrusive.clone(),
                 })
             })
             .collect()
@@ -72,11 +72,11 @@ impl Cell {
         number(&self.settings, name)
     }
 
-    fn ground(&self, programs: &Programs) -> Ground {
-        Ground {
-            topology: match is_pair(&self.settings) {
-                true => Topology::Pair,
-                false => Topology::Gateways,
+    fn topology_spec(&self, programs: &Programs) -> TopologySpec {
+        TopologySpec {
+            layout: match is_pair(&self.settings) {
+                true => Layout::Pair,
+                false => Layout::Gateways,
             },
             families: families(&self.settings),
             mtu: self.number("mtu").map_or(1500, |mtu| mtu as u32),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::build::Kind;
 use super::kinds::LoadKind;
 use super::settings::Settings;
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 
 /// One thing to measure in each round.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Cell {
     /// The part's own seconds of load.
     pub duration: Option<Duration>,
     /// Meters that it gets a further trial for, each.
-    pub heavy: Vec<Heavy>,
+    pub intrusive: Vec<IntrusiveMeter>,
     pub(super) load: LoadKind,
     pub(super) kind: Kind,
     pub(super) settings: Settings,

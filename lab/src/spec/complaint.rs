@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// One error with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
+pub struct SpecError {
     file: String,
     line: usize,
     column: usize,
@@ -15,7 +15,7 @@ pub struct Complaint {
     advice: String,
 }
 
-impl Complaint {
+impl SpecError {
     /// An error about `text[at]`.
     pub(super) fn new(
         at: Range<usize>,
@@ -23,7 +23,7 @@ impl Complaint {
         advice: String,
         text: &str,
         file: &str,
-    ) -> Complaint {
+    ) -> SpecError {
         let start = floor_boundary(text, at.start);
         let line_start = text[..start].rfind('\n').map_or(0, |end| end + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();
@@ -34,7 +34,7 @@ impl Complaint {
             .lines()
             .next()
             .unwrap_or_default();
-        Complaint {
+        SpecError {
             file: file.into(),
             line: text[..line_start].matches('\n').count() + 1,
             column,
@@ -54,9 +54,9 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 }
 
 /// An error of the shape, as the TOML reader found it.
-pub(super) fn of_toml(error: &toml::de::Error, text: &str, file: &str) -> Complaint {
+pub(super) fn of_toml(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
     let (what, advice) = split(error.message());
-    Complaint::new(error.span().unwrap_or(0..0), what, advice, text, file)
+    SpecError::new(error.span().unwrap_or(0..0), what, advice, text, file)
 }
 
 /// "unknown field `x`, expected one of `a`, `b`" holds the words from which the nearest is advised.
@@ -126,7 +126,7 @@ fn distance(one: &str, other: &str) -> usize {
     table[one.len()][other.len()]
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for SpecError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
@@ -147,4 +147,4 @@ impl fmt::Display for Complaint {
     }
 }
 
-impl std::error::Error for Complaint {}
+impl std::error::Error for SpecError {}

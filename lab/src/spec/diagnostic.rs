@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Something wrong at a place of the file.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct Diagnostic {
     pub at: Range<usize>,
     pub what: String,
     pub advice: String,

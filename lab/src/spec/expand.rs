@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::build::Kind;
 use super::cell::Cell;
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::factor;
 use super::preset::Changes;
 use super::settings::Settings;
@@ -17,7 +17,10 @@ use entry::Entry;
 use part::{Part, nameless, part};
 
 /// The cells of a spec, and what was skipped.
-pub(super) fn cells(file: Tree<'_>, preset: &Changes) -> Result<(Vec<Cell>, Vec<String>), Wrong> {
+pub(super) fn cells(
+    file: Tree<'_>,
+    preset: &Changes,
+) -> Result<(Vec<Cell>, Vec<String>), Diagnostic> {
     let mut all = Expansion {
         preset,
         cells: Vec::new(),
@@ -48,7 +51,7 @@ struct Expansion<'p> {
 }
 
 impl Expansion<'_> {
-    fn add(&mut self, part: &Part<'_>) -> Result<(), Wrong> {
+    fn add(&mut self, part: &Part<'_>) -> Result<(), Diagnostic> {
         let mut entries = BTreeMap::new();
         for (place, tree) in part.contenders.iter().enumerate() {
             self.add_contender(part, *tree, place, &mut entries)?;
@@ -64,7 +67,7 @@ impl Expansion<'_> {
         tree: Tree<'_>,
         place: usize,
         entries: &mut BTreeMap<(String, String), usize>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Diagnostic> {
         let contender = Entry::read(tree)?;
         for settings in self.combinations(part, &contender) {
             let kind = match Kind::new(contender.kind, &settings, part.load) {
@@ -82,7 +85,7 @@ impl Expansion<'_> {
                 part: part.name.clone(),
                 load: part.load,
                 duration: part.duration,
-                heavy: part.measure.and(&self.preset.measure).asked(),
+                intrusive: part.measure.and(&self.preset.measure).asked(),
                 kind,
                 settings,
             };

@@ -2,7 +2,7 @@
 //! factor means nothing to is simply not varied by it, so one list can serve plain IP and a tunnel alike.
 
 use super::complaint::did_you_mean;
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::imix;
 use super::kinds::ContenderKind::{self, Esplanade, KernelLibipsec, KernelXfrm, OpenVpn};
 use super::kinds::LoadKind::{
@@ -141,13 +141,13 @@ pub(super) const FACTORS: [Factor; 53] = [
 ];
 
 /// The factor of this name.
-pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Factor, Wrong> {
+pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Factor, Diagnostic> {
     FACTORS
         .iter()
         .find(|factor| factor.name == name)
         .ok_or_else(|| {
             let names: Vec<&str> = FACTORS.iter().map(|factor| factor.name).collect();
-            Wrong {
+            Diagnostic {
                 at,
                 what: format!("unknown factor `{name}`"),
                 advice: did_you_mean(name, &names),
@@ -166,7 +166,7 @@ impl Factor {
     }
 
     /// The value as a record keeps it.
-    pub fn value(&self, written: Placed<'_>) -> Result<String, Wrong> {
+    pub fn value(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
         match self.takes {
             Takes::Number(low, high, fractions) => self.number(written, low, high, fractions),
             Takes::CountOr(most, words) => match written.get_ref().is_str() {
@@ -190,7 +190,7 @@ impl Factor {
         low: f64,
         high: f64,
         fractions: bool,
-    ) -> Result<String, Wrong> {
+    ) -> Result<String, Diagnostic> {
         let number = match fractions {
             true => tree::real(written)?,
             false => tree::whole(written)? as f64,
@@ -198,30 +198,30 @@ impl Factor {
         if (low..=high).contains(&number) {
             return Ok(number.to_string());
         }
-        Err(Wrong {
+        Err(Diagnostic {
             at: written.span(),
             what: format!("`{}` cannot be {number}", self.name),
             advice: format!("a number from {low} to {high}"),
         })
     }
 
-    fn word(&self, written: Placed<'_>, words: &[&str]) -> Result<String, Wrong> {
+    fn word(&self, written: Placed<'_>, words: &[&str]) -> Result<String, Diagnostic> {
         let word = tree::text(written)?;
         if words.contains(&word) {
             return Ok(word.to_owned());
         }
-        Err(Wrong {
+        Err(Diagnostic {
             at: written.span(),
             what: format!("unknown {} `{word}`", self.name),
             advice: did_you_mean(word, words),
         })
     }
 
-    fn mix(&self, written: Placed<'_>) -> Result<String, Wrong> {
+    fn mix(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
         let genome = tree::text(written)?;
         match imix::wrong(genome) {
             None => Ok(genome.to_owned()),
-            Some(what) => Err(Wrong {
+            Some(what) => Err(Diagnostic {
                 at: written.span(),
                 what,
                 advice: imix::advice(),
@@ -229,7 +229,7 @@ impl Factor {
         }
     }
 
-    fn processors(&self, written: Placed<'_>) -> Result<String, Wrong> {
+    fn processors(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
         let list = tree::text(written)?;
         let number = |text: &str| text.parse::<u16>().is_ok();
         let fits = |part: &str| match part.split_once('-') {
@@ -239,7 +239,7 @@ impl Factor {
         if list.split(',').all(fits) {
             return Ok(list.to_owned());
         }
-        Err(Wrong {
+        Err(Diagnostic {
             at: written.span(),
             what: format!("`{list}` is no list of processors"),
             advice: "numbers and ranges, such as \"0-3,8\"".into(),

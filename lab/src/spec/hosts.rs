@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use super::cell::Cell;
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::kinds::{ContenderKind, LoadKind, Named};
 use super::tree::{self, Placed, Tree};
-use crate::testbed::{Hosts, Link, Place};
+use crate::testbed::{HostSpec, Hosts, LinkSpec};
 
 /// What a role's table may say, and who is who.
 const HOST_FIELDS: [&str; 5] = ["ssh", "wan", "wan_address", "lan", "lan_address"];
@@ -28,12 +28,12 @@ const DEFAULT_ADDRESSES: [(&str, &str, &str); 6] = [
 pub(super) const GUEST: &str = "guest";
 
 /// Whether the spec asks for a guest, which no spec with hosts does.
-pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Wrong> {
+pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Diagnostic> {
     let testbed = file.table("testbed")?;
     let kind = testbed.and_then(|testbed| testbed.get("kind"));
     let guest = kind.filter(|kind| kind.get_ref().as_str() == Some(GUEST));
     match (guest, hosts_of(file)?) {
-        (Some(kind), Some(_)) => Err(Wrong {
+        (Some(kind), Some(_)) => Err(Diagnostic {
             at: kind.span(),
             what: "a guest is on this machine, and this spec names others".into(),
             advice: "leave one of them out".into(),
@@ -43,10 +43,10 @@ pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Wrong> {
 }
 
 /// Reads the hosts, if the spec names any, and refuses what cannot be done on them.
-pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Wrong> {
+pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Diagnostic> {
     for part in file.tables("part")? {
         if let Some(hosts) = hosts_of(part)? {
-            return Err(Wrong {
+            return Err(Diagnostic {
                 at: hosts.at.0..hosts.at.1,
                 what: "a part has no hosts of its own".into(),
                 advice: "name them once, in the [testbed] of the whole spec".into(),
@@ -64,22 +64,22 @@ pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Wron
     Ok(Some(hosts))
 }
 
-fn hosts_of(part: Tree<'_>) -> Result<Option<Tree<'_>>, Wrong> {
+fn hosts_of(part: Tree<'_>) -> Result<Option<Tree<'_>>, Diagnostic> {
     match part.table("testbed")? {
         Some(testbed) => testbed.table("hosts"),
         None => Ok(None),
     }
 }
 
-fn hosts(tree: Tree<'_>) -> Result<Hosts, Wrong> {
+fn hosts(tree: Tree<'_>) -> Result<Hosts, Diagnostic> {
     tree.only(&ROLES)?;
     let found = |role: &str| {
         tree.table(role)?
-            .map(|table| place(role, table))
+            .map(|table| host_spec(role, table))
             .transpose()
     };
     let gateway = |role: &str| {
-        found(role)?.ok_or_else(|| Wrong {
+        found(role)?.ok_or_else(|| Diagnostic {
             at: tree.at.0..tree.at.1,
             what: format!("these hosts lack a `{role}`"),
             advice: format!(
@@ -95,28 +95,28 @@ fn hosts(tree: Tree<'_>) -> Result<Hosts, Wrong> {
     })
 }
 
-fn place(role: &str, tree: Tree<'_>) -> Result<Place, Wrong> {
+fn host_spec(role: &str, tree: Tree<'_>) -> Result<HostSpec, Diagnostic> {
     tree.only(&HOST_FIELDS)?;
     let Some(at) = tree.get("ssh") else {
-        return Err(Wrong {
+        return Err(Diagnostic {
             at: tree.at.0..tree.at.1,
             what: format!("nothing says where the {role} is"),
             advice: "add `ssh = \"ssh://root@NAME\"`".into(),
         });
     };
-    Ok(Place {
+    Ok(HostSpec {
         at: url(at)?,
         wan: link(role, "wan", tree)?,
         lan: link(role, "lan", tree)?,
     })
 }
 
-fn url(written: Placed<'_>) -> Result<String, Wrong> {
+fn url(written: Placed<'_>) -> Result<String, Diagnostic> {
     let word = tree::text(written)?;
     let host = word.strip_prefix("ssh://").unwrap_or_default();
     match host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         false => Ok(word.into()),
-        true => Err(Wrong {
+        true => Err(Diagnostic {
             at: written.span(),
             what: format!("`{word}` is no host to reach by SSH"),
             advice: "write it as \"ssh://root@NAME\" or \"ssh://root@NAME:PORT\"".into(),
@@ -124,7 +124,7 @@ fn url(written: Placed<'_>) -> Result<String, Wrong> {
     }
 }
 
-fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<Link>, Wrong> {
+fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<LinkSpec>, Diagnostic> {
     let key = format!("{name}_address");
     let usual = DEFAULT_ADDRESSES
         .iter()
@@ -132,7 +132,7 @@ fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<Link>, 
     let Some((.., usual)) = usual else {
         let stray = tree.get(name).or(tree.get(&key));
         return stray.map_or(Ok(None), |value| {
-            Err(Wrong {
+            Err(Diagnostic {
                 at: value.span(),
                 what: format!("the {role} is an end host: it has no `{name}`"),
                 advice: "its device is its `lan`".into(),
@@ -146,20 +146,20 @@ fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<Link>, 
         Some(written) => address(written)?,
         None => parsed(usual).unwrap_or((Ipv4Addr::UNSPECIFIED, 0)),
     };
-    Ok(Some(Link {
+    Ok(Some(LinkSpec {
         device: device_name(device)?,
         address,
         prefix,
     }))
 }
 
-fn device_name(written: Placed<'_>) -> Result<String, Wrong> {
+fn device_name(written: Placed<'_>) -> Result<String, Diagnostic> {
     let word = tree::text(written)?;
     let strange = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':');
     match (1..=15).contains(&word.len()) && !word.starts_with(['-', '.']) && !word.contains(strange)
     {
         true => Ok(word.into()),
-        false => Err(Wrong {
+        false => Err(Diagnostic {
             at: written.span(),
             what: format!("`{word}` is no name of a network device"),
             advice: "`ip link` lists them".into(),
@@ -167,9 +167,9 @@ fn device_name(written: Placed<'_>) -> Result<String, Wrong> {
     }
 }
 
-fn address(written: Placed<'_>) -> Result<(Ipv4Addr, u8), Wrong> {
+fn address(written: Placed<'_>) -> Result<(Ipv4Addr, u8), Diagnostic> {
     let word = tree::text(written)?;
-    parsed(word).ok_or_else(|| Wrong {
+    parsed(word).ok_or_else(|| Diagnostic {
         at: written.span(),
         what: format!("`{word}` is no IPv4 address with the length of its network"),
         advice: "write it as \"192.0.2.1/24\"".into(),
@@ -183,8 +183,8 @@ fn parsed(word: &str) -> Option<(Ipv4Addr, u8)> {
 }
 
 /// Whether there are as many hosts, and devices, as the cells need.
-fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Wrong> {
-    let wrong = |what: String, advice: &str| Wrong {
+fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Diagnostic> {
+    let wrong = |what: String, advice: &str| Diagnostic {
         at: tree.at.0..tree.at.1,
         what,
         advice: advice.into(),
@@ -222,7 +222,7 @@ fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Wrong> {
 }
 
 /// Every word of the file that may name a factor, a load or a contender, with its place.
-fn words(file: Tree<'_>) -> Result<Vec<(String, Range<usize>, Placed<'_>)>, Wrong> {
+fn words(file: Tree<'_>) -> Result<Vec<(String, Range<usize>, Placed<'_>)>, Diagnostic> {
     let mut all = Vec::new();
     for part in file.tables("part")?.into_iter().chain([file]) {
         for (table, before) in [("testbed", ""), ("factors", ""), ("load", "load.")] {
@@ -259,7 +259,7 @@ fn words(file: Tree<'_>) -> Result<Vec<(String, Range<usize>, Placed<'_>)>, Wron
     Ok(all)
 }
 
-fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong> {
+fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Diagnostic> {
     let plain = name
         .trim_start_matches("contender.")
         .trim_start_matches("load.");
@@ -309,7 +309,7 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Wrong>
         "load.kind" | "contender.kind" => value.span(),
         _ => at.clone(),
     };
-    Err(Wrong { at, what, advice })
+    Err(Diagnostic { at, what, advice })
 }
 
 #[cfg(test)]

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::tree::{self, Tree};
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 
-/// Which heavy meters are switched on or off; one that is not named stays as it is.
+/// Which intrusive meters are switched on or off; one that is not named stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Measure(Vec<(Heavy, bool)>);
+pub(super) struct Measure(Vec<(IntrusiveMeter, bool)>);
 
 /// Reads the table of a spec, a part or a preset.
-pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Wrong> {
+pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Diagnostic> {
     let Some(table) = tree.table("measure")? else {
         return Ok(Measure::default());
     };
-    table.only(&Heavy::ALL.map(Heavy::name))?;
+    table.only(&IntrusiveMeter::ALL.map(IntrusiveMeter::name))?;
     let mut switches = Vec::new();
-    for heavy in Heavy::ALL {
-        if let Some(value) = table.get(heavy.name()) {
+    for intrusive in IntrusiveMeter::ALL {
+        if let Some(value) = table.get(intrusive.name()) {
             let on = value.get_ref().as_bool();
             let on = on.ok_or_else(|| tree::mistyped(value, "true or false is expected here"))?;
-            switches.push((heavy, on));
+            switches.push((intrusive, on));
         }
     }
     Ok(Measure(switches))
@@ -34,12 +34,12 @@ impl Measure {
     }
 
     /// Those that are on in the end.
-    pub fn asked(&self) -> Vec<Heavy> {
+    pub fn asked(&self) -> Vec<IntrusiveMeter> {
         let mut on = BTreeSet::new();
-        for (heavy, wanted) in &self.0 {
+        for (intrusive, wanted) in &self.0 {
             match wanted {
-                true => on.insert(*heavy),
-                false => on.remove(heavy),
+                true => on.insert(*intrusive),
+                false => on.remove(intrusive),
             };
         }
         on.into_iter().collect()

@@ -1,7 +1,7 @@
 //! Presets: how much of a study is run. Each may lower rounds and seconds, narrow the lists of factors, and name the parts
 //! and contenders it keeps.
 
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 use super::factor;
 use super::measure::{self, Measure};
 use super::settings::Settings;
@@ -44,7 +44,7 @@ pub(super) struct Changes {
     pub only: Vec<String>,
     /// Lists that replace those of the same factor wherever it is varied.
     pub factors: Vec<(&'static str, Vec<String>)>,
-    /// Heavy meters that it switches on or off everywhere.
+    /// Intrusive meters that it switches on or off everywhere.
     pub measure: Measure,
     /// Settings that replace those of the same factor wherever it is fixed.
     pub settings: Settings,
@@ -52,7 +52,7 @@ pub(super) struct Changes {
 
 /// Reads all presets, so that an error in one is found whichever is asked for; returns the changes of `wanted`. A preset
 /// that a spec does not describe gets usual values.
-pub(super) fn read(file: Tree<'_>, wanted: Option<Preset>) -> Result<Changes, Wrong> {
+pub(super) fn read(file: Tree<'_>, wanted: Option<Preset>) -> Result<Changes, Diagnostic> {
     let mut asked = Changes::default();
     for preset in [
         Preset::Smoke,
@@ -84,7 +84,7 @@ fn usual(preset: Preset) -> Changes {
     }
 }
 
-fn changes(tree: Tree<'_>) -> Result<Changes, Wrong> {
+fn changes(tree: Tree<'_>) -> Result<Changes, Diagnostic> {
     tree.only(&[
         "rounds",
         "duration",

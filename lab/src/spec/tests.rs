@@ -1,7 +1,7 @@
 mod loads;
 
 use super::*;
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 use crate::suite::SUITES;
 
 const HEAD: &str = "study = \"mine\"\n";
@@ -277,8 +277,8 @@ fn a_profile_is_asked_for_once_for_all_or_part_by_part_and_a_preset_may_leave_it
     let asked = |preset| {
         let spec = Spec::read_as(text, "x.toml", preset).unwrap();
         let cells = spec.cells.iter();
-        let heavy: Vec<usize> = cells.map(|cell| cell.heavy.len()).collect();
-        (heavy, spec.estimate())
+        let intrusive: Vec<usize> = cells.map(|cell| cell.intrusive.len()).collect();
+        (intrusive, spec.estimate())
     };
     let (whole, takes) = asked(None);
     assert_eq!(whole, [1, 0]);
@@ -329,9 +329,9 @@ fn a_share_is_for_those_whose_packets_a_process_carries() {
             .collect()
     };
     assert_eq!(shares(&ours), [None, Some("0.25".into()), Some("1".into())]);
-    let grounds = ours.cases(&Programs::default()).unwrap();
-    let grounds: Vec<Option<f64>> = grounds.iter().map(|case| case.ground.share).collect();
-    assert_eq!(grounds, [None, Some(0.25), Some(1.0)]);
+    let specs = ours.cases(&Programs::default()).unwrap();
+    let specs: Vec<Option<f64>> = specs.iter().map(|case| case.topology_spec.share).collect();
+    assert_eq!(specs, [None, Some(0.25), Some(1.0)]);
     let carried = [("esplanade", ""), ("kernel-libipsec", ""), ("openvpn", "")];
     assert_eq!(
         shares(&read(&asked("[testbed]\nshare = 0.5\n", &carried))).len(),
@@ -371,19 +371,19 @@ fn a_share_of_what_no_quota_holds_back_is_shown_at_its_place() {
 }
 
 #[test]
-fn each_heavy_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
+fn each_intrusive_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
     let read = |measure: &str| {
         let text = format!(
             "study = \"x\"\nduration = 2\nrounds = 1\n[measure]\n{measure}\n[[contender]]\nkind = \"plain\"\n"
         );
         let spec = Spec::read(&text, "x.toml").unwrap();
-        (spec.cells[0].heavy.clone(), spec.estimate())
+        (spec.cells[0].intrusive.clone(), spec.estimate())
     };
     let (none, alone) = read("");
     assert!(none.is_empty());
     let (both, longer) = read("soaker = true\nprofile = true");
-    assert_eq!(both, Heavy::ALL);
-    let more: Duration = both.iter().map(|heavy| heavy.takes()).sum();
+    assert_eq!(both, IntrusiveMeter::ALL);
+    let more: Duration = both.iter().map(|intrusive| intrusive.takes()).sum();
     assert_eq!(longer, 3 * alone + more);
 }
 

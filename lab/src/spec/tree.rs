@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::complaint::did_you_mean;
-use super::diagnostic::Wrong;
+use super::diagnostic::Diagnostic;
 
 /// A value and where it stands.
 pub(super) type Placed<'t> = &'t Spanned<DeValue<'t>>;
@@ -35,14 +35,14 @@ impl<'t> Tree<'t> {
     }
 
     /// Names that are not among the known ones are errors.
-    pub fn only(&self, known: &[&str]) -> Result<(), Wrong> {
+    pub fn only(&self, known: &[&str]) -> Result<(), Diagnostic> {
         let stranger = self
             .table
             .keys()
             .find(|key| !known.contains(&key.get_ref().as_ref()));
         match stranger {
             None => Ok(()),
-            Some(key) => Err(Wrong {
+            Some(key) => Err(Diagnostic {
                 at: key.span(),
                 what: format!("unknown field `{}`", key.get_ref()),
                 advice: did_you_mean(key.get_ref(), known),
@@ -51,12 +51,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The table of this name.
-    pub fn table(&self, name: &str) -> Result<Option<Tree<'t>>, Wrong> {
+    pub fn table(&self, name: &str) -> Result<Option<Tree<'t>>, Diagnostic> {
         self.get(name).map(tree).transpose()
     }
 
     /// The tables of `[[name]]`, or of a list of inline tables.
-    pub fn tables(&self, name: &str) -> Result<Vec<Tree<'t>>, Wrong> {
+    pub fn tables(&self, name: &str) -> Result<Vec<Tree<'t>>, Diagnostic> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -74,12 +74,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The text of this name.
-    pub fn text(&self, name: &str) -> Result<Option<&'t str>, Wrong> {
+    pub fn text(&self, name: &str) -> Result<Option<&'t str>, Diagnostic> {
         self.get(name).map(text).transpose()
     }
 
     /// The texts of a list.
-    pub fn texts(&self, name: &str) -> Result<Vec<&'t str>, Wrong> {
+    pub fn texts(&self, name: &str) -> Result<Vec<&'t str>, Diagnostic> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -90,7 +90,11 @@ impl<'t> Tree<'t> {
     }
 
     /// The whole number of this name.
-    pub fn number(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Wrong> {
+    pub fn number(
+        &self,
+        name: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, Diagnostic> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
@@ -100,7 +104,7 @@ impl<'t> Tree<'t> {
             .filter(|number| range.contains(number));
         match fits {
             Some(number) => Ok(Some(number)),
-            None => Err(Wrong {
+            None => Err(Diagnostic {
                 at: value.span(),
                 what: format!("`{name}` cannot be {number}"),
                 advice: format!("a number from {} to {}", range.start(), range.end()),
@@ -109,7 +113,7 @@ impl<'t> Tree<'t> {
     }
 
     /// The number, whole or not, of this name.
-    pub fn real(&self, name: &str) -> Result<Option<f64>, Wrong> {
+    pub fn real(&self, name: &str) -> Result<Option<f64>, Diagnostic> {
         self.get(name).map(real).transpose()
     }
 }
@@ -128,7 +132,7 @@ fn walk<'t>(
     }
 }
 
-fn tree<'t>(value: Placed<'t>) -> Result<Tree<'t>, Wrong> {
+fn tree<'t>(value: Placed<'t>) -> Result<Tree<'t>, Diagnostic> {
     let span = value.span();
     match value.get_ref().as_table() {
         Some(table) => Ok(Tree {
@@ -140,13 +144,13 @@ fn tree<'t>(value: Placed<'t>) -> Result<Tree<'t>, Wrong> {
 }
 
 /// A text.
-pub(super) fn text<'t>(value: Placed<'t>) -> Result<&'t str, Wrong> {
+pub(super) fn text<'t>(value: Placed<'t>) -> Result<&'t str, Diagnostic> {
     let text = value.get_ref().as_str();
     text.ok_or_else(|| mistyped(value, "a text in quotes is expected here"))
 }
 
 /// A whole number.
-pub(super) fn whole(value: Placed<'_>) -> Result<i64, Wrong> {
+pub(super) fn whole(value: Placed<'_>) -> Result<i64, Diagnostic> {
     let number = value.get_ref().as_integer().and_then(|number| {
         let digits = number.as_str().replace('_', "");
         i64::from_str_radix(&digits, number.radix()).ok()
@@ -155,7 +159,7 @@ pub(super) fn whole(value: Placed<'_>) -> Result<i64, Wrong> {
 }
 
 /// Any number.
-pub(super) fn real(value: Placed<'_>) -> Result<f64, Wrong> {
+pub(super) fn real(value: Placed<'_>) -> Result<f64, Diagnostic> {
     match value.get_ref().as_float() {
         Some(float) => {
             let number = float.as_str().replace('_', "").parse().ok();
@@ -168,8 +172,8 @@ pub(super) fn real(value: Placed<'_>) -> Result<f64, Wrong> {
 }
 
 /// A value of the wrong kind.
-pub(super) fn mistyped(value: Placed<'_>, advice: &str) -> Wrong {
-    Wrong {
+pub(super) fn mistyped(value: Placed<'_>, advice: &str) -> Diagnostic {
+    Diagnostic {
         at: value.span(),
         what: format!(
             "this is a value of the kind `{}`",

@@ -1,11 +1,11 @@
-//! The addresses of a bed, which follow from its topology and families.
+//! The addresses of a topology, which follow from its topology and families.
 
 use std::net::IpAddr;
 
 use super::families::{Families, Family};
-use super::topology_spec::Topology;
+use super::topology_spec::Layout;
 
-/// The addresses of a bed.
+/// The addresses of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
     /// The client's own.
@@ -24,9 +24,9 @@ pub struct Addresses {
 
 impl Addresses {
     /// Those of a testbed in namespaces. Two hosts alone have but the family of the wire.
-    pub fn of(topology: Topology, families: Families) -> Addresses {
+    pub fn of(layout: Layout, families: Families) -> Addresses {
         let [left, right] = families.outer.wire();
-        if topology == Topology::Pair {
+        if layout == Layout::Pair {
             return Addresses::of_two(left, right);
         }
         let [[_, client], [_, server]] = families.inner.lans();
@@ -68,7 +68,7 @@ impl Addresses {
 
 impl Default for Addresses {
     fn default() -> Addresses {
-        Addresses::of(Topology::Gateways, Families::default())
+        Addresses::of(Layout::Gateways, Families::default())
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_family_has_its_addresses() {
-        let of = |word: &str| Addresses::of(Topology::Gateways, Families::read(word).unwrap());
+        let of = |word: &str| Addresses::of(Layout::Gateways, Families::read(word).unwrap());
         let six_in_four = of("6in4");
         assert_eq!(six_in_four.client.to_string(), "fd00:1::2");
         assert_eq!(six_in_four.right_network, "fd00:2::/64");
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn two_hosts_alone_are_their_own_networks() {
         let six = Families::read("6in6").unwrap();
-        let map = Addresses::of(Topology::Pair, six);
+        let map = Addresses::of(Layout::Pair, six);
         assert_eq!(map.left_network, "2001:db8::1/128");
         assert_eq!((map.client, map.server), (map.left, map.right));
     }

@@ -2,10 +2,10 @@
 //! inside it, in namespaces as anywhere else, so that nothing is measured across the emulated processor's border:
 //!
 //! ```text
-//!   lab ── standard input and output ── qemu ── virtio port ── attendant ── lab ── client, left, right, server
+//!   lab ── standard input and output ── qemu ── virtio port ── agent ── lab ── client, left, right, server
 //! ```
 //!
-//! The attendant is the one that hosts reached by SSH have. When the lab goes, the port hangs up and the guest switches
+//! The agent is the one that hosts reached by SSH have. When the lab goes, the port hangs up and the guest switches
 //! itself off; a lab that is killed takes QEMU along. On the disk is only the kernel, which is fetched once and kept.
 //!
 //! Processors are emulated, also where /dev/kvm is: a stock kernel hangs under some of those that machines in a cloud offer.
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::process;
 use super::ssh::connection::{Connection, REPLY_TIMEOUT};
-use super::ssh::protocol::{Answer, Ask, Bytes};
+use super::ssh::protocol::{Bytes, Request, Response};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::Command;
@@ -34,7 +34,7 @@ pub const LAB: &str = "/usr/local/bin/esplanade-lab";
 /// Where `esplanade` is in the guest.
 pub const ESPLANADE: &str = "/usr/local/bin/esplanade";
 
-/// From the emulated power button to the attendant: 4 s on a quiet machine.
+/// From the emulated power button to the agent: 4 s on a quiet machine.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
 /// More than the largest set of contenders takes.
 const MEMORY: &str = "1024M";
@@ -58,7 +58,7 @@ impl Guest {
         let mut connection = Connection::over(qemu, name, stop)
             .map_err(|error| Fault::failed(format!("cannot start QEMU: {error}")))?;
         connection
-            .attended(BOOT_TIMEOUT)
+            .wait_until_ready(BOOT_TIMEOUT)
             .map_err(|fault| match fault {
                 Fault::Interrupted => fault,
                 _ => Fault::failed(format!("{fault}; the console said: {}", image.last_words())),
@@ -67,33 +67,33 @@ impl Guest {
     }
 
     /// Writes a file into a folder that goes with the guest; where it is there.
-    pub fn place(&self, name: &str, text: String) -> Result<PathBuf, Fault> {
+    pub fn write_file(&self, name: &str, text: String) -> Result<PathBuf, Fault> {
         let name = name.into();
-        match self.ask(Ask::Place { name, text })? {
-            Answer::Text(path) => Ok(path.into()),
+        match self.ask(Request::WriteFile { name, text })? {
+            Response::Text(path) => Ok(path.into()),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Starts a program; its number.
     pub fn start(&self, command: Command) -> Result<u64, Fault> {
-        match self.ask(Ask::Start { command })? {
-            Answer::Started(process, _) => Ok(process),
+        match self.ask(Request::Start { command })? {
+            Response::Started(process, _) => Ok(process),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Its exit code, once it has ended, and all that it said.
     pub fn look(&self, process: u64) -> Result<(Option<i32>, String), Fault> {
-        match self.ask(Ask::Look { process })? {
-            Answer::State(code, said) => Ok((code, said)),
+        match self.ask(Request::State { process })? {
+            Response::State(code, said) => Ok((code, said)),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Asks it to end in order, and waits.
     pub fn stop(&self, process: u64, grace: Duration) -> Result<(), Fault> {
-        let ask = Ask::Stop { process, grace };
+        let ask = Request::Stop { process, grace };
         self.connection
             .ask(ask, grace + REPLY_TIMEOUT, false)
             .map(drop)
@@ -101,8 +101,8 @@ impl Guest {
 
     /// What stands in a file from a place on; nothing where there is no such file.
     pub fn fetch(&self, path: PathBuf, from: u64) -> Result<Vec<u8>, Fault> {
-        match self.ask(Ask::Fetch { path, from })? {
-            Answer::Bytes(Bytes(bytes)) => Ok(bytes),
+        match self.ask(Request::Fetch { path, from })? {
+            Response::Bytes(Bytes(bytes)) => Ok(bytes),
             other => Err(unexpected(&other)),
         }
     }
@@ -111,19 +111,21 @@ impl Guest {
     pub fn files(&self, folder: &str) -> Result<Vec<PathBuf>, Fault> {
         let command = Command::line("find").arg(folder).arg("-type").arg("f");
         let limit = REPLY_TIMEOUT;
-        match self.ask(Ask::Run { command, limit })? {
-            Answer::Finished(Some(found)) => Ok(found.stdout.lines().map(PathBuf::from).collect()),
+        match self.ask(Request::Run { command, limit })? {
+            Response::Finished(Some(found)) => {
+                Ok(found.stdout.lines().map(PathBuf::from).collect())
+            }
             other => Err(unexpected(&other)),
         }
     }
 
     /// Also goes through where the user wants to stop: what was measured must come home.
-    fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
+    fn ask(&self, ask: Request) -> Result<Response, Fault> {
         self.connection.ask(ask, 2 * REPLY_TIMEOUT, false)
     }
 }
 
-fn unexpected(answer: &Answer) -> Fault {
+fn unexpected(answer: &Response) -> Fault {
     Fault::failed(format!(
         "the guest gave an answer that does not fit: {answer:?}"
     ))

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! kill -9 of the outer process kills process 1 (parent-death signal), and with process 1 the kernel ends everything
-//! else. There is no state to clean up at the next start, but for the control groups of a share, which have a guardian
+//! else. There is no state to clean up at the next start, but for the control groups of a share, which have a cleanup daemon
 //! (see `share`). Without root the same happens inside a user namespace.
 
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! What a ground asks of links and hosts: rates, offloads, coalescing, TCP options, the box in the wire.
+//! What a topology asks of links and hosts: rates, offloads, coalescing, TCP options, the box in the wire.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::isolate::{done, mount};
 use super::namespaces::{Namespace, refused};
-use super::{Ground, Impairment, Receiving, Shape, Tcp, WAN};
+use super::{Impairment, Receiving, Shape, Tcp, TopologySpec, WAN};
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
@@ -19,23 +19,23 @@ const MIN_WIRE_BYTES: u32 = 46 + 14 + UNCOUNTED_FRAME_BYTES;
 /// A bucket smaller than a few frames starves between two timer ticks; a larger one than this is no link any more.
 const BURST_RANGE_BYTES: (f64, f64) = (10_000.0, 256_000.0);
 
-fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
+fn run_command(host: &Namespace, command: Command) -> Result<(), Fault> {
     host.must(&command, COMMAND_TIMEOUT).map(drop)
 }
 
 /// Offloads and rate of a gateway's end of the wire. Frames pass a box one by one, so there offloads are off, too.
-pub(super) fn wire(ground: &Ground, host: &Namespace) -> Result<(), Fault> {
-    if !ground.wire_offloads || ground.impairment.is_some() {
+pub(super) fn wire(spec: &TopologySpec, host: &Namespace) -> Result<(), Fault> {
+    if !spec.wire_offloads || spec.impairment.is_some() {
         offloads_off(host, WAN)?;
     }
-    match &ground.shape {
-        Some(shape) => told(host, Command::line(&shaping(shape, ground.mtu))),
+    match &spec.shape {
+        Some(shape) => run_command(host, Command::line(&shaping(shape, spec.mtu))),
         None => Ok(()),
     }
 }
 
 fn offloads_off(host: &Namespace, interface: &str) -> Result<(), Fault> {
-    told(
+    run_command(
         host,
         Command::line(&format!(
             "ethtool -K {interface} tx off rx off sg off tso off gso off gro off"
@@ -114,7 +114,7 @@ pub(super) fn receive(
             // Both are kinds of receive coalescing, which virtual links begin without.
             let gro = if on { " gro on" } else { "" };
             let line = format!("ethtool -K {interface}{gro} {name} {word}");
-            told(host, Command::line(&line))?;
+            run_command(host, Command::line(&line))?;
         }
     }
     match &asked.steered_to {
@@ -147,15 +147,15 @@ fn mask(list: &str) -> String {
 
 /// How long coalescing may hold packets back, on each of these interfaces.
 pub(super) fn coalesce(
-    ground: &Ground,
+    spec: &TopologySpec,
     host: &Namespace,
     interfaces: &[&str],
 ) -> Result<(), Fault> {
     let settings = [
-        ("gro_flush_timeout", ground.gro_flush_timeout_ns),
+        ("gro_flush_timeout", spec.gro_flush_timeout_ns),
         (
             "napi_defer_hard_irqs",
-            ground.napi_defer_hard_irqs.map(u64::from),
+            spec.napi_defer_hard_irqs.map(u64::from),
         ),
     ];
     for (name, value) in settings {
@@ -183,7 +183,7 @@ fn set_in_sys(host: &Namespace, interfaces: &[&str], name: &str, value: &str) ->
 pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn Process>, Fault> {
     for interface in ["one", "other"] {
         offloads_off(middle, interface)?;
-        told(
+        run_command(
             middle,
             Command::line(&format!("ip link set {interface} promisc on up")),
         )?;
@@ -202,9 +202,9 @@ pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn P
     }
     let mut process = middle.start(&command.arg("--seed").arg(asked.seed.to_string()))?;
     let started = std::time::Instant::now();
-    while !process.said().contains("ready") {
+    while !process.output().contains("ready") {
         if let Some(code) = process.ended() {
-            let said = process.said();
+            let said = process.output();
             return Err(Fault::failed(format!(
                 "the box in the wire ended with {code}: {}",
                 said.trim()

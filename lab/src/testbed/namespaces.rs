@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::isolate::RUN;
 use super::{
-    Addresses, Bed, Change, Ground, LAN, Quotas, Testbed, Throttle, Topology, WAN, links, path,
+    Addresses, Change, LAN, Layout, Quotas, Testbed, Throttle, Topology, TopologySpec, WAN, links,
+    path,
 };
 use crate::absence::Absence;
 use crate::fault::Fault;
@@ -19,11 +20,11 @@ use namespace::new_network;
 
 pub(super) use namespace::{Namespace, refused};
 
-/// Raises beds of network namespaces. Needs [`super::isolate::enter`].
+/// Builds topologies of network namespaces. Needs [`super::isolate::enter`].
 pub struct Namespaces {
     results: PathBuf,
     stop: Stop,
-    raised: u32,
+    built: u32,
     quotas: Result<Quotas, Absence>,
 }
 
@@ -31,12 +32,12 @@ pub struct Namespaces {
 const IP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Namespaces {
-    /// `results` is where [`Host::place`] puts files.
+    /// `results` is where [`Host::write_file`] puts files.
     pub fn new(results: &Path, stop: Stop) -> Namespaces {
         Namespaces {
             results: results.to_owned(),
             stop,
-            raised: 0,
+            built: 0,
             quotas: Err(Absence::new(
                 "this testbed was not prepared to hold gateways to a share of the processors",
                 "open quotas before the lab enters its namespaces",
@@ -49,9 +50,9 @@ impl Namespaces {
         Namespaces { quotas, ..self }
     }
 
-    /// What holds the gateways to the share of this ground.
-    fn throttle(&self, ground: &Ground) -> Result<Option<Throttle>, Fault> {
-        let Some(share) = ground.share else {
+    /// What holds the gateways to the share of this topology.
+    fn throttle(&self, spec: &TopologySpec) -> Result<Option<Throttle>, Fault> {
+        let Some(share) = spec.share else {
             return Ok(None);
         };
         match &self.quotas {
@@ -61,7 +62,7 @@ impl Namespaces {
     }
 
     fn host(&self, name: &'static str) -> Result<Namespace, Fault> {
-        let folder = Path::new(RUN).join(format!("bed-{}/{name}", self.raised));
+        let folder = Path::new(RUN).join(format!("topology-{}/{name}", self.built));
         Ok(Namespace {
             name,
             network: new_network().map_err(|error| refused("make a network namespace", error))?,
@@ -92,26 +93,27 @@ impl Namespaces {
     }
 
     /// The wire between the gateways, with the box or the router in its middle if there is one.
-    fn wire(&self, ground: &Ground, left: &Namespace, right: &Namespace) -> Result<Wire, Fault> {
+    fn wire(
+        &self,
+        spec: &TopologySpec,
+        left: &Namespace,
+        right: &Namespace,
+    ) -> Result<Wire, Fault> {
         let mut wire = Wire::default();
-        if ground.impairment.is_none() && ground.path.is_none() {
-            self.link(ground.mtu, (left, WAN), (right, WAN))?;
+        if spec.impairment.is_none() && spec.path.is_none() {
+            self.link(spec.mtu, (left, WAN), (right, WAN))?;
             return Ok(wire);
         }
         let middle = self.host("middle")?;
+        self.link(spec.mtu, (left, WAN), (&middle, path::ROUTER_INTERFACES[0]))?;
         self.link(
-            ground.mtu,
-            (left, WAN),
-            (&middle, path::ROUTER_INTERFACES[0]),
-        )?;
-        self.link(
-            ground.mtu,
+            spec.mtu,
             (&middle, path::ROUTER_INTERFACES[1]),
             (right, WAN),
         )?;
-        if let Some(impairment) = &ground.impairment {
+        if let Some(impairment) = &spec.impairment {
             wire.machinery.push(links::impair(&middle, impairment)?);
-        } else if let Some(narrow) = ground.path {
+        } else if let Some(narrow) = spec.path {
             path::route(&middle)?;
             wire.change = Some(path::narrowing(narrow, middle)?);
         }
@@ -121,15 +123,15 @@ impl Namespaces {
     /// Four hosts: the end hosts, and what leads to them.
     fn behind_gateways(
         &self,
-        ground: &Ground,
+        spec: &TopologySpec,
         left: &Namespace,
         right: &Namespace,
     ) -> Result<(Namespace, Namespace), Fault> {
-        let families = ground.families;
-        let map = Addresses::of(Topology::Gateways, families);
+        let families = spec.families;
+        let map = Addresses::of(Layout::Gateways, families);
         let (client, server) = (self.host("client")?, self.host("server")?);
-        self.link(ground.mtu, (&client, LAN), (left, LAN))?;
-        self.link(ground.mtu, (right, LAN), (&server, LAN))?;
+        self.link(spec.mtu, (&client, LAN), (left, LAN))?;
+        self.link(spec.mtu, (right, LAN), (&server, LAN))?;
         let [near, far] = families.inner.lans();
         for (end, [gateway, own]) in [(&client, near), (&server, far)] {
             end.configure(&[(LAN, own)], Some(("default", gateway)))?;
@@ -154,11 +156,11 @@ impl Namespaces {
     /// Two hosts, each of which is its own gateway.
     fn alone(
         &self,
-        ground: &Ground,
+        spec: &TopologySpec,
         left: &Namespace,
         right: &Namespace,
     ) -> Result<(Namespace, Namespace), Fault> {
-        let [near, far] = ground.families.outer.wire();
+        let [near, far] = spec.families.outer.wire();
         left.configure(&[(WAN, near)], None)?;
         right.configure(&[(WAN, far)], None)?;
         Ok((left.also_called("client")?, right.also_called("server")?))
@@ -173,48 +175,48 @@ struct Wire {
 }
 
 impl Testbed for Namespaces {
-    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
-        self.raised += 1;
+    fn build(&mut self, spec: &TopologySpec) -> Result<Topology, Fault> {
+        self.built += 1;
         let (mut left, mut right) = (self.host("left")?, self.host("right")?);
-        let wire = self.wire(ground, &left, &right)?;
-        let (client, server) = match ground.topology {
-            Topology::Gateways => self.behind_gateways(ground, &left, &right)?,
-            Topology::Pair => self.alone(ground, &left, &right)?,
+        let wire = self.wire(spec, &left, &right)?;
+        let (client, server) = match spec.layout {
+            Layout::Gateways => self.behind_gateways(spec, &left, &right)?,
+            Layout::Pair => self.alone(spec, &left, &right)?,
         };
         for end in [&client, &server] {
-            links::tcp(&ground.tcp, end)?;
+            links::tcp(&spec.tcp, end)?;
         }
-        let names: &[&str] = match ground.topology {
-            Topology::Gateways => &[LAN, WAN],
-            Topology::Pair => &[WAN],
+        let names: &[&str] = match spec.layout {
+            Layout::Gateways => &[LAN, WAN],
+            Layout::Pair => &[WAN],
         };
         for gateway in [&left, &right] {
-            links::wire(ground, gateway)?;
-            links::coalesce(ground, gateway, names)?;
-            links::receive(&ground.receiving, gateway, names)?;
+            links::wire(spec, gateway)?;
+            links::coalesce(spec, gateway, names)?;
+            links::receive(&spec.receiving, gateway, names)?;
         }
-        if ground.topology == Topology::Gateways {
-            links::coalesce(ground, &client, &[LAN])?;
-            links::coalesce(ground, &server, &[LAN])?;
+        if spec.layout == Layout::Gateways {
+            links::coalesce(spec, &client, &[LAN])?;
+            links::coalesce(spec, &server, &[LAN])?;
         }
-        left.processors.clone_from(&ground.processors);
-        right.processors.clone_from(&ground.processors);
-        Ok(Bed {
+        left.processors.clone_from(&spec.processors);
+        right.processors.clone_from(&spec.processors);
+        Ok(Topology {
             client: Box::new(client),
             left: Box::new(left),
             right: Box::new(right),
             server: Box::new(server),
-            addresses: Addresses::of(ground.topology, ground.families),
-            mtu: ground.mtu,
+            addresses: Addresses::of(spec.layout, spec.families),
+            mtu: spec.mtu,
             machinery: wire.machinery,
-            topology: ground.topology,
+            layout: spec.layout,
             path: wire.change,
-            throttle: self.throttle(ground)?,
+            throttle: self.throttle(spec)?,
         })
     }
 
-    fn presence(&self, ground: &Ground) -> Result<(), Absence> {
-        match (ground.share, &self.quotas) {
+    fn presence(&self, spec: &TopologySpec) -> Result<(), Absence> {
+        match (spec.share, &self.quotas) {
             (None, _) => Ok(()),
             (Some(share), Ok(quotas)) => quotas.tried(share),
             (Some(_), Err(absence)) => Err(absence.clone()),

@@ -27,7 +27,7 @@ pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
             253 + place
         );
     }
-    told(middle, Command::line("ip -batch -").input(batch))?;
+    run_command(middle, Command::line("ip -batch -").input(batch))?;
     // The usual delay of a proxy's answer is random and up to 0.8 s.
     let settings = [
         ("conf/one/proxy_arp", "1"),
@@ -51,7 +51,7 @@ pub(super) fn narrowing(path: Path, middle: Namespace) -> Result<Change, Fault> 
     if !path.answers {
         let silence = "table ip path { chain out { type filter hook output priority 0; \
                        icmp type destination-unreachable drop; }; }";
-        told(&middle, Command::line("nft -f -").input(silence))?;
+        run_command(&middle, Command::line("nft -f -").input(silence))?;
     }
     Ok(Change {
         command: Command::line("sh -c").arg(script(path)),
@@ -75,7 +75,7 @@ fn script(path: Path) -> String {
     format!("sleep {} && {}", path.after_s, changes.join(" && "))
 }
 
-fn told(host: &Namespace, command: Command) -> Result<(), Fault> {
+fn run_command(host: &Namespace, command: Command) -> Result<(), Fault> {
     host.must(&command, COMMAND_TIMEOUT).map(drop)
 }
 

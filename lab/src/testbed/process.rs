@@ -140,7 +140,7 @@ impl Running {
             what: format!("`{}`", self.name),
             after: limit,
         })?;
-        let (stdout, stderr) = self.words();
+        let (stdout, stderr) = self.outputs();
         Ok(Finished {
             code,
             stdout,
@@ -149,8 +149,8 @@ impl Running {
     }
 
     /// What it wrote so far, one output and the other.
-    pub(crate) fn words(&self) -> (String, String) {
-        (words(&self.stdout), words(&self.stderr))
+    pub(crate) fn outputs(&self) -> (String, String) {
+        (contents(&self.stdout), contents(&self.stderr))
     }
 
     /// Readable once it has ended.
@@ -218,8 +218,8 @@ impl Process for Running {
         self.code
     }
 
-    fn said(&mut self) -> String {
-        words(&self.stdout)
+    fn output(&mut self) -> String {
+        contents(&self.stdout)
     }
 
     /// Goes through to the end also when the user asked to stop: an orderly end is what was asked for.
@@ -258,7 +258,7 @@ impl Drop for Running {
 }
 
 /// What was written so far. The program shares the file's position, so it is read by offset.
-pub(super) fn words(file: &File) -> String {
+pub(super) fn contents(file: &File) -> String {
     let length = file.metadata().map_or(0, |metadata| metadata.len()) as usize;
     let mut bytes = vec![0; length];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);

@@ -8,12 +8,12 @@
 //!          └─ right
 //! ```
 //!
-//! The kernel keeps a group whose maker is gone. So a guardian outside the lab's namespaces waits for the lock on the
-//! folder, which is free when the last process of the lab has ended, and takes the groups away. Where the guardian was
+//! The kernel keeps a group whose maker is gone. So a cleanup daemon outside the lab's namespaces waits for the lock on the
+//! folder, which is free when the last process of the lab has ended, and takes the groups away. Where the cleanup daemon was
 //! killed, too, the next lab that makes groups does it.
 
+mod cleanup_daemon;
 mod folder;
-mod guardian;
 mod tree;
 mod version;
 
@@ -28,10 +28,10 @@ use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
 use crate::stop::Stop;
 use folder::{REMOVE_ATTEMPTS, REMOVE_INTERVAL, clear, locked_folder, sweep};
-use tree::{Place, Switch};
+use tree::{ParentGroup, Switch};
 use version::Version;
 
-pub use version::Held;
+pub use version::ThrottleCounts;
 
 /// The right to hold gateways to a share. Dropping it takes the folder away.
 pub struct Quotas {
@@ -42,14 +42,14 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Looks for a place for groups, takes away what dead labs left there, and posts the guardian.
+    /// Looks for a place for groups, takes away what dead labs left there, and posts the cleanup daemon.
     ///
     /// Must be called before any thread exists, and before the lab enters namespaces of its own.
     pub fn open() -> Result<Quotas, Absence> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let places = tree::places(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        let parents = tree::parents(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
         let mut refused = None;
-        for place in places {
+        for place in parents {
             match Quotas::at(&place) {
                 Ok(quotas) => return Ok(quotas),
                 Err(error) => {
@@ -60,7 +60,7 @@ impl Quotas {
         Err(refused.map_or_else(no_controller, |(group, error)| refusal(&group, &error)))
     }
 
-    fn at(place: &Place) -> io::Result<Quotas> {
+    fn at(place: &ParentGroup) -> io::Result<Quotas> {
         sweep(&place.group);
         let switch = match place.switched_on {
             true => None,
@@ -76,7 +76,7 @@ impl Quotas {
         if place.version == Version::Two {
             tree::switch(&quotas.folder, "+cpu")?;
         }
-        guardian::post(&quotas.folder, quotas.switch.as_ref().map(Switch::group))?;
+        cleanup_daemon::start(&quotas.folder, quotas.switch.as_ref().map(Switch::group))?;
         Ok(quotas)
     }
 
@@ -158,7 +158,7 @@ fn refusal(group: &Path, error: &io::Error) -> Absence {
     )
 }
 
-/// The gateways of one bed, held to their share. Dropping it takes the groups away: by then nobody is in them.
+/// The gateways of one topology, held to their share. Dropping it takes the groups away: by then nobody is in them.
 pub struct Throttle {
     share: f64,
     left: Group,
@@ -199,7 +199,7 @@ impl Throttle {
     }
 
     /// What was counted so far.
-    pub fn held(&self, side: Side) -> Result<Held, Fault> {
+    pub fn held(&self, side: Side) -> Result<ThrottleCounts, Fault> {
         let path = self.group(side).path.join("cpu.stat");
         fs::read_to_string(&path)
             .map(|text| version::counted(&text))

@@ -1,5 +1,5 @@
-//! Real machines, reached by the system's OpenSSH. The lab brings its own program along and leaves an *attendant* of it on
-//! each host, which does what a [`Host`] must do (see `tool::attend`):
+//! Real machines, reached by the system's OpenSSH. The lab brings its own program along and leaves an *agent* of it on
+//! each host, which does what a [`Host`] must do (see `tool::agent`):
 //!
 //! ```text
 //!   lab ──┬── ssh ── left   ═ wan ═╗       pair: each host is its own gateway
@@ -12,9 +12,9 @@
 
 mod bootstrap;
 pub(super) mod connection;
-mod far;
 mod hosts;
 pub(crate) mod protocol;
+mod remote_host;
 mod settings;
 
 use std::net::IpAddr;
@@ -22,25 +22,25 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::{Addresses, Bed, Families, Ground, LAN, Testbed, Topology, WAN};
+use super::{Addresses, Families, LAN, Layout, Testbed, Topology, TopologySpec, WAN};
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 use crate::record::Provenance;
 use crate::stop::Stop;
 use connection::Connection;
-use far::Far;
 use hosts::nobody;
+use remote_host::RemoteHost;
 
-pub use hosts::{Hosts, Link, Luggage, Place};
+pub use hosts::{HostSpec, Hosts, LinkSpec, Uploads};
 
-/// Raises beds of machines that are there already.
+/// Builds topologies of machines that are there already.
 pub struct Ssh {
     hosts: Hosts,
     config: Option<PathBuf>,
-    luggage: Luggage,
+    uploads: Uploads,
     results: PathBuf,
     stop: Stop,
-    /// In the order of [`Ssh::places`]; one that broke is made anew for the next bed.
+    /// In the order of [`Ssh::places`]; one that broke is made anew for the next topology.
     connections: Vec<Rc<Connection>>,
 }
 
@@ -49,18 +49,18 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Ssh {
     /// Connects to all hosts. `config` is a configuration for ssh instead of the user's own, `results` where
-    /// [`Host::place`] keeps a copy.
+    /// [`Host::write_file`] keeps a copy.
     pub fn connect(
         hosts: Hosts,
         config: Option<PathBuf>,
-        luggage: Luggage,
+        uploads: Uploads,
         results: &Path,
         stop: Stop,
     ) -> Result<Ssh, Fault> {
         let mut testbed = Ssh {
             hosts,
             config,
-            luggage,
+            uploads,
             results: results.to_owned(),
             stop,
             connections: Vec::new(),
@@ -70,17 +70,17 @@ impl Ssh {
             let connection = testbed.connection(role, &place, None)?;
             testbed.connections.push(connection);
         }
-        Connection::introduce(&testbed.connections);
+        Connection::link_all(&testbed.connections);
         Ok(testbed)
     }
 
     /// The machine of the left gateway, for the record.
     pub fn provenance(&self) -> Provenance {
-        let left = self.far("left", 0, &self.hosts.left);
+        let left = self.remote_host("left", 0, &self.hosts.left);
         Provenance::of(&left)
     }
 
-    fn places(&self) -> Vec<(&'static str, Place)> {
+    fn places(&self) -> Vec<(&'static str, HostSpec)> {
         let hosts = &self.hosts;
         let ends = [("client", &hosts.client), ("server", &hosts.server)];
         let ends = ends
@@ -95,15 +95,15 @@ impl Ssh {
     fn connection(
         &self,
         role: &'static str,
-        place: &Place,
+        place: &HostSpec,
         after: Option<&Connection>,
     ) -> Result<Rc<Connection>, Fault> {
         let config = self.config.as_deref();
-        let opened = Connection::open(role, &place.at, config, &self.luggage, self.stop, after);
+        let opened = Connection::open(role, &place.at, config, &self.uploads, self.stop, after);
         opened.map(Rc::new)
     }
 
-    /// Mends what broke, and takes away what the last bed left.
+    /// Mends what broke, and takes away what the last topology left.
     fn refresh(&mut self) -> Result<(), Fault> {
         for (index, (role, place)) in self.places().into_iter().enumerate() {
             if self.connections[index].broken() {
@@ -111,18 +111,18 @@ impl Ssh {
                 self.connections[index] = self.connection(role, &place, Some(&lost))?;
             }
         }
-        Connection::introduce(&self.connections);
+        Connection::link_all(&self.connections);
         self.connections
             .iter()
             .try_for_each(|connection| connection.clear())
     }
 
-    fn far(&self, role: &'static str, connection: usize, place: &Place) -> Far {
+    fn remote_host(&self, role: &'static str, connection: usize, place: &HostSpec) -> RemoteHost {
         let named = [(WAN, &place.wan), (LAN, &place.lan)];
         let devices = named
             .into_iter()
             .filter_map(|(name, link)| Some((name, link.as_ref()?.device.clone())));
-        Far {
+        RemoteHost {
             name: role,
             connection: self.connections[connection].clone(),
             results: self.results.clone(),
@@ -133,53 +133,53 @@ impl Ssh {
     }
 
     /// Who is who: client, left, right, server.
-    fn fars(&self) -> [Far; 4] {
+    fn remote_hosts(&self) -> [RemoteHost; 4] {
         let hosts = &self.hosts;
-        let end = |role, own: &Option<Place>, gateway: (usize, &Place)| match own {
+        let end = |role, own: &Option<HostSpec>, gateway: (usize, &HostSpec)| match own {
             Some(place) => {
                 let index = self.places().iter().position(|(name, _)| *name == role);
-                self.far(role, index.unwrap_or(gateway.0), place)
+                self.remote_host(role, index.unwrap_or(gateway.0), place)
             }
-            None => self.far(role, gateway.0, gateway.1),
+            None => self.remote_host(role, gateway.0, gateway.1),
         };
         [
             end("client", &hosts.client, (0, &hosts.left)),
-            self.far("left", 0, &hosts.left),
-            self.far("right", 1, &hosts.right),
+            self.remote_host("left", 0, &hosts.left),
+            self.remote_host("right", 1, &hosts.right),
             end("server", &hosts.server, (1, &hosts.right)),
         ]
     }
 }
 
 impl Testbed for Ssh {
-    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault> {
-        possible(ground)?;
+    fn build(&mut self, spec: &TopologySpec) -> Result<Topology, Fault> {
+        possible(spec)?;
         self.refresh()?;
-        let [client, mut left, mut right, server] = self.fars();
-        let map = self.hosts.map(ground.topology)?;
-        match ground.topology {
-            Topology::Pair => {
-                settings::link(&left, WAN, self.hosts.left.link(WAN)?, ground)?;
-                settings::link(&right, WAN, self.hosts.right.link(WAN)?, ground)?;
+        let [client, mut left, mut right, server] = self.remote_hosts();
+        let map = self.hosts.map(spec.layout)?;
+        match spec.layout {
+            Layout::Pair => {
+                settings::link(&left, WAN, self.hosts.left.link(WAN)?, spec)?;
+                settings::link(&right, WAN, self.hosts.right.link(WAN)?, spec)?;
             }
-            Topology::Gateways => {
-                self.behind_gateways(ground, [&client, &left, &right, &server], &map)?
+            Layout::Gateways => {
+                self.behind_gateways(spec, [&client, &left, &right, &server], &map)?
             }
         }
-        settings::tcp(&ground.tcp, &client)?;
-        settings::tcp(&ground.tcp, &server)?;
-        left.processors.clone_from(&ground.processors);
-        right.processors.clone_from(&ground.processors);
+        settings::tcp(&spec.tcp, &client)?;
+        settings::tcp(&spec.tcp, &server)?;
+        left.processors.clone_from(&spec.processors);
+        right.processors.clone_from(&spec.processors);
         reach(&client, map.server)?;
-        Ok(Bed {
+        Ok(Topology {
             client: Box::new(client),
             left: Box::new(left),
             right: Box::new(right),
             server: Box::new(server),
             addresses: map,
-            mtu: ground.mtu,
+            mtu: spec.mtu,
             machinery: Vec::new(),
-            topology: ground.topology,
+            layout: spec.layout,
             path: None,
             throttle: None,
         })
@@ -189,7 +189,7 @@ impl Testbed for Ssh {
         let named = self.places().into_iter().enumerate();
         let named: Vec<String> = named
             .map(|(index, (role, place))| {
-                let machine = Provenance::of(&self.far(role, index, &place));
+                let machine = Provenance::of(&self.remote_host(role, index, &place));
                 let Provenance {
                     cpu, cpus, kernel, ..
                 } = machine;
@@ -206,36 +206,36 @@ impl Testbed for Ssh {
 impl Ssh {
     fn behind_gateways(
         &self,
-        ground: &Ground,
-        hosts: [&Far; 4],
+        spec: &TopologySpec,
+        hosts: [&RemoteHost; 4],
         map: &Addresses,
     ) -> Result<(), Fault> {
         let [client, left, right, server] = hosts;
         let places = &self.hosts;
         for (gateway, place) in [(left, &places.left), (right, &places.right)] {
-            settings::link(gateway, WAN, place.link(WAN)?, ground)?;
-            settings::link(gateway, LAN, place.link(LAN)?, ground)?;
+            settings::link(gateway, WAN, place.link(WAN)?, spec)?;
+            settings::link(gateway, LAN, place.link(LAN)?, spec)?;
             settings::forward(gateway)?;
         }
         for (end, place) in [(client, &places.client), (server, &places.server)] {
             let place = place.as_ref().ok_or_else(nobody)?;
-            settings::link(end, LAN, place.link(LAN)?, ground)?;
+            settings::link(end, LAN, place.link(LAN)?, spec)?;
         }
         let (near, far) = (places.left.link(LAN)?, places.right.link(LAN)?);
         settings::route(client, &map.right_network, near.address)?;
         settings::route(server, &map.left_network, far.address)?;
-        let wire = |place: &Place| place.link(WAN).map(|link| link.address);
+        let wire = |place: &HostSpec| place.link(WAN).map(|link| link.address);
         settings::route(left, &map.right_network, wire(&places.right)?)?;
         settings::route(right, &map.left_network, wire(&places.left)?)
     }
 }
 
-/// A spec that asks for these is refused before a run; whoever builds a ground by hand is told here.
-fn possible(ground: &Ground) -> Result<(), Fault> {
-    if ground.families != Families::default() {
+/// A spec that asks for these is refused before a run; whoever builds a topology by hand is told here.
+fn possible(spec: &TopologySpec) -> Result<(), Fault> {
+    if spec.families != Families::default() {
         return Err(Fault::failed("real machines are measured over IPv4 only"));
     }
-    match (&ground.shape, &ground.impairment, &ground.path) {
+    match (&spec.shape, &spec.impairment, &spec.path) {
         (None, None, None) => Ok(()),
         _ => Err(Fault::failed(
             "a shaped, impaired or narrowing wire is made of virtual links: real machines have their own",
@@ -244,7 +244,7 @@ fn possible(ground: &Ground) -> Result<(), Fault> {
 }
 
 /// Waits until packets pass.
-fn reach(from: &Far, to: IpAddr) -> Result<(), Fault> {
+fn reach(from: &RemoteHost, to: IpAddr) -> Result<(), Fault> {
     let ping = Command::line(&format!("ping -n -q -c 1 -W 1 {to}"));
     let started = Instant::now();
     loop {

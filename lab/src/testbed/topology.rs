@@ -1,8 +1,8 @@
-//! The hosts of a trial, as a testbed raises them.
+//! The hosts of a trial, as a testbed builds them.
 
 use super::addresses::Addresses;
 use super::share::Throttle;
-use super::topology_spec::{Ground, LAN, Topology};
+use super::topology_spec::{LAN, Layout, TopologySpec};
 use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
@@ -16,13 +16,13 @@ pub struct Change {
     pub command: Command,
 }
 
-/// Raises beds.
+/// Builds topologies.
 pub trait Testbed {
-    /// A fresh set of hosts on this ground, connected and routed, with no tunnel. Dropping it takes it away.
-    fn raise(&mut self, ground: &Ground) -> Result<Bed, Fault>;
+    /// A fresh set of hosts on this topology, connected and routed, with no tunnel. Dropping it takes it away.
+    fn build(&mut self, spec: &TopologySpec) -> Result<Topology, Fault>;
 
-    /// Whether it can be like this ground at all.
-    fn presence(&self, _ground: &Ground) -> Result<(), Absence> {
+    /// Whether it can be like this topology at all.
+    fn presence(&self, _spec: &TopologySpec) -> Result<(), Absence> {
         Ok(())
     }
 
@@ -31,7 +31,7 @@ pub trait Testbed {
 }
 
 /// Four hosts in a row; of a pair, two hosts under two names each.
-pub struct Bed {
+pub struct Topology {
     /// Where the load starts.
     pub client: Box<dyn Host>,
     /// The client's gateway.
@@ -44,17 +44,17 @@ pub struct Bed {
     pub addresses: Addresses,
     /// MTU of the wire between the gateways.
     pub mtu: u32,
-    /// What runs as long as the bed stands, such as a box in the wire.
+    /// What runs as long as the topology stands, such as a box in the wire.
     pub machinery: Vec<Box<dyn Process>>,
     /// Four hosts, or two under two names each.
-    pub topology: Topology,
+    pub layout: Layout,
     /// What happens to the path while a load runs.
     pub path: Option<Change>,
     /// What holds the gateways' processes to their share, where they have one.
     pub throttle: Option<Throttle>,
 }
 
-impl Bed {
+impl Topology {
     /// The gateway of a side.
     pub fn gateway(&self, side: Side) -> &dyn Host {
         match side {
@@ -71,7 +71,7 @@ impl Bed {
             .transpose()
     }
 
-    /// Holds the processes of a contender that is up to the ground's share. Where one side has none, the kernel carries its
+    /// Holds the processes of a contender that is up to the topology's share. Where one side has none, the kernel carries its
     /// packets, and a share would be a lie.
     pub fn hold(&self, gateways: &[Gateway]) -> Result<(), Fault> {
         let Some(throttle) = &self.throttle else {
@@ -100,9 +100,9 @@ impl Bed {
 
     /// The interface on which the client's packets are seen before any gateway takes them. A pair has none.
     pub fn client_side(&self) -> Option<&'static str> {
-        match self.topology {
-            Topology::Gateways => Some(LAN),
-            Topology::Pair => None,
+        match self.layout {
+            Layout::Gateways => Some(LAN),
+            Layout::Pair => None,
         }
     }
 }

@@ -11,7 +11,7 @@ pub const WAN: &str = "wan";
 
 /// How many hosts there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Topology {
+pub enum Layout {
     /// Two end hosts, each behind a gateway.
     #[default]
     Gateways,
@@ -21,9 +21,9 @@ pub enum Topology {
 
 /// What a testbed shall be like.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ground {
+pub struct TopologySpec {
     /// Four hosts or two.
-    pub topology: Topology,
+    pub layout: Layout,
     /// What is carried by what.
     pub families: Families,
     /// MTU of every link.
@@ -50,10 +50,10 @@ pub struct Ground {
     pub share: Option<f64>,
 }
 
-impl Default for Ground {
-    fn default() -> Ground {
-        Ground {
-            topology: Topology::Gateways,
+impl Default for TopologySpec {
+    fn default() -> TopologySpec {
+        TopologySpec {
+            layout: Layout::Gateways,
             families: Families::default(),
             mtu: 1500,
             wire_offloads: true,

@@ -2,14 +2,14 @@
 //! by a clock that all namespaces of a machine share, so the receiver knows what was lost, doubled, overtaken and how long
 //! each was on its way. Several go through the kernel in one call (UDP_SEGMENT) when the rate asks for it.
 
+mod counter;
 mod receive;
 mod send;
 mod stamp;
-mod tally;
 
+pub use counter::Received;
 pub use receive::Receive;
 pub use send::{Send, Sent};
-pub use tally::Received;
 
 #[cfg(test)]
 mod tests {

@@ -45,7 +45,7 @@ impl Impair {
     /// Carries frames until it is ended.
     pub(super) fn run(self) -> io::Result<()> {
         let sides = [open(&self.one)?, open(&self.other)?];
-        let mut directions = [Direction::new(&self, 1), Direction::new(&self, 2)];
+        let mut directions = [OneWay::new(&self, 1), OneWay::new(&self, 2)];
         println!("ready");
         io::stdout().flush()?;
         let mut buffer = vec![0; MAX_FRAME_BYTES];
@@ -67,7 +67,7 @@ impl Impair {
 }
 
 /// One way through the box.
-struct Direction {
+struct OneWay {
     chance: Seeded,
     delay: Duration,
     loss: f64,
@@ -77,9 +77,9 @@ struct Direction {
     taken: u64,
 }
 
-impl Direction {
-    fn new(asked: &Impair, number: u64) -> Direction {
-        Direction {
+impl OneWay {
+    fn new(asked: &Impair, number: u64) -> OneWay {
+        OneWay {
             chance: Seeded::new(asked.seed.wrapping_mul(2).wrapping_add(number)),
             delay: Duration::from_secs_f64(asked.delay_ms.max(0.0) / 1e3),
             loss: asked.loss,
@@ -121,7 +121,7 @@ impl Direction {
     }
 }
 
-fn next_due(directions: &[Direction; 2]) -> Option<Instant> {
+fn next_due(directions: &[OneWay; 2]) -> Option<Instant> {
     let firsts = directions
         .iter()
         .filter_map(|direction| direction.waiting.peek());
@@ -218,8 +218,8 @@ fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn direction(loss: f64, duplicate: f64, reorder: f64) -> Direction {
-        Direction::new(
+    fn direction(loss: f64, duplicate: f64, reorder: f64) -> OneWay {
+        OneWay::new(
             &Impair {
                 one: String::new(),
                 other: String::new(),
@@ -233,7 +233,7 @@ mod tests {
         )
     }
 
-    fn through(direction: &mut Direction, count: u32) -> Vec<u32> {
+    fn through(direction: &mut OneWay, count: u32) -> Vec<u32> {
         let start = Instant::now();
         for number in 0..count {
             direction.take(

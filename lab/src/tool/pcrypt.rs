@@ -10,7 +10,7 @@ use crate::testbed::isolate::done;
 
 /// What is done with the instance for one algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Act {
+pub enum PcryptAction {
     /// Make it.
     Add,
     /// Take it away.
@@ -27,10 +27,10 @@ const NAME_BYTES: usize = 64;
 /// Associations of a namespace that is gone go a little later, and hold on to the instance until then.
 const NETLINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn act(act: Act, name: &str) -> io::Result<()> {
+pub(super) fn act(act: PcryptAction, name: &str) -> io::Result<()> {
     match act {
-        Act::Add => add(name),
-        Act::Delete => delete(name),
+        PcryptAction::Add => add(name),
+        PcryptAction::Delete => delete(name),
     }
 }
 

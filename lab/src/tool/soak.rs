@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use spinner::Spinner;
 
-pub use line::{Class, Said, Seen, Spinning};
+pub use line::{Class, SoakCounts, SoakLine, Spinning};
 
 /// Between two lines, at first.
 const MIN_LINE_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,10 +35,10 @@ pub(super) fn soak() -> io::Result<()> {
     if spinning.iter().any(|one| one.class == Class::Nice) {
         eprintln!("the idle class is refused here: soaking at nice 19, which others can feel");
     }
-    say(&Said::Ready(spinning))?;
+    say(&SoakLine::Ready(spinning))?;
     let started = Instant::now();
     loop {
-        say(&Said::Seen(look(&spinners, started)?))?;
+        say(&SoakLine::Counts(look(&spinners, started)?))?;
         std::thread::sleep(pause(started.elapsed()));
     }
 }
@@ -48,7 +48,7 @@ fn pause(elapsed: Duration) -> Duration {
 }
 
 /// In one piece: whoever reads meanwhile may find half a line, but never two halves mixed.
-fn say(said: &Said) -> io::Result<()> {
+fn say(said: &SoakLine) -> io::Result<()> {
     let line = serde_json::to_string(said)? + "\n";
     let mut stdout = io::stdout().lock();
     stdout.write_all(line.as_bytes())?;
@@ -56,9 +56,9 @@ fn say(said: &Said) -> io::Result<()> {
 }
 
 /// Looks again when it was interrupted, but not for ever: a machine may be that busy.
-fn look(spinners: &[Spinner], started: Instant) -> io::Result<Seen> {
+fn look(spinners: &[Spinner], started: Instant) -> io::Result<SoakCounts> {
     const MAX_SAMPLE_ATTEMPTS: usize = 3;
-    let mut seen = Seen::default();
+    let mut seen = SoakCounts::default();
     for _ in 0..MAX_SAMPLE_ATTEMPTS {
         let began = Instant::now();
         seen = once(spinners, began - started)?;
@@ -69,11 +69,11 @@ fn look(spinners: &[Spinner], started: Instant) -> io::Result<Seen> {
     Ok(seen)
 }
 
-fn once(spinners: &[Spinner], at: Duration) -> io::Result<Seen> {
-    let mut seen = Seen {
+fn once(spinners: &[Spinner], at: Duration) -> io::Result<SoakCounts> {
+    let mut seen = SoakCounts {
         at_ns: nanoseconds(at),
         own_ns: nanoseconds(spinner::own_time()),
-        ..Seen::default()
+        ..SoakCounts::default()
     };
     for spinner in spinners {
         seen.units.push(spinner.units());
@@ -114,16 +114,16 @@ mod tests {
             units_per_s: 118_234.125,
             class: Class::Idle,
         };
-        let seen = Seen {
+        let seen = SoakCounts {
             at_ns: 5,
             units: vec![7],
             cpu_ns: vec![8],
             own_ns: 9,
         };
-        for said in [Said::Ready(vec![spinning]), Said::Seen(seen)] {
+        for said in [SoakLine::Ready(vec![spinning]), SoakLine::Counts(seen)] {
             let line = serde_json::to_string(&said).unwrap();
             assert!(!line.contains('\n'));
-            assert_eq!(serde_json::from_str::<Said>(&line).unwrap(), said);
+            assert_eq!(serde_json::from_str::<SoakLine>(&line).unwrap(), said);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::load::{Asked, Direction, Iperf3, Load, LoadedRoundTrip, Netperf, RoundTrip, Test};
+use crate::load::{
+    Direction, Iperf3, Load, LoadedRoundTrip, Netperf, RequestTransport, RoundTrip, Test,
+};
 
 fn readings(pairs: &[(&str, f64)]) -> Readings {
     let mut all = Readings::from([
@@ -134,9 +136,9 @@ fn single_questions_fill_nothing() {
         direction: Direction::Forward,
     };
     let loads: [Box<dyn Load>; 4] = [
-        Box::new(RoundTrip::new(lab, 64, Asked::ByDatagram)),
+        Box::new(RoundTrip::new(lab, 64, RequestTransport::Datagram)),
         Box::new(LoadedRoundTrip::new(lab, 64, Iperf3::default())),
-        Box::new(RoundTrip::new(lab, 64, Asked::ByConnection)),
+        Box::new(RoundTrip::new(lab, 64, RequestTransport::Connection)),
         Box::new(netperf),
     ];
     for load in loads {

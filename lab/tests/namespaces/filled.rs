@@ -1,28 +1,32 @@
-//! Beds under a load, with the kernel, ping and iperf3 as the judges of what our own loads say.
+//! Topologies under a load, with the kernel, ping and iperf3 as the judges of what our own loads say.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::host::Command;
-use lab::load::{Asked, Carried, Direction, Frames, Iperf3, Load, Protocol, RoundTrip, Search};
-use lab::testbed::{Bed, Ground, Impairment, Namespaces, Receiving, Shape};
+use lab::load::{
+    Carried, Direction, Frames, Iperf3, Load, Protocol, RequestTransport, RoundTrip, Search,
+};
+use lab::testbed::{Impairment, Namespaces, Receiving, Shape, Topology, TopologySpec};
 
-use super::{on, raised};
+use super::{built, on};
 
-fn shaped_to(mbit: f64) -> Ground {
-    Ground {
+fn shaped_to(mbit: f64) -> TopologySpec {
+    TopologySpec {
         shape: Some(Shape {
             bits_per_second: mbit * 1e6,
             burst_bytes: None,
             latency_ms: None,
         }),
-        ..Ground::default()
+        ..TopologySpec::default()
     }
 }
 
-/// What a load carries over a bed, after its warm-up.
-pub fn carried(bed: &Bed, load: &dyn Load, seconds: u64) -> Carried {
-    let mut load = load.prepare(bed).unwrap_or_else(|fault| panic!("{fault}"));
+/// What a load carries over a topology, after its warm-up.
+pub fn carried(topology: &Topology, load: &dyn Load, seconds: u64) -> Carried {
+    let mut load = load
+        .prepare(topology)
+        .unwrap_or_else(|fault| panic!("{fault}"));
     let run = load
         .warm_up()
         .and_then(|()| load.run(Duration::from_secs(seconds)));
@@ -31,13 +35,13 @@ pub fn carried(bed: &Bed, load: &dyn Load, seconds: u64) -> Carried {
 
 /// iperf3 is the judge of the shaping, with the framing counted by hand: 38 bytes around every packet.
 pub fn shaped(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(100.0));
+    let topology = on(testbed, &shaped_to(100.0));
     let stream = Iperf3 {
         warm_up_megabytes: 1,
         ..Iperf3::default()
     };
     let ideal = 100e6 * (1500.0 - 40.0 - 12.0) / (1500.0 + 38.0);
-    the_middle_of_three_is_near(0.01, || carried(&bed, &stream, 4).goodput_bps / ideal);
+    the_middle_of_three_is_near(0.01, || carried(&topology, &stream, 4).goodput_bps / ideal);
 }
 
 /// A machine that others keep busy may starve one measurement: the middle one of three must be near 1.
@@ -53,9 +57,9 @@ pub fn lab() -> PathBuf {
 }
 
 pub fn impaired(testbed: &mut Namespaces) {
-    let bed = on(
+    let topology = on(
         testbed,
-        &Ground {
+        &TopologySpec {
             impairment: Some(Impairment {
                 program: lab(),
                 delay_ms: 10.0,
@@ -64,14 +68,19 @@ pub fn impaired(testbed: &mut Namespaces) {
                 reorder: 0.0,
                 seed: 7,
             }),
-            ..Ground::default()
+            ..TopologySpec::default()
         },
     );
-    let asked = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByDatagram), 1).figures;
+    let asked = carried(
+        &topology,
+        &RoundTrip::new(&lab(), 64, RequestTransport::Datagram),
+        1,
+    )
+    .figures;
     assert!(asked["rtt.p50_us"] >= 20_000.0, "{asked:?}");
     // ping is the judge: both ways lose, so 0.81 come back.
     let ping = Command::line("ping -n -q -c 3000 -i 0.002 -W 1 10.2.0.2");
-    let report = bed
+    let report = topology
         .client
         .run(&ping, Duration::from_secs(60))
         .unwrap()
@@ -96,9 +105,9 @@ pub fn agreement(testbed: &mut Namespaces) {
         steered_to: Some("0".into()),
         ..Receiving::default()
     };
-    let bed = on(
+    let topology = on(
         testbed,
-        &Ground {
+        &TopologySpec {
             receiving,
             ..shaped_to(50.0)
         },
@@ -115,17 +124,17 @@ pub fn agreement(testbed: &mut Namespaces) {
         ..Iperf3::default()
     };
     the_middle_of_three_is_near(0.04, || {
-        let ours = carried(&bed, &frames, 3);
+        let ours = carried(&topology, &frames, 3);
         assert_eq!(ours.figures["reordered_count"], 0.0);
-        ours.goodput_bps / carried(&bed, &stream, 3).goodput_bps
+        ours.goodput_bps / carried(&topology, &stream, 3).goodput_bps
     });
 }
 
 /// The kernel's counters of the server's own link are the judge of which way it went.
 pub fn reverse(testbed: &mut Namespaces) {
-    let bed = on(testbed, &shaped_to(100.0));
+    let topology = on(testbed, &shaped_to(100.0));
     let count = |name: &str| -> f64 {
-        let table = bed.server.read("/proc/net/dev".as_ref()).unwrap();
+        let table = topology.server.read("/proc/net/dev".as_ref()).unwrap();
         let line = table
             .lines()
             .find_map(|line| line.trim().strip_prefix("lan:"));
@@ -142,14 +151,14 @@ pub fn reverse(testbed: &mut Namespaces) {
         direction: Direction::Reverse,
         ..Iperf3::default()
     };
-    let sent = carried(&bed, &stream, 1).bytes as f64;
+    let sent = carried(&topology, &stream, 1).bytes as f64;
     assert!(count("sent") > sent && count("received") < sent / 4.0);
     let both = Iperf3 {
         direction: Direction::Both,
         ..stream
     };
     let before = [count("sent"), count("received")];
-    let figures = carried(&bed, &both, 1).figures;
+    let figures = carried(&topology, &both, 1).figures;
     for ((way, word), before) in [("reverse", "sent"), ("forward", "received")]
         .into_iter()
         .zip(before)
@@ -169,7 +178,7 @@ pub fn reverse(testbed: &mut Namespaces) {
         direction: Direction::Reverse,
     };
     let before = count("sent");
-    let mixed = carried(&bed, &mix, 1);
+    let mixed = carried(&topology, &mix, 1);
     // User data of a frame is what 46 bytes of headers and check sequence leave, but never less than its stamp.
     let (each, frames) = (
         mixed.bytes as f64 / mixed.seconds,
@@ -182,12 +191,17 @@ pub fn reverse(testbed: &mut Namespaces) {
 }
 
 pub fn connections(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let figures = carried(&bed, &RoundTrip::new(&lab(), 64, Asked::ByConnection), 1).figures;
+    let topology = built(testbed);
+    let figures = carried(
+        &topology,
+        &RoundTrip::new(&lab(), 64, RequestTransport::Connection),
+        1,
+    )
+    .figures;
     assert!(figures["connections_per_s"] > 0.0, "{figures:?}");
     assert_eq!(figures["connection.lost_ratio"], 0.0, "{figures:?}");
     // The kernel of the server counted them, too: passive opens.
-    let table = bed.server.read("/proc/net/snmp".as_ref()).unwrap();
+    let table = topology.server.read("/proc/net/snmp".as_ref()).unwrap();
     let rows: Vec<&str> = table
         .lines()
         .filter(|line| line.starts_with("Tcp:"))

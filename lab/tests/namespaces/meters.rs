@@ -1,16 +1,16 @@
-//! Meters on a real bed: what they say is held against what was sent.
+//! Meters on a real topology: what they say is held against what was sent.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lab::contender::Tunnel;
 use lab::host::{Command, Host, Process};
-use lab::meter::{Meter, Profile, Protocols, Readings, Scene, Soaker, Softnet};
-use lab::testbed::{Bed, Namespaces};
-use lab::tool::{Class, Said};
+use lab::meter::{Meter, MeterContext, Profile, Protocols, Readings, Soaker, Softnet};
+use lab::testbed::{Namespaces, Topology};
+use lab::tool::{Class, SoakLine};
 
+use super::built;
 use super::filled::lab;
-use super::raised;
 
 /// The kernel forwards; nobody else has anything to do.
 struct Nobody;
@@ -18,16 +18,16 @@ struct Nobody;
 impl Tunnel for Nobody {}
 
 /// What a meter reads while `act` goes on.
-pub fn read(meter: &mut dyn Meter, bed: &Bed, act: impl FnOnce()) -> Readings {
-    let scene = Scene {
-        bed,
+pub fn read(meter: &mut dyn Meter, topology: &Topology, act: impl FnOnce()) -> Readings {
+    let context = MeterContext {
+        topology,
         tunnel: &Nobody,
         case: "plain",
     };
-    let begun = meter.begin(&scene).and_then(|()| meter.mark(&scene));
+    let begun = meter.begin(&context).and_then(|()| meter.mark(&context));
     begun.unwrap_or_else(|fault| panic!("{fault}"));
     act();
-    let ended = meter.mark(&scene).and_then(|()| meter.end(&scene));
+    let ended = meter.mark(&context).and_then(|()| meter.end(&context));
     ended.unwrap_or_else(|fault| panic!("{fault}"))
 }
 
@@ -39,9 +39,11 @@ fn pings(host: &dyn Host, count: u32) {
 
 /// `ping` is the judge: both gateways forward each question and each answer once.
 pub fn counters(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    pings(&*bed.client, 1);
-    let protocols = read(&mut Protocols::default(), &bed, || pings(&*bed.client, 50));
+    let topology = built(testbed);
+    pings(&*topology.client, 1);
+    let protocols = read(&mut Protocols::default(), &topology, || {
+        pings(&*topology.client, 50)
+    });
     for gateway in ["left", "right"] {
         let forwarded = protocols[&format!("{gateway}.kernel.Ip.ForwDatagrams_count")];
         assert_eq!(forwarded, 100.0, "{protocols:?}");
@@ -49,26 +51,28 @@ pub fn counters(testbed: &mut Namespaces) {
     assert_eq!(protocols["server.kernel.Icmp.InEchos_count"], 50.0);
     assert!(protocols.values().all(|count| *count > 0.0));
     // Six virtual links are crossed, and each puts the packet into a backlog; others may do so beside us.
-    let softnet = read(&mut Softnet::default(), &bed, || pings(&*bed.client, 50));
+    let softnet = read(&mut Softnet::default(), &topology, || {
+        pings(&*topology.client, 50)
+    });
     assert!(softnet["softnet.processed_count"] >= 300.0, "{softnet:?}");
 }
 
 /// `yes` does nothing but write: however busy the machine is with others, samples must meet it, as one that is neither gateway
 /// nor endpoint, and all shares make a whole.
 pub fn profile(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
+    let topology = built(testbed);
     let mut meter = Profile::default();
-    if let Err(absence) = meter.presence(&bed) {
+    if let Err(absence) = meter.presence(&topology) {
         // perf itself is asked whether that is so. Then nothing else can be tried here.
         let itself = Command::line("perf stat -a -e cpu-clock true");
-        let itself = bed.left.must(&itself, Duration::from_secs(10));
+        let itself = topology.left.must(&itself, Duration::from_secs(10));
         assert!(itself.is_err(), "{}", absence.why);
         return;
     }
     let busy = Command::line("sh -c").arg("exec yes > /dev/null");
-    let readings = read(&mut meter, &bed, || {
-        let _busy = bed.client.start(&busy).unwrap();
-        pings(&*bed.client, 500);
+    let readings = read(&mut meter, &topology, || {
+        let _busy = topology.client.start(&busy).unwrap();
+        pings(&*topology.client, 500);
     });
     assert!(readings["profile.samples_count"] > 100.0, "{readings:?}");
     let whole: f64 = readings
@@ -86,8 +90,8 @@ pub fn profile(testbed: &mut Namespaces) {
 }
 
 /// What a soaker reads in a second of this.
-fn soaked(bed: &Bed, act: impl FnOnce()) -> Readings {
-    let readings = read(&mut Soaker::new(&lab()), bed, || {
+fn soaked(topology: &Topology, act: impl FnOnce()) -> Readings {
+    let readings = read(&mut Soaker::new(&lab()), topology, || {
         act();
         std::thread::sleep(Duration::from_secs(1));
     });
@@ -103,8 +107,8 @@ fn soaked(bed: &Bed, act: impl FnOnce()) -> Readings {
 /// A loop of the shell is the judge: its processor is lost to the soaker, whatever else the machine does. A machine that others keep
 /// busy has more load, so there is no upper bound but the whole.
 pub fn soaker(testbed: &mut Namespaces) {
-    let bed = raised(testbed);
-    let alone = soaked(&bed, || ());
+    let topology = built(testbed);
+    let alone = soaked(&topology, || ());
     let count = alone["soaker.processors_count"] as usize;
     let load = |readings: &Readings, cpu: usize| {
         readings
@@ -119,8 +123,8 @@ pub fn soaker(testbed: &mut Namespaces) {
     let quiet = quiet.min_by(|a, b| load(&alone, *a).partial_cmp(&load(&alone, *b)).unwrap());
     let quiet = quiet.unwrap();
     let command = Command::line(&format!("taskset -c {quiet} sh -c")).arg("while :; do :; done");
-    let _busy = bed.client.start(&command).unwrap();
-    let beside = soaked(&bed, || ());
+    let _busy = topology.client.start(&command).unwrap();
+    let beside = soaked(&topology, || ());
     assert!(load(&beside, quiet).unwrap() > 0.9, "{beside:?}");
     assert!(beside["soaker.busiest_ratio"] > 0.9, "{beside:?}");
     assert!(
@@ -130,14 +134,14 @@ pub fn soaker(testbed: &mut Namespaces) {
 }
 
 /// The lines of a soaker that has come as far as counting.
-fn counting(process: &mut dyn Process) -> Vec<Said> {
+fn counting(process: &mut dyn Process) -> Vec<SoakLine> {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(30) {
-        let said = process.said();
+        let said = process.output();
         let lines = said
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'));
-        let read: Vec<Said> = lines
+        let read: Vec<SoakLine> = lines
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
         if read.len() > 2 {
@@ -146,7 +150,7 @@ fn counting(process: &mut dyn Process) -> Vec<Said> {
         assert_eq!(process.ended(), None, "{said}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("it does not count: {}", process.said());
+    panic!("it does not count: {}", process.output());
 }
 
 /// A processor that we may use.
@@ -161,18 +165,18 @@ fn first_allowed() -> String {
 /// The kernel is the judge of how little a soaker asks for, and of its end.
 pub fn soaker_gives_way(testbed: &mut Namespaces) {
     const IDLE: i64 = 5;
-    let bed = raised(testbed);
+    let topology = built(testbed);
     // Also where the gateways are kept to one processor, as here by hand.
     let bound = Command::line(&format!("taskset -c {}", first_allowed()));
     let bound = bound.arg(lab()).arg("tool").arg("soak");
-    let mut process = bed.left.start(&bound).unwrap();
+    let mut process = topology.left.start(&bound).unwrap();
     let said = counting(&mut *process);
-    let Said::Ready(spinning) = &said[0] else {
+    let SoakLine::Ready(spinning) = &said[0] else {
         panic!("{said:?}")
     };
     let tasks = PathBuf::from(format!("/proc/{}/task", process.pid()));
     let of_task = |task: &String| {
-        let stat = bed.left.read(&tasks.join(task).join("stat")).unwrap();
+        let stat = topology.left.read(&tasks.join(task).join("stat")).unwrap();
         let (name, rest) = stat.rsplit_once(") ").unwrap();
         let field = |number: usize| {
             rest.split(' ')
@@ -184,7 +188,7 @@ pub fn soaker_gives_way(testbed: &mut Namespaces) {
         // proc_pid_stat(5): nice is the 19th, policy the 41st.
         (name.contains("(soak-"), field(19), field(41))
     };
-    let tasks: Vec<_> = bed.left.list(&tasks).unwrap();
+    let tasks: Vec<_> = topology.left.list(&tasks).unwrap();
     let tasks: Vec<_> = tasks.iter().map(of_task).collect();
     let spinners: Vec<_> = tasks.iter().filter(|(spins, ..)| *spins).collect();
     assert_eq!(spinners.len(), spinning.len(), "{tasks:?}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lab::gateway::{Gateway, Side};
 use lab::host::{Command, Process};
 use lab::meter::Share;
-use lab::testbed::{Bed, Ground, Namespaces, Testbed};
+use lab::testbed::{Namespaces, Testbed, Topology, TopologySpec};
 
 use super::{meters, on};
 
@@ -16,16 +16,16 @@ const SHARE: f64 = 0.2;
 /// A process that has used its quota up runs on until the kernel looks.
 const SLACK_S: f64 = 0.1;
 
-fn ground() -> Ground {
-    Ground {
+fn spec() -> TopologySpec {
+    TopologySpec {
         share: Some(SHARE),
-        ..Ground::default()
+        ..TopologySpec::default()
     }
 }
 
 /// Whether it can be tried here; that it cannot must be so.
 fn possible(testbed: &Namespaces) -> bool {
-    match testbed.presence(&ground()) {
+    match testbed.presence(&spec()) {
         Ok(()) => true,
         Err(absence) => {
             assert!(!a_group_has_a_quota(), "{}", absence.why);
@@ -39,13 +39,14 @@ pub fn held(testbed: &mut Namespaces) {
     if !possible(testbed) {
         return;
     }
-    let bed = on(testbed, &ground());
+    let topology = on(testbed, &spec());
     let busy = Command::line("sh -c").arg("while :; do :; done");
-    let both = Side::BOTH.map(|side| (side, bed.gateway(side).start(&busy).unwrap()));
+    let both = Side::BOTH.map(|side| (side, topology.gateway(side).start(&busy).unwrap()));
     let gateways = both
         .each_ref()
         .map(|(side, process)| gateway(*side, &**process));
-    bed.hold(&gateways)
+    topology
+        .hold(&gateways)
         .unwrap_or_else(|fault| panic!("{fault}"));
     for gateway in &gateways {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", gateway.pid)).unwrap();
@@ -56,21 +57,21 @@ pub fn held(testbed: &mut Namespaces) {
         );
     }
     let started = Instant::now();
-    while !both_were_stopped(&bed, &gateways) {
+    while !both_were_stopped(&topology, &gateways) {
         assert!(
             started.elapsed() < Duration::from_secs(60),
             "nobody was ever stopped"
         );
     }
-    bed.let_go().unwrap();
-    let free = stops(&bed);
+    topology.let_go().unwrap();
+    let free = stops(&topology);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(stops(&bed), free, "stopped after the quota was lifted");
-    drop((both, bed));
+    assert_eq!(stops(&topology), free, "stopped after the quota was lifted");
+    drop((both, topology));
     assert_eq!(
-        stops(&on(testbed, &ground())),
+        stops(&on(testbed, &spec())),
         [0.0; 2],
-        "groups of the last bed are there"
+        "groups of the last topology are there"
     );
 }
 
@@ -82,9 +83,9 @@ fn gateway(side: Side, process: &dyn Process) -> Gateway {
 }
 
 /// Two seconds under the meter; whether it saw that both were stopped, which a busy machine may put off.
-fn both_were_stopped(bed: &Bed, gateways: &[Gateway]) -> bool {
+fn both_were_stopped(topology: &Topology, gateways: &[Gateway]) -> bool {
     let (before, clock) = (used(gateways), Instant::now());
-    let readings = meters::read(&mut Share::default(), bed, || {
+    let readings = meters::read(&mut Share::default(), topology, || {
         std::thread::sleep(Duration::from_secs(2));
     });
     let (after, window) = (used(gateways), clock.elapsed().as_secs_f64());
@@ -121,8 +122,8 @@ fn used(gateways: &[Gateway]) -> Vec<f64> {
     gateways.iter().map(of).collect()
 }
 
-fn stops(bed: &Bed) -> [f64; 2] {
-    let throttle = bed.throttle.as_ref().unwrap();
+fn stops(topology: &Topology) -> [f64; 2] {
+    let throttle = topology.throttle.as_ref().unwrap();
     Side::BOTH.map(|side| throttle.held(side).unwrap().stopped)
 }
 
@@ -131,17 +132,17 @@ pub fn refused(testbed: &mut Namespaces) {
     if !possible(testbed) {
         return;
     }
-    let bed = on(testbed, &ground());
-    let sleeper = bed.left.start(&Command::line("sleep 60")).unwrap();
+    let topology = on(testbed, &spec());
+    let sleeper = topology.left.start(&Command::line("sleep 60")).unwrap();
     let one = gateway(Side::Left, &*sleeper);
-    let alone = bed.hold(&[one]).unwrap_err().to_string();
+    let alone = topology.hold(&[one]).unwrap_err().to_string();
     assert!(
         alone.starts_with("no process carries the packets of the right gateway"),
         "{alone}"
     );
-    let mut gone = bed.right.start(&Command::line("true")).unwrap();
+    let mut gone = topology.right.start(&Command::line("true")).unwrap();
     while gone.ended().is_none() {}
-    let gone = bed.hold(&[gateway(Side::Left, &*sleeper), gateway(Side::Right, &*gone)]);
+    let gone = topology.hold(&[gateway(Side::Left, &*sleeper), gateway(Side::Right, &*gone)]);
     let gone = gone.unwrap_err().to_string();
     assert!(
         gone.starts_with("cannot hold process ") && gone.contains("right gateway"),
@@ -149,17 +150,17 @@ pub fn refused(testbed: &mut Namespaces) {
     );
     // Whoever may not run anything in real time has nothing to fear from it.
     let limit = Duration::from_secs(5);
-    if bed
+    if topology
         .left
         .must(&Command::line("chrt -r 1 true"), limit)
         .is_ok()
     {
         let hurried = Command::line("chrt -r 1 sh -c").arg("echo ready; exec sleep 60");
-        let mut hurried = bed.left.start(&hurried).unwrap();
-        while hurried.said().is_empty() {
+        let mut hurried = topology.left.start(&hurried).unwrap();
+        while hurried.output().is_empty() {
             assert_eq!(hurried.ended(), None);
         }
-        let said = bed.hold(&[
+        let said = topology.hold(&[
             gateway(Side::Left, &*hurried),
             gateway(Side::Right, &*sleeper),
         ]);

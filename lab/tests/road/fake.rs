@@ -16,11 +16,11 @@ use lab::gateway::{Gateway, Side};
 use lab::host::{Command, Datagrams, Finished, Host, Process, Tap};
 use lab::load::{Carried, Demand, Load, Prepared};
 use lab::stop::Stop;
-use lab::testbed::{Addresses, Bed, Ground, Testbed, Topology};
+use lab::testbed::{Addresses, Layout, Testbed, Topology, TopologySpec};
 
 /// How a contender behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// Plain packets, honestly declared.
     Plain,
     /// As it promises.
@@ -56,7 +56,7 @@ pub enum Manner {
 /// What passes between the fake hosts.
 #[derive(Default)]
 pub struct Wire {
-    manner: Option<Manner>,
+    behaviour: Option<Behaviour>,
     client_side: Vec<Vec<u8>>,
     wire: Vec<Vec<u8>>,
     queued: BTreeMap<SocketAddr, VecDeque<Vec<u8>>>,
@@ -72,23 +72,23 @@ impl Wire {
     }
 }
 
-/// Shared by everything that belongs to one bed.
+/// Shared by everything that belongs to one topology.
 pub type Shared = Rc<RefCell<Wire>>;
 
-/// Raises fake beds.
+/// Builds fake topologies.
 pub struct FakeTestbed {
     pub wire: Shared,
 }
 
 impl Testbed for FakeTestbed {
-    fn raise(&mut self, _ground: &Ground) -> Result<Bed, Fault> {
+    fn build(&mut self, _spec: &TopologySpec) -> Result<Topology, Fault> {
         let host = |name: &'static str| {
             Box::new(FakeHost {
                 name,
                 wire: self.wire.clone(),
             })
         };
-        Ok(Bed {
+        Ok(Topology {
             client: host("client"),
             left: host("left"),
             right: host("right"),
@@ -96,7 +96,7 @@ impl Testbed for FakeTestbed {
             addresses: Addresses::default(),
             mtu: 1500,
             machinery: Vec::new(),
-            topology: Topology::Gateways,
+            layout: Layout::Gateways,
             path: None,
             throttle: None,
         })
@@ -120,10 +120,10 @@ impl Host for FakeHost {
     /// Knows `ping` only.
     fn run(&self, command: &Command, _limit: Duration) -> Result<Finished, Fault> {
         assert_eq!(command.program, "ping", "the check used another program");
-        let manner = self.wire.borrow().manner;
-        let lost = match manner {
-            Some(Manner::Dead) => true,
-            Some(Manner::OneWay) => self.name == "server",
+        let behaviour = self.wire.borrow().behaviour;
+        let lost = match behaviour {
+            Some(Behaviour::Dead) => true,
+            Some(Behaviour::OneWay) => self.name == "server",
             _ => false,
         };
         Ok(Finished {
@@ -172,7 +172,7 @@ impl Host for FakeHost {
         Ok(vec!["7".into()])
     }
 
-    fn place(&self, name: &str, _text: &str) -> Result<PathBuf, Fault> {
+    fn write_file(&self, name: &str, _text: &str) -> Result<PathBuf, Fault> {
         Ok(PathBuf::from(name))
     }
 
@@ -204,9 +204,9 @@ struct FakeSoaker {
 
 impl FakeSoaker {
     /// Whether the load ran, and beside whom.
-    fn after(&self) -> Option<Manner> {
+    fn after(&self) -> Option<Behaviour> {
         let wire = self.wire.borrow();
-        wire.manner.filter(|_| wire.loads() > self.loads)
+        wire.behaviour.filter(|_| wire.loads() > self.loads)
     }
 }
 
@@ -216,18 +216,18 @@ impl Process for FakeSoaker {
     }
 
     fn ended(&mut self) -> Option<i32> {
-        let drowned = self.after() == Some(Manner::Drowning);
+        let drowned = self.after() == Some(Behaviour::Drowning);
         drowned.then_some(137)
     }
 
-    fn said(&mut self) -> String {
+    fn output(&mut self) -> String {
         let spinning = |cpu| format!(r#"{{"cpu":{cpu},"units_per_s":1000.0,"class":"idle"}}"#);
         let ready = format!(r#"{{"ready":[{},{}]}}"#, spinning(0), spinning(1));
         let before = r#"{"seen":{"at_ns":1000000000,"units":[7,9],"cpu_ns":[0,0],"own_ns":0}}"#;
         let after = r#"{"seen":{"at_ns":3000000000,"units":[1007,2009],"cpu_ns":[1500000000,2000000000],"own_ns":0}}"#;
         let last = match self.after() {
-            None | Some(Manner::Hushing) => "",
-            Some(Manner::Drowning) => "error: it became too much",
+            None | Some(Behaviour::Hushing) => "",
+            Some(Behaviour::Drowning) => "error: it became too much",
             Some(_) => after,
         };
         format!("{ready}\n{before}\n{last}\n")
@@ -270,19 +270,19 @@ impl Datagrams for FakeSocket {
     fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), Fault> {
         let mut wire = self.wire.borrow_mut();
         wire.client_side.push(payload.to_vec());
-        let readable = matches!(wire.manner, Some(Manner::Plain | Manner::Leaking));
+        let readable = matches!(wire.behaviour, Some(Behaviour::Plain | Behaviour::Leaking));
         let sent = if readable {
             payload.to_vec()
         } else {
             payload.iter().map(|byte| !byte).collect()
         };
         wire.wire.push(sent);
-        let manner = wire.manner;
+        let behaviour = wire.behaviour;
         let queue = wire.queued.entry(to).or_default();
         let fifth = payload.ends_with(b" 5");
-        match manner {
-            Some(Manner::Lossy) if fifth => {}
-            Some(Manner::Reordering) if fifth => queue.push_front(payload.to_vec()),
+        match behaviour {
+            Some(Behaviour::Lossy) if fifth => {}
+            Some(Behaviour::Reordering) if fifth => queue.push_front(payload.to_vec()),
             _ => queue.push_back(payload.to_vec()),
         }
         Ok(())
@@ -297,7 +297,7 @@ impl Datagrams for FakeSocket {
 
 /// A contender of a certain manner.
 pub struct FakeContender {
-    pub manner: Manner,
+    pub behaviour: Behaviour,
     pub id: String,
     pub wire: Shared,
     pub stop: Stop,
@@ -313,21 +313,21 @@ impl Contender for FakeContender {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([("manner".into(), format!("{:?}", self.manner))])
+        BTreeMap::from([("manner".into(), format!("{:?}", self.behaviour))])
     }
 
     fn protection(&self) -> Protection {
-        if self.manner == Manner::Plain {
+        if self.behaviour == Behaviour::Plain {
             Protection::Clear
         } else {
             Protection::Secret
         }
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
-        match self.manner {
-            Manner::Absent => Err(Absence::new("it was never written", "write it")),
-            Manner::Abandoned => {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
+        match self.behaviour {
+            Behaviour::Absent => Err(Absence::new("it was never written", "write it")),
+            Behaviour::Abandoned => {
                 self.stop.ask();
                 Err(Absence::new("its trial was interrupted", "install it"))
             }
@@ -335,46 +335,46 @@ impl Contender for FakeContender {
         }
     }
 
-    fn version(&self, _bed: &Bed) -> Option<(String, String)> {
+    fn version(&self, _topology: &Topology) -> Option<(String, String)> {
         Some((self.id.clone(), "1.2.3".into()))
     }
 
-    fn up(&self, _bed: &Bed) -> Result<Box<dyn Tunnel>, Fault> {
-        if self.manner == Manner::Refusing {
+    fn up(&self, _topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
+        if self.behaviour == Behaviour::Refusing {
             return Err(Fault::failed("it does not want to"));
         }
         let mut wire = self.wire.borrow_mut();
-        wire.manner = Some(self.manner);
+        wire.behaviour = Some(self.behaviour);
         wire.diary.push(format!("up {}", self.id));
         Ok(Box::new(FakeTunnel {
-            manner: self.manner,
+            behaviour: self.behaviour,
             wire: self.wire.clone(),
         }))
     }
 }
 
 struct FakeTunnel {
-    manner: Manner,
+    behaviour: Behaviour,
     wire: Shared,
 }
 
 impl Tunnel for FakeTunnel {
     fn gateways(&self) -> Vec<Gateway> {
-        match self.manner {
-            Manner::Plain => Vec::new(),
+        match self.behaviour {
+            Behaviour::Plain => Vec::new(),
             _ => Side::BOTH.map(|side| Gateway { side, pid: 7 }).to_vec(),
         }
     }
 
-    fn drops(&self, _bed: &Bed) -> Result<Option<BTreeMap<String, u64>>, Fault> {
+    fn drops(&self, _topology: &Topology) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         let loads = self.wire.borrow().loads();
         Ok(Some(BTreeMap::from([("replayed".into(), 2 * loads)])))
     }
 
-    fn down(&mut self, _bed: &Bed) -> Result<(), Fault> {
+    fn down(&mut self, _topology: &Topology) -> Result<(), Fault> {
         self.wire.borrow_mut().diary.push("down".into());
-        match self.manner {
-            Manner::Stubborn => Err(Fault::failed("it holds on to a route")),
+        match self.behaviour {
+            Behaviour::Stubborn => Err(Fault::failed("it holds on to a route")),
             _ => Ok(()),
         }
     }
@@ -396,11 +396,14 @@ impl Load for FakeLoad {
         Demand::Saturating
     }
 
-    fn presence(&self, _bed: &Bed) -> Result<(), Absence> {
+    fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
         Ok(())
     }
 
-    fn prepare<'bed>(&'bed self, _bed: &'bed Bed) -> Result<Box<dyn Prepared + 'bed>, Fault> {
+    fn prepare<'topology>(
+        &'topology self,
+        _topology: &'topology Topology,
+    ) -> Result<Box<dyn Prepared + 'topology>, Fault> {
         Ok(Box::new(Ready(self)))
     }
 }
@@ -416,14 +419,14 @@ impl Prepared for Ready<'_> {
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let mut wire = self.0.wire.borrow_mut();
         wire.diary.push("load".into());
-        match wire.manner {
-            Some(Manner::Hanging) => {
+        match wire.behaviour {
+            Some(Behaviour::Hanging) => {
                 return Err(Fault::TimedOut {
                     what: "the load".into(),
                     after: duration,
                 });
             }
-            Some(Manner::Stopping) => {
+            Some(Behaviour::Stopping) => {
                 self.0.stop.ask();
                 return Err(Fault::Interrupted);
             }

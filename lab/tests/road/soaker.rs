@@ -3,33 +3,40 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lab::meter::{Heavy, Meter, Soaker};
+use lab::meter::{IntrusiveMeter, Meter, Soaker};
 use lab::record::{self, Journal, Outcome};
 use lab::report;
 use lab::stage::Stage;
 
-use super::fake::Manner;
+use super::fake::Behaviour;
 use super::{Run, failure, records_file, run_under, said};
 
 /// Under the real soaker, as the tool of that program says it.
-fn under_a_soaker(name: &str, program: &str, manners: &[Manner]) -> Run {
+fn under_a_soaker(name: &str, program: &str, behaviours: &[Behaviour]) -> Run {
     let file = records_file(name);
     let mut journal = Journal::create(&file).unwrap();
     let meter: Box<dyn Meter> = Box::new(Soaker::new(Path::new(program)));
-    let mut heavy = [(Heavy::Soaker, meter)];
-    run_under(&mut journal, file, manners, 1, BTreeSet::new(), &mut heavy)
+    let mut intrusive = [(IntrusiveMeter::Soaker, meter)];
+    run_under(
+        &mut journal,
+        file,
+        behaviours,
+        1,
+        BTreeSet::new(),
+        &mut intrusive,
+    )
 }
 
 #[test]
 fn a_soaker_says_the_load_and_what_the_kernel_hides_of_it_and_judges_no_limit() {
-    let run = under_a_soaker("soaker", "lab", &[Manner::Plain, Manner::Secret]);
+    let run = under_a_soaker("soaker", "lab", &[Behaviour::Plain, Behaviour::Secret]);
     let records = &run.summary.records;
     assert_eq!(records.len(), 4);
     for record in &records[2..] {
         let Outcome::Examined { by, readings, .. } = &record.outcome else {
             panic!("{:?}", record.outcome)
         };
-        assert_eq!((*by, record.round), (Heavy::Soaker, 3));
+        assert_eq!((*by, record.round), (IntrusiveMeter::Soaker, 3));
         let named = ["load", "hidden", "busiest", "cpu0.load", "cpu1.load"];
         let found = named.map(|name| readings[&format!("soaker.{name}_ratio")]);
         assert_eq!(found, [0.25, 0.125, 0.5, 0.5, 0.0]);
@@ -46,13 +53,13 @@ fn a_soaker_says_the_load_and_what_the_kernel_hides_of_it_and_judges_no_limit() 
 
 #[test]
 fn a_soaker_that_dies_or_falls_silent_ends_its_own_trial_and_no_other() {
-    let manners = [
-        Manner::Plain,
-        Manner::Drowning,
-        Manner::Hushing,
-        Manner::Secret,
+    let behaviours = [
+        Behaviour::Plain,
+        Behaviour::Drowning,
+        Behaviour::Hushing,
+        Behaviour::Secret,
     ];
-    let run = under_a_soaker("drowned", "lab", &manners);
+    let run = under_a_soaker("drowned", "lab", &behaviours);
     let records = &run.summary.records;
     assert_eq!(records.len(), 8);
     for record in &records[..4] {
@@ -78,7 +85,7 @@ fn a_soaker_that_dies_or_falls_silent_ends_its_own_trial_and_no_other() {
 
 #[test]
 fn a_soaker_that_cannot_run_here_is_named_and_the_rest_is_measured() {
-    let run = under_a_soaker("dry", "another", &[Manner::Plain]);
+    let run = under_a_soaker("dry", "another", &[Behaviour::Plain]);
     assert_eq!(run.said[0], "1 trials");
     let table = said(&run.summary.records);
     let line = "cycle soaker: absent: nothing can be started here; see there what `esplanade-lab tool soak` says";

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::capture::EspKey;
-use crate::contender::{Encapsulation, Mode, Wrapping};
+use crate::contender::{Encapsulation, IpsecConfig, Mode};
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::testbed::Addresses;
@@ -45,15 +45,15 @@ pub(in crate::contender) struct Layer<'k> {
 
 impl Keys {
     /// Draws keys from the system. SPIs begin at `spi + 1`.
-    pub fn fresh(wrapping: &Wrapping, spi: u32) -> Result<Keys, Fault> {
+    pub fn fresh(ipsec: &IpsecConfig, spi: u32) -> Result<Keys, Fault> {
         Ok(Keys {
-            to_right: Direction::fresh(wrapping, spi + 1)?,
-            to_left: Direction::fresh(wrapping, spi + 2)?,
-            idle: (1..wrapping.associations)
+            to_right: Direction::fresh(ipsec, spi + 1)?,
+            to_left: Direction::fresh(ipsec, spi + 2)?,
+            idle: (1..ipsec.associations)
                 .map(|number| {
                     let spi = IDLE_SPI + 2 * number;
-                    let out = Direction::fresh(wrapping, spi)?;
-                    Ok([out, Direction::fresh(wrapping, spi + 1)?])
+                    let out = Direction::fresh(ipsec, spi)?;
+                    Ok([out, Direction::fresh(ipsec, spi + 1)?])
                 })
                 .collect::<Result<_, Fault>>()?,
         })
@@ -86,25 +86,25 @@ impl Keys {
     }
 
     /// The file of one gateway: both read the same SAs that carry, and mirrored policies.
-    pub fn text(&self, wrapping: &Wrapping, side: Side, map: &Addresses) -> String {
+    pub fn text(&self, ipsec: &IpsecConfig, side: Side, map: &Addresses) -> String {
         let (left, right) = (map.left, map.right);
         let (near, far) = (&map.left_network, &map.right_network);
         let (to_right, to_left) = match side {
             Side::Left => ("out", "in"),
             Side::Right => ("in", "out"),
         };
-        let how = match (wrapping.suite.is_ah(), wrapping.encapsulation) {
+        let how = match (ipsec.suite.is_ah(), ipsec.encapsulation) {
             (true, _) => "",
             (_, Encapsulation::Udp) => "ESP in UDP, ",
             (_, Encapsulation::Native) => "ESP, ",
         };
         let (there, back) = (
-            rule(wrapping, &format!("{left}-{right}")),
-            rule(wrapping, &format!("{right}-{left}")),
+            rule(ipsec, &format!("{left}-{right}")),
+            rule(ipsec, &format!("{right}-{left}")),
         );
         let associations = self.all(side, map);
         let associations: String = associations
-            .map(|(from, to, keys)| add(wrapping, &format!("{from} {to}"), keys))
+            .map(|(from, to, keys)| add(ipsec, &format!("{from} {to}"), keys))
             .collect();
         format!(
             "# The {} gateway: {near} and {far} reach each other through {how}{}.\n\
@@ -113,13 +113,13 @@ impl Keys {
              spdadd {near} {far} any -P {to_right} ipsec {there};\n\
              spdadd {far} {near} any -P {to_left} ipsec {back};\n",
             side.name(),
-            wrapping.suite.label,
+            ipsec.suite.label,
         )
     }
 
     /// What opens the capture, where an analyser can open it.
-    pub fn for_analysers(&self, wrapping: &Wrapping, map: &Addresses) -> Vec<EspKey> {
-        let Some(names) = wrapping.suite.wireshark.filter(|_| !wrapping.bundle) else {
+    pub fn for_analysers(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
+        let Some(names) = ipsec.suite.wireshark.filter(|_| !ipsec.bundle) else {
             return Vec::new();
         };
         let directions = self.directions(map).into_iter();
@@ -129,28 +129,28 @@ impl Keys {
     }
 }
 
-fn rule(wrapping: &Wrapping, ends: &str) -> String {
-    let own = match wrapping.mode {
+fn rule(ipsec: &IpsecConfig, ends: &str) -> String {
+    let own = match ipsec.mode {
         Mode::Tunnel => format!("tunnel/{ends}/require"),
         Mode::Transport => "transport//require".into(),
     };
-    match (wrapping.suite.is_ah(), wrapping.bundle) {
+    match (ipsec.suite.is_ah(), ipsec.bundle) {
         (true, _) => format!("ah/{own}"),
         (_, false) => format!("esp/{own}"),
         (_, true) => format!("esp/{own} ah/transport//require"),
     }
 }
 
-fn add(wrapping: &Wrapping, ends: &str, direction: &Direction) -> String {
+fn add(ipsec: &IpsecConfig, ends: &str, direction: &Direction) -> String {
     let algorithm = |option: &str, name: Option<&str>, key: &str| match (name, key) {
         (None, _) => String::new(),
         (Some(name), "") => format!(" {option} {name}"),
         (Some(name), key) => format!(" {option} {name} 0x{key}"),
     };
-    let esn = if wrapping.esn { " -o esn=yes" } else { "" };
-    let layers = direction.layers(wrapping).into_iter();
+    let esn = if ipsec.esn { " -o esn=yes" } else { "" };
+    let layers = direction.layers(ipsec).into_iter();
     let line = |layer: Layer<'_>| {
-        let protocol = match (layer.protocol, wrapping.encapsulation) {
+        let protocol = match (layer.protocol, ipsec.encapsulation) {
             ("esp", Encapsulation::Udp) => "esp-udp",
             (protocol, _) => protocol,
         };
@@ -158,7 +158,7 @@ fn add(wrapping: &Wrapping, ends: &str, direction: &Direction) -> String {
             "add {ends} {protocol} 0x{:04x} -m {} -r {}{esn}{}{};\n",
             layer.spi,
             layer.mode,
-            wrapping.window,
+            ipsec.window,
             algorithm("-E", layer.cipher, layer.cipher_key),
             algorithm("-A", layer.hash, layer.hash_key),
         )
@@ -167,19 +167,19 @@ fn add(wrapping: &Wrapping, ends: &str, direction: &Direction) -> String {
 }
 
 impl Direction {
-    fn fresh(wrapping: &Wrapping, spi: u32) -> Result<Direction, Fault> {
+    fn fresh(ipsec: &IpsecConfig, spi: u32) -> Result<Direction, Fault> {
         Ok(Direction {
             spi,
-            cipher: random_hex(wrapping.suite.cipher_key)?,
-            hash: random_hex(wrapping.suite.hash_key)?,
+            cipher: random_hex(ipsec.suite.cipher_key)?,
+            hash: random_hex(ipsec.suite.hash_key)?,
         })
     }
 
     /// The associations of this direction, the inner one first.
-    pub fn layers(&self, wrapping: &Wrapping) -> Vec<Layer<'_>> {
+    pub fn layers(&self, ipsec: &IpsecConfig) -> Vec<Layer<'_>> {
         let named = |name: &'static str| Some(name).filter(|name| !name.is_empty());
-        let suite = wrapping.suite;
-        let mode = match wrapping.mode {
+        let suite = ipsec.suite;
+        let mode = match ipsec.mode {
             Mode::Tunnel => "tunnel",
             Mode::Transport => "transport",
         };
@@ -192,7 +192,7 @@ impl Direction {
             hash: named(suite.hash),
             hash_key: &self.hash,
         };
-        if !wrapping.bundle {
+        if !ipsec.bundle {
             return vec![whole];
         }
         let inner = Layer {

@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use super::place::place;
 use super::samples::{Sample, UNNAMED, read};
+use super::work_kind::work_kind;
 use crate::gateway::Side;
 use crate::meter::Readings;
 
 /// Whose work it can be, each with its name for readers.
-pub const WHO: [(&str, &str); 6] = [
+pub const OWNERS: [(&str, &str); 6] = [
     ("left", "left gateway"),
     ("right", "right gateway"),
     ("forwarding", "forwarding in the kernel"),
@@ -27,7 +27,7 @@ const IDLE: &str = "idle";
 
 /// Who is who on a machine.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct ProcessRoles {
     /// The processes that carry packets.
     pub gateways: Vec<(i64, Side)>,
     /// What stands in a wire.
@@ -80,31 +80,31 @@ const DATAGRAMS: [&str; 8] = [
     "__xsk_",
 ];
 
-/// Which of [`WHO`], or [`IDLE`].
-fn who(sample: &Sample<'_>, crowd: &Crowd) -> &'static str {
+/// Which of [`OWNERS`], or [`IDLE`].
+fn owner(sample: &Sample<'_>, roles: &ProcessRoles) -> &'static str {
     if let Some(frames) = sample.in_softirq() {
-        return in_softirq(frames, crowd);
+        return in_softirq(frames, roles);
     }
-    let gateway = crowd.gateways.iter().find(|(pid, _)| *pid == sample.pid);
+    let gateway = roles.gateways.iter().find(|(pid, _)| *pid == sample.pid);
     if let Some((_, side)) = gateway {
         return side.name();
     }
     if sample.pid == 0 {
         return of_no_process(sample);
     }
-    match ENDPOINTS.contains(&sample.comm) && !crowd.machinery.contains(&sample.pid) {
+    match ENDPOINTS.contains(&sample.comm) && !roles.machinery.contains(&sample.pid) {
         true => "endpoints",
         false => "others",
     }
 }
 
 /// The innermost function that says anything decides: what arrives through a tunnel is at its end the endpoint's.
-fn in_softirq(frames: &[&str], crowd: &Crowd) -> &'static str {
+fn in_softirq(frames: &[&str], roles: &ProcessRoles) -> &'static str {
     let begins = |name: &str, table: &[&str]| table.iter().any(|one| name.starts_with(one));
     let told = frames.iter().find_map(|name| match *name {
         name if begins(name, &ARRIVES) => Some("endpoints"),
         name if begins(name, &FORWARDS) => Some("forwarding"),
-        name if begins(name, &DATAGRAMS) => Some(match crowd.carried_by_processes {
+        name if begins(name, &DATAGRAMS) => Some(match roles.carried_by_processes {
             true => "forwarding",
             false => "endpoints",
         }),
@@ -125,7 +125,7 @@ fn of_no_process(sample: &Sample<'_>) -> &'static str {
 
 /// Samples by whose they are and what they did.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct SampleCounts {
     samples: u64,
     unnamed: u64,
     shares: BTreeMap<(&'static str, &'static str), u64>,
@@ -134,11 +134,11 @@ pub(super) struct Tally {
     stacks: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl SampleCounts {
     /// Adds the samples of one machine.
-    pub fn add(&mut self, script: &str, crowd: &Crowd, machine: usize) {
+    pub fn add(&mut self, script: &str, roles: &ProcessRoles, machine: usize) {
         for sample in read(script) {
-            let (who, place) = (who(&sample, crowd), place(&sample));
+            let (who, place) = (owner(&sample, roles), work_kind(&sample));
             self.samples += 1;
             self.unnamed += u64::from(sample.kernel.first().is_some_and(|name| *name == UNNAMED));
             let processor = self.processors.entry((machine, sample.cpu)).or_default();
@@ -210,8 +210,8 @@ fn folded(who: &str, sample: &Sample<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn crowd() -> Crowd {
-        Crowd {
+    fn roles() -> ProcessRoles {
+        ProcessRoles {
             gateways: vec![(7, Side::Left), (8, Side::Right)],
             machinery: vec![9],
             carried_by_processes: true,
@@ -225,7 +225,7 @@ mod tests {
             kernel: kernel.to_vec(),
             ..Sample::default()
         };
-        who(&sample, &crowd())
+        owner(&sample, &roles())
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             "forwarding"
         );
         assert_eq!(softirq(&["process_backlog"]), "kernel");
-        let plain = Crowd::default();
+        let plain = ProcessRoles::default();
         assert_eq!(in_softirq(&["udp_queue_rcv_skb"], &plain), "endpoints");
     }
 
@@ -274,8 +274,8 @@ mod tests {
                       tx 7/7 [000] \n\t5555 multibuffer::gcm::seal (/usr/bin/esplanade)\n\n\
                       iperf3 20/20 [001] \n\tffffffff81000001 tcp_sendmsg ([kernel.kallsyms])\n\n\
                       swapper 0/0 [001] \n\tffffffff81000002 default_idle ([kernel.kallsyms])\n\n";
-        let mut tally = Tally::default();
-        tally.add(script, &crowd(), 0);
+        let mut counts = SampleCounts::default();
+        counts.add(script, &roles(), 0);
         let wanted = [
             ("profile.busiest.left_ratio", 1.0),
             ("profile.endpoints.network_ratio", 0.25),
@@ -286,17 +286,17 @@ mod tests {
             ("profile.unnamed_ratio", 0.0),
         ];
         assert_eq!(
-            tally.readings(),
+            counts.readings(),
             wanted.map(|(name, value)| (name.to_owned(), value)).into()
         );
         assert_eq!(
-            tally.folded(),
+            counts.folded(),
             "endpoints;iperf3;tcp_sendmsg 1\nleft;tx;_copy_from_iter 1\nleft;tx;multibuffer::gcm::seal 1\n"
         );
     }
 
     #[test]
     fn no_sample_is_no_share() {
-        assert_eq!(Tally::default().readings().len(), 1);
+        assert_eq!(SampleCounts::default().readings().len(), 1);
     }
 }

@@ -18,11 +18,11 @@ fn spinning(class: Class) -> Vec<Spinning> {
 }
 
 /// So many seconds later, with these shares of them counted and charged on both processors.
-fn later(seconds: u64, counted: [f64; 2], charged: [f64; 2], own: f64) -> Seen {
+fn later(seconds: u64, counted: [f64; 2], charged: [f64; 2], own: f64) -> SoakCounts {
     let ns = |share: f64| (share * (seconds * SECOND) as f64) as u64;
     let rates = spinning(Class::Idle);
     let places = [0, 1];
-    Seen {
+    SoakCounts {
         at_ns: 7 * SECOND + seconds * SECOND,
         units: places
             .map(|place| (counted[place] * rates[place].units_per_s * seconds as f64) as u64)
@@ -32,11 +32,11 @@ fn later(seconds: u64, counted: [f64; 2], charged: [f64; 2], own: f64) -> Seen {
     }
 }
 
-fn began() -> Seen {
+fn began() -> SoakCounts {
     later(0, [0.0; 2], [0.0; 2], 0.0)
 }
 
-fn read(ended: &Seen) -> Readings {
+fn read(ended: &SoakCounts) -> Readings {
     window::readings("", &spinning(Class::Idle), &began(), ended).unwrap()
 }
 
@@ -104,7 +104,9 @@ fn each_processor_has_its_own_share_under_its_number_and_its_machine() {
 fn looks_that_do_not_belong_together_give_nothing() {
     let spinning = spinning(Class::Idle);
     let good = later(2, [0.5; 2], [0.5; 2], 0.0);
-    let none = |began: &Seen, ended: &Seen| window::readings("", &spinning, began, ended).is_none();
+    let none = |began: &SoakCounts, ended: &SoakCounts| {
+        window::readings("", &spinning, began, ended).is_none()
+    };
     assert!(!none(&began(), &good));
     assert!(none(&good, &good) && none(&good, &began()));
     let mut fewer = good.clone();
@@ -133,7 +135,7 @@ impl Process for Fake {
         self.ended
     }
 
-    fn said(&mut self) -> String {
+    fn output(&mut self) -> String {
         let mut texts = self.texts.borrow_mut();
         match texts.len() {
             1 => texts[0].clone(),
@@ -152,18 +154,18 @@ fn soaking(texts: &[&str], ended: Option<i32>) -> Soaking {
     Soaking::of("left.".into(), Box::new(Fake { texts, ended }))
 }
 
-fn line(said: &Said) -> String {
+fn line(said: &SoakLine) -> String {
     serde_json::to_string(said).unwrap() + "\n"
 }
 
 fn opening() -> String {
-    line(&Said::Ready(spinning(Class::Idle))) + &line(&Said::Seen(began()))
+    line(&SoakLine::Ready(spinning(Class::Idle))) + &line(&SoakLine::Counts(began()))
 }
 
 #[test]
 fn a_window_lies_between_the_last_lines_that_were_whole_when_the_load_began_and_ended() {
     let first = format!("a word of warning\n{}", opening());
-    let second = first.clone() + &line(&Said::Seen(later(2, [0.5; 2], [0.5; 2], 0.0)));
+    let second = first.clone() + &line(&SoakLine::Counts(later(2, [0.5; 2], [0.5; 2], 0.0)));
     let torn = second.clone() + "{\"seen\":{\"at_ns\":99";
     let mut soaking = soaking(&["", &opening()[..40], &first, &first, &torn], None);
     soaking.wait(CALIBRATION_TIMEOUT).unwrap();

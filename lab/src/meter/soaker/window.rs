@@ -8,7 +8,7 @@
 //! ```
 
 use crate::meter::Readings;
-use crate::tool::{Class, Seen, Spinning};
+use crate::tool::{Class, SoakCounts, Spinning};
 
 /// Shares of a processor's window.
 struct Share {
@@ -23,8 +23,8 @@ struct Share {
 pub(super) fn readings(
     prefix: &str,
     spinning: &[Spinning],
-    began: &Seen,
-    ended: &Seen,
+    began: &SoakCounts,
+    ended: &SoakCounts,
 ) -> Option<Readings> {
     let window = seconds(began.at_ns, ended.at_ns).filter(|window| *window > 0.0)?;
     let places = 0..spinning.len();
@@ -65,8 +65,8 @@ pub(super) fn readings(
     )
 }
 
-fn share(spinning: &Spinning, place: usize, window: f64, seen: [&Seen; 2]) -> Option<Share> {
-    let between = |of: fn(&Seen) -> &Vec<u64>| {
+fn share(spinning: &Spinning, place: usize, window: f64, seen: [&SoakCounts; 2]) -> Option<Share> {
+    let between = |of: fn(&SoakCounts) -> &Vec<u64>| {
         let [began, ended] = seen.map(|seen| of(seen).get(place).copied());
         ended?.checked_sub(began?)
     };

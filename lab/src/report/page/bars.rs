@@ -2,14 +2,14 @@
 //! what was asked, so that ratios, bytes and microseconds stand on one scale.
 
 use super::{Body, Section};
-use crate::bars::{Bar, Judged, judge, with_interval};
+use crate::bars::{Bar, BarResult, judge, with_interval};
 use crate::report::chart::{Figure, Goal, goals};
 use crate::report::findings::Findings;
 use crate::report::html::{Cell, Table};
 
 /// The section; empty for a study without bars.
 pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
-    let judged: Vec<(&Bar, Vec<Judged>)> = bars
+    let judged: Vec<(&Bar, Vec<BarResult>)> = bars
         .iter()
         .map(|bar| (bar, judge(bar, findings.records)))
         .collect();
@@ -20,8 +20,8 @@ pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
     Section::new("bars", "What was to be reached", body)
 }
 
-fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> Body {
-    let goals_of = |(bar, cases): &(&Bar, Vec<Judged>)| -> Vec<Goal> {
+fn drawn(judged: &[(&Bar, Vec<BarResult>)]) -> Body {
+    let goals_of = |(bar, cases): &(&Bar, Vec<BarResult>)| -> Vec<Goal> {
         let name = |one| match cases.len() {
             1 => format!("{} · {}", bar.name, bar.about),
             _ => name(bar, one),
@@ -46,7 +46,7 @@ fn drawn(judged: &[(&Bar, Vec<Judged>)]) -> Body {
     })
 }
 
-fn goal(bar: &Bar, one: &Judged, name: String) -> Option<Goal> {
+fn goal(bar: &Bar, one: &BarResult, name: String) -> Option<Goal> {
     let ends = one.interval.and_then(|interval| {
         let (a, b) = (bar.share(interval.low)?, bar.share(interval.high)?);
         Some((a.min(b), a.max(b)))
@@ -59,11 +59,11 @@ fn goal(bar: &Bar, one: &Judged, name: String) -> Option<Goal> {
     })
 }
 
-fn name(bar: &Bar, one: &Judged) -> String {
+fn name(bar: &Bar, one: &BarResult) -> String {
     format!("{} · {}", bar.name, one.case)
 }
 
-fn table(judged: &[(&Bar, Vec<Judged>)]) -> Table {
+fn table(judged: &[(&Bar, Vec<BarResult>)]) -> Table {
     let mut table = Table::new(
         "Bars",
         &[
@@ -88,7 +88,7 @@ fn table(judged: &[(&Bar, Vec<Judged>)]) -> Table {
     table
 }
 
-fn row(name: &str, bar: &Bar, one: Option<&Judged>) -> Vec<Cell> {
+fn row(name: &str, bar: &Bar, one: Option<&BarResult>) -> Vec<Cell> {
     let share = one.and_then(|one| bar.share(one.mean));
     vec![
         Cell::text(name),
@@ -97,14 +97,14 @@ fn row(name: &str, bar: &Bar, one: Option<&Judged>) -> Vec<Cell> {
         Cell::number(bar.limit(), None),
         Cell::maybe(share.map(|share| format!("{share:.3}")), share),
         Cell::maybe(one.map(|one| one.pairs.to_string()), None),
-        Cell::text(one.map_or("not measured", Judged::verdict)),
+        Cell::text(one.map_or("not measured", BarResult::verdict)),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bars::Which;
+    use crate::bars::RecordFilter;
     use crate::report::fixture;
 
     fn bar(at_least: f64) -> Bar {
@@ -112,7 +112,7 @@ mod tests {
             name: "1".into(),
             about: "faster than nothing".into(),
             figure: "goodput_bps".into(),
-            of: Which::default(),
+            of: RecordFilter::default(),
             to: None,
             less: None,
             at_least: Some(at_least),

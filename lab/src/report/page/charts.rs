@@ -30,10 +30,10 @@ fn of_part(findings: &Findings, part: &Part) -> Vec<Figure> {
     let Some(across) = across(part) else {
         return vec![as_bars(findings, part)];
     };
-    let mut charts: Vec<Figure> = scenes(part, across)
+    let mut charts: Vec<Figure> = contexts(part, across)
         .into_iter()
         .take(DRAWINGS)
-        .map(|(scene, cells)| over(findings, part, across, &scene, &cells))
+        .map(|(context, cells)| over(findings, part, across, &context, &cells))
         .collect();
     charts.extend(map(findings, part, across));
     charts
@@ -56,8 +56,8 @@ fn across(part: &Part) -> Option<usize> {
 }
 
 /// The cells by what their other settings are.
-fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Measured<'a>>)> {
-    let mut scenes: Vec<(String, Vec<&Measured>)> = Vec::new();
+fn contexts<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Measured<'a>>)> {
+    let mut contexts: Vec<(String, Vec<&Measured>)> = Vec::new();
     for cell in &part.cells {
         let others = part.settings.iter().zip(&cell.levels).enumerate();
         let named: Vec<String> = others
@@ -65,12 +65,12 @@ fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Mea
             .map(|(_, (setting, level))| format!("{} {level}", setting.name))
             .collect();
         let name = named.join(", ");
-        match scenes.iter_mut().find(|(known, _)| *known == name) {
+        match contexts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, cells)) => cells.push(cell),
-            None => scenes.push((name, vec![cell])),
+            None => contexts.push((name, vec![cell])),
         }
     }
-    scenes
+    contexts
 }
 
 fn titled(part: &Part, rest: &str) -> String {
@@ -131,7 +131,7 @@ fn over(
     findings: &Findings,
     part: &Part,
     across: usize,
-    scene: &str,
+    context: &str,
     cells: &[&Measured],
 ) -> Figure {
     let scale = scale(part);
@@ -162,10 +162,10 @@ fn over(
         }
         all.extend(ideals);
     }
-    let beside = if scene.is_empty() {
+    let beside = if context.is_empty() {
         String::new()
     } else {
-        format!(" ({scene})")
+        format!(" ({context})")
     };
     let title = titled(part, &format!(" over {}{beside}", factor.name));
     let spoken = format!(

@@ -6,7 +6,7 @@ use crate::report::findings::{Cell as Measured, Findings};
 use crate::report::html::{Cell, Table};
 use crate::report::profile::{KINDS, by_whom, samples, shares};
 
-use crate::meter::PLACES;
+use crate::meter::WORK_KINDS;
 
 /// More bars than this are no picture any more, and the table stands alone.
 const MANY: usize = 36;
@@ -83,7 +83,10 @@ fn percent(share: f64, drawn: Option<f64>) -> Cell {
 
 /// Whose work it was, by kind.
 fn details(found: &[(&Measured, Vec<f64>)]) -> Table {
-    let head: Vec<String> = PLACES.iter().map(|(_, name)| format!("#{name}")).collect();
+    let head: Vec<String> = WORK_KINDS
+        .iter()
+        .map(|(_, name)| format!("#{name}"))
+        .collect();
     let head: Vec<&str> = ["contender", "whose"]
         .into_iter()
         .chain(head.iter().map(String::as_str))

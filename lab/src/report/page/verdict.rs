@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Section;
-use crate::meter::Heavy;
+use crate::meter::IntrusiveMeter;
 use crate::record::{Outcome, Record, Verdict};
 use crate::report::findings::{Cell as Measured, Findings};
 use crate::report::html::{Cell, Table};
@@ -69,7 +69,7 @@ const COUNTED: [&str; 4] = ["link", "drops", "disorder", "share"];
 
 /// What a profile says beside the measured trials.
 fn profiled<'a>(cell: &Measured<'a>) -> Option<&'a Verdict> {
-    let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == Heavy::Profile);
+    let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == IntrusiveMeter::Profile);
     cell.under_meters
         .iter()
         .find(profile)

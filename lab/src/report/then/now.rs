@@ -134,7 +134,7 @@ fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<Estimate> {
     if name == part.figure {
         return ratio(cell, other);
     }
-    // What a heavy meter read, it read once.
+    // What an intrusive meter read, it read once.
     let value = |cell: &Cell| stats::mean(&cell.values_of(name));
     Some(Estimate {
         value: value(cell)? / value(other)?,

@@ -197,7 +197,7 @@ fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
         let factors = [("link.rate_mbit", rate)];
         records.extend(fixture::cell("esplanade-x", place, &factors, &[1e6; 2]));
         let readings = [("soaker.load_ratio", load)];
-        let by = crate::meter::Heavy::Soaker;
+        let by = crate::meter::IntrusiveMeter::Soaker;
         records.push(fixture::examined(
             "esplanade-x",
             place,
@@ -210,7 +210,7 @@ fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
 }
 
 #[test]
-fn a_claim_may_speak_of_what_a_heavy_meter_read_and_of_a_figure_that_is_compared_to_nothing() {
+fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_compared_to_nothing() {
     let then = Then::of("ronan-2004").unwrap();
     let answer = |said: &str, loads: [f64; 2]| {
         let claims = then.claim.iter();

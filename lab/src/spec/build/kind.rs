@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::possible::{Impossible, is_pair, possible_ground, possible_load};
+use super::possible::{Impossible, is_pair, possible_load, possible_topology};
 use crate::contender::{
-    BORINGTUN, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS, KernelLibipsec,
-    KernelWireguard, KernelXfrm, Manner, Mode, OpenVpn, Plain, UserSpaceWireguard, WIREGUARD_GO,
-    Wrapping,
+    BORINGTUN, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS, IpsecConfig,
+    KernelLibipsec, KernelWireguard, KernelXfrm, Mode, OpenVpn, Plain, RunOptions,
+    UserSpaceWireguard, WIREGUARD_GO,
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
@@ -19,13 +19,23 @@ use crate::suite::{self, SUITES, Suite};
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::spec) enum Kind {
     Plain,
-    Esplanade { wrapping: Wrapping, manner: Manner },
-    KernelLibipsec { wrapping: Wrapping },
-    KernelXfrm { wrapping: Wrapping, pcrypt: bool },
+    Esplanade {
+        ipsec: IpsecConfig,
+        options: RunOptions,
+    },
+    KernelLibipsec {
+        ipsec: IpsecConfig,
+    },
+    KernelXfrm {
+        ipsec: IpsecConfig,
+        pcrypt: bool,
+    },
     WireguardGo,
     Boringtun,
     KernelWireguard,
-    OpenVpn { suite: &'static Suite },
+    OpenVpn {
+        suite: &'static Suite,
+    },
 }
 
 impl Kind {
@@ -34,12 +44,12 @@ impl Kind {
         settings: &Settings,
         load: LoadKind,
     ) -> Result<Kind, Impossible> {
-        possible_ground(kind, settings)?;
+        possible_topology(kind, settings)?;
         possible_load(settings, load)?;
         Ok(match kind {
             ContenderKind::Esplanade => Kind::Esplanade {
-                wrapping: wrapping(kind, settings)?,
-                manner: Manner {
+                ipsec: ipsec(kind, settings)?,
+                options: RunOptions {
                     flags: FLAGS
                         .iter()
                         .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())))
@@ -48,10 +58,10 @@ impl Kind {
                 },
             },
             ContenderKind::KernelLibipsec => Kind::KernelLibipsec {
-                wrapping: libipsec(wrapping(kind, settings)?)?,
+                ipsec: libipsec(ipsec(kind, settings)?)?,
             },
             ContenderKind::KernelXfrm => Kind::KernelXfrm {
-                wrapping: wrapping(kind, settings)?,
+                ipsec: ipsec(kind, settings)?,
                 pcrypt: pcrypt(settings)?,
             },
             ContenderKind::WireguardGo => Kind::WireguardGo,
@@ -69,9 +79,9 @@ impl Kind {
     pub fn id(&self, settings: &Settings) -> String {
         let name = match self {
             Kind::Plain => "plain".into(),
-            Kind::Esplanade { wrapping, manner } => Esplanade::name(wrapping, manner),
-            Kind::KernelLibipsec { wrapping } => format!("kernel-libipsec-{}", wrapping.suite.name),
-            Kind::KernelXfrm { wrapping, pcrypt } => KernelXfrm::name(wrapping, *pcrypt),
+            Kind::Esplanade { ipsec, options } => Esplanade::name(ipsec, options),
+            Kind::KernelLibipsec { ipsec } => format!("kernel-libipsec-{}", ipsec.suite.name),
+            Kind::KernelXfrm { ipsec, pcrypt } => KernelXfrm::name(ipsec, *pcrypt),
             Kind::WireguardGo => "wireguard-go".into(),
             Kind::Boringtun => "boringtun".into(),
             Kind::KernelWireguard => "kernel-wireguard".into(),
@@ -90,24 +100,24 @@ impl Kind {
     ) -> Result<Box<dyn Contender>, Fault> {
         Ok(match self {
             Kind::Plain => Box::new(Plain),
-            Kind::Esplanade { wrapping, manner } => {
-                let (program, wrapping) = (programs.esplanade.clone(), wrapping.clone());
-                let manner = manner.clone();
+            Kind::Esplanade { ipsec, options } => {
+                let (program, ipsec) = (programs.esplanade.clone(), ipsec.clone());
+                let options = options.clone();
                 Box::new(Esplanade::new(
                     program,
                     &programs.lab,
-                    wrapping,
-                    manner,
+                    ipsec,
+                    options,
                     order,
                 )?)
             }
-            Kind::KernelLibipsec { wrapping } => Box::new(
-                KernelLibipsec::new(wrapping.suite)
+            Kind::KernelLibipsec { ipsec } => Box::new(
+                KernelLibipsec::new(ipsec.suite)
                     .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
             ),
-            Kind::KernelXfrm { wrapping, pcrypt } => {
+            Kind::KernelXfrm { ipsec, pcrypt } => {
                 let lab = &programs.lab;
-                Box::new(KernelXfrm::new(wrapping.clone(), *pcrypt, lab, order)?)
+                Box::new(KernelXfrm::new(ipsec.clone(), *pcrypt, lab, order)?)
             }
             Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
             Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
@@ -122,16 +132,16 @@ impl Kind {
     pub(super) fn layers(&self) -> Layers<'_> {
         match self {
             Kind::Plain => Layers::Plain,
-            Kind::Esplanade { wrapping, .. }
-            | Kind::KernelLibipsec { wrapping }
-            | Kind::KernelXfrm { wrapping, .. } => Layers::Ipsec(wrapping),
+            Kind::Esplanade { ipsec, .. }
+            | Kind::KernelLibipsec { ipsec }
+            | Kind::KernelXfrm { ipsec, .. } => Layers::Ipsec(ipsec),
             Kind::WireguardGo | Kind::Boringtun | Kind::KernelWireguard => Layers::Wireguard,
             Kind::OpenVpn { .. } => Layers::OpenVpn,
         }
     }
 }
 
-fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Impossible> {
+fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Impossible> {
     let names = || SUITES.map(|suite| suite.name).join(", ");
     let suite = settings.get("suite").and_then(|name| suite::find(name));
     let suite = suite.ok_or_else(|| Impossible {
@@ -140,7 +150,7 @@ fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Imposs
         advice: format!("add `suite = \"aes-128-gcm\"`, or another of {}", names()),
     })?;
     let word = |name| settings.get(name).map(String::as_str);
-    let wrapping = Wrapping {
+    let ipsec = IpsecConfig {
         suite,
         mode: match word("mode") {
             Some("transport") => Mode::Transport,
@@ -157,21 +167,21 @@ fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Imposs
         associations: number(settings, "sas").map_or(1, |sas| sas as u32),
         esn: flag(settings, "esn").unwrap_or(false),
     };
-    let wrapping = match (wrapping.uses_ah(), word("encapsulation")) {
+    let ipsec = match (ipsec.uses_ah(), word("encapsulation")) {
         (true, Some("udp")) => {
             return Err(Impossible {
                 factor: "encapsulation",
-                what: format!("AH does not go in UDP: {}", wrapping.suite.name),
+                what: format!("AH does not go in UDP: {}", ipsec.suite.name),
                 advice: "`encapsulation = \"native\"`".into(),
             });
         }
-        (true, _) => Wrapping {
+        (true, _) => IpsecConfig {
             encapsulation: Encapsulation::Native,
-            ..wrapping
+            ..ipsec
         },
-        _ => wrapping,
+        _ => ipsec,
     };
-    if wrapping.mode == Mode::Transport && !is_pair(settings) {
+    if ipsec.mode == Mode::Transport && !is_pair(settings) {
         return Err(Impossible {
             factor: "mode",
             what: "transport mode protects two hosts, and this testbed has a gateway before each"
@@ -179,7 +189,7 @@ fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Imposs
             advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
         });
     }
-    if wrapping.bundle && (suite.hash.is_empty() || suite.cipher.is_empty()) {
+    if ipsec.bundle && (suite.hash.is_empty() || suite.cipher.is_empty()) {
         return Err(Impossible {
             factor: "combine",
             what: format!(
@@ -189,16 +199,16 @@ fn wrapping(kind: ContenderKind, settings: &Settings) -> Result<Wrapping, Imposs
             advice: "`combine = \"esp-auth\"`, or a suite such as \"aes-128-cbc-sha1\"".into(),
         });
     }
-    Ok(wrapping)
+    Ok(ipsec)
 }
 
-fn libipsec(wrapping: Wrapping) -> Result<Wrapping, Impossible> {
-    if wrapping.suite.strongswan.is_some() {
-        return Ok(wrapping);
+fn libipsec(ipsec: IpsecConfig) -> Result<IpsecConfig, Impossible> {
+    if ipsec.suite.strongswan.is_some() {
+        return Ok(ipsec);
     }
     let able = SUITES.iter().filter(|suite| suite.strongswan.is_some());
     let able: Vec<&str> = able.map(|suite| suite.name).collect();
-    let name = wrapping.suite.name;
+    let name = ipsec.suite.name;
     Err(Impossible {
         factor: "suite",
         what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),

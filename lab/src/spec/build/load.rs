@@ -2,8 +2,8 @@
 
 use super::families;
 use crate::load::{
-    Asked, Direction, FRAME_OVERHEAD_BYTES, Frames, Iperf3, Load, LoadedRoundTrip, Netperf,
-    Protocol, RoundTrip, Search, Test,
+    Direction, FRAME_OVERHEAD_BYTES, Frames, Iperf3, Load, LoadedRoundTrip, Netperf, Protocol,
+    RequestTransport, RoundTrip, Search, Test,
 };
 use crate::spec::kinds::LoadKind;
 use crate::spec::settings::flag;
@@ -22,8 +22,12 @@ impl Cell {
         let request = self.count("request_bytes").unwrap_or(REQUEST_BYTES);
         let lab = &programs.lab;
         match self.load {
-            LoadKind::RoundTrip => Box::new(RoundTrip::new(lab, request, Asked::ByDatagram)),
-            LoadKind::Connections => Box::new(RoundTrip::new(lab, request, Asked::ByConnection)),
+            LoadKind::RoundTrip => {
+                Box::new(RoundTrip::new(lab, request, RequestTransport::Datagram))
+            }
+            LoadKind::Connections => {
+                Box::new(RoundTrip::new(lab, request, RequestTransport::Connection))
+            }
             LoadKind::LoadedRoundTrip => {
                 Box::new(LoadedRoundTrip::new(lab, request, self.stream()))
             }

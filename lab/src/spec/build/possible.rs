@@ -15,8 +15,11 @@ pub(super) fn is_pair(settings: &Settings) -> bool {
     settings.get("testbed").is_some_and(|kind| kind == "pair")
 }
 
-/// Grounds that no contender, or not this one, can stand on.
-pub(super) fn possible_ground(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
+/// Topologies that no contender, or not this one, can stand on.
+pub(super) fn possible_topology(
+    kind: ContenderKind,
+    settings: &Settings,
+) -> Result<(), Impossible> {
     let joins_networks = !matches!(
         kind,
         ContenderKind::Plain | ContenderKind::Esplanade | ContenderKind::KernelXfrm

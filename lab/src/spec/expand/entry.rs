@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::part::{Part, Varied, known, values};
 use crate::spec::build::Impossible;
-use crate::spec::diagnostic::Wrong;
+use crate::spec::diagnostic::Diagnostic;
 use crate::spec::factor;
 use crate::spec::kinds::{ContenderKind, Named};
 use crate::spec::tree::{Placed, Tree};
@@ -20,9 +20,9 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Reads the table.
-    pub fn read(tree: Tree<'_>) -> Result<Entry, Wrong> {
+    pub fn read(tree: Tree<'_>) -> Result<Entry, Diagnostic> {
         let Some(written) = tree.get("kind") else {
-            return Err(Wrong {
+            return Err(Diagnostic {
                 at: tree.at.0..tree.at.1,
                 what: "this contender has no kind".into(),
                 advice: format!("add `kind`, one of {}", ContenderKind::names().join(", ")),
@@ -43,10 +43,15 @@ impl Entry {
     }
 
     /// A factor stated for a contender by name must mean something to it.
-    fn setting(&mut self, name: &str, at: Range<usize>, value: Placed<'_>) -> Result<(), Wrong> {
+    fn setting(
+        &mut self,
+        name: &str,
+        at: Range<usize>,
+        value: Placed<'_>,
+    ) -> Result<(), Diagnostic> {
         let factor = factor::find(name, at.clone())?;
         if matches!(factor.whom, factor::Whom::Contenders(kinds) if !kinds.contains(&self.kind)) {
-            return Err(Wrong {
+            return Err(Diagnostic {
                 at: value.span(),
                 what: format!(
                     "`{name}` means nothing to the contender `{}`",
@@ -73,10 +78,10 @@ impl Entry {
     }
 
     /// At the place of the factor: in the table of the contender, else where the part sets it.
-    pub fn wrong(&self, part: &Part<'_>, why: Impossible) -> Wrong {
+    pub fn wrong(&self, part: &Part<'_>, why: Impossible) -> Diagnostic {
         let own = self.places.get(why.factor);
         let at = own.or_else(|| part.places.get(why.factor)).cloned();
-        Wrong {
+        Diagnostic {
             at: at.unwrap_or_else(|| self.at.clone()),
             what: why.what,
             advice: why.advice,
@@ -84,8 +89,8 @@ impl Entry {
     }
 
     /// Two tables that give the same cell.
-    pub fn twice(&self, id: &str) -> Wrong {
-        Wrong {
+    pub fn twice(&self, id: &str) -> Diagnostic {
+        Diagnostic {
             at: self.at.clone(),
             what: format!("`{id}` is named twice"),
             advice: "each contender is measured once in every round: raise `rounds` to measure more often".into(),

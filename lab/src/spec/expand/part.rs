@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::spec::complaint::did_you_mean;
-use crate::spec::diagnostic::Wrong;
+use crate::spec::diagnostic::Diagnostic;
 use crate::spec::factor;
 use crate::spec::hosts;
 use crate::spec::kinds::{LoadKind, Named};
@@ -31,7 +31,7 @@ pub(super) struct Part<'t> {
 }
 
 /// Reads a part, or the top level as one.
-pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Wrong> {
+pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'t>, Diagnostic> {
     let mut part = match base {
         Some(base) => {
             tree.only(&[
@@ -82,21 +82,21 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
 }
 
 /// A part cannot do without a name of its own.
-pub(super) fn nameless(tree: Tree<'_>, what: &str) -> Wrong {
-    Wrong {
+pub(super) fn nameless(tree: Tree<'_>, what: &str) -> Diagnostic {
+    Diagnostic {
         at: tree.at.0..tree.at.1,
         what: what.into(),
         advice: "add `name = \"a-name\"`".into(),
     }
 }
 
-fn seconds(tree: Tree<'_>) -> Result<Option<Duration>, Wrong> {
+fn seconds(tree: Tree<'_>) -> Result<Option<Duration>, Diagnostic> {
     let seconds = tree.number("duration", 1..=86_400)?;
     Ok(seconds.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
 impl Part<'_> {
-    fn read_settings(&mut self, tree: Tree<'_>) -> Result<(), Wrong> {
+    fn read_settings(&mut self, tree: Tree<'_>) -> Result<(), Diagnostic> {
         for (name, at, value) in tree.table("testbed")?.iter().flat_map(Tree::leaves) {
             // Machines are no factor: all cells share them, and `hosts` reads them.
             if name.starts_with("hosts.") {
@@ -129,10 +129,10 @@ impl Part<'_> {
     }
 
     /// A guest, too, is shared by all cells.
-    fn may_be_in_a_guest(&self, value: Placed<'_>) -> Result<(), Wrong> {
+    fn may_be_in_a_guest(&self, value: Placed<'_>) -> Result<(), Diagnostic> {
         match self.name {
             None => Ok(()),
-            Some(_) => Err(Wrong {
+            Some(_) => Err(Diagnostic {
                 at: value.span(),
                 what:
                     "a part has no guest of its own: what is emulated is compared with nothing else"
@@ -142,14 +142,18 @@ impl Part<'_> {
         }
     }
 
-    fn fix(&mut self, factor: &'static factor::Factor, value: Placed<'_>) -> Result<(), Wrong> {
+    fn fix(
+        &mut self,
+        factor: &'static factor::Factor,
+        value: Placed<'_>,
+    ) -> Result<(), Diagnostic> {
         self.fixed.insert(factor.name, factor.value(value)?);
         self.places.insert(factor.name, value.span());
         Ok(())
     }
 }
 
-fn listed(tree: Tree<'_>) -> Result<Settings, Wrong> {
+fn listed(tree: Tree<'_>) -> Result<Settings, Diagnostic> {
     let mut settings = Settings::new();
     for (name, at, value) in tree.leaves() {
         let factor = factor::find(&name, at)?;
@@ -159,7 +163,10 @@ fn listed(tree: Tree<'_>) -> Result<Settings, Wrong> {
 }
 
 /// One value, or each of a list.
-pub(super) fn values(factor: &factor::Factor, value: Placed<'_>) -> Result<Vec<String>, Wrong> {
+pub(super) fn values(
+    factor: &factor::Factor,
+    value: Placed<'_>,
+) -> Result<Vec<String>, Diagnostic> {
     match value.get_ref().as_array() {
         Some(list) => list.iter().map(|value| factor.value(value)).collect(),
         None => Ok(vec![factor.value(value)?]),
@@ -167,9 +174,9 @@ pub(super) fn values(factor: &factor::Factor, value: Placed<'_>) -> Result<Vec<S
 }
 
 /// The kind that a word stands for.
-pub(super) fn known<T: Named>(value: Placed<'_>, what: &str) -> Result<T, Wrong> {
+pub(super) fn known<T: Named>(value: Placed<'_>, what: &str) -> Result<T, Diagnostic> {
     let word = tree::text(value)?;
-    T::named(word).ok_or_else(|| Wrong {
+    T::named(word).ok_or_else(|| Diagnostic {
         at: value.span(),
         what: format!("unknown {what} `{word}`"),
         advice: did_you_mean(word, &T::names()),

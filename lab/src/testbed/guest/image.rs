@@ -110,7 +110,7 @@ impl Image {
 
     /// The last of them.
     pub(super) fn last_words(&self) -> String {
-        let said = process::words(&self.console);
+        let said = process::contents(&self.console);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
         last.unwrap_or("nothing").trim().to_owned()
     }

@@ -161,7 +161,7 @@ impl Host for Namespace {
         Ok(names.collect())
     }
 
-    fn place(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
+    fn write_file(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
         let path = self.results.join(name);
         let folder = path.parent().unwrap_or(&self.results);
         fs::create_dir_all(folder)

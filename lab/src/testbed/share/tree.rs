@@ -8,7 +8,7 @@ use super::version::Version;
 
 /// A group that others can be made in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ParentGroup {
     pub group: PathBuf,
     pub version: Version,
     /// Whether what is made in it has the controller `cpu`; in version two that may have to be asked for.
@@ -17,11 +17,11 @@ pub(super) struct Place {
 
 /// All of them, the best first: where nothing must be changed, and near the lab's own group, whose limits are then the
 /// gateways', too. `mounts` is a process's `mountinfo`, `groups` its `cgroup`.
-pub(super) fn places(mounts: &str, groups: &str) -> Vec<Place> {
-    let mut all: Vec<Place> = mounts
+pub(super) fn parents(mounts: &str, groups: &str) -> Vec<ParentGroup> {
+    let mut all: Vec<ParentGroup> = mounts
         .lines()
         .filter_map(mount)
-        .flat_map(|mount| mount.places(groups))
+        .flat_map(|mount| mount.parents(groups))
         .collect();
     all.sort_by_key(|place| !place.switched_on);
     all
@@ -62,7 +62,7 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Mount {
-    fn places(&self, groups: &str) -> Vec<Place> {
+    fn parents(&self, groups: &str) -> Vec<ParentGroup> {
         let own = self.own_group(groups);
         let above = own
             .ancestors()
@@ -91,7 +91,7 @@ impl Mount {
     }
 
     /// A mount that another one hides is listed all the same, but leads to no group.
-    fn place(&self, group: &Path) -> Option<Place> {
+    fn place(&self, group: &Path) -> Option<ParentGroup> {
         let names = |file: &str| {
             let text = fs::read_to_string(group.join(file)).unwrap_or_default();
             text.split_whitespace().any(|name| name == "cpu")
@@ -102,7 +102,7 @@ impl Mount {
         };
         let there = group.join("cgroup.procs").exists();
         let usable = there && (switched_on || names("cgroup.controllers"));
-        usable.then(|| Place {
+        usable.then(|| ParentGroup {
             group: group.to_owned(),
             version: self.version,
             switched_on,
@@ -168,11 +168,11 @@ mod tests {
         }
 
         fn found(&self, mounts: &str, groups: &str) -> Vec<(String, bool)> {
-            let told = |place: Place| {
+            let told = |place: ParentGroup| {
                 let inside = place.group.strip_prefix(&self.0).unwrap();
                 (inside.display().to_string(), place.switched_on)
             };
-            places(mounts, groups).into_iter().map(told).collect()
+            parents(mounts, groups).into_iter().map(told).collect()
         }
     }
 
@@ -243,11 +243,11 @@ mod tests {
         let fake = Fake::new("none", &[("", Some(("", "")))]);
         assert_eq!(fake.found(&fake.line("/", "cgroup2", "rw"), "0::/\n"), []);
         let hidden = "32 31 0:29 / /nowhere/at\\040all rw - cgroup cgroup rw,cpu\n";
-        assert_eq!(places(hidden, "1:cpu:/\n"), []);
+        assert_eq!(parents(hidden, "1:cpu:/\n"), []);
         assert_eq!(
             mount(hidden.trim()).unwrap().at,
             Path::new("/nowhere/at all")
         );
-        assert_eq!(places("no line of a table\n\n", ""), []);
+        assert_eq!(parents("no line of a table\n\n", ""), []);
     }
 }

@@ -15,7 +15,7 @@ pub(super) enum Version {
 
 /// What the kernel counted of a group since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Held {
+pub struct ThrottleCounts {
     /// Periods in which somebody ran.
     pub periods: f64,
     /// Those in which the quota was used up and everybody had to wait.
@@ -72,8 +72,8 @@ impl Version {
 }
 
 /// A group's `cpu.stat`: version one counts nanoseconds, version two microseconds.
-pub(super) fn counted(text: &str) -> Held {
-    let mut held = Held::default();
+pub(super) fn counted(text: &str) -> ThrottleCounts {
+    let mut held = ThrottleCounts::default();
     for line in text.lines() {
         let Some((name, value)) = line.split_once(' ') else {
             continue;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn both_versions_count_periods_and_the_time_of_waiting() {
-        let wanted = Held {
+        let wanted = ThrottleCounts {
             periods: 200.0,
             stopped: 150.0,
             stopped_s: 1.5,
@@ -157,6 +157,6 @@ mod tests {
         let one = "nr_periods 200\nnr_throttled 150\nthrottled_time 1500000000\nnr_bursts 0\n";
         let two = "usage_usec 99\nuser_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 1500000\n";
         assert_eq!((counted(one), counted(two)), (wanted, wanted));
-        assert_eq!(counted("nothing of this\n\n"), Held::default());
+        assert_eq!(counted("nothing of this\n\n"), ThrottleCounts::default());
     }
 }

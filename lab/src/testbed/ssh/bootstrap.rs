@@ -1,18 +1,18 @@
-//! How an attendant comes to a host: the shell there makes a private folder, takes in what it is sent, and starts it. It
-//! outlives the attendant, so that even one that is killed leaves nothing behind.
+//! How an agent comes to a host: the shell there makes a private folder, takes in what it is sent, and starts it. It
+//! outlives the agent, so that even one that is killed leaves nothing behind.
 
 use super::protocol::UNDO;
-use crate::tool::attend::quoted;
+use crate::tool::agent::quoted;
 
 /// What the shell says first, with the machine's kind, the folder, and the checksums of programs that are there already.
 pub(super) const BOOTSTRAP_READY: &str = "esplanade-lab-here";
-/// In the environment of the attendant and of all that it starts, with the folder as its value.
+/// In the environment of the agent and of all that it starts, with the folder as its value.
 const FOLDER_VARIABLE: &str = "ESPLANADE_LAB";
 
 /// What the host's shell is told. On one line, and without `!`: nobody knows which shell a login gets. `after` is the folder of
-/// an attendant that was lost: what it takes back must be back before anything new begins.
+/// an agent that was lost: what it takes back must be back before anything new begins.
 ///
-/// Every program of the attendant bears a mark in its environment. An attendant that was killed takes most of them along; a
+/// Every program of the agent bears a mark in its environment. an agent that was killed takes most of them along; a
 /// gateway that is still dying would answer in its last moment that all is well.
 pub(super) fn remote_command(names: &[&str], after: Option<&str>) -> String {
     let found: String = names
@@ -36,7 +36,7 @@ pub(super) fn remote_command(names: &[&str], after: Option<&str>) -> String {
          while read -r word name more; do case $word in \
          put) head -c \"$more\" >\"$d/$name\" && chmod 700 \"$d/$name\" && echo got;; \
          link) ln -s \"$more\" \"$d/$name\" && echo got;; \
-         start) {FOLDER_VARIABLE}=$d \"$d/esplanade-lab\" tool attend \"$d\"; exit;; \
+         start) {FOLDER_VARIABLE}=$d \"$d/esplanade-lab\" tool agent \"$d\"; exit;; \
          esac; done"
     );
     let root =

@@ -1,4 +1,4 @@
-//! One connection to one attendant, over the input and output of a program that leads there: `ssh`, or a machine in QEMU. It
+//! One connection to one agent, over the input and output of a program that leads there: `ssh`, or a machine in QEMU. It
 //! breaks once and for all: whoever wants to go on opens another.
 
 mod login;
@@ -15,27 +15,27 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::protocol::{Answer, Ask, Question, READY, Reply};
+use super::protocol::{READY, Request, RequestMessage, Response, ResponseMessage};
 use crate::fault::Fault;
 use crate::stop::Stop;
 use crate::testbed::process;
 
-/// A host, and the attendant on it.
+/// A host, and the agent on it.
 pub(in crate::testbed) struct Connection {
     /// `left (ssh://root@alpha)`.
     name: String,
     child: RefCell<Child>,
     input: Input,
     output: RefCell<Lines>,
-    complaints: File,
-    /// The attendant's on the host; empty until it is known.
+    stderr: File,
+    /// The agent's on the host; empty until it is known.
     folder: String,
     /// Where the host finds what was brought along, by our own path.
-    luggage: Vec<(String, String)>,
+    uploads: Vec<(String, String)>,
     asked: Cell<u64>,
     broken: Cell<bool>,
     stop: Stop,
-    /// Those to the other hosts of the bed: when one of them goes, what is waited for here may never come.
+    /// Those to the other hosts of the topology: when one of them goes, what is waited for here may never come.
     others: RefCell<Vec<Weak<Connection>>>,
     /// Its end ends the sign of life.
     _alive: Option<Sender<()>>,
@@ -46,26 +46,26 @@ type Input = Arc<Mutex<Option<ChildStdin>>>;
 
 /// For an answer that needs no time, over a bad line. ssh notices a dead one after 30 s.
 pub(in crate::testbed) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two signs of life; the attendant waits for several.
+/// Between two signs of life; the agent waits for several.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A signal that arrives just before a sleep is noticed after this long at the latest.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// For the attendant to take everything away. It gives up a little earlier.
+/// For the agent to take everything away. It gives up a little earlier.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(200);
 
 impl Connection {
-    /// Starts a program whose input and output lead to an attendant. In a group of its own: Ctrl-C is for the lab, which then
+    /// Starts a program whose input and output lead to an agent. In a group of its own: Ctrl-C is for the lab, which then
     /// says goodbye in order.
     pub(in crate::testbed) fn over(
         mut program: std::process::Command,
         name: String,
         stop: Stop,
     ) -> io::Result<Connection> {
-        let complaints = process::memory("complaints")?;
+        let stderr = process::memory("complaints")?;
         let mut child = program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(complaints.try_clone()?)
+            .stderr(stderr.try_clone()?)
             .process_group(0)
             .spawn()?;
         let output = child.stdout.take();
@@ -78,9 +78,9 @@ impl Connection {
                 waiting: Vec::new(),
             }),
             child: RefCell::new(child),
-            complaints,
+            stderr,
             folder: String::new(),
-            luggage: Vec::new(),
+            uploads: Vec::new(),
             asked: Cell::new(0),
             broken: Cell::new(false),
             stop,
@@ -89,10 +89,10 @@ impl Connection {
         })
     }
 
-    /// Waits for the attendant's first word, and gives signs of life from then on.
-    pub(in crate::testbed) fn attended(&mut self, limit: Duration) -> Result<(), Fault> {
+    /// Waits for the agent's first word, and gives signs of life from then on.
+    pub(in crate::testbed) fn wait_until_ready(&mut self, limit: Duration) -> Result<(), Fault> {
         self.expect(READY, limit)?;
-        self._alive = Some(sign_of_life(self.input.clone()));
+        self._alive = Some(send_keepalives(self.input.clone()));
         Ok(())
     }
 
@@ -108,12 +108,12 @@ impl Connection {
 
     /// Where the host finds something: the path there of what was brought along, everything else as it is.
     pub(super) fn there(&self, ours: &str) -> String {
-        let brought = self.luggage.iter().find(|(path, _)| path == ours);
+        let brought = self.uploads.iter().find(|(path, _)| path == ours);
         brought.map_or(ours, |(_, there)| there).to_owned()
     }
 
-    /// Makes all of a bed's connections known to each other.
-    pub(super) fn introduce(all: &[Rc<Connection>]) {
+    /// Makes all of a topology's connections known to each other.
+    pub(super) fn link_all(all: &[Rc<Connection>]) {
         for one in all {
             let others = all.iter().filter(|other| !Rc::ptr_eq(one, other));
             *one.others.borrow_mut() = others.map(Rc::downgrade).collect();
@@ -127,33 +127,33 @@ impl Connection {
     }
 
     /// The loss of another host, if one was lost.
-    fn alone(&self) -> Option<Fault> {
+    fn lost_peer(&self) -> Option<Fault> {
         let others = self.others.borrow();
         let mut others = others.iter().filter_map(Weak::upgrade);
         let lost = others.find(|other| other.broken())?;
         Some(lost.lost("ssh has ended"))
     }
 
-    /// Takes away what a bed left, also where the user wants to stop.
+    /// Takes away what a topology left, also where the user wants to stop.
     pub(super) fn clear(&self) -> Result<(), Fault> {
-        self.ask(Ask::Clear, CLEANUP_TIMEOUT, false).map(drop)
+        self.ask(Request::CleanUp, CLEANUP_TIMEOUT, false).map(drop)
     }
 
     /// Asks, and waits for the answer; with `heed` not beyond the user's wish to stop, nor the loss of another host.
     pub(in crate::testbed) fn ask(
         &self,
-        ask: Ask,
+        ask: Request,
         limit: Duration,
-        heed: bool,
-    ) -> Result<Answer, Fault> {
+        interruptible: bool,
+    ) -> Result<Response, Fault> {
         let number = self.asked.get() + 1;
         self.asked.set(number);
-        let question = serde_json::to_string(&Question { number, ask });
+        let question = serde_json::to_string(&RequestMessage { number, ask });
         let question = question.map_err(|error| Fault::failed(format!("cannot ask: {error}")))?;
         self.write(format!("{question}\n").as_bytes())?;
         loop {
-            let line = self.line(limit, heed)?;
-            let reply: Reply = serde_json::from_str(&line).map_err(|error| {
+            let line = self.line(limit, interruptible)?;
+            let reply: ResponseMessage = serde_json::from_str(&line).map_err(|error| {
                 self.lost(&format!(
                     "it said `{line}`, which is not understood: {error}"
                 ))
@@ -180,28 +180,28 @@ impl Connection {
         written.map_err(|error| self.lost(&error.to_string()))
     }
 
-    fn line(&self, limit: Duration, heed: bool) -> Result<String, Fault> {
+    fn line(&self, limit: Duration, interruptible: bool) -> Result<String, Fault> {
         let deadline = Instant::now() + limit;
         let mut output = self.output.borrow_mut();
         loop {
             if let Some(line) = output.next() {
                 return Ok(line);
             }
-            if heed && self.stop.asked() {
+            if interruptible && self.stop.asked() {
                 return Err(Fault::Interrupted);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(self.lost(&format!("no answer for {} s", limit.as_secs())));
             }
-            match output.more(left.min(STOP_CHECK_INTERVAL)) {
-                Ok(More::Came) => {}
-                Ok(More::NotYet) => {
-                    if let Some(fault) = self.alone().filter(|_| heed) {
+            match output.read_more(left.min(STOP_CHECK_INTERVAL)) {
+                Ok(ReadOutcome::Data) => {}
+                Ok(ReadOutcome::TimedOut) => {
+                    if let Some(fault) = self.lost_peer().filter(|_| interruptible) {
                         return Err(fault);
                     }
                 }
-                Ok(More::Never) => return Err(self.lost("the other end closed it")),
+                Ok(ReadOutcome::Closed) => return Err(self.lost("the other end closed it")),
                 Err(error) => return Err(self.lost(&error.to_string())),
             }
         }
@@ -210,7 +210,7 @@ impl Connection {
     /// The end of this connection, with what ssh says about it.
     fn lost(&self, why: &str) -> Fault {
         self.broken.set(true);
-        let said = process::words(&self.complaints);
+        let said = process::contents(&self.stderr);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
         let why = last.map_or(why, str::trim);
         Fault::failed(format!("{}: the connection is lost: {why}", self.name))
@@ -240,7 +240,7 @@ impl Drop for Connection {
 }
 
 /// Says that the lab lives, until what it returns is dropped.
-fn sign_of_life(input: Input) -> Sender<()> {
+fn send_keepalives(input: Input) -> Sender<()> {
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(KEEPALIVE_INTERVAL) {
@@ -257,10 +257,10 @@ fn sign_of_life(input: Input) -> Sender<()> {
 }
 
 /// What came of waiting.
-enum More {
-    Came,
-    NotYet,
-    Never,
+enum ReadOutcome {
+    Data,
+    TimedOut,
+    Closed,
 }
 
 /// Lines as they come.
@@ -277,7 +277,7 @@ impl Lines {
     }
 
     /// Waits for more, at most so long.
-    fn more(&mut self, time: Duration) -> io::Result<More> {
+    fn read_more(&mut self, time: Duration) -> io::Result<ReadOutcome> {
         let time = Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: i64::from(time.subsec_nanos()),
@@ -285,14 +285,14 @@ impl Lines {
         let mut ready = [PollFd::new(&self.output, PollFlags::IN)];
         // An interrupted wait only means: look again.
         if !poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0) {
-            return Ok(More::NotYet);
+            return Ok(ReadOutcome::TimedOut);
         }
         let mut chunk = [0; 65_536];
         let length = self.output.read(&mut chunk)?;
         self.waiting.extend_from_slice(&chunk[..length]);
         Ok(match length {
-            0 => More::Never,
-            _ => More::Came,
+            0 => ReadOutcome::Closed,
+            _ => ReadOutcome::Data,
         })
     }
 }

@@ -4,38 +4,38 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use crate::fault::Fault;
-use crate::testbed::{Addresses, LAN, Topology, WAN};
+use crate::testbed::{Addresses, LAN, Layout, WAN};
 
 /// Programs that are brought along, each under its own name: the lab's first.
-pub type Luggage = Vec<(&'static str, PathBuf)>;
+pub type Uploads = Vec<(&'static str, PathBuf)>;
 
 /// The machines of a testbed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts {
     /// Where the load starts; `None`: on the left gateway.
-    pub client: Option<Place>,
+    pub client: Option<HostSpec>,
     /// The client's gateway.
-    pub left: Place,
+    pub left: HostSpec,
     /// The server's gateway.
-    pub right: Place,
+    pub right: HostSpec,
     /// Where the load ends; `None`: on the right gateway.
-    pub server: Option<Place>,
+    pub server: Option<HostSpec>,
 }
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct HostSpec {
     /// `ssh://user@host:port`, or a host of the user's ssh configuration in that form.
     pub at: String,
     /// Its end of the wire between the gateways, where it is one.
-    pub wan: Option<Link>,
+    pub wan: Option<LinkSpec>,
     /// Its end of the link between an end host and its gateway, where there is one.
-    pub lan: Option<Link>,
+    pub lan: Option<LinkSpec>,
 }
 
 /// A device of a machine, and its address there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkSpec {
     /// As the machine calls it.
     pub device: String,
     /// Added for the run where the device does not have it.
@@ -61,12 +61,12 @@ impl Hosts {
     }
 
     /// Who has which address.
-    pub(super) fn map(&self, topology: Topology) -> Result<Addresses, Fault> {
+    pub(super) fn map(&self, layout: Layout) -> Result<Addresses, Fault> {
         let (left, right) = (self.left.link(WAN)?.address, self.right.link(WAN)?.address);
-        if topology == Topology::Pair {
+        if layout == Layout::Pair {
             return Ok(Addresses::of_two(left.into(), right.into()));
         }
-        let lan = |place: &Option<Place>| place.as_ref().ok_or_else(nobody)?.link(LAN).cloned();
+        let lan = |place: &Option<HostSpec>| place.as_ref().ok_or_else(nobody)?.link(LAN).cloned();
         let (client, server) = (lan(&self.client)?, lan(&self.server)?);
         Ok(Addresses {
             client: client.address.into(),
@@ -79,15 +79,15 @@ impl Hosts {
     }
 }
 
-impl Place {
-    pub(super) fn link(&self, name: &str) -> Result<&Link, Fault> {
+impl HostSpec {
+    pub(super) fn link(&self, name: &str) -> Result<&LinkSpec, Fault> {
         let link = if name == WAN { &self.wan } else { &self.lan };
         link.as_ref()
             .ok_or_else(|| Fault::failed(format!("{} has no device `{name}` in the spec", self.at)))
     }
 }
 
-impl Link {
+impl LinkSpec {
     /// The network on it, as `10.1.0.0/24`.
     fn network(&self) -> String {
         let mask = u32::MAX
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_network_of_a_link_follows_from_its_address() {
-        let link = |prefix| Link {
+        let link = |prefix| LinkSpec {
             device: "eth1".into(),
             address: Ipv4Addr::new(10, 1, 2, 3),
             prefix,

@@ -1,4 +1,4 @@
-//! What the lab and its attendant on a host say to each other over one SSH connection: questions down, answers up, each one
+//! What the lab and its agent on a host say to each other over one SSH connection: questions down, answers up, each one
 //! line of JSON. Questions have numbers, because an answer may take its time (a program that runs) while others are given,
 //! and because one that the lab no longer waits for must not be taken for the next. An empty line only says that the lab
 //! still lives.
@@ -12,39 +12,39 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::capture::Frame;
 use crate::host::{Command, Finished};
 
-/// What the attendant says first.
+/// What the agent says first.
 pub(crate) const READY: &str = "ready";
-/// The name of an attendant's list of what has to be undone, a shell script.
+/// The name of an agent's list of what has to be undone, a shell script.
 pub(crate) const UNDO: &str = "undo";
 
 /// A question with its number.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct RequestMessage {
     /// Its answer bears the same.
     pub number: u64,
     /// What is asked.
-    pub ask: Ask,
+    pub ask: Request,
 }
 
 /// An answer with the number of its question.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Reply {
+pub(crate) struct ResponseMessage {
     /// That of the question.
     pub number: u64,
     /// The answer, or why there is none.
-    pub answer: Result<Answer, String>,
+    pub answer: Result<Response, String>,
 }
 
-/// What the lab may want of a host. A *thing* is a process, an ear or a socket that the attendant keeps for it.
+/// What the lab may want of a host. A *thing* is a process, an ear or a socket that the agent keeps for it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Ask {
+pub(crate) enum Request {
     /// Run a program to its end, or kill it after so long: [`Answer::Finished`].
     Run { command: Command, limit: Duration },
     /// Start a program that stays: [`Answer::Started`].
     Start { command: Command },
     /// Whether it has ended and what it said: [`Answer::State`].
-    Look { process: u64 },
+    State { process: u64 },
     /// Ask it to end, and kill it after so long: [`Answer::Flag`], whether it went by itself.
     Stop { process: u64, grace: Duration },
     /// The text of a file: [`Answer::Text`].
@@ -53,19 +53,19 @@ pub(crate) enum Ask {
     Fetch { path: PathBuf, from: u64 },
     /// The names in a folder: [`Answer::Names`].
     List { path: PathBuf },
-    /// Write a file into the bed's folder: [`Answer::Text`], its path.
-    Place { name: String, text: String },
-    /// Make a folder in the bed's folder: [`Answer::Text`], its path.
+    /// Write a file into the topology's folder: [`Answer::Text`], its path.
+    WriteFile { name: String, text: String },
+    /// Make a folder in the topology's folder: [`Answer::Text`], its path.
     Scratch,
     /// Whether a program is there: [`Answer::Flag`].
     Has { program: String },
     /// Listen on an interface to packets among these addresses: [`Answer::Thing`].
-    Listen {
+    Sniff {
         interface: String,
         among: Vec<Ipv4Addr>,
     },
     /// What passed since the last time: [`Answer::Frames`].
-    Hear { ear: u64 },
+    TakeFrames { sniffer: u64 },
     /// A UDP socket: [`Answer::Thing`].
     Bind { local: SocketAddr },
     /// Send a datagram: [`Answer::Done`].
@@ -77,30 +77,30 @@ pub(crate) enum Ask {
     /// The next datagram, if it comes in time: [`Answer::Datagram`].
     Receive { socket: u64, within: Duration },
     /// Put a thing away; a process is killed: [`Answer::Done`].
-    Close { thing: u64 },
-    /// Run this when the bed goes, whatever ends it, the latest first: [`Answer::Done`].
-    Afterwards { command: Command },
-    /// Take everything away that a bed left: [`Answer::Done`].
-    Clear,
+    Close { handle: u64 },
+    /// Run this when the topology goes, whatever ends it, the latest first: [`Answer::Done`].
+    OnCleanup { command: Command },
+    /// Take everything away that a topology left: [`Answer::Done`].
+    CleanUp,
 }
 
-/// What the attendant answers.
+/// What the agent answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     Done,
     Flag(bool),
     Text(String),
     Bytes(Bytes),
     Names(Vec<String>),
-    Thing(u64),
+    Handle(u64),
     /// A process, and its id in that host's `/proc`.
     Started(u64, u32),
     /// `None`: it was killed, for it took too long.
     Finished(Option<Finished>),
     /// The exit code of a process, once it has ended, and what it said so far.
     State(Option<i32>, String),
-    Frames(Vec<Seen>),
+    Frames(Vec<FrameMessage>),
     Datagram(Option<Bytes>),
 }
 
@@ -132,16 +132,16 @@ fn byte(pair: &[u8]) -> Option<u8> {
 
 /// A frame on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct FrameMessage {
     at: Duration,
     bytes: Bytes,
     udp_segment: Option<u16>,
     checksum: Option<(u16, u16)>,
 }
 
-impl From<Frame> for Seen {
-    fn from(frame: Frame) -> Seen {
-        Seen {
+impl From<Frame> for FrameMessage {
+    fn from(frame: Frame) -> FrameMessage {
+        FrameMessage {
             at: frame.at,
             bytes: Bytes(frame.bytes),
             udp_segment: frame.udp_segment,
@@ -150,8 +150,8 @@ impl From<Frame> for Seen {
     }
 }
 
-impl From<Seen> for Frame {
-    fn from(seen: Seen) -> Frame {
+impl From<FrameMessage> for Frame {
+    fn from(seen: FrameMessage) -> Frame {
         Frame {
             at: seen.at,
             bytes: seen.bytes.0,
@@ -173,9 +173,9 @@ mod tests {
             udp_segment: Some(1400),
             checksum: Some((34, 6)),
         };
-        let sent = serde_json::to_string(&Seen::from(frame.clone())).unwrap();
+        let sent = serde_json::to_string(&FrameMessage::from(frame.clone())).unwrap();
         assert!(sent.contains("\"0001feff\""), "{sent}");
-        let seen: Seen = serde_json::from_str(&sent).unwrap();
+        let seen: FrameMessage = serde_json::from_str(&sent).unwrap();
         assert_eq!(Frame::from(seen), frame);
     }
 

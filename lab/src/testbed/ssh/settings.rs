@@ -1,4 +1,4 @@
-//! What a ground asks of a machine that is not ours: every change is promised to be taken back before it is made, and what is
+//! What a topology asks of a machine that is not ours: every change is promised to be taken back before it is made, and what is
 //! as it should be already is neither changed nor taken back.
 
 use std::net::Ipv4Addr;
@@ -7,34 +7,39 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::far::Far;
-use super::hosts::Link;
+use super::hosts::LinkSpec;
+use super::remote_host::RemoteHost;
 use crate::fault::Fault;
 use crate::host::{Command, Host};
-use crate::testbed::{Ground, Tcp, WAN};
+use crate::testbed::{Tcp, TopologySpec, WAN};
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
-fn told(host: &Far, command: &Command) -> Result<String, Fault> {
+fn run_command(host: &RemoteHost, command: &Command) -> Result<String, Fault> {
     host.must(command, COMMAND_TIMEOUT)
 }
 
-/// Does something, and `undo` when the bed goes.
-fn change(host: &Far, undo: &Command, command: &Command) -> Result<(), Fault> {
-    host.afterwards(undo)?;
-    told(host, command).map(drop)
+/// Does something, and `undo` when the topology goes.
+fn change(host: &RemoteHost, undo: &Command, command: &Command) -> Result<(), Fault> {
+    host.on_cleanup(undo)?;
+    run_command(host, command).map(drop)
 }
 
-/// A device as the ground wants it: up, with its address, its MTU, its offloads and its patience.
-pub(super) fn link(host: &Far, name: &str, link: &Link, ground: &Ground) -> Result<(), Fault> {
+/// A device as the topology wants it: up, with its address, its MTU, its offloads and its patience.
+pub(super) fn link(
+    host: &RemoteHost,
+    name: &str,
+    link: &LinkSpec,
+    spec: &TopologySpec,
+) -> Result<(), Fault> {
     let device = &link.device;
     let folder = PathBuf::from("/sys/class/net").join(device);
     let here = is_up(host, device)
         .map_err(|fault| fault.during(&format!("{}: the device `{device}`", host.name())))?;
     // A device whose MTU changes may lose what it learnt of its neighbours, so that comes first.
     let mtu = host.read(&folder.join("mtu"))?;
-    if mtu.trim() != ground.mtu.to_string() {
-        let [earlier, wanted] = [mtu.trim(), &ground.mtu.to_string()]
+    if mtu.trim() != spec.mtu.to_string() {
+        let [earlier, wanted] = [mtu.trim(), &spec.mtu.to_string()]
             .map(|mtu| Command::line(&format!("ip link set {device} mtu {mtu}")));
         change(host, &earlier, &wanted)?;
     }
@@ -44,14 +49,14 @@ pub(super) fn link(host: &Far, name: &str, link: &Link, ground: &Ground) -> Resu
         change(host, &down, &up)?;
     }
     address(host, link)?;
-    if name == WAN && !ground.wire_offloads {
+    if name == WAN && !spec.wire_offloads {
         offloads_off(host, device)?;
     }
     let waits = [
-        ("gro_flush_timeout", ground.gro_flush_timeout_ns),
+        ("gro_flush_timeout", spec.gro_flush_timeout_ns),
         (
             "napi_defer_hard_irqs",
-            ground.napi_defer_hard_irqs.map(u64::from),
+            spec.napi_defer_hard_irqs.map(u64::from),
         ),
     ];
     waits
@@ -60,25 +65,25 @@ pub(super) fn link(host: &Far, name: &str, link: &Link, ground: &Ground) -> Resu
         .try_for_each(|(path, value)| set(host, &path, &value.to_string()))
 }
 
-fn is_up(host: &Far, device: &str) -> Result<bool, Fault> {
+fn is_up(host: &RemoteHost, device: &str) -> Result<bool, Fault> {
     #[derive(Deserialize)]
     struct Device {
         flags: Vec<String>,
     }
-    let said = told(host, &Command::line("ip -json link show dev").arg(device))?;
+    let said = run_command(host, &Command::line("ip -json link show dev").arg(device))?;
     let devices: Vec<Device> = serde_json::from_str(&said).unwrap_or_default();
     Ok(devices
         .iter()
         .any(|device| device.flags.iter().any(|flag| flag == "UP")))
 }
 
-fn address(host: &Far, link: &Link) -> Result<(), Fault> {
-    let Link {
+fn address(host: &RemoteHost, link: &LinkSpec) -> Result<(), Fault> {
+    let LinkSpec {
         device,
         address,
         prefix,
     } = link;
-    let said = told(
+    let said = run_command(
         host,
         &Command::line("ip -4 -oneline address show dev").arg(device),
     )?;
@@ -97,8 +102,8 @@ fn address(host: &Far, link: &Link) -> Result<(), Fault> {
 }
 
 /// A way to a network. One that is there already is the user's own, and stays.
-pub(super) fn route(host: &Far, network: &str, next: Ipv4Addr) -> Result<(), Fault> {
-    let said = told(host, &Command::line("ip -4 route show exact").arg(network))?;
+pub(super) fn route(host: &RemoteHost, network: &str, next: Ipv4Addr) -> Result<(), Fault> {
+    let said = run_command(host, &Command::line("ip -4 route show exact").arg(network))?;
     if said.split_whitespace().any(|word| word == next.to_string()) {
         return Ok(());
     }
@@ -108,12 +113,12 @@ pub(super) fn route(host: &Far, network: &str, next: Ipv4Addr) -> Result<(), Fau
 }
 
 /// Makes a router of a machine.
-pub(super) fn forward(host: &Far) -> Result<(), Fault> {
+pub(super) fn forward(host: &RemoteHost) -> Result<(), Fault> {
     set(host, Path::new("/proc/sys/net/ipv4/ip_forward"), "1")
 }
 
 /// Options of TCP.
-pub(super) fn tcp(options: &Tcp, host: &Far) -> Result<(), Fault> {
+pub(super) fn tcp(options: &Tcp, host: &RemoteHost) -> Result<(), Fault> {
     options
         .settings()
         .into_iter()
@@ -123,7 +128,7 @@ pub(super) fn tcp(options: &Tcp, host: &Far) -> Result<(), Fault> {
 }
 
 /// Writes a setting of the kernel.
-fn set(host: &Far, path: &Path, value: &str) -> Result<(), Fault> {
+fn set(host: &RemoteHost, path: &Path, value: &str) -> Result<(), Fault> {
     let earlier = host.read(path)?;
     let earlier: Vec<&str> = earlier.split_whitespace().collect();
     let earlier = earlier.join(" ");
@@ -149,8 +154,8 @@ const OFFLOADS: [(&str, &str); 6] = [
     ("generic-receive-offload", "gro"),
 ];
 
-fn offloads_off(host: &Far, device: &str) -> Result<(), Fault> {
-    let listed = told(host, &Command::line("ethtool -k").arg(device))?;
+fn offloads_off(host: &RemoteHost, device: &str) -> Result<(), Fault> {
+    let listed = run_command(host, &Command::line("ethtool -k").arg(device))?;
     let on = those_on(&listed);
     if on.is_empty() {
         return Ok(());

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use super::counter::{DatagramCounter, Received};
 use super::stamp::now;
-use super::tally::{Received, Tally};
 use crate::socket::set;
 
 /// What the receiver is told.
@@ -29,15 +29,15 @@ impl Receive {
         // More room lets the receiver be late without a loss; where it is not allowed, the usual room has to do.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 32 << 20)
             .or_else(|_| set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 4 << 20));
-        let mut tally = Tally::default();
-        let mut post = Post::new();
+        let mut counter = DatagramCounter::default();
+        let mut batch = ReceiveBatch::new();
         loop {
-            match post.next(&socket) {
+            match batch.next(&socket) {
                 Ok(count) => {
                     let at = now();
-                    for datagram in (0..count).map(|place| post.datagram(place)) {
-                        if tally.hear(datagram, self.run, at) {
-                            return Ok(tally.end());
+                    for datagram in (0..count).map(|place| batch.datagram(place)) {
+                        if counter.hear(datagram, self.run, at) {
+                            return Ok(counter.end());
                         }
                     }
                 }
@@ -48,7 +48,7 @@ impl Receive {
                         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
                     ) =>
                 {
-                    return Ok(tally.end());
+                    return Ok(counter.end());
                 }
                 Err(error) => return Err(error),
             }
@@ -60,14 +60,14 @@ const DATAGRAMS_PER_CALL: usize = 64;
 const MAX_DATAGRAM_BYTES: usize = 66_000;
 
 /// Many datagrams in one call.
-struct Post {
+struct ReceiveBatch {
     buffers: Vec<Vec<u8>>,
     lengths: Vec<usize>,
 }
 
-impl Post {
-    fn new() -> Post {
-        Post {
+impl ReceiveBatch {
+    fn new() -> ReceiveBatch {
+        ReceiveBatch {
             buffers: vec![vec![0; MAX_DATAGRAM_BYTES]; DATAGRAMS_PER_CALL],
             lengths: vec![0; DATAGRAMS_PER_CALL],
         }

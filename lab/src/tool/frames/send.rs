@@ -61,7 +61,7 @@ impl Send {
 
     /// Sends what is due, again and again.
     fn pace(&self, socket: &UdpSocket) -> io::Result<Sent> {
-        let mut train = Train::new(socket);
+        let mut segmented = SegmentedSend::new(socket);
         let (started, length) = (Instant::now(), Duration::from_millis(self.milliseconds));
         let mut sent = 0u64;
         loop {
@@ -70,14 +70,14 @@ impl Send {
                 break;
             }
             let (bytes, alike) = alike(&self.bytes, sent);
-            let most = train.most(bytes).min(alike) as u64;
+            let most = segmented.most(bytes).min(alike) as u64;
             let due = match self.rate > 0.0 {
                 true => (gone.as_secs_f64() * self.rate) as u64 + 1,
                 false => sent + most,
             };
             match due.saturating_sub(sent).min(most) {
                 0 => self.rest(started, sent),
-                count => sent += train.send(bytes, sent..sent + count, self.run)?,
+                count => sent += segmented.send(bytes, sent..sent + count, self.run)?,
             }
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -126,7 +126,7 @@ fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
 }
 
 /// Datagrams of one length that go in one call.
-struct Train<'s> {
+struct SegmentedSend<'s> {
     socket: &'s UdpSocket,
     buffer: Vec<u8>,
     /// The length the kernel segments to; 0: not at all.
@@ -135,9 +135,9 @@ struct Train<'s> {
     allowed: bool,
 }
 
-impl Train<'_> {
-    fn new(socket: &UdpSocket) -> Train<'_> {
-        Train {
+impl SegmentedSend<'_> {
+    fn new(socket: &UdpSocket) -> SegmentedSend<'_> {
+        SegmentedSend {
             socket,
             buffer: vec![0; MAX_SEND_BYTES],
             segment: 0,

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum SoakLine {
     /// Once, in the beginning: all have calibrated and spin.
     Ready(Vec<Spinning>),
     /// Again and again.
-    Seen(Seen),
+    SoakCounts(SoakCounts),
 }
 
 /// A thread that spins.
@@ -35,7 +35,7 @@ pub enum Class {
 
 /// What was counted until a moment, spinner by spinner in the order of [`Said::Ready`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SoakCounts {
     /// The moment, by a clock that nobody sets.
     pub at_ns: u64,
     /// Units of work.

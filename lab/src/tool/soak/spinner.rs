@@ -17,14 +17,14 @@ use super::line::{Class, Spinning};
 /// One of them, seen from outside.
 pub(super) struct Spinner {
     pub(super) spinning: Spinning,
-    tally: Arc<Tally>,
+    counter: Arc<UnitCounter>,
     clock: libc::clockid_t,
 }
 
 /// Alone on its lines of the cache, and on those that a processor fetches beside them.
 #[repr(align(128))]
 #[derive(Default)]
-struct Tally(AtomicU64);
+struct UnitCounter(AtomicU64);
 
 /// Steps of a unit: some microseconds, so that nothing is lost to rounding and counting costs nothing.
 const STEPS_PER_UNIT: u32 = 4096;
@@ -64,23 +64,23 @@ fn processors() -> io::Result<Vec<usize>> {
 }
 
 fn live(cpu: usize, born: Sender<io::Result<Spinner>>) {
-    let tally = Arc::new(Tally::default());
-    let spinner = prepared(cpu, &tally);
+    let counter = Arc::new(UnitCounter::default());
+    let spinner = prepared(cpu, &counter);
     let good = spinner.is_ok();
     // Nobody waits any more: then the program ends anyway.
     let _ = born.send(spinner);
     drop(born);
     if good {
-        work(&tally, u64::MAX);
+        work(&counter, u64::MAX);
     }
 }
 
 /// Calibrates in the class of everybody, where it gets a share of a busy processor, too; then gives way to all.
-fn prepared(cpu: usize, tally: &Arc<Tally>) -> io::Result<Spinner> {
+fn prepared(cpu: usize, counter: &Arc<UnitCounter>) -> io::Result<Spinner> {
     let mut here = CpuSet::new();
     here.set(cpu);
     sched_setaffinity(None, &here).map_err(|error| cannot("stay", cpu, error.into()))?;
-    let units_per_s = calibrate(tally);
+    let units_per_s = calibrate(counter);
     let class = give_way().map_err(|error| cannot("give way", cpu, error))?;
     Ok(Spinner {
         spinning: Spinning {
@@ -88,7 +88,7 @@ fn prepared(cpu: usize, tally: &Arc<Tally>) -> io::Result<Spinner> {
             units_per_s,
             class,
         },
-        tally: tally.clone(),
+        counter: counter.clone(),
         clock: own_clock().map_err(|error| cannot("be timed", cpu, error))?,
     })
 }
@@ -101,11 +101,11 @@ fn cannot(what: &str, cpu: usize, error: io::Error) -> io::Error {
 }
 
 /// Units in a second of this thread's own processor time.
-fn calibrate(tally: &Tally) -> f64 {
-    let batch = batch(tally);
+fn calibrate(counter: &UnitCounter) -> f64 {
+    let batch = batch(counter);
     let (started, mut best) = (Instant::now(), 0.0f64);
     for _ in 0..CALIBRATION_SLICES {
-        let took = timed(tally, batch).max(Duration::from_nanos(1));
+        let took = timed(counter, batch).max(Duration::from_nanos(1));
         best = best.max(batch as f64 / took.as_secs_f64());
         if started.elapsed() > CALIBRATION_TIMEOUT {
             break;
@@ -115,23 +115,23 @@ fn calibrate(tally: &Tally) -> f64 {
 }
 
 /// As many units as fill a slice.
-fn batch(tally: &Tally) -> u64 {
+fn batch(counter: &UnitCounter) -> u64 {
     let mut batch = 1;
-    while timed(tally, batch) < MIN_SLICE_TIME {
+    while timed(counter, batch) < MIN_SLICE_TIME {
         batch *= 2;
     }
     batch
 }
 
-fn timed(tally: &Tally, units: u64) -> Duration {
+fn timed(counter: &UnitCounter, units: u64) -> Duration {
     let before = own_time();
-    work(tally, units);
+    work(counter, units);
     own_time().saturating_sub(before)
 }
 
 /// The very loop that is calibrated is the one that soaks, for more units than any machine will live to count.
 #[inline(never)]
-fn work(tally: &Tally, units: u64) {
+fn work(counter: &UnitCounter, units: u64) {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15u64);
     for _ in 0..units {
         for _ in 0..STEPS_PER_UNIT {
@@ -140,8 +140,8 @@ fn work(tally: &Tally, units: u64) {
             state ^= state << 17;
         }
         // Nobody else writes here.
-        let count = tally.0.load(Ordering::Relaxed) + 1;
-        tally.0.store(count, Ordering::Relaxed);
+        let count = counter.0.load(Ordering::Relaxed) + 1;
+        counter.0.store(count, Ordering::Relaxed);
     }
     black_box(state);
 }
@@ -177,7 +177,7 @@ fn own_clock() -> io::Result<libc::clockid_t> {
 impl Spinner {
     /// What it has counted.
     pub(super) fn units(&self) -> u64 {
-        self.tally.0.load(Ordering::Relaxed)
+        self.counter.0.load(Ordering::Relaxed)
     }
 
     /// What the kernel has charged it for.

@@ -1,8 +1,8 @@
 use super::*;
 use crate::suite;
 
-fn wrapping(name: &str) -> Wrapping {
-    Wrapping {
+fn ipsec(name: &str) -> IpsecConfig {
+    IpsecConfig {
         suite: suite::find(name).unwrap(),
         mode: Mode::Tunnel,
         encapsulation: Encapsulation::Udp,
@@ -28,9 +28,9 @@ fn keys(name: &str) -> Keys {
 
 #[test]
 fn idle_associations_are_of_other_peers_and_have_no_policy() {
-    let many = Wrapping {
+    let many = IpsecConfig {
         associations: 300,
-        ..wrapping("aes-128-gcm")
+        ..ipsec("aes-128-gcm")
     };
     let keys = Keys::fresh(&many, 0x1000).unwrap();
     let map = Addresses::default();
@@ -55,7 +55,7 @@ fn idle_associations_are_of_other_peers_and_have_no_policy() {
 #[test]
 fn the_left_file_reads_as_a_person_would_write_it() {
     let text = keys("aes-128-cbc-sha1").text(
-        &wrapping("aes-128-cbc-sha1"),
+        &ipsec("aes-128-cbc-sha1"),
         Side::Left,
         &Addresses::default(),
     );
@@ -77,8 +77,8 @@ spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/re
 fn the_right_file_mirrors_the_policies_and_keeps_the_associations() {
     let keys = keys("null");
     let (left, right) = (
-        keys.text(&wrapping("null"), Side::Left, &Addresses::default()),
-        keys.text(&wrapping("null"), Side::Right, &Addresses::default()),
+        keys.text(&ipsec("null"), Side::Left, &Addresses::default()),
+        keys.text(&ipsec("null"), Side::Right, &Addresses::default()),
     );
     let lines = |text: &str, word: &str| -> Vec<String> {
         text.lines()
@@ -100,7 +100,7 @@ fn the_right_file_mirrors_the_policies_and_keeps_the_associations() {
 
 #[test]
 fn fresh_keys_differ_and_fit() {
-    let keys = Keys::fresh(&wrapping("aes-128-gcm"), 0x1000).unwrap();
+    let keys = Keys::fresh(&ipsec("aes-128-gcm"), 0x1000).unwrap();
     assert_eq!(keys.to_right.cipher.len(), 40);
     assert_ne!(keys.to_right.cipher, keys.to_left.cipher);
     assert_eq!((keys.to_right.spi, keys.to_left.spi), (0x1001, 0x1002));
@@ -108,10 +108,10 @@ fn fresh_keys_differ_and_fit() {
 
 #[test]
 fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
-    let bundle = Wrapping {
+    let bundle = IpsecConfig {
         bundle: true,
         encapsulation: Encapsulation::Native,
-        ..wrapping("3des-sha1")
+        ..ipsec("3des-sha1")
     };
     let text = keys("3des-sha1").text(&bundle, Side::Left, &Addresses::default());
     let (key, hash) = ("ab".repeat(24), "cd".repeat(20));
@@ -126,11 +126,11 @@ fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
 
 #[test]
 fn two_hosts_alone_protect_each_other_in_transport_mode() {
-    let transport = Wrapping {
+    let transport = IpsecConfig {
         mode: Mode::Transport,
-        ..wrapping("aes-128-gcm")
+        ..ipsec("aes-128-gcm")
     };
-    let map = Addresses::of(crate::testbed::Topology::Pair, Default::default());
+    let map = Addresses::of(crate::testbed::Layout::Pair, Default::default());
     let text = keys("aes-128-gcm").text(&transport, Side::Left, &map);
     assert!(text.contains(" 0x1001 -m transport -r 1024 "), "{text}");
     let policy = "spdadd 192.0.2.1/32 192.0.2.2/32 any -P out ipsec esp/transport//require;";
@@ -139,9 +139,9 @@ fn two_hosts_alone_protect_each_other_in_transport_mode() {
 
 #[test]
 fn ah_alone_has_no_cipher() {
-    let alone = Wrapping {
+    let alone = IpsecConfig {
         encapsulation: Encapsulation::Native,
-        ..wrapping("ah-md5")
+        ..ipsec("ah-md5")
     };
     let text = keys("ah-md5").text(&alone, Side::Right, &Addresses::default());
     assert!(

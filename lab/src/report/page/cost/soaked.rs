@@ -125,7 +125,7 @@ fn doubts(found: &[Soaked]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::Heavy;
+    use crate::meter::IntrusiveMeter;
     use crate::record::Record;
     use crate::report::fixture;
 
@@ -151,7 +151,7 @@ mod tests {
                 "plain",
                 order,
                 &factors,
-                Heavy::Soaker,
+                IntrusiveMeter::Soaker,
                 &readings,
             ));
             records

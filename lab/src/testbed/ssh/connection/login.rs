@@ -1,4 +1,4 @@
-//! From `ssh` to the attendant's first word: logging in, bringing along what is not there, and starting it.
+//! From `ssh` to the agent's first word: logging in, bringing along what is not there, and starting it.
 
 use std::io;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::super::bootstrap::{BOOTSTRAP_READY, remote_command};
-use super::super::hosts::Luggage;
+use super::super::hosts::Uploads;
 use super::{Connection, REPLY_TIMEOUT};
 use crate::fault::Fault;
 use crate::stop::Stop;
 
-/// To log in, jump hosts included, and for the attendant of a lost connection to notice and to take everything back.
+/// To log in, jump hosts included, and for the agent of a lost connection to notice and to take everything back.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// To take in a program: a slow line is waited for.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
@@ -30,18 +30,18 @@ const SSH_OPTIONS: [&str; 8] = [
 ];
 
 impl Connection {
-    /// Logs in, brings along what is not there, and starts the attendant. `after` is a connection that was lost: what its
-    /// attendant takes back is waited for.
+    /// Logs in, brings along what is not there, and starts the agent. `after` is a connection that was lost: what its
+    /// agent takes back is waited for.
     pub(in crate::testbed::ssh) fn open(
         role: &str,
         at: &str,
         config: Option<&Path>,
-        luggage: &Luggage,
+        uploads: &Uploads,
         stop: Stop,
         after: Option<&Connection>,
     ) -> Result<Connection, Fault> {
-        let mut connection = Connection::ssh(role, at, config, luggage, stop, after)?;
-        let arrived = connection.arrive(luggage);
+        let mut connection = Connection::ssh(role, at, config, uploads, stop, after)?;
+        let arrived = connection.arrive(uploads);
         arrived.map_err(|fault| connection.explained(fault, at))?;
         Ok(connection)
     }
@@ -50,13 +50,13 @@ impl Connection {
         role: &str,
         at: &str,
         config: Option<&Path>,
-        luggage: &Luggage,
+        uploads: &Uploads,
         stop: Stop,
         after: Option<&Connection>,
     ) -> Result<Connection, Fault> {
         let lost = after.map(|lost| lost.folder.as_str());
         let lost = lost.filter(|folder| !folder.is_empty());
-        let names: Vec<&str> = luggage.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = uploads.iter().map(|(name, _)| *name).collect();
         let mut ssh = Command::new("ssh");
         if let Some(config) = config {
             ssh.arg("-F").arg(config);
@@ -72,8 +72,8 @@ impl Connection {
         })
     }
 
-    /// The conversation with the shell, up to the first word of the attendant.
-    fn arrive(&mut self, luggage: &Luggage) -> Result<(), Fault> {
+    /// The conversation with the shell, up to the first word of the agent.
+    fn arrive(&mut self, uploads: &Uploads) -> Result<(), Fault> {
         let mut found = Vec::new();
         let here = loop {
             let line = self.line(LOGIN_TIMEOUT, true)?;
@@ -98,7 +98,7 @@ impl Connection {
                 self.name
             )));
         }
-        for (name, path) in luggage {
+        for (name, path) in uploads {
             let sum = checksum(path)?;
             let there = found
                 .iter()
@@ -110,10 +110,10 @@ impl Connection {
             self.expect("got", UPLOAD_TIMEOUT)?;
             let ours = path.to_string_lossy().into_owned();
             let there = format!("{}/{name}", self.folder);
-            self.luggage.push((ours, there));
+            self.uploads.push((ours, there));
         }
         self.write(b"start\n")?;
-        self.attended(REPLY_TIMEOUT)
+        self.wait_until_ready(REPLY_TIMEOUT)
     }
 
     fn put(&self, name: &str, path: &Path) -> Result<(), Fault> {
@@ -124,7 +124,7 @@ impl Connection {
         self.write(&program)
     }
 
-    /// A fault before the attendant was ready, with what the user may try.
+    /// A fault before the agent was ready, with what the user may try.
     fn explained(&self, fault: Fault, at: &str) -> Fault {
         match fault {
             Fault::Failed(why) if self.broken() => {

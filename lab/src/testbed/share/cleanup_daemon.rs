@@ -1,4 +1,4 @@
-//! The guardian of the groups: a process that outlives the lab, does nothing but wait until the lab is gone, and takes away
+//! The cleanup daemon of the groups: a process that outlives the lab, does nothing but wait until the lab is gone, and takes away
 //! what it left. It is nobody's child, of no session but its own, in none of the lab's namespaces, and holds nothing open
 //! but the folder.
 
@@ -17,18 +17,18 @@ const REMOVE_ATTEMPTS: usize = 1500;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Posts one at a folder that this process has locked.
-pub(super) fn post(folder: &Path, switched_on: Option<&Path>) -> io::Result<()> {
+pub(super) fn start(folder: &Path, switched_on: Option<&Path>) -> io::Result<()> {
     // SAFETY: no other thread exists yet, so a child may go on like any process.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => born(folder, switched_on),
-        child => buried(child),
+        0 => fork_again(folder, switched_on),
+        child => reap(child),
     }
 }
 
-/// By way of a child that ends at once, so that the lab has no child more and the guardian no parent to die with.
-fn born(folder: &Path, switched_on: Option<&Path>) -> ! {
-    // SAFETY: as in `post`; _exit ends the child without running the lab's exit handlers.
+/// By way of a child that ends at once, so that the lab has no child more and the cleanup daemon no parent to die with.
+fn fork_again(folder: &Path, switched_on: Option<&Path>) -> ! {
+    // SAFETY: as in `start`; _exit ends the child without running the lab's exit handlers.
     unsafe {
         match libc::fork() {
             -1 => libc::_exit(io::Error::last_os_error().raw_os_error().unwrap_or(1)),
@@ -42,7 +42,7 @@ fn born(folder: &Path, switched_on: Option<&Path>) -> ! {
     }
 }
 
-fn buried(child: libc::pid_t) -> io::Result<()> {
+fn reap(child: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
     // SAFETY: waits for one child of ours; the pointer lives for the call.
     match unsafe { libc::waitpid(child, &mut status, 0) } == child {
@@ -62,7 +62,7 @@ fn detach() {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
             libc::signal(signal, libc::SIG_IGN);
         }
-        libc::prctl(libc::PR_SET_NAME, c"lab-guardian".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"lab-cleanup".as_ptr());
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         for standard in 0..3 {
             libc::dup2(nowhere, standard);

@@ -9,14 +9,14 @@ use crate::host::Tap;
 use crate::testbed::tap::PacketSocket;
 
 /// Hears packets among certain addresses.
-pub(super) struct Ear {
+pub(super) struct Sniffer {
     socket: PacketSocket,
     among: Vec<Ipv4Addr>,
 }
 
-impl Ear {
-    pub(super) fn open(interface: &str, among: Vec<Ipv4Addr>) -> io::Result<Ear> {
-        Ok(Ear {
+impl Sniffer {
+    pub(super) fn open(interface: &str, among: Vec<Ipv4Addr>) -> io::Result<Sniffer> {
+        Ok(Sniffer {
             socket: PacketSocket::open(interface)?,
             among,
         })

@@ -2,21 +2,21 @@
 
 use std::time::Instant;
 
-use super::things::Things;
+use super::handles::Handles;
 use crate::host::{Finished, Process};
-use crate::testbed::ssh::protocol::{Answer, Bytes};
+use crate::testbed::ssh::protocol::{Bytes, Response};
 
 /// A question whose answer takes its time.
-pub(super) struct Wait {
+pub(super) struct Pending {
     pub number: u64,
-    pub thing: u64,
+    pub handle: u64,
     pub until: Instant,
-    pub what: Awaited,
+    pub what: AwaitedEvent,
 }
 
 /// What it waits for.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Awaited {
+pub(super) enum AwaitedEvent {
     /// The end of a program that runs to it.
     End,
     /// The end of a program that was asked to.
@@ -25,13 +25,17 @@ pub(super) enum Awaited {
     Datagram,
 }
 
-impl Wait {
+impl Pending {
     /// The answer, once what is waited for has come or its time is over.
-    pub(super) fn over(&self, things: &mut Things, late: bool) -> Option<Result<Answer, String>> {
-        if self.what == Awaited::Datagram {
-            return datagram(things, self.thing, late);
+    pub(super) fn response(
+        &self,
+        handles: &mut Handles,
+        late: bool,
+    ) -> Option<Result<Response, String>> {
+        if self.what == AwaitedEvent::Datagram {
+            return datagram(handles, self.handle, late);
         }
-        let process = match things.process(self.thing) {
+        let process = match handles.process(self.handle) {
             Ok(process) => process,
             Err(why) => return Some(Err(why)),
         };
@@ -40,11 +44,11 @@ impl Wait {
             return None;
         }
         let answer = match (self.what, code) {
-            (Awaited::Stop, code) => Answer::Flag(code.is_some()),
-            (_, None) => Answer::Finished(None),
+            (AwaitedEvent::Stop, code) => Response::Flag(code.is_some()),
+            (_, None) => Response::Finished(None),
             (_, Some(code)) => {
-                let (stdout, stderr) = process.words();
-                Answer::Finished(Some(Finished {
+                let (stdout, stderr) = process.outputs();
+                Response::Finished(Some(Finished {
                     code,
                     stdout,
                     stderr,
@@ -52,15 +56,15 @@ impl Wait {
             }
         };
         match self.what {
-            Awaited::Stop => process.kill(),
-            _ => things.close(self.thing),
+            AwaitedEvent::Stop => process.kill(),
+            _ => handles.close(self.handle),
         }
         Some(Ok(answer))
     }
 }
 
-fn datagram(things: &Things, socket: u64, late: bool) -> Option<Result<Answer, String>> {
-    let socket = match things.socket(socket) {
+fn datagram(handles: &Handles, socket: u64, late: bool) -> Option<Result<Response, String>> {
+    let socket = match handles.socket(socket) {
         Ok(socket) => socket,
         Err(why) => return Some(Err(why)),
     };
@@ -71,9 +75,9 @@ fn datagram(things: &Things, socket: u64, late: bool) -> Option<Result<Answer, S
     match received {
         Ok(length) => {
             buffer.truncate(length);
-            Some(Ok(Answer::Datagram(Some(Bytes(buffer)))))
+            Some(Ok(Response::Datagram(Some(Bytes(buffer)))))
         }
-        Err(_) if late => Some(Ok(Answer::Datagram(None))),
+        Err(_) if late => Some(Ok(Response::Datagram(None))),
         // Also an ICMP answer to something sent earlier: not what is waited for.
         Err(_) => None,
     }

@@ -1,4 +1,4 @@
-//! A host that is elsewhere: every wish becomes a question to its attendant. Interfaces are asked for by their names in the
+//! A host that is elsewhere: every wish becomes a question to its agent. Interfaces are asked for by their names in the
 //! testbed, and files in which the kernel names them are shown with those names, so that records of real machines and of
 //! namespaces read alike.
 
@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::connection::{Connection, REPLY_TIMEOUT};
-use super::protocol::{Answer, Ask, Bytes};
+use super::protocol::{Bytes, Request, Response};
 use crate::capture::Frame;
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 
 /// One of the four roles, played by a machine elsewhere.
-pub(super) struct Far {
+pub(super) struct RemoteHost {
     pub(super) name: &'static str,
     pub(super) connection: Rc<Connection>,
     /// Where a copy of every placed file is kept.
@@ -26,8 +26,8 @@ pub(super) struct Far {
     pub(super) processors: Option<String>,
 }
 
-impl Far {
-    fn ask(&self, ask: Ask) -> Result<Answer, Fault> {
+impl RemoteHost {
+    fn ask(&self, ask: Request) -> Result<Response, Fault> {
         self.connection.ask(ask, REPLY_TIMEOUT, true)
     }
 
@@ -59,10 +59,10 @@ fn renamed(table: &str, devices: &[(&'static str, String)]) -> String {
     table.lines().map(line).collect()
 }
 
-/// The attendant gave an answer to another question: it is of another version, or broken.
-fn unexpected(answer: &Answer) -> Fault {
+/// The agent gave an answer to another question: it is of another version, or broken.
+fn unexpected(answer: &Response) -> Fault {
     Fault::failed(format!(
-        "the attendant gave an answer that does not fit: {answer:?}"
+        "the agent gave an answer that does not fit: {answer:?}"
     ))
 }
 
@@ -76,18 +76,18 @@ macro_rules! fitting {
     };
 }
 
-impl Host for Far {
+impl Host for RemoteHost {
     fn name(&self) -> &str {
         self.name
     }
 
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
-        let ask = Ask::Run {
+        let ask = Request::Run {
             command: self.there(command),
             limit,
         };
         let answer = self.connection.ask(ask, limit + REPLY_TIMEOUT, true);
-        fitting!(answer, Answer::Finished(finished) => finished)?.ok_or_else(|| Fault::TimedOut {
+        fitting!(answer, Response::Finished(finished) => finished)?.ok_or_else(|| Fault::TimedOut {
             what: format!("`{command}`"),
             after: limit,
         })
@@ -97,9 +97,9 @@ impl Host for Far {
         let command = self
             .there(command)
             .on_processors(self.processors.as_deref());
-        let answer = self.ask(Ask::Start { command });
-        let (process, pid) = fitting!(answer, Answer::Started(process, pid) => (process, pid))?;
-        Ok(Box::new(Started {
+        let answer = self.ask(Request::Start { command });
+        let (process, pid) = fitting!(answer, Response::Started(process, pid) => (process, pid))?;
+        Ok(Box::new(RemoteProcess {
             connection: self.connection.clone(),
             process,
             pid,
@@ -107,8 +107,8 @@ impl Host for Far {
     }
 
     fn read(&self, path: &Path) -> Result<String, Fault> {
-        let answer = self.ask(Ask::Read { path: path.into() });
-        let text = fitting!(answer, Answer::Text(text) => text)?;
+        let answer = self.ask(Request::Read { path: path.into() });
+        let text = fitting!(answer, Response::Text(text) => text)?;
         match path == Path::new("/proc/net/dev") {
             true => Ok(renamed(&text, &self.devices)),
             false => Ok(text),
@@ -116,102 +116,103 @@ impl Host for Far {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>, Fault> {
-        let answer = self.ask(Ask::List { path: path.into() });
-        fitting!(answer, Answer::Names(names) => names)
+        let answer = self.ask(Request::List { path: path.into() });
+        fitting!(answer, Response::Names(names) => names)
     }
 
-    fn place(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
+    fn write_file(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
         let copy = self.results.join(name);
         std::fs::create_dir_all(copy.parent().unwrap_or(&self.results))
             .and_then(|()| std::fs::write(&copy, text))
             .map_err(|error| Fault::failed(format!("cannot write {}: {error}", copy.display())))?;
-        let answer = self.ask(Ask::Place {
+        let answer = self.ask(Request::WriteFile {
             name: name.into(),
             text: text.into(),
         });
-        fitting!(answer, Answer::Text(path) => path.into())
+        fitting!(answer, Response::Text(path) => path.into())
     }
 
     fn scratch(&self) -> Result<PathBuf, Fault> {
-        fitting!(self.ask(Ask::Scratch), Answer::Text(path) => path.into())
+        fitting!(self.ask(Request::Scratch), Response::Text(path) => path.into())
     }
 
     fn tap(&self, interface: &str) -> Result<Box<dyn Tap>, Fault> {
-        let answer = self.ask(Ask::Listen {
+        let answer = self.ask(Request::Sniff {
             interface: self.device(interface).into(),
             among: self.among.clone(),
         });
-        let thing = fitting!(answer, Answer::Thing(thing) => thing)?;
-        Ok(Box::new(Kept {
+        let handle = fitting!(answer, Response::Handle(handle) => handle)?;
+        Ok(Box::new(RemoteHandle {
             connection: self.connection.clone(),
-            thing,
+            handle,
         }))
     }
 
     fn datagrams(&self, local: SocketAddr) -> Result<Box<dyn Datagrams>, Fault> {
-        let thing = fitting!(self.ask(Ask::Bind { local }), Answer::Thing(thing) => thing)?;
-        Ok(Box::new(Kept {
+        let handle =
+            fitting!(self.ask(Request::Bind { local }), Response::Handle(handle) => handle)?;
+        Ok(Box::new(RemoteHandle {
             connection: self.connection.clone(),
-            thing,
+            handle,
         }))
     }
 
     fn has(&self, name: &str) -> Result<bool, Fault> {
-        let answer = self.ask(Ask::Has {
+        let answer = self.ask(Request::Has {
             program: name.into(),
         });
-        fitting!(answer, Answer::Flag(there) => there)
+        fitting!(answer, Response::Flag(there) => there)
     }
 
-    fn afterwards(&self, command: &Command) -> Result<(), Fault> {
+    fn on_cleanup(&self, command: &Command) -> Result<(), Fault> {
         let command = self.there(command);
-        fitting!(self.ask(Ask::Afterwards { command }), Answer::Done => ())
+        fitting!(self.ask(Request::OnCleanup { command }), Response::Done => ())
     }
 }
 
-/// A program that the attendant started.
-struct Started {
+/// A program that the agent started.
+struct RemoteProcess {
     connection: Rc<Connection>,
     process: u64,
     pid: u32,
 }
 
-impl Started {
+impl RemoteProcess {
     fn look(&self) -> Result<(Option<i32>, String), Fault> {
-        let ask = Ask::Look {
+        let ask = Request::State {
             process: self.process,
         };
         let answer = self.connection.ask(ask, REPLY_TIMEOUT, false);
-        fitting!(answer, Answer::State(code, said) => (code, said))
+        fitting!(answer, Response::State(code, said) => (code, said))
     }
 }
 
 /// What ssh itself ends with when the connection is lost.
 const CONNECTION_LOST_CODE: i32 = 255;
 
-impl Process for Started {
+impl Process for RemoteProcess {
     fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// With its host lost, a program has ended: the attendant sees to that.
+    /// With its host lost, a program has ended: the agent sees to that.
     fn ended(&mut self) -> Option<i32> {
         self.look()
             .map_or(Some(CONNECTION_LOST_CODE), |(code, _)| code)
     }
 
-    fn said(&mut self) -> String {
+    fn output(&mut self) -> String {
         self.look()
             .map_or_else(|fault| fault.to_string(), |(_, said)| said)
     }
 
     fn stop(&mut self, grace: Duration) -> Result<(), Fault> {
-        let ask = Ask::Stop {
+        let ask = Request::Stop {
             process: self.process,
             grace,
         };
         let answer = self.connection.ask(ask, grace + REPLY_TIMEOUT, false);
-        match fitting!(answer, Answer::Flag(by_itself) => by_itself)? {
+        match fitting!(answer, Response::Flag(by_itself) => by_itself)? {
             true => Ok(()),
             false => Err(Fault::TimedOut {
                 what: format!("the end of process {}", self.pid),
@@ -221,55 +222,59 @@ impl Process for Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for RemoteProcess {
     fn drop(&mut self) {
         close(&self.connection, self.process);
     }
 }
 
-/// An ear or a socket that the attendant keeps.
-struct Kept {
+/// An ear or a socket that the agent keeps.
+struct RemoteHandle {
     connection: Rc<Connection>,
-    thing: u64,
+    handle: u64,
 }
 
-impl Drop for Kept {
+impl Drop for RemoteHandle {
     fn drop(&mut self) {
-        close(&self.connection, self.thing);
+        close(&self.connection, self.handle);
     }
 }
 
 /// On a lost connection there is nothing left to close.
-fn close(connection: &Connection, thing: u64) {
-    let _ = connection.ask(Ask::Close { thing }, REPLY_TIMEOUT, false);
+fn close(connection: &Connection, handle: u64) {
+    let _ = connection.ask(Request::Close { handle }, REPLY_TIMEOUT, false);
 }
 
-impl Tap for Kept {
+impl Tap for RemoteHandle {
     fn frames(&mut self) -> Result<Vec<Frame>, Fault> {
-        let answer = self
-            .connection
-            .ask(Ask::Hear { ear: self.thing }, REPLY_TIMEOUT, true);
-        fitting!(answer, Answer::Frames(frames) => frames.into_iter().map(Frame::from).collect())
+        let answer = self.connection.ask(
+            Request::TakeFrames {
+                sniffer: self.handle,
+            },
+            REPLY_TIMEOUT,
+            true,
+        );
+        fitting!(answer, Response::Frames(frames) => frames.into_iter().map(Frame::from).collect())
     }
 }
 
-impl Datagrams for Kept {
+impl Datagrams for RemoteHandle {
     fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), Fault> {
-        let ask = Ask::Send {
-            socket: self.thing,
+        let ask = Request::Send {
+            socket: self.handle,
             to,
             payload: Bytes(payload.to_vec()),
         };
-        fitting!(self.connection.ask(ask, REPLY_TIMEOUT, true), Answer::Done => ())
+        fitting!(self.connection.ask(ask, REPLY_TIMEOUT, true), Response::Done => ())
     }
 
     fn receive(&self, within: Duration) -> Result<Option<Vec<u8>>, Fault> {
-        let ask = Ask::Receive {
-            socket: self.thing,
+        let ask = Request::Receive {
+            socket: self.handle,
             within,
         };
         let answer = self.connection.ask(ask, within + REPLY_TIMEOUT, true);
-        fitting!(answer, Answer::Datagram(datagram) => datagram.map(|bytes| bytes.0))
+        fitting!(answer, Response::Datagram(datagram) => datagram.map(|bytes| bytes.0))
     }
 }
 

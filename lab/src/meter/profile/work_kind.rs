@@ -4,7 +4,7 @@
 use super::samples::Sample;
 
 /// The kinds of work, each with its name for readers.
-pub const PLACES: [(&str, &str); 7] = [
+pub const WORK_KINDS: [(&str, &str); 7] = [
     ("cipher", "ciphers"),
     ("checksum", "checksums"),
     ("own", "own code"),
@@ -14,8 +14,8 @@ pub const PLACES: [(&str, &str); 7] = [
     ("kernel", "rest of the kernel"),
 ];
 
-/// Which of [`PLACES`] a sample was in.
-pub(super) fn place(sample: &Sample<'_>) -> &'static str {
+/// Which of [`WORK_KINDS`] a sample was in.
+pub(super) fn work_kind(sample: &Sample<'_>) -> &'static str {
     if sample.kernel.is_empty() {
         return sample.user.first().map_or("own", |leaf| own(*leaf));
     }
@@ -156,41 +156,44 @@ mod tests {
     #[test]
     fn a_function_of_the_kernel_that_says_nothing_is_what_called_it() {
         let place = |kernel: &[&'static str]| {
-            place(&Sample {
+            work_kind(&Sample {
                 kernel: kernel.to_vec(),
                 ..Sample::default()
             })
         };
         assert_eq!(
-            place(&["rep_movs_alternative", "copyin", "tun_get_user"]),
+            work_kind(&["rep_movs_alternative", "copyin", "tun_get_user"]),
             "copies"
         );
         assert_eq!(
-            place(&[
+            work_kind(&[
                 "_raw_spin_unlock_irqrestore",
                 "__wake_up_common_lock",
                 "sock_def_readable"
             ]),
             "scheduling"
         );
-        assert_eq!(place(&["_raw_spin_lock", "__dev_queue_xmit"]), "network");
         assert_eq!(
-            place(&["kmem_cache_alloc_noprof", "__alloc_skb", "tcp_sendmsg"]),
+            work_kind(&["_raw_spin_lock", "__dev_queue_xmit"]),
             "network"
         );
         assert_eq!(
-            place(&["aes_gcm_enc_update_vaes_avx10", "gcm_crypt", "esp_output"]),
+            work_kind(&["kmem_cache_alloc_noprof", "__alloc_skb", "tcp_sendmsg"]),
+            "network"
+        );
+        assert_eq!(
+            work_kind(&["aes_gcm_enc_update_vaes_avx10", "gcm_crypt", "esp_output"]),
             "cipher"
         );
         assert_eq!(
-            place(&["csum_partial", "__skb_checksum", "tcp_v4_rcv"]),
+            work_kind(&["csum_partial", "__skb_checksum", "tcp_v4_rcv"]),
             "checksum"
         );
         assert_eq!(
-            place(&["net_rx_action", "handle_softirqs", "_copy_to_iter"]),
+            work_kind(&["net_rx_action", "handle_softirqs", "_copy_to_iter"]),
             "network"
         );
-        assert_eq!(place(&["handle_softirqs", "_copy_to_iter"]), "kernel");
-        assert_eq!(place(&["entry_SYSCALL_64_after_hwframe"]), "kernel");
+        assert_eq!(work_kind(&["handle_softirqs", "_copy_to_iter"]), "kernel");
+        assert_eq!(work_kind(&["entry_SYSCALL_64_after_hwframe"]), "kernel");
     }
 }

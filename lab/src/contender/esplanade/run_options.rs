@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How a gateway is run, beside what it protects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Manner {
+pub struct RunOptions {
     /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
     pub flags: Vec<(&'static str, String)>,
     /// Renew the keys so often, make-before-break.
@@ -21,7 +21,7 @@ pub const FLAGS: [(&str, &str); 6] = [
     ("priority", "--priority"),
 ];
 
-impl Manner {
+impl RunOptions {
     /// What tells it from the usual, as factors.
     pub(super) fn factors(&self) -> Vec<(String, String)> {
         let flags = self.flags.iter();
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn factors_of_the_gateway_are_its_options_and_part_of_its_name() {
-        let manner = Manner {
+        let options = RunOptions {
             flags: vec![("workers", "2".into()), ("poll_budget", "9".into())],
             rekey: Some(Duration::from_secs(1)),
         };
-        let arguments: Vec<&str> = manner.arguments().collect();
+        let arguments: Vec<&str> = options.arguments().collect();
         assert_eq!(arguments, ["--workers", "2", "--poll-budget", "9"]);
-        assert_eq!(manner.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
-        assert_eq!(Manner::default().words(), "");
+        assert_eq!(options.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
+        assert_eq!(RunOptions::default().words(), "");
     }
 }

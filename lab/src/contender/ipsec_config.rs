@@ -9,7 +9,7 @@ use crate::testbed::Family;
 
 /// What is asked of an IPsec tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrapping {
+pub struct IpsecConfig {
     /// Cipher and integrity.
     pub suite: &'static Suite,
     /// Tunnel or transport.
@@ -49,7 +49,7 @@ pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 
 const UDP_HEADER_BYTES: u32 = 8;
 
-impl Wrapping {
+impl IpsecConfig {
     /// What tells it from ESP of the same suite in tunnel mode with the usual values, for ids; `usual` is the encapsulation
     /// that needs no word.
     pub fn suffix(&self, usual: Encapsulation) -> String {

@@ -29,7 +29,7 @@ pub struct Received {
 
 /// Keeps count.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct DatagramCounter {
     found: Received,
     seen: Vec<u64>,
     highest: Option<u64>,
@@ -37,7 +37,7 @@ pub(super) struct Tally {
     last: u64,
 }
 
-impl Tally {
+impl DatagramCounter {
     /// Whether this datagram ends the run.
     pub(super) fn hear(&mut self, datagram: &[u8], run: u32, at: u64) -> bool {
         let Some((number, made)) = read(datagram, run) else {
@@ -99,13 +99,13 @@ mod tests {
     use super::*;
 
     pub(super) fn heard(numbers: &[u64]) -> Received {
-        let mut tally = Tally::default();
+        let mut counter = DatagramCounter::default();
         for (place, number) in numbers.iter().enumerate() {
             let mut datagram = [0; 32];
             stamp(&mut datagram, 7, *number, 1000 + place as u64);
-            assert!(!tally.hear(&datagram, 7, 3000 + place as u64));
+            assert!(!counter.hear(&datagram, 7, 3000 + place as u64));
         }
-        tally.end()
+        counter.end()
     }
 
     #[test]
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn datagrams_of_another_run_short_ones_and_wild_numbers_are_not_counted() {
-        let mut tally = Tally::default();
+        let mut counter = DatagramCounter::default();
         let mut datagram = [0; 32];
         stamp(&mut datagram, 8, 1, 1);
-        assert!(!tally.hear(&datagram, 7, 2) && !tally.hear(&datagram[..19], 8, 2));
+        assert!(!counter.hear(&datagram, 7, 2) && !counter.hear(&datagram[..19], 8, 2));
         stamp(&mut datagram, 7, u64::MAX - 1, 1);
-        assert!(!tally.hear(&datagram, 7, 2));
+        assert!(!counter.hear(&datagram, 7, 2));
         stamp(&mut datagram, 7, END_NUMBER, 1);
-        assert!(tally.hear(&datagram, 7, 2));
-        assert_eq!(tally.end().received, 0);
+        assert!(counter.hear(&datagram, 7, 2));
+        assert_eq!(counter.end().received, 0);
     }
 }

@@ -1,8 +1,8 @@
-//! The lab's attendant on a host that is reached by SSH, or in the guest: it runs programs, reads files, listens on interfaces, and answers
+//! The lab's agent on a host that is reached by SSH, or in the guest: it runs programs, reads files, listens on interfaces, and answers
 //! for all of it on its standard output (see `testbed::ssh`).
 //!
 //! ```text
-//!   lab ── ssh ── sshd ── sh ── esplanade-lab tool attend      one thread, which starts every program itself
+//!   lab ── ssh ── sshd ── sh ── esplanade-lab tool agent      one thread, which starts every program itself
 //!                                  ├─ gateways, iperf3 …       killed when the lab goes
 //!                                  └─ FOLDER/undo              what then has to be taken back, run by us or by that sh
 //! ```
@@ -11,10 +11,10 @@
 //! Then every program is killed, what was changed on the host is undone, and the folder is emptied. One thread does it
 //! all, because a program dies with the thread that started it.
 
-mod ear;
-mod things;
+mod handles;
+mod pending;
+mod sniffer;
 mod undo;
-mod waits;
 
 use std::io::{self, Read, Seek, Write};
 use std::net::UdpSocket;
@@ -27,17 +27,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::host::{self, Command, Process};
 use crate::stop::Stop;
 use crate::testbed::process::{self, Running};
-use crate::testbed::ssh::protocol::{Answer, Ask, Bytes, Question, READY, Reply, Seen, UNDO};
-use ear::Ear;
-use things::{Thing, Things};
+use crate::testbed::ssh::protocol::{
+    Bytes, FrameMessage, READY, Request, RequestMessage, Response, ResponseMessage, UNDO,
+};
+use handles::{Handle, Handles};
+use pending::{AwaitedEvent, Pending};
+use sniffer::Sniffer;
 use undo::undoing;
-use waits::{Awaited, Wait};
 
 pub(crate) use undo::quoted;
 
 /// Do what a lab elsewhere asks for, until it goes.
 #[derive(Debug, clap::Args)]
-pub struct Attend {
+pub struct AgentArgs {
     /// A private folder; it is emptied in the end
     folder: PathBuf,
     /// Seconds without a word after which the lab is taken for dead
@@ -45,43 +47,43 @@ pub struct Attend {
     silence: u64,
 }
 
-impl Attend {
+impl AgentArgs {
     pub(super) fn run(self) -> io::Result<()> {
-        let mut attendant = Attendant {
+        let mut agent = Agent {
             folder: self.folder,
-            things: Things::default(),
-            waits: Vec::new(),
+            handles: Handles::default(),
+            pending: Vec::new(),
             undo: Vec::new(),
             stop: Stop::never(),
         };
-        let served = attendant
-            .answer(&format!("{READY}\n"))
-            .and_then(|()| attendant.serve(Duration::from_secs(self.silence)));
-        attendant.clear();
+        let served = agent
+            .write_line(&format!("{READY}\n"))
+            .and_then(|()| agent.serve(Duration::from_secs(self.silence)));
+        agent.clear();
         served
     }
 }
 
-struct Attendant {
+struct Agent {
     folder: PathBuf,
-    things: Things,
-    waits: Vec<Wait>,
+    handles: Handles,
+    pending: Vec<Pending>,
     undo: Vec<Command>,
     stop: Stop,
 }
 
 /// An answer now, or a wait.
-enum Soon {
-    Now(Answer),
-    Later(u64, Duration, Awaited),
+enum Reaction {
+    Now(Response),
+    Later(u64, Duration, AwaitedEvent),
 }
 
-impl Attendant {
+impl Agent {
     /// Until the lab goes.
     fn serve(&mut self, silence: Duration) -> io::Result<()> {
         let (mut input, mut heard) = (Vec::new(), Instant::now());
         loop {
-            self.settle()?;
+            self.answer_pending()?;
             let patience = silence.saturating_sub(heard.elapsed());
             if patience.is_zero() {
                 return Ok(());
@@ -98,18 +100,18 @@ impl Attendant {
             }
             while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = input.drain(..=end).collect();
-                self.obey(&line)?;
+                self.handle_line(&line)?;
             }
         }
     }
 
     /// Answers every question whose wait is over.
-    fn settle(&mut self) -> io::Result<()> {
+    fn answer_pending(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        for wait in std::mem::take(&mut self.waits) {
-            match wait.over(&mut self.things, now >= wait.until) {
+        for wait in std::mem::take(&mut self.pending) {
+            match wait.response(&mut self.handles, now >= wait.until) {
                 Some(answer) => self.reply(wait.number, answer)?,
-                None => self.waits.push(wait),
+                None => self.pending.push(wait),
             }
         }
         Ok(())
@@ -118,17 +120,18 @@ impl Attendant {
     /// Sleeps until there is something to do, at most so long. Says whether the lab spoke.
     fn sleep(&self, most: Duration) -> bool {
         let now = Instant::now();
-        let next = self.waits.iter().map(|wait| wait.until - now);
+        let next = self.pending.iter().map(|wait| wait.until - now);
         let time = next.min().unwrap_or(most).min(most);
         let stdin = io::stdin();
         let mut ready = vec![PollFd::new(&stdin, PollFlags::IN)];
         let awaited = self
-            .waits
+            .pending
             .iter()
-            .filter_map(|wait| self.things.get(wait.thing));
+            .filter_map(|wait| self.handles.get(wait.handle));
         ready.extend(
-            awaited
-                .filter_map(|thing| Some(PollFd::from_borrowed_fd(thing.event()?, PollFlags::IN))),
+            awaited.filter_map(|handle| {
+                Some(PollFd::from_borrowed_fd(handle.event()?, PollFlags::IN))
+            }),
         );
         let time = Timespec {
             tv_sec: time.as_secs() as i64,
@@ -139,128 +142,127 @@ impl Attendant {
         woken && !ready[0].revents().is_empty()
     }
 
-    fn obey(&mut self, line: &[u8]) -> io::Result<()> {
+    fn handle_line(&mut self, line: &[u8]) -> io::Result<()> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        let question: Question = serde_json::from_slice(line)?;
-        match self.act(question.ask) {
-            Ok(Soon::Later(thing, time, what)) => {
-                let (number, until) = (question.number, Instant::now() + time);
-                self.waits.push(Wait {
+        let request: RequestMessage = serde_json::from_slice(line)?;
+        match self.execute(request.ask) {
+            Ok(Reaction::Later(handle, time, what)) => {
+                let (number, until) = (request.number, Instant::now() + time);
+                self.pending.push(Pending {
                     number,
-                    thing,
+                    handle,
                     until,
                     what,
                 });
                 Ok(())
             }
-            Ok(Soon::Now(answer)) => self.reply(question.number, Ok(answer)),
-            Err(why) => self.reply(question.number, Err(why)),
+            Ok(Reaction::Now(answer)) => self.reply(request.number, Ok(answer)),
+            Err(why) => self.reply(request.number, Err(why)),
         }
     }
 
-    fn reply(&self, number: u64, answer: Result<Answer, String>) -> io::Result<()> {
-        self.answer(&(serde_json::to_string(&Reply { number, answer })? + "\n"))
+    fn reply(&self, number: u64, answer: Result<Response, String>) -> io::Result<()> {
+        self.write_line(&(serde_json::to_string(&ResponseMessage { number, answer })? + "\n"))
     }
 
-    fn answer(&self, line: &str) -> io::Result<()> {
+    fn write_line(&self, line: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(line.as_bytes())?;
         stdout.flush()
     }
 
-    fn act(&mut self, ask: Ask) -> Result<Soon, String> {
+    fn execute(&mut self, ask: Request) -> Result<Reaction, String> {
         let answer = match ask {
-            Ask::Run { command, limit } => {
+            Request::Run { command, limit } => {
                 let running = self.start(&command, false)?;
-                let thing = self.things.keep(Thing::Process(running));
-                return Ok(Soon::Later(thing, limit, Awaited::End));
+                let handle = self.handles.keep(Handle::Process(running));
+                return Ok(Reaction::Later(handle, limit, AwaitedEvent::End));
             }
-            Ask::Stop { process, grace } => {
-                self.things.process(process)?.ask_to_end();
-                return Ok(Soon::Later(process, grace, Awaited::Stop));
+            Request::Stop { process, grace } => {
+                self.handles.process(process)?.ask_to_end();
+                return Ok(Reaction::Later(process, grace, AwaitedEvent::Stop));
             }
-            Ask::Receive { socket, within } => {
-                self.things.socket(socket)?;
-                return Ok(Soon::Later(socket, within, Awaited::Datagram));
+            Request::Receive { socket, within } => {
+                self.handles.socket(socket)?;
+                return Ok(Reaction::Later(socket, within, AwaitedEvent::Datagram));
             }
-            Ask::Start { command } => {
+            Request::Start { command } => {
                 let running = self.start(&command, true)?;
                 let pid = running.pid();
-                Answer::Started(self.things.keep(Thing::Process(running)), pid)
+                Response::Started(self.handles.keep(Handle::Process(running)), pid)
             }
-            Ask::Look { process } => {
-                let process = self.things.process(process)?;
-                Answer::State(process.ended(), process.said())
+            Request::State { process } => {
+                let process = self.handles.process(process)?;
+                Response::State(process.ended(), process.output())
             }
-            Ask::Read { path } => Answer::Text(
+            Request::Read { path } => Response::Text(
                 std::fs::read_to_string(&path)
                     .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
             ),
-            Ask::Fetch { path, from } => {
-                Answer::Bytes(Bytes(bytes(&path, from).map_err(|error| {
-                    format!("cannot read {}: {error}", path.display())
-                })?))
-            }
-            Ask::List { path } => Answer::Names(
+            Request::Fetch { path, from } => Response::Bytes(Bytes(
+                bytes(&path, from)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+            )),
+            Request::List { path } => Response::Names(
                 names(&path).map_err(|error| format!("cannot list {}: {error}", path.display()))?,
             ),
-            Ask::Place { name, text } => Answer::Text(self.place(&name, &text)?),
-            Ask::Scratch => Answer::Text(self.scratch()?),
-            Ask::Has { program } => Answer::Flag(host::program(&program).is_some()),
-            Ask::Listen { interface, among } => {
-                let ear = Ear::open(&interface, among)
+            Request::WriteFile { name, text } => Response::Text(self.write_file(&name, &text)?),
+            Request::Scratch => Response::Text(self.scratch()?),
+            Request::Has { program } => Response::Flag(host::program(&program).is_some()),
+            Request::Sniff { interface, among } => {
+                let sniffer = Sniffer::open(&interface, among)
                     .map_err(|error| format!("cannot listen on {interface}: {error}"))?;
-                Answer::Thing(self.things.keep(Thing::Ear(ear)))
+                Response::Handle(self.handles.keep(Handle::Sniffer(sniffer)))
             }
-            Ask::Hear { ear } => {
-                let frames = self.things.ear(ear)?.frames()?;
-                Answer::Frames(frames.into_iter().map(Seen::from).collect())
+            Request::TakeFrames { sniffer } => {
+                let frames = self.handles.sniffer(sniffer)?.frames()?;
+                Response::Frames(frames.into_iter().map(FrameMessage::from).collect())
             }
-            Ask::Bind { local } => {
+            Request::Bind { local } => {
                 let socket = UdpSocket::bind(local)
                     .map_err(|error| format!("cannot bind UDP {local}: {error}"))?;
-                Answer::Thing(self.things.keep(Thing::Socket(socket)))
+                Response::Handle(self.handles.keep(Handle::Socket(socket)))
             }
-            Ask::Send {
+            Request::Send {
                 socket,
                 to,
                 payload,
             } => {
-                let sent = self.things.socket(socket)?.send_to(&payload.0, to);
+                let sent = self.handles.socket(socket)?.send_to(&payload.0, to);
                 sent.map_err(|error| format!("cannot send to {to}: {error}"))?;
-                Answer::Done
+                Response::Done
             }
-            Ask::Close { thing } => {
-                self.things.close(thing);
-                Answer::Done
+            Request::Close { handle } => {
+                self.handles.close(handle);
+                Response::Done
             }
-            Ask::Afterwards { command } => {
+            Request::OnCleanup { command } => {
                 self.undo.push(command);
                 self.write_undo()
                     .map_err(|error| format!("cannot write {UNDO}: {error}"))?;
-                Answer::Done
+                Response::Done
             }
-            Ask::Clear => {
+            Request::CleanUp => {
                 self.clear();
-                Answer::Done
+                Response::Done
             }
         };
-        Ok(Soon::Now(answer))
+        Ok(Reaction::Now(answer))
     }
 
     fn start(&self, command: &Command, together: bool) -> Result<Running, String> {
         process::start(command, None, self.stop, together).map_err(|fault| fault.to_string())
     }
 
-    /// Everything of a bed is in one folder.
-    fn bed(&self) -> PathBuf {
-        self.folder.join("bed")
+    /// Everything of a topology is in one folder.
+    fn topology_folder(&self) -> PathBuf {
+        self.folder.join("topology")
     }
 
-    fn place(&self, name: &str, text: &str) -> Result<String, String> {
-        let path = self.bed().join(name);
+    fn write_file(&self, name: &str, text: &str) -> Result<String, String> {
+        let path = self.topology_folder().join(name);
         let folder = path.parent().unwrap_or(&self.folder);
         std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::write(&path, text))
@@ -269,7 +271,7 @@ impl Attendant {
     }
 
     fn scratch(&self) -> Result<String, String> {
-        let path = self.bed().join("run");
+        let path = self.topology_folder().join("run");
         // A gateway keeps its socket there, and refuses where others may write, which a lax umask would allow.
         let mut folder = std::fs::DirBuilder::new();
         folder.recursive(true).mode(0o755);
@@ -284,10 +286,10 @@ impl Attendant {
         std::fs::write(self.folder.join(UNDO), undoing(&self.undo))
     }
 
-    /// Kills everything, undoes everything, and empties the bed's folder.
+    /// Kills everything, undoes everything, and empties the topology's folder.
     fn clear(&mut self) {
-        self.waits.clear();
-        self.things = Things::default();
+        self.pending.clear();
+        self.handles = Handles::default();
         if !self.undo.is_empty() {
             let command = Command::line("sh").arg(self.folder.join(UNDO));
             let undone = self.start(&command, true);
@@ -300,7 +302,7 @@ impl Attendant {
         }
         // Neither need be there.
         let _ = std::fs::remove_file(self.folder.join(UNDO));
-        let _ = std::fs::remove_dir_all(self.bed());
+        let _ = std::fs::remove_dir_all(self.topology_folder());
     }
 }
 

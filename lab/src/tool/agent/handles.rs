@@ -1,45 +1,45 @@
-//! What an attendant keeps for its lab, by number: processes, ears and sockets. A number is never used twice.
+//! What an agent keeps for its lab, by number: processes, ears and sockets. A number is never used twice.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::ear::Ear;
+use super::sniffer::Sniffer;
 use crate::testbed::process::Running;
 
 /// One of them.
-pub(super) enum Thing {
+pub(super) enum Handle {
     Process(Running),
-    Ear(Ear),
+    Sniffer(Sniffer),
     Socket(UdpSocket),
 }
 
-impl Thing {
+impl Handle {
     /// What becomes readable when something happened to it.
     pub(super) fn event(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Thing::Process(process) => Some(process.end()),
-            Thing::Socket(socket) => Some(socket.as_fd()),
-            Thing::Ear(_) => None,
+            Handle::Process(process) => Some(process.end()),
+            Handle::Socket(socket) => Some(socket.as_fd()),
+            Handle::Sniffer(_) => None,
         }
     }
 }
 
 /// All of them. Dropping a process kills it.
 #[derive(Default)]
-pub(super) struct Things {
-    all: BTreeMap<u64, Thing>,
+pub(super) struct Handles {
+    all: BTreeMap<u64, Handle>,
     given: u64,
 }
 
-impl Things {
-    pub(super) fn keep(&mut self, thing: Thing) -> u64 {
+impl Handles {
+    pub(super) fn keep(&mut self, handle: Handle) -> u64 {
         self.given += 1;
-        self.all.insert(self.given, thing);
+        self.all.insert(self.given, handle);
         self.given
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Thing> {
+    pub(super) fn get(&self, number: u64) -> Option<&Handle> {
         self.all.get(&number)
     }
 
@@ -49,21 +49,21 @@ impl Things {
 
     pub(super) fn process(&mut self, number: u64) -> Result<&mut Running, String> {
         match self.all.get_mut(&number) {
-            Some(Thing::Process(process)) => Ok(process),
+            Some(Handle::Process(process)) => Ok(process),
             _ => Err(format!("there is no process {number}")),
         }
     }
 
-    pub(super) fn ear(&mut self, number: u64) -> Result<&mut Ear, String> {
+    pub(super) fn sniffer(&mut self, number: u64) -> Result<&mut Sniffer, String> {
         match self.all.get_mut(&number) {
-            Some(Thing::Ear(ear)) => Ok(ear),
-            _ => Err(format!("there is no ear {number}")),
+            Some(Handle::Sniffer(sniffer)) => Ok(sniffer),
+            _ => Err(format!("there is no sniffer {number}")),
         }
     }
 
     pub(super) fn socket(&self, number: u64) -> Result<&UdpSocket, String> {
         match self.all.get(&number) {
-            Some(Thing::Socket(socket)) => Ok(socket),
+            Some(Handle::Socket(socket)) => Ok(socket),
             _ => Err(format!("there is no socket {number}")),
         }
     }

@@ -1,4 +1,4 @@
-//! What an attendant has to take back, as a script that any shell can run if the attendant cannot.
+//! What an agent has to take back, as a script that any shell can run if the agent cannot.
 
 use crate::host::Command;
 
