@@ -252,9 +252,10 @@ pub fn with_interval(one: &BarResult) -> String {
 
 /// A limit as it was written; bytes in millions.
 fn plain(value: f64) -> String {
-    match value.abs() >= 1e6 {
-        true => short(value),
-        false => value.to_string(),
+    if value.abs() >= 1e6 {
+        short(value)
+    } else {
+        value.to_string()
     }
 }
 

@@ -179,17 +179,18 @@ fn busy(readings: &Readings) -> Finding {
             "all processors are busy, and no process of the tunnel shows with what".into(),
         ));
     }
-    let (limit, share, what) = match user > DOMINANT_RATIO * all {
-        true => (
+    let (limit, share, what) = if user > DOMINANT_RATIO * all {
+        (
             "gateways",
             user,
             "their own code: cipher and headers, which only a profile tells apart",
-        ),
-        false => (
+        )
+    } else {
+        (
             "copies",
             system,
             "the kernel, which is copies, system calls and the path between",
-        ),
+        )
     };
     let said = format!(
         "all processors are busy, and the gateways spend {:.0} % of their time in {what}",

@@ -436,9 +436,10 @@ impl Meter for FakeProfile {
     }
 
     fn presence(&self, _topology: &Topology) -> Result<(), Absence> {
-        match self.can_look {
-            true => Ok(()),
-            false => Err(Absence::new("perf is not installed", "install perf")),
+        if self.can_look {
+            Ok(())
+        } else {
+            Err(Absence::new("perf is not installed", "install perf"))
         }
     }
 

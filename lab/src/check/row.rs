@@ -50,9 +50,10 @@ pub(super) fn send(topology: &Topology, token: &str) -> Result<Row, Fault> {
 
 /// A whole row that has arrived may still have doubles behind it, but not for long.
 fn wait_time(arrived: usize) -> Duration {
-    match arrived < ROW_DATAGRAMS {
-        true => Duration::from_millis(500),
-        false => Duration::from_millis(20),
+    if arrived < ROW_DATAGRAMS {
+        Duration::from_millis(500)
+    } else {
+        Duration::from_millis(20)
     }
 }
 
@@ -66,9 +67,10 @@ impl Row {
         };
         for number in numbers {
             let overtaken = seen.last().is_some_and(|last| number < last);
-            match seen.insert(*number) {
-                true => row.overtaken += usize::from(overtaken),
-                false => row.doubled += 1,
+            if seen.insert(*number) {
+                row.overtaken += usize::from(overtaken)
+            } else {
+                row.doubled += 1
             }
         }
         row.arrived = seen.len();

@@ -52,10 +52,12 @@ pub(super) fn measure(
             "the lab inside the guest ended with {code}; why stands above. What it recorded is kept"
         ));
     }
-    let records = match out.path.join(RECORDS).exists() {
-        true => read(&out.path)?.0,
-        false if interrupted => Vec::new(),
-        false => return Err("the lab inside the guest measured nothing".into()),
+    let records = if out.path.join(RECORDS).exists() {
+        read(&out.path)?.0
+    } else if interrupted {
+        Vec::new()
+    } else {
+        return Err("the lab inside the guest measured nothing".into());
     };
     Ok(Summary {
         records,

@@ -54,21 +54,23 @@ pub(super) fn measure(
     let earlier = earlier(out)?;
     let mut journal = open_journal(out).map_err(cannot(RECORDS))?;
     // The album of a resumed run is that of its beginning: it is not written twice.
-    let mut capture = match out.resumed {
-        true => None,
-        false => Some(
+    let mut capture = if out.resumed {
+        None
+    } else {
+        Some(
             CaptureWriter::create(&out.path, MAX_CAPTURE_PACKETS, cases.len())
                 .map_err(cannot(CAPTURE_FILE))?,
-        ),
+        )
     };
     if !out.resumed {
         fs::write(out.path.join(README), readme(&repeat)).map_err(cannot(README))?;
     }
     let provenance = Provenance {
         command: repeat,
-        testbed: match emulated {
-            true => format!("{}, {EMULATED}", testbed.describe()),
-            false => testbed.describe(),
+        testbed: if emulated {
+            format!("{}, {EMULATED}", testbed.describe())
+        } else {
+            testbed.describe()
         },
         emulated,
         ..provenance
@@ -140,17 +142,19 @@ fn testbed(
 
 /// What a resumed run has already.
 fn earlier(out: &OutDir) -> Result<Vec<Record>, String> {
-    match out.resumed && out.path.join(RECORDS).exists() {
-        true => Ok(read(&out.path)?.0),
-        false => Ok(Vec::new()),
+    if out.resumed && out.path.join(RECORDS).exists() {
+        Ok(read(&out.path)?.0)
+    } else {
+        Ok(Vec::new())
     }
 }
 
 fn open_journal(out: &OutDir) -> io::Result<Journal> {
     let place = out.path.join(RECORDS);
-    match out.resumed && place.exists() {
-        true => Journal::reopen(&place),
-        false => Journal::create(&place),
+    if out.resumed && place.exists() {
+        Journal::reopen(&place)
+    } else {
+        Journal::create(&place)
     }
 }
 
@@ -182,9 +186,10 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
         |wanted: fn(&Outcome) -> bool| summary.records.iter().any(|record| wanted(&record.outcome));
     let failed = any(|outcome| matches!(outcome, Outcome::Failed { .. }));
     let measured = any(|outcome| matches!(outcome, Outcome::Measured { .. }));
-    Ok(match measured && !failed {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(EXIT_SOME_FAILED),
+    Ok(if measured && !failed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(EXIT_SOME_FAILED)
     })
 }
 

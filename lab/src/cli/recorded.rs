@@ -88,8 +88,9 @@ pub(super) fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
 
 pub(super) fn export(dir: &Path, json: bool) -> Result<ExitCode, String> {
     let records = read(dir)?.0;
-    say(&match json {
-        true => report::export::json(&records),
-        false => report::export::csv(&records),
+    say(&if json {
+        report::export::json(&records)
+    } else {
+        report::export::csv(&records)
     })
 }

@@ -142,17 +142,16 @@ impl Run {
             order.keep(&out.path)?;
         }
         let repeat = self.repeat(&spec);
-        let summary = match spec.guest {
-            true => guest::measure(&order, &out, &programs, &repeat)?,
-            false => {
-                let machines = Machines {
-                    ssh_config: self.ssh_config,
-                    programs,
-                    emulated: false,
-                    quotas,
-                };
-                measure(&spec, &cases, &out, machines, repeat)?
-            }
+        let summary = if spec.guest {
+            guest::measure(&order, &out, &programs, &repeat)?
+        } else {
+            let machines = Machines {
+                ssh_config: self.ssh_config,
+                programs,
+                emulated: false,
+                quotas,
+            };
+            measure(&spec, &cases, &out, machines, repeat)?
         };
         let table = report::text(&summary.records, &out.path);
         conclude(&summary, &table, &out)
@@ -177,9 +176,10 @@ impl Run {
         };
         let out = outdir::reopen(folder)?;
         let summary = measure(spec, &cases, &out, machines, self.repeat(spec))?;
-        Ok(match summary.interrupted {
-            true => ExitCode::from(INTERRUPTED_EXIT as u8),
-            false => ExitCode::SUCCESS,
+        Ok(if summary.interrupted {
+            ExitCode::from(INTERRUPTED_EXIT as u8)
+        } else {
+            ExitCode::SUCCESS
         })
     }
 
@@ -209,12 +209,13 @@ impl Run {
             spec.cells
                 .retain(|cell| self.only.iter().any(|word| cell.id.contains(word)));
         }
-        match spec.cells.is_empty() {
-            true => Err(format!(
+        if spec.cells.is_empty() {
+            Err(format!(
                 "no contender's id contains {}: see `esplanade lab list STUDY`",
                 self.only.join(" or ")
-            )),
-            false => Ok(spec),
+            ))
+        } else {
+            Ok(spec)
         }
     }
 

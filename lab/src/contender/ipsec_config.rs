@@ -114,9 +114,10 @@ impl IpsecConfig {
 
     /// What it promises for the wire.
     pub fn protection(&self) -> Protection {
-        match self.suite.hides() {
-            true => Protection::Secret,
-            false => Protection::Readable,
+        if self.suite.hides() {
+            Protection::Secret
+        } else {
+            Protection::Readable
         }
     }
 
@@ -132,17 +133,15 @@ impl IpsecConfig {
             Encapsulation::Udp => UDP_HEADER_BYTES,
             Encapsulation::Native => 0,
         };
-        let ah = match self.uses_ah() {
-            true => self.ah(outer),
-            false => 0,
-        };
+        let ah = if self.uses_ah() { self.ah(outer) } else { 0 };
         let inside = match self.mode {
             Mode::Tunnel => packet,
             Mode::Transport => packet.saturating_sub(outer.header()),
         };
-        let esp = match self.suite.is_ah() {
-            true => inside,
-            false => self.esp(inside),
+        let esp = if self.suite.is_ah() {
+            inside
+        } else {
+            self.esp(inside)
         };
         outer.header() + udp + ah + esp
     }
@@ -159,9 +158,10 @@ impl IpsecConfig {
     /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length and
     /// next header, ICV.
     fn esp(&self, payload: u32) -> u32 {
-        let icv = match self.bundle {
-            true => self.suite.cipher_icv(),
-            false => self.suite.cipher_icv() + self.suite.hash_icv(),
+        let icv = if self.bundle {
+            self.suite.cipher_icv()
+        } else {
+            self.suite.cipher_icv() + self.suite.hash_icv()
         };
         let padded = (payload + 2).next_multiple_of(self.suite.block().max(4));
         8 + self.suite.iv() + padded + icv

@@ -92,9 +92,10 @@ impl KernelXfrm {
             .filter(|(is, _)| *is)
             .map(|(_, word)| *word)
             .collect();
-        match words.is_empty() {
-            true => words,
-            false => format!(" flag{words}"),
+        if words.is_empty() {
+            words
+        } else {
+            format!(" flag{words}")
         }
     }
 
@@ -188,10 +189,7 @@ impl Contender for KernelXfrm {
             let modules = "esp4 ah4 xfrm_user xfrm_algo";
             Absence::new(
                 format!("this kernel's own IPsec cannot do it ({fault})"),
-                match self.pcrypt {
-                    true => format!("a kernel with CONFIG_INET_ESP, CONFIG_CRYPTO_PCRYPT and CONFIG_CRYPTO_USER: modprobe -a {modules} pcrypt crypto_user"),
-                    false => format!("a kernel with CONFIG_INET_ESP and CONFIG_XFRM_USER: modprobe -a {modules}"),
-                },
+                if self.pcrypt { format!("a kernel with CONFIG_INET_ESP, CONFIG_CRYPTO_PCRYPT and CONFIG_CRYPTO_USER: modprobe -a {modules} pcrypt crypto_user") } else { format!("a kernel with CONFIG_INET_ESP and CONFIG_XFRM_USER: modprobe -a {modules}") },
             )
         })
     }
@@ -259,12 +257,13 @@ impl KernelXfrm {
 
     /// Makes pcrypt's instance or takes it away, where this contender wants one. Both gateways have one kernel.
     fn parallel(&self, act: PcryptAction, topology: &Topology) -> Result<(), Fault> {
-        match self.pcrypt {
-            true => topology
+        if self.pcrypt {
+            topology
                 .left
                 .must(&self.pcrypt(act), COMMAND_TIMEOUT)
-                .map(drop),
-            false => Ok(()),
+                .map(drop)
+        } else {
+            Ok(())
         }
     }
 

@@ -29,14 +29,15 @@ fn module((name, option, subject): &(&str, &str, &str)) -> Finding {
     let folder = format!("/lib/modules/{}", release.trim());
     let loaded = Path::new("/sys/module").join(name).exists();
     let listed = |list: &str| read(&format!("{folder}/{list}")).contains(&format!("/{name}.ko"));
-    match loaded || listed("modules.builtin") || listed("modules.dep") {
-        true => finding(Weight::Good, format!("{subject} is here ({name})")),
-        false => finding(
+    if loaded || listed("modules.builtin") || listed("modules.dep") {
+        finding(Weight::Good, format!("{subject} is here ({name})"))
+    } else {
+        finding(
             Weight::Poor,
             format!(
                 "{subject} is not here and cannot be measured natively: boot a kernel with {option} (Debian's linux-image-amd64 has it), or look at it in a guest: `esplanade lab run STUDY --guest`"
             ),
-        ),
+        )
     }
 }
 

@@ -222,17 +222,18 @@ impl PreparedFrames<'_> {
 }
 
 fn nothing_found(goal: f64, offered: bool) -> Fault {
-    Fault::failed(match offered {
-        true => format!("no rate had a loss of at most {} %", goal * 100.0),
-        false => "no rate could be offered in time: this machine is too busy to send frames evenly"
-            .into(),
+    Fault::failed(if offered {
+        format!("no rate had a loss of at most {} %", goal * 100.0)
+    } else {
+        "no rate could be offered in time: this machine is too busy to send frames evenly".into()
     })
 }
 
 fn length(step: Step, duration: Duration) -> Duration {
-    match step.full {
-        true => (duration / FULL_TRIALS_PER_DURATION).max(2 * SHORT_TRIAL),
-        false => SHORT_TRIAL,
+    if step.full {
+        (duration / FULL_TRIALS_PER_DURATION).max(2 * SHORT_TRIAL)
+    } else {
+        SHORT_TRIAL
     }
 }
 

@@ -121,12 +121,13 @@ impl Load for Iperf3 {
 
     fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let missing = |host: &&dyn Host| !host.has("iperf3").unwrap_or(false);
-        match [&*topology.client, &*topology.server].iter().any(missing) {
-            false => Ok(()),
-            true => Err(Absence::new(
+        if [&*topology.client, &*topology.server].iter().any(missing) {
+            Err(Absence::new(
                 "iperf3 is not installed",
                 "Get it by: apt-get install iperf3",
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 

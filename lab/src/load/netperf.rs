@@ -198,8 +198,9 @@ impl Listening<'_> {
 }
 
 fn anywhere(six: bool) -> IpAddr {
-    match six {
-        true => Ipv6Addr::UNSPECIFIED.into(),
-        false => Ipv4Addr::UNSPECIFIED.into(),
+    if six {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
     }
 }

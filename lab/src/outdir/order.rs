@@ -35,10 +35,10 @@ impl RunRequest {
             let (name, joined) = argument
                 .split_once('=')
                 .map_or((argument.as_str(), false), |(name, _)| (name, true));
-            match PINNED.contains(&name) {
-                false => arguments.push(argument),
-                true if joined => {}
-                true => drop(typed.next()),
+            if !PINNED.contains(&name) {
+                arguments.push(argument);
+            } else if !joined {
+                drop(typed.next());
             }
         }
         for (name, value) in [

@@ -109,9 +109,10 @@ fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 /// second value.
 pub fn read_all(path: &Path) -> Result<(Vec<Record>, Option<String>), String> {
     let packed = packed(path);
-    let (path, text) = match !path.exists() && packed.exists() {
-        true => (&*packed, unpacked(&packed)),
-        false => (path, std::fs::read_to_string(path)),
+    let (path, text) = if !path.exists() && packed.exists() {
+        (&*packed, unpacked(&packed))
+    } else {
+        (path, std::fs::read_to_string(path))
     };
     let text = text.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     read_text(&text).map_err(|why| format!("{}:{why}", path.display()))

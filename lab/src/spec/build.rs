@@ -74,9 +74,10 @@ impl Cell {
 
     fn topology_spec(&self, programs: &Programs) -> TopologySpec {
         TopologySpec {
-            layout: match is_pair(&self.settings) {
-                true => Layout::Pair,
-                false => Layout::Gateways,
+            layout: if is_pair(&self.settings) {
+                Layout::Pair
+            } else {
+                Layout::Gateways
             },
             families: families(&self.settings),
             mtu: self.number("mtu").map_or(1500, |mtu| mtu as u32),

@@ -115,9 +115,10 @@ fn distance(one: &str, other: &str) -> usize {
                         && column > 1
                         && one[row - 1] == other[column - 2]
                         && one[row - 2] == other[column - 1];
-                    match swapped {
-                        true => best.min(table[row - 2][column - 2] + 1),
-                        false => best,
+                    if swapped {
+                        best.min(table[row - 2][column - 2] + 1)
+                    } else {
+                        best
                     }
                 }
             };

@@ -125,9 +125,10 @@ impl Expansion<'_> {
         for (name, value) in &self.preset.settings {
             fixed.insert(name, value.clone());
         }
-        let mut all = match part.cells.is_empty() {
-            true => vec![fixed],
-            false => part.cells.iter().map(|cell| merged(&fixed, cell)).collect(),
+        let mut all = if part.cells.is_empty() {
+            vec![fixed]
+        } else {
+            part.cells.iter().map(|cell| merged(&fixed, cell)).collect()
         };
         let lists = part.factors.iter().chain(&contender.settings);
         let mut by_name: Vec<(&'static str, &Vec<String>)> = Vec::new();

@@ -169,10 +169,13 @@ impl Factor {
     pub fn value(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
         match self.takes {
             Takes::Number(low, high, fractions) => self.number(written, low, high, fractions),
-            Takes::CountOr(most, words) => match written.get_ref().is_str() {
-                true => self.word(written, words),
-                false => self.number(written, 0.0, most, false),
-            },
+            Takes::CountOr(most, words) => {
+                if written.get_ref().is_str() {
+                    self.word(written, words)
+                } else {
+                    self.number(written, 0.0, most, false)
+                }
+            }
             Takes::Flag => match written.get_ref().as_bool() {
                 Some(flag) => Ok(flag.to_string()),
                 None => Err(tree::mistyped(written, "true or false is expected here")),
@@ -191,9 +194,10 @@ impl Factor {
         high: f64,
         fractions: bool,
     ) -> Result<String, Diagnostic> {
-        let number = match fractions {
-            true => tree::real(written)?,
-            false => tree::whole(written)? as f64,
+        let number = if fractions {
+            tree::real(written)?
+        } else {
+            tree::whole(written)? as f64
         };
         if (low..=high).contains(&number) {
             return Ok(number.to_string());

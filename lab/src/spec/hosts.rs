@@ -114,13 +114,14 @@ fn host_spec(role: &str, tree: Tree<'_>) -> Result<HostSpec, Diagnostic> {
 fn url(written: Placed<'_>) -> Result<String, Diagnostic> {
     let word = tree::text(written)?;
     let host = word.strip_prefix("ssh://").unwrap_or_default();
-    match host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
-        false => Ok(word.into()),
-        true => Err(Diagnostic {
+    if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
+        Err(Diagnostic {
             at: written.span(),
             what: format!("`{word}` is no host to reach by SSH"),
             advice: "write it as \"ssh://root@NAME\" or \"ssh://root@NAME:PORT\"".into(),
-        }),
+        })
+    } else {
+        Ok(word.into())
     }
 }
 
@@ -156,14 +157,14 @@ fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<LinkSpe
 fn device_name(written: Placed<'_>) -> Result<String, Diagnostic> {
     let word = tree::text(written)?;
     let strange = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':');
-    match (1..=15).contains(&word.len()) && !word.starts_with(['-', '.']) && !word.contains(strange)
-    {
-        true => Ok(word.into()),
-        false => Err(Diagnostic {
+    if (1..=15).contains(&word.len()) && !word.starts_with(['-', '.']) && !word.contains(strange) {
+        Ok(word.into())
+    } else {
+        Err(Diagnostic {
             at: written.span(),
             what: format!("`{word}` is no name of a network device"),
             advice: "`ip link` lists them".into(),
-        }),
+        })
     }
 }
 

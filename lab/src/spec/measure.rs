@@ -37,9 +37,10 @@ impl Measure {
     pub fn asked(&self) -> Vec<IntrusiveMeter> {
         let mut on = BTreeSet::new();
         for (intrusive, wanted) in &self.0 {
-            match wanted {
-                true => on.insert(*intrusive),
-                false => on.remove(intrusive),
+            if *wanted {
+                on.insert(*intrusive)
+            } else {
+                on.remove(intrusive)
             };
         }
         on.into_iter().collect()

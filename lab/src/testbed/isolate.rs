@@ -161,9 +161,10 @@ fn wait_for(child: libc::pid_t) -> i32 {
             return 1;
         }
     }
-    match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => 128 + libc::WTERMSIG(status),
+    if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status)
+    } else {
+        128 + libc::WTERMSIG(status)
     }
 }
 

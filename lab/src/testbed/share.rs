@@ -62,9 +62,10 @@ impl Quotas {
 
     fn at(place: &ParentGroup) -> io::Result<Quotas> {
         sweep(&place.group);
-        let switch = match place.switched_on {
-            true => None,
-            false => Some(Switch::on(&place.group)?),
+        let switch = if place.switched_on {
+            None
+        } else {
+            Some(Switch::on(&place.group)?)
         };
         let (folder, lock) = locked_folder(&place.group)?;
         let quotas = Quotas {

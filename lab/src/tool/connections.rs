@@ -79,9 +79,10 @@ fn once(to: SocketAddr, question: &[u8]) -> io::Result<()> {
     stream.write_all(question)?;
     let mut answer = Vec::with_capacity(question.len());
     stream.read_to_end(&mut answer)?;
-    match answer[..] == question[4..] {
-        true => Ok(()),
-        false => Err(io::Error::other("another answer than the question")),
+    if answer[..] == question[4..] {
+        Ok(())
+    } else {
+        Err(io::Error::other("another answer than the question"))
     }
 }
 

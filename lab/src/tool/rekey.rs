@@ -92,15 +92,15 @@ impl Rekey {
             input.write_all(statements.as_bytes())?;
         }
         let finished = child.wait_with_output()?;
-        match finished.status.success() {
-            true => Ok(()),
-            // The statements hold keys and are not repeated.
-            false => Err(io::Error::other(format!(
-                "setkey ended with {}: {}",
-                finished.status,
-                String::from_utf8_lossy(&finished.stderr).trim()
-            ))),
+        if finished.status.success() {
+            return Ok(());
         }
+        // The statements hold keys and are not repeated.
+        Err(io::Error::other(format!(
+            "setkey ended with {}: {}",
+            finished.status,
+            String::from_utf8_lossy(&finished.stderr).trim()
+        )))
     }
 }
 

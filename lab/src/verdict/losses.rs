@@ -63,8 +63,9 @@ fn reasons(readings: &Readings) -> String {
     let mut counted: Vec<(&str, f64)> = counted.filter(|(_, count)| *count > 0.0).collect();
     counted.sort_by(|one, other| other.1.total_cmp(&one.1));
     let named: Vec<&str> = counted.iter().take(3).map(|(name, _)| *name).collect();
-    match named.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", named.join(", ")),
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", named.join(", "))
     }
 }

@@ -70,8 +70,9 @@ fn used(readings: &Readings, side: &str) -> f64 {
         found.map(|(_, seconds)| seconds).sum()
     };
     let threads = sum(&format!("{side}.thread."));
-    match threads > 0.0 {
-        true => threads,
-        false => sum(&format!("{side}.cpu.")),
+    if threads > 0.0 {
+        threads
+    } else {
+        sum(&format!("{side}.cpu."))
     }
 }

@@ -134,12 +134,13 @@ impl Host for FakeHost {
 
     /// Knows the soaker of the program `lab` only.
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
-        match command.to_string() == "lab tool soak" {
-            true => Ok(Box::new(FakeSoaker {
+        if command.to_string() == "lab tool soak" {
+            Ok(Box::new(FakeSoaker {
                 loads: self.wire.borrow().loads(),
                 wire: self.wire.clone(),
-            })),
-            false => Err(Fault::failed("nothing can be started here")),
+            }))
+        } else {
+            Err(Fault::failed("nothing can be started here"))
         }
     }
 

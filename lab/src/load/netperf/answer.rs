@@ -23,9 +23,10 @@ pub(super) struct Answer<'a>(BTreeMap<&'a str, &'a str>);
 /// Reads them; where the test did not come to its end, what netperf said instead.
 pub(super) fn read(said: &str) -> Result<Answer<'_>, String> {
     let outputs: BTreeMap<&str, &str> = said.lines().filter_map(output).collect();
-    match outputs.contains_key("ELAPSED_TIME") {
-        true => Ok(Answer(outputs)),
-        false => Err(complaint(said)),
+    if outputs.contains_key("ELAPSED_TIME") {
+        Ok(Answer(outputs))
+    } else {
+        Err(complaint(said))
     }
 }
 
@@ -42,18 +43,20 @@ fn complaint(said: &str) -> String {
         .filter(|line| !line.is_empty() && output(line).is_none())
         .take(3)
         .collect();
-    match told.is_empty() {
-        true => "it said nothing".into(),
-        false => told.join("; "),
+    if told.is_empty() {
+        "it said nothing".into()
+    } else {
+        told.join("; ")
     }
 }
 
 impl Answer<'_> {
     /// One stream, seen by whoever received it: the far end, or with `backwards` netperf itself.
     pub fn of_stream(&self, backwards: bool) -> Result<Carried, String> {
-        let (received, sender) = match backwards {
-            false => ("REMOTE_BYTES_RECVD", "LOCAL_TRANSPORT_RETRANS"),
-            true => ("LOCAL_BYTES_RECVD", "REMOTE_TRANSPORT_RETRANS"),
+        let (received, sender) = if backwards {
+            ("LOCAL_BYTES_RECVD", "REMOTE_TRANSPORT_RETRANS")
+        } else {
+            ("REMOTE_BYTES_RECVD", "LOCAL_TRANSPORT_RETRANS")
         };
         let mut carried = self.of_bytes(received)?;
         carried.retransmits = self.retransmits(sender);
@@ -152,9 +155,10 @@ impl Answer<'_> {
 
     fn number(&self, output: &str) -> Result<f64, String> {
         let number: f64 = self.parsed(output)?;
-        match number.is_finite() {
-            true => Ok(number),
-            false => Err(format!("its {output} is no number: {number}")),
+        if number.is_finite() {
+            Ok(number)
+        } else {
+            Err(format!("its {output} is no number: {number}"))
         }
     }
 

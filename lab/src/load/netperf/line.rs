@@ -39,13 +39,15 @@ impl Netperf {
         let unit = format!(" -f {}", answer::UNIT_OPTION);
         match self.test {
             Test::Stream { .. } => {
-                let test = match self.is_backwards() {
-                    true => "TCP_MAERTS",
-                    false => "TCP_STREAM",
+                let test = if self.is_backwards() {
+                    "TCP_MAERTS"
+                } else {
+                    "TCP_STREAM"
                 };
-                let told = match intervals {
-                    true => format!(" -D {REPORT_INTERVAL_S}"),
-                    false => String::new(),
+                let told = if intervals {
+                    format!(" -D {REPORT_INTERVAL_S}")
+                } else {
+                    String::new()
                 };
                 (test, unit + &told)
             }

@@ -71,15 +71,16 @@ impl Program {
 
     /// What they say to each other has no version of its own, and differs from one to the next.
     pub fn understands(&self, far: &Program) -> Result<(), Absence> {
-        match self.version == far.version {
-            true => Ok(()),
-            false => Err(Absence::new(
+        if self.version == far.version {
+            Ok(())
+        } else {
+            Err(Absence::new(
                 format!(
                     "{} {} and {} {} may not understand each other",
                     self.name, self.version, far.name, far.version
                 ),
                 "Install the same version on both end hosts",
-            )),
+            ))
         }
     }
 

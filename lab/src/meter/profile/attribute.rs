@@ -92,9 +92,10 @@ fn owner(sample: &Sample<'_>, roles: &ProcessRoles) -> &'static str {
     if sample.pid == 0 {
         return of_no_process(sample);
     }
-    match ENDPOINTS.contains(&sample.comm) && !roles.machinery.contains(&sample.pid) {
-        true => "endpoints",
-        false => "others",
+    if ENDPOINTS.contains(&sample.comm) && !roles.machinery.contains(&sample.pid) {
+        "endpoints"
+    } else {
+        "others"
     }
 }
 
@@ -104,9 +105,10 @@ fn in_softirq(frames: &[&str], roles: &ProcessRoles) -> &'static str {
     let told = frames.iter().find_map(|name| match *name {
         name if begins(name, &ARRIVES) => Some("endpoints"),
         name if begins(name, &FORWARDS) => Some("forwarding"),
-        name if begins(name, &DATAGRAMS) => Some(match roles.carried_by_processes {
-            true => "forwarding",
-            false => "endpoints",
+        name if begins(name, &DATAGRAMS) => Some(if roles.carried_by_processes {
+            "forwarding"
+        } else {
+            "endpoints"
         }),
         _ => None,
     });

@@ -46,9 +46,10 @@ pub(super) fn read(text: &str) -> Vec<Sample<'_>> {
         } else if let (Some(sample), Some((address, symbol, file))) =
             (samples.last_mut(), frame(line))
         {
-            match address >= KERNEL {
-                true => sample.kernel.push(symbol),
-                false => sample.user.push((symbol, file)),
+            if address >= KERNEL {
+                sample.kernel.push(symbol)
+            } else {
+                sample.user.push((symbol, file))
             }
         }
     }

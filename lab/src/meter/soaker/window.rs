@@ -88,9 +88,10 @@ impl Share {
 
 /// By how much more was counted than the time charged for allows; 0 where nothing was.
 fn faster(counted: f64, charged: f64) -> f64 {
-    match charged > 0.0 {
-        true => (counted / charged - 1.0).max(0.0),
-        false => 0.0,
+    if charged > 0.0 {
+        (counted / charged - 1.0).max(0.0)
+    } else {
+        0.0
     }
 }
 

@@ -73,25 +73,30 @@ fn possible_families(kind: ContenderKind, settings: &Settings) -> Result<(), Imp
         })
     };
     let narrows = settings.keys().any(|name| name.starts_with("path."));
-    match asked == Families::default() {
-        true => Ok(()),
-        false if kind == ContenderKind::KernelLibipsec => impossible(
+    if asked == Families::default() {
+        Ok(())
+    } else if kind == ContenderKind::KernelLibipsec {
+        impossible(
             "the lab sets strongSwan's kernel-libipsec up for IPv4 alone".into(),
             "`families = \"4in4\"`",
-        ),
-        false if narrows => impossible(
+        )
+    } else if narrows {
+        impossible(
             "the router of a path that narrows knows IPv4 alone".into(),
             "`families = \"4in4\"`",
-        ),
-        false if !asked.are_one() && kind == ContenderKind::Plain => impossible(
+        )
+    } else if !asked.are_one() && kind == ContenderKind::Plain {
+        impossible(
             "plain IP is of one family, on the wire as inside".into(),
             "`families = \"4in4\"` or \"6in6\"",
-        ),
-        false if !asked.are_one() && is_pair(settings) => impossible(
+        )
+    } else if !asked.are_one() && is_pair(settings) {
+        impossible(
             "two hosts alone have one family, on the wire as inside".into(),
             "`families = \"4in4\"` or \"6in6\", or `kind = \"gateways\"` in [testbed]",
-        ),
-        false => Ok(()),
+        )
+    } else {
+        Ok(())
     }
 }
 
@@ -106,9 +111,8 @@ const USER_SPACE_CONTENDERS: [ContenderKind; 5] = [
 
 /// Whom no quota holds back.
 fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
-    match settings.contains_key("share") && !USER_SPACE_CONTENDERS.contains(&kind) {
-        false => Ok(()),
-        true => Err(Impossible {
+    if settings.contains_key("share") && !USER_SPACE_CONTENDERS.contains(&kind) {
+        Err(Impossible {
             factor: "share",
             what: format!(
                 "`{}` is carried by the kernel, mostly in softirqs, and no share of a processor holds these back",
@@ -118,7 +122,9 @@ fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Imposs
                 "give `share` to the [[contender]] of one whose packets a process carries: {}",
                 USER_SPACE_CONTENDERS.map(Named::name).join(", ")
             ),
-        }),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -138,12 +144,13 @@ pub(super) fn possible_load(settings: &Settings, load: LoadKind) -> Result<(), I
         });
     }
     let both = settings.get("direction").is_some_and(|way| way == "both");
-    match both && !matches!(load, LoadKind::Iperf3 | LoadKind::Iperf3Udp) {
-        false => Ok(()),
-        true => Err(Impossible {
+    if both && !matches!(load, LoadKind::Iperf3 | LoadKind::Iperf3Udp) {
+        Err(Impossible {
             factor: "direction",
             what: format!("the load `{}` goes one way at a time", load.name()),
             advice: "`direction = \"forward\"` or \"reverse\", or a load of iperf3".into(),
-        }),
+        })
+    } else {
+        Ok(())
     }
 }

@@ -175,12 +175,13 @@ fn add(builder: &Path, files: &File, programs: &[(PathBuf, &str)]) -> Result<(),
     let added = added.map_err(cannot_start)?;
     let mut flushed = files;
     flushed.flush().map_err(cannot_start)?;
-    match added.status.success() {
-        true => Ok(()),
-        false => Err(complaint(
+    if added.status.success() {
+        Ok(())
+    } else {
+        Err(complaint(
             "the guest's programs cannot be put together",
             &added.stderr,
-        )),
+        ))
     }
 }
 

@@ -84,9 +84,10 @@ impl Namespace {
         self.within(|| {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
             // A kernel without IPv6 forwards none.
-            match Path::new(six).exists() {
-                true => fs::write(six, "1"),
-                false => Ok(()),
+            if Path::new(six).exists() {
+                fs::write(six, "1")
+            } else {
+                Ok(())
             }
         })
         .map_err(|error| refused("switch forwarding on", error))
@@ -223,9 +224,10 @@ impl Datagrams for Socket {
                 return Ok(Some(buffer));
             }
         }
-        match self.stop.asked() {
-            true => Err(Fault::Interrupted),
-            false => Ok(None),
+        if self.stop.asked() {
+            Err(Fault::Interrupted)
+        } else {
+            Ok(None)
         }
     }
 }

@@ -44,11 +44,13 @@ fn fork_again(folder: &Path, switched_on: Option<&Path>) -> ! {
 
 fn reap(child: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
-    // SAFETY: waits for one child of ours; the pointer lives for the call.
-    match unsafe { libc::waitpid(child, &mut status, 0) } == child {
-        true if status == 0 => Ok(()),
-        true => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(status))),
-        false => Err(io::Error::last_os_error()),
+    // SAFETY: waits for one child of this process; the pointer lives for the call.
+    if unsafe { libc::waitpid(child, &mut status, 0) } != child {
+        return Err(io::Error::last_os_error());
+    }
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(status))),
     }
 }
 

@@ -109,9 +109,10 @@ impl Host for RemoteHost {
     fn read(&self, path: &Path) -> Result<String, Fault> {
         let answer = self.ask(Request::Read { path: path.into() });
         let text = fitting!(answer, Response::Text(text) => text)?;
-        match path == Path::new("/proc/net/dev") {
-            true => Ok(renamed(&text, &self.devices)),
-            false => Ok(text),
+        if path == Path::new("/proc/net/dev") {
+            Ok(renamed(&text, &self.devices))
+        } else {
+            Ok(text)
         }
     }
 
@@ -212,12 +213,13 @@ impl Process for RemoteProcess {
             grace,
         };
         let answer = self.connection.ask(ask, grace + REPLY_TIMEOUT, false);
-        match fitting!(answer, Response::Flag(by_itself) => by_itself)? {
-            true => Ok(()),
-            false => Err(Fault::TimedOut {
+        if fitting!(answer, Response::Flag(by_itself) => by_itself)? {
+            Ok(())
+        } else {
+            Err(Fault::TimedOut {
                 what: format!("the end of process {}", self.pid),
                 after: grace,
-            }),
+            })
         }
     }
 }

@@ -71,9 +71,10 @@ impl Send {
             }
             let (bytes, alike) = alike(&self.bytes, sent);
             let most = segmented.most(bytes).min(alike) as u64;
-            let due = match self.rate > 0.0 {
-                true => (gone.as_secs_f64() * self.rate) as u64 + 1,
-                false => sent + most,
+            let due = if self.rate > 0.0 {
+                (gone.as_secs_f64() * self.rate) as u64 + 1
+            } else {
+                sent + most
             };
             match due.saturating_sub(sent).min(most) {
                 0 => self.rest(started, sent),
@@ -115,12 +116,13 @@ impl Send {
 fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
     let place = (number % sizes.len().max(1) as u64) as usize;
     let bytes = sizes.get(place).copied().unwrap_or(STAMP_BYTES);
-    let alike = match sizes.iter().all(|size| *size == bytes) {
-        true => usize::MAX,
-        false => sizes[place..]
+    let alike = if sizes.iter().all(|size| *size == bytes) {
+        usize::MAX
+    } else {
+        sizes[place..]
             .iter()
             .take_while(|size| **size == bytes)
-            .count(),
+            .count()
     };
     (bytes.max(STAMP_BYTES), alike)
 }
@@ -147,9 +149,10 @@ impl SegmentedSend<'_> {
 
     /// How many of this length go in one call.
     fn most(&self, bytes: usize) -> usize {
-        match self.allowed {
-            true => (MAX_SEND_BYTES / bytes).clamp(1, MAX_SEGMENTS),
-            false => 1,
+        if self.allowed {
+            (MAX_SEND_BYTES / bytes).clamp(1, MAX_SEGMENTS)
+        } else {
+            1
         }
     }
 

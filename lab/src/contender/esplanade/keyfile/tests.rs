@@ -90,9 +90,12 @@ fn the_right_file_mirrors_the_policies_and_keeps_the_associations() {
     assert!(left.contains("-E null;"));
     let swapped: Vec<String> = lines(&left, "spdadd")
         .iter()
-        .map(|line| match line.contains("-P out") {
-            true => line.replace("-P out", "-P in"),
-            false => line.replace("-P in", "-P out"),
+        .map(|line| {
+            if line.contains("-P out") {
+                line.replace("-P out", "-P in")
+            } else {
+                line.replace("-P in", "-P out")
+            }
         })
         .collect();
     assert_eq!(swapped, lines(&right, "spdadd"));
