@@ -203,7 +203,7 @@ soaked() {
 soaked
 
 log=$place/ctrl-c.log
-if grep -q '^interrupted: ' "$log" && grep -q '^kept in ' "$log"; then
+if grep -q '^interrupted: ' "$log" && grep -q '^saved in ' "$log"; then
   report ctrl-c-says-what-was-kept ""
 else
   report ctrl-c-says-what-was-kept "$(tail -n 1 "$log")"
@@ -219,7 +219,7 @@ resumed() {
   measured=$(grep -o '"trial":[0-9]*,.*"status":"measured"' "$out/records.jsonl" | cut -d, -f1 | sort -u | wc -l)
   [ "$measured" -eq 2 ] || trouble+=" $measured of 2 trials are measured;"
   [ -s "$out/report.html" ] || trouble+=" no page;"
-  [[ $said == *"$before records are there already"* ]] || trouble+=" it does not say what is there;"
+  [[ $said == *"$before records exist"* ]] || trouble+=" it does not say what is there;"
   report "resume-after-$1" "$trouble"
 }
 resumed ctrl-c

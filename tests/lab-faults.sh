@@ -60,7 +60,7 @@ fi
 printf '%s\n' 'study = "share"' 'load.warm_up_megabytes = 0' '[[contender]]' 'kind = "plain"' \
   '[[contender]]' 'kind = "esplanade"' 'suite = "aes-128-gcm"' 'share = 0.5' >"$place/share.toml"
 if [ -w /dev/net/tun ] && [ -x "$(dirname "$lab")/esplanade" ] && mount -t tmpfs none /sys/fs/cgroup; then
-  expect a-share-that-nothing-gives-is-said-and-the-rest-measured 0 "nothing holds a process to a share of a processor" \
+  expect a-share-that-nothing-gives-is-said-and-the-rest-measured 0 "CPU quotas cannot be set" \
     "$lab" run "$place/share.toml" "${short[@]}" --out "$place/no-groups"
   expect what-has-no-share-is-measured-all-the-same 0 1 \
     grep -c '"contender":"plain".*"status":"measured"' "$place/no-groups/records.jsonl"
@@ -72,12 +72,12 @@ mount -t tmpfs -o size=36k,nr_inodes=40 tiny "$place/tiny"
 expect a-full-disk-is-said-and-the-table-still-shown 1 "No space left on device" \
   "$lab" run demo --only plain --rounds 4 --duration 1 --out "$place/tiny/out"
 expect what-was-kept-before-it-was-full-is-readable 1 "plain IP" "$lab" report "$place/tiny/out"
-expect a-page-that-has-no-room-goes-elsewhere 0 "the page: $place/elsewhere.html" \
+expect a-page-that-has-no-room-goes-elsewhere 0 "page: $place/elsewhere.html" \
   "$lab" report "$place/tiny/out" --html "$place/elsewhere.html"
 
 mkdir "$place/letters"
 echo dear >"$place/letters/one"
-expect a-foreign-folder-is-not-touched 1 "is no result of the lab" \
+expect a-foreign-folder-is-not-touched 1 "is not a result of the lab" \
   "$lab" run demo "${short[@]}" --out "$place/letters"
 expect a-foreign-folder-keeps-its-file 0 dear cat "$place/letters/one"
 
@@ -92,7 +92,7 @@ expect a-bad-spec-gets-line-and-advice 1 "did you mean \`plain\`?" "$lab" run "$
 expect a-report-of-nothing-says-where-it-looked 1 "cannot read $place/none/records.jsonl" "$lab" report "$place/none"
 
 mount --bind /dev/null "$(command -v iperf3)"
-expect a-missing-iperf3-is-said-with-its-package 1 "iperf3 is not installed. Get it by: apt-get install iperf3" \
+expect a-missing-iperf3-is-said-with-its-package 1 "iperf3 is not installed. Fix: apt-get install iperf3" \
   "$lab" run demo "${short[@]}" --only plain --out "$place/no-iperf3"
 expect the-doctor-finds-it-too 1 "iperf3 is missing" "$lab" doctor
 

@@ -241,13 +241,13 @@ expect() {
 for program in netperf netserver; do
   [ -z "$installed" ] || mount --bind /dev/null "$(command -v "$program")"
 done
-expect a-missing-netperf-is-said-with-its-remedy 1 "netperf is not installed. Get it by: apt-get install netperf"
+expect a-missing-netperf-is-said-with-its-remedy 1 "netperf is not installed. Fix: apt-get install netperf"
 
 PATH=$place/bin:$PATH
 program netperf 'echo Netperf version 2.7.0'
 expect a-missing-netserver-is-said 1 "netserver is not installed"
 program netserver 'echo Netperf version 2.6.0'
-expect two-versions-are-said-to-differ 1 "netperf 2.7.0 and netserver 2.6.0 may not understand each other"
+expect two-versions-are-said-to-differ 1 "netperf 2.7.0 and netserver 2.6.0 may be incompatible"
 program netperf 'echo Netperf version 2.4.5'
 expect an-old-one-is-said-to-be-old 1 "netperf 2.4.5 is too old"
 # shellcheck disable=SC2016 # the broken program expands it

@@ -37,7 +37,7 @@ bad() {
   failed=1
 }
 
-if [[ $said == *"left out: \`kernel-xfrm\` is carried by the kernel"* ]]; then
+if [[ $said == *"skipped: \`kernel-xfrm\` runs in the kernel"* ]]; then
   ok what-no-quota-holds-is-left-out-and-said
 else
   bad what-no-quota-holds-is-left-out-and-said "exit code $code: $(tail -n 3 <<<"$said" | tr '\n' ' ')"

@@ -108,7 +108,7 @@ impl CaptureWriter {
             .collect();
         self.taken.insert(contender.into(), sent.len());
         self.store(&sent, keys).map_err(|error| {
-            Fault::failed(format!("cannot keep the packets of {contender}: {error}"))
+            Fault::failed(format!("cannot save the packets of {contender}: {error}"))
         })
     }
 

@@ -185,9 +185,9 @@ impl Evidence {
             .try_for_each(|canary| canary.verdict(promised))?;
         self.orderly()?;
         match self.wire_frames {
-            0 => {
-                Err("nothing passed the wire between the gateways: packets take another way".into())
-            }
+            0 => Err(
+                "no packet crossed the wire between the gateways: packets take another path".into(),
+            ),
             _ => Ok(()),
         }
     }
@@ -204,7 +204,7 @@ impl Evidence {
 
     fn both_ways(&self) -> Result<(), String> {
         match (self.client_reaches.len(), self.server_reaches.len()) {
-            (0, 0) => Err("no packet passes, in either direction".into()),
+            (0, 0) => Err("no packet passes in either direction".into()),
             (0, _) => Err(
                 "one-way: the server reaches the client, the client does not reach the server"
                     .into(),
@@ -285,12 +285,12 @@ mod tests {
         swapped.swap(3, 4);
         assert_eq!(
             said(&swapped),
-            "reordering: of 32 datagrams in a row 1 were overtaken by later ones"
+            "reordering: 1 of 32 datagrams were overtaken by later ones"
         );
         let mut doubled = all();
         doubled.push(7);
-        assert!(said(&doubled).starts_with("duplication: of 32"));
-        assert!(said(&all()[..30]).ends_with("2 did not arrive"));
+        assert!(said(&doubled).starts_with("duplication: 1 of 32"));
+        assert!(said(&all()[..30]).ends_with("2 of 32 datagrams did not arrive"));
         let impaired = Evidence {
             row: Some(Row::of(&swapped)),
             ..right()
@@ -340,7 +340,7 @@ mod tests {
         let mut around = right();
         around.wire_frames = 0;
         let why = around.verdict(Protection::Secret).unwrap_err();
-        assert!(why.contains("another way"), "{why}");
+        assert!(why.contains("another path"), "{why}");
     }
 
     #[test]

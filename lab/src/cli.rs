@@ -16,7 +16,7 @@ use crate::doctor;
 use crate::tool::Tool;
 use output::say;
 
-/// Measure plain IP, Esplanade and its rivals under one method, and say how sure we are.
+/// Measure plain IP, Esplanade and other VPNs by one method, with confidence intervals.
 #[derive(Parser)]
 #[command(
     name = "esplanade lab",
@@ -31,30 +31,30 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum LabCommand {
-    /// List the studies and how long they take, or the contenders of one
+    /// List the studies and how long they take, or the contenders of one study
     #[command(after_help = "Example: esplanade lab list peers")]
     List {
-        /// Its name
+        /// Name of a study
         study: Option<String>,
     },
-    /// Run a study, or an experiment of your own
+    /// Run a study, or an experiment from a TOML file
     #[command(
         after_help = "Example: esplanade lab run demo --rounds 5 --duration 10 --out results/monday"
     )]
     Run(run::Run),
-    /// Write the page of a run from its records, and print its table
+    /// Write the HTML page of a run from its records, and print its table
     #[command(after_help = "Example: esplanade lab report demo-out")]
     Report {
         /// The folder of the run
         dir: PathBuf,
-        /// Where the page goes [default: DIR/report.html]
+        /// File of the page [default: DIR/report.html]
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
         /// Also write each chart as an SVG file into this folder
         #[arg(long, value_name = "FOLDER")]
         charts: Option<PathBuf>,
     },
-    /// Say what changed between two runs beyond the noise
+    /// Show the significant differences between two runs
     #[command(after_help = "Example: esplanade lab compare before-out after-out")]
     Compare {
         /// The folder of the earlier run
@@ -62,27 +62,27 @@ enum LabCommand {
         /// The folder of the later run
         b: PathBuf,
     },
-    /// Print the records of a run for other programs
+    /// Print the records of a run as CSV or JSON
     #[command(after_help = "Example: esplanade lab export demo-out --csv > demo.csv")]
     Export {
         /// The folder of the run
         dir: PathBuf,
-        /// One line for each trial, columns by name (the default)
+        /// CSV: one line for each trial (the default)
         #[arg(long, conflicts_with = "json")]
         csv: bool,
-        /// One array of flat objects
+        /// JSON: one array of flat objects
         #[arg(long)]
         json: bool,
     },
-    /// The lab's own small programs, which it starts on the hosts of a testbed
+    /// Programs of the lab that it starts on the hosts of a testbed
     #[command(hide = true)]
     Tool {
         #[command(subcommand)]
         tool: Tool,
     },
-    /// Say what this machine can and cannot measure, and how to mend it
+    /// Show what this machine can and cannot measure, and how to fix it
     Doctor {
-        /// One array of findings
+        /// JSON: one array of findings
         #[arg(long)]
         json: bool,
     },

@@ -49,7 +49,7 @@ fn machine() -> Finding {
 
 fn namespaces() -> Finding {
     match isolate::possible() {
-        Ok(()) => finding(Weight::Good, "own namespaces can be made"),
+        Ok(()) => finding(Weight::Good, "namespaces can be created"),
         Err(why) => finding(Weight::Fatal, why),
     }
 }
@@ -60,11 +60,11 @@ fn tun() -> Finding {
         .write(true)
         .open("/dev/net/tun")
     {
-        Ok(_) => finding(Weight::Good, "/dev/net/tun is here"),
+        Ok(_) => finding(Weight::Good, "/dev/net/tun can be opened"),
         Err(error) => finding(
             Weight::Poor,
             format!(
-                "/dev/net/tun cannot be opened ({error}): no user-space tunnel can come up. As root: modprobe tun; in a container: --device /dev/net/tun"
+                "/dev/net/tun cannot be opened ({error}): user-space tunnels cannot be measured. As root: modprobe tun; in a container: --device /dev/net/tun"
             ),
         ),
     }
@@ -79,17 +79,17 @@ const TOOLS: [(&str, &str, &str, Weight); 7] = [
         "iputils-ping",
         Weight::Fatal,
     ),
-    ("iperf3", "fills tunnels", "iperf3", Weight::Fatal),
+    ("iperf3", "generates load", "iperf3", Weight::Fatal),
     (
         "netperf",
-        "fills them where a spec asks for it",
+        "generates load where a spec names it",
         "netperf, from Debian's component non-free",
         Weight::Poor,
     ),
-    ("ethtool", "switches offloads off", "ethtool", Weight::Poor),
+    ("ethtool", "disables offloads", "ethtool", Weight::Poor),
     (
         "nft",
-        "keeps a router silent where a spec asks for a path that tells no MTU",
+        "drops ICMP where a spec asks for a silent router",
         "nftables",
         Weight::Poor,
     ),
@@ -105,7 +105,7 @@ fn tool((name, purpose, package, weight): &(&str, &str, &str, Weight)) -> Findin
     match program(name) {
         Some(path) => finding(
             Weight::Good,
-            format!("{} is here ({name} {purpose})", path.display()),
+            format!("{} found ({name} {purpose})", path.display()),
         ),
         None => finding(
             *weight,
@@ -119,12 +119,12 @@ fn guest() -> Finding {
     match guest::absence() {
         None => finding(
             Weight::Good,
-            "a guest can be booted: `esplanade lab run STUDY --guest` has a kernel with IPsec and WireGuard of its own, emulated",
+            "a guest can be booted: `esplanade lab run STUDY --guest` runs in an emulated machine whose kernel has IPsec and WireGuard",
         ),
         Some(absence) => finding(
             Weight::Poor,
             format!(
-                "no guest can be booted, in which the kernel's own IPsec and WireGuard could be tried: {}. Get it by: {}",
+                "no guest can be booted to measure a kernel with IPsec and WireGuard: {}. Fix: {}",
                 absence.why, absence.remedy
             ),
         ),
@@ -137,7 +137,7 @@ fn processors() -> Finding {
         0..4 => finding(
             Weight::Poor,
             format!(
-                "{count} processors for a client, two gateways and a server: no gain from parallel work can show here"
+                "{count} processors for a client, two gateways and a server: too few to show a gain from parallel work"
             ),
         ),
         _ => finding(Weight::Good, format!("{count} processors")),
@@ -147,13 +147,13 @@ fn processors() -> Finding {
 fn clock() -> Finding {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path).unwrap_or_default().trim() {
-        "" => finding(Weight::Poor, "the clock's source is unknown"),
+        "" => finding(Weight::Poor, "the clock source is unknown"),
         source @ ("tsc" | "kvm-clock" | "arch_sys_counter") => {
             finding(Weight::Good, format!("clock source {source}"))
         }
         source => finding(
             Weight::Poor,
-            format!("clock source {source} makes every time stamp a slow system call"),
+            format!("clock source {source}: every time stamp is a slow system call"),
         ),
     }
 }
@@ -169,12 +169,12 @@ fn buffers() -> Finding {
     match least {
         least if least >= WANTED_BYTES => finding(
             Weight::Good,
-            format!("sockets may have {least} bytes of buffer"),
+            format!("socket buffers may have {least} bytes"),
         ),
         least => finding(
             Weight::Poor,
             format!(
-                "sockets may have {least} bytes of buffer (root may force more): sysctl net.core.rmem_max={WANTED_BYTES} net.core.wmem_max={WANTED_BYTES}"
+                "socket buffers are limited to {least} bytes (except for root): sysctl net.core.rmem_max={WANTED_BYTES} net.core.wmem_max={WANTED_BYTES}"
             ),
         ),
     }
@@ -202,7 +202,7 @@ fn steal() -> Finding {
         percent => finding(
             Weight::Poor,
             format!(
-                "{percent:.1} % of the time was stolen by the host: expect scatter, measure more rounds"
+                "{percent:.1} % of the time was stolen by the host: results will scatter, measure more rounds"
             ),
         ),
     }

@@ -272,7 +272,7 @@ fn keep(record: Record, journal: &mut Journal, watcher: &mut dyn Watcher, summar
     if let Err(error) = journal.append(&record) {
         let path = journal.path().display();
         watcher.trouble(&format!(
-            "cannot write {path}: {error}; the record waits in memory"
+            "cannot write {path}: {error}; the record is kept in memory and written later"
         ));
     }
     watcher.ended(&record);

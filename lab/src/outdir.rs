@@ -41,7 +41,7 @@ pub fn reopen(path: &Path) -> Result<OutDir, String> {
     if !resumed && packed.exists() {
         let packed = packed.display();
         return Err(format!(
-            "the records are packed: `gunzip {packed}`, and resume then"
+            "the records are compressed: run `gunzip {packed}`, then resume"
         ));
     }
     // One that was cut short before its first record begins anew.
@@ -60,7 +60,7 @@ pub fn prepare(path: &Path) -> Result<OutDir, String> {
         State::Foreign => {
             let shown = path.display();
             return Err(format!(
-                "{shown} exists and is no result of the lab, so nothing was written. Choose another folder with --out, or remove it"
+                "{shown} exists and is not a result of the lab; nothing was written. Choose another folder with --out, or remove it"
             ));
         }
     };
@@ -158,7 +158,7 @@ mod tests {
         let place = place("foreign");
         fs::write(place.join("letter"), "dear").unwrap();
         let refused = prepare(&place).unwrap_err();
-        assert!(refused.contains("no result of the lab"), "{refused}");
+        assert!(refused.contains("not a result of the lab"), "{refused}");
         assert!(prepare(&place.join("letter")).is_err());
         assert_eq!(fs::read_to_string(place.join("letter")).unwrap(), "dear");
         fs::remove_dir_all(place).unwrap();

@@ -31,10 +31,7 @@ impl Progress {
 impl Watcher for Progress {
     fn planned(&mut self, plan: &Plan, estimate: Duration) {
         let (trials, seed) = (plan.trials.len(), plan.seed);
-        eprintln!(
-            "{trials} trials, about {} to go, seed {seed}",
-            length(estimate)
-        );
+        eprintln!("{trials} trials, about {}, seed {seed}", length(estimate));
         if stderr().is_terminal() {
             let bar = ProgressBar::new(trials as u64);
             let style =
@@ -102,9 +99,9 @@ fn line(record: &Record) -> String {
         Outcome::Measured { carried, .. } => format!("{:.0} Mbit/s", carried.goodput_bps / 1e6),
         Outcome::Examined { by, carried, .. } => {
             let mbit = carried.goodput_bps / 1e6;
-            format!("{}, {mbit:.0} Mbit/s under it", by.label())
+            format!("{}, {mbit:.0} Mbit/s", by.label())
         }
-        Outcome::Absent { why, remedy } => format!("absent: {why}. Get it by: {remedy}"),
+        Outcome::Absent { why, remedy } => format!("absent: {why}. Fix: {remedy}"),
         Outcome::Failed { stage, why, .. } => format!("failed at {stage}: {why}"),
         Outcome::Interrupted { stage } => format!("interrupted at {stage}"),
     };

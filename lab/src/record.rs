@@ -21,7 +21,7 @@ pub fn done(records: &[Record]) -> BTreeSet<(usize, usize)> {
 }
 
 /// Why records do not go together.
-pub const MIXED: &str = "these records are of a real machine and of an emulated one: their figures are never compared. Run them in folders of their own";
+pub const MIXED: &str = "these records mix a real and an emulated machine, whose figures cannot be compared. Run them into separate folders";
 
 /// Whether some records are emulated and some are not.
 pub fn mixed(records: &[Record]) -> bool {

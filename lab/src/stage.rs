@@ -26,7 +26,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Stage::Testbed => "building the testbed",
-            Stage::Up => "coming up",
+            Stage::Up => "starting the contender",
             Stage::Check => "the check before the load",
             Stage::WarmUp => "warming up",
             Stage::Load => "the load",

@@ -32,57 +32,57 @@ pub enum Tool {
         /// Where to listen
         listen: SocketAddr,
     },
-    /// Ask an echo again and again, one question at a time
+    /// Measure round trips to an echo, one request at a time
     Ask {
-        /// Where the echo listens
+        /// Address of the echo
         to: SocketAddr,
-        /// Bytes of each question
+        /// Bytes of each request
         #[arg(long)]
         bytes: usize,
-        /// How long, in milliseconds
+        /// Duration in milliseconds
         #[arg(long)]
         milliseconds: u64,
-        /// Milliseconds between two questions; 0: the next at once
+        /// Milliseconds between two requests; 0: none
         #[arg(long, default_value_t = 0)]
         pause: u64,
     },
-    /// Answer TCP connections, one question each
+    /// Answer TCP connections, one request each
     Accept {
         /// Where to listen
         listen: SocketAddr,
     },
     /// Open one TCP connection after another
     Connect {
-        /// Where somebody accepts
+        /// Address of the server
         to: SocketAddr,
-        /// Bytes of each question
+        /// Bytes of each request
         #[arg(long)]
         bytes: usize,
-        /// How long, in milliseconds
+        /// Duration in milliseconds
         #[arg(long)]
         milliseconds: u64,
-        /// Milliseconds between two connections; 0: the next at once
+        /// Milliseconds between two connections; 0: none
         #[arg(long, default_value_t = 0)]
         pause: u64,
     },
     /// Send stamped datagrams at a steady rate
     Send(frames::Send),
-    /// Receive stamped datagrams and say what became of them
+    /// Receive stamped datagrams and report loss, order and latency
     Receive(frames::Receive),
     /// Carry frames between two interfaces, with delay, loss, duplication and reordering
     Impair(impair::Impair),
-    /// Do what a lab elsewhere asks for, until it goes
+    /// Serve a remote lab until it disconnects
     Agent(agent::AgentArgs),
-    /// Make the kernel run an algorithm in parallel, or no longer
+    /// Add or remove pcrypt, which runs an algorithm in parallel
     Pcrypt {
-        /// What is done
+        /// Add or remove
         act: pcrypt::PcryptAction,
         /// The algorithm, as `rfc4106(gcm(aes))`
         name: String,
     },
-    /// Renew the keys of two gateways, make-before-break, again and again
+    /// Renew the keys of two gateways periodically, make-before-break
     Rekey(rekey::Rekey),
-    /// Take every idle cycle of this machine, and say how many that were
+    /// Use and count the idle cycles of this machine
     Soak,
 }
 

@@ -124,7 +124,7 @@ fn on_fresh_topology(
         .into_iter()
         .filter_map(Result::err)
     {
-        notes.push(format!("going down: {fault}"));
+        notes.push(format!("stopping: {fault}"));
     }
     outcome
 }

@@ -66,7 +66,7 @@ fn steady(figures: &BTreeMap<String, f64>) -> Option<Verdict> {
     let count = |name: &str| figures.get(name).copied().filter(|count| *count > 0.0);
     let lost = count("lost_count").map(|lost| match figures.get("lost_per_rekey") {
         Some(each) => format!("{lost:.0} frames were lost, {each:.1} for each renewal of the keys"),
-        None => format!("{lost:.0} frames were lost of a stream far below what the path carries"),
+        None => format!("{lost:.0} frames were lost at a rate far below the capacity of the path"),
     });
     let reordered = count("reordered_count")
         .map(|count| format!("reordering: {count:.0} frames were overtaken by later ones"));
@@ -100,7 +100,7 @@ fn generator(figures: &BTreeMap<String, f64>) -> Finding {
     behind.then(|| {
         (
             "generator",
-            "the generator could not offer the rates that were asked of it".into(),
+            "the generator could not reach the requested rates".into(),
         )
     })
 }
@@ -152,7 +152,7 @@ fn hidden(limit: &str, readings: &Readings) -> Option<String> {
     let interrupts = *readings.get("machine.irq_s")?;
     let blind = by_time && interrupts == 0.0 && !readings.contains_key(profile::SAMPLES);
     blind.then(|| {
-        "this kernel accounts no time of interrupts: packets it carries in softirqs count as work of whoever was running"
+        "this kernel does not account interrupt time: work in softirqs is charged to the interrupted process"
             .into()
     })
 }
@@ -176,20 +176,20 @@ fn busy(readings: &Readings) -> Finding {
     if all <= 0.0 {
         return Some((
             "core",
-            "all processors are busy, and no process of the tunnel shows with what".into(),
+            "all processors are busy, and the tunnel has no processes that show why".into(),
         ));
     }
     let (limit, share, what) = if user > DOMINANT_RATIO * all {
         (
             "gateways",
             user,
-            "their own code: cipher and headers, which only a profile tells apart",
+            "their own code: cipher and headers, which only a profile separates",
         )
     } else {
         (
             "copies",
             system,
-            "the kernel, which is copies, system calls and the path between",
+            "the kernel: copies, system calls and the network stack",
         )
     };
     let said = format!(

@@ -309,7 +309,7 @@ fn wrong(testbed: &mut Namespaces) {
     };
     assert_eq!(said_of(0.0, 0.0), Ok(()));
     let disorder = said_of(0.0, 0.3).unwrap_err();
-    assert!(disorder.starts_with("reordering: of 32"), "{disorder}");
+    assert!(disorder.starts_with("reordering: "), "{disorder}");
     let topology = built(testbed);
     said(&*topology.left, "nft add table ip deaf");
     said(
@@ -333,7 +333,7 @@ fn wrong(testbed: &mut Namespaces) {
     );
     let lossy = check::look(&topology, "lossy", CapturePoint::Left).unwrap();
     let why = lossy.verdict(Protection::Clear).unwrap_err();
-    assert!(why.starts_with("loss: of 32"), "{why}");
+    assert!(why.starts_with("loss: "), "{why}");
 }
 
 fn pair(testbed: &mut Namespaces) {

@@ -259,7 +259,7 @@ fn whatever_breaks_is_recorded_and_the_rest_goes_on() {
                 failure(record),
                 (Stage::Load, "the load took longer than 1 s")
             ),
-            "stubborn" => assert_eq!(record.notes, ["going down: it holds on to a route"]),
+            "stubborn" => assert_eq!(record.notes, ["stopping: it holds on to a route"]),
             _ => assert!(matches!(record.outcome, Outcome::Measured { .. })),
         }
     }
@@ -361,7 +361,7 @@ fn records_of_a_newer_layout_and_foreign_lines_are_refused_with_their_line() {
     assert!(refused.starts_with("1: a record of layout 99"), "{refused}");
     let foreign = record::read_text("hello\n").unwrap_err();
     assert!(
-        foreign.starts_with("1: this is no record of the lab"),
+        foreign.starts_with("1: this is not a record of the lab"),
         "{foreign}"
     );
 }
@@ -384,7 +384,7 @@ fn a_full_disk_is_reported_and_the_experiment_goes_on() {
     assert!(
         run.said
             .iter()
-            .any(|said| said.contains("the record waits in memory"))
+            .any(|said| said.contains("the record is kept in memory"))
     );
 }
 

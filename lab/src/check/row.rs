@@ -88,14 +88,12 @@ impl Row {
         match (sent - arrived, doubled, overtaken) {
             (0, 0, 0) => Ok(()),
             (0, 0, _) => Err(format!(
-                "reordering: of {sent} datagrams in a row {overtaken} were overtaken by later ones"
+                "reordering: {overtaken} of {sent} datagrams were overtaken by later ones"
             )),
             (0, ..) => Err(format!(
-                "duplication: of {sent} datagrams in a row {doubled} arrived again"
+                "duplication: {doubled} of {sent} datagrams arrived twice"
             )),
-            (lost, ..) => Err(format!(
-                "loss: of {sent} datagrams in a row {lost} did not arrive"
-            )),
+            (lost, ..) => Err(format!("loss: {lost} of {sent} datagrams did not arrive")),
         }
     }
 }

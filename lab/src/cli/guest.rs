@@ -37,7 +37,7 @@ pub(super) fn measure(
     if !out.resumed {
         fs::write(out.path.join(README), readme(repeat)).map_err(cannot)?;
     }
-    eprintln!("booting the guest (its kernel is fetched once, and kept)");
+    eprintln!("booting the guest (its kernel is downloaded once and cached)");
     let lab = Some((programs.lab.clone(), LAB));
     let esplanade = programs.esplanade.clone().map(|path| (path, ESPLANADE));
     let uploads: Vec<(PathBuf, &str)> = lab.into_iter().chain(esplanade).collect();
@@ -49,7 +49,7 @@ pub(super) fn measure(
     let interrupted = code == INTERRUPTED_EXIT;
     if !interrupted && code != 0 {
         return Err(format!(
-            "the lab inside the guest ended with {code}; why stands above. What it recorded is kept"
+            "the lab in the guest ended with {code}; see its output above. Its records are saved"
         ));
     }
     let records = if out.path.join(RECORDS).exists() {
@@ -57,7 +57,7 @@ pub(super) fn measure(
     } else if interrupted {
         Vec::new()
     } else {
-        return Err("the lab inside the guest measured nothing".into());
+        return Err("the lab in the guest recorded nothing".into());
     };
     Ok(Summary {
         records,
@@ -70,7 +70,7 @@ fn carried_out(guest: &Guest, order: &RunRequest, here: &Path, stop: Stop) -> Re
     let mut inside = order.clone();
     inside.arguments.push(INSIDE_GUEST_OPTION.to_owned());
     let text = serde_json::to_string(&inside)
-        .map_err(|error| Fault::failed(format!("cannot write the order: {error}")))?;
+        .map_err(|error| Fault::failed(format!("cannot write the request: {error}")))?;
     let place = guest.write_file(&format!("{GUEST_FOLDER}/{ORDER}"), text)?;
     let there = place.parent().unwrap_or(&place).to_owned();
     let mut home = ResultCopy::open(guest, &there, here)?;

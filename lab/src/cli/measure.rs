@@ -79,12 +79,12 @@ pub(super) fn measure(
         if first.provenance.emulated != emulated {
             return Err(record::MIXED.into());
         }
-        eprintln!("{} records are there already", earlier.len());
+        eprintln!("resuming: {} records exist", earlier.len());
         for change in first.provenance.changes(&Provenance {
             versions: first.provenance.versions.clone(),
             ..provenance.clone()
         }) {
-            eprintln!("warning: not as it was: {change}");
+            eprintln!("warning: changed since the first record: {change}");
         }
     }
     let experiment = Experiment {
@@ -163,12 +163,12 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
     let kept = fs::write(out.path.join(TABLE), table);
     let (place, count) = (out.path.display(), summary.records.len());
     eprintln!(
-        "kept in {place}: {count} record{}",
+        "saved in {place}: {count} record{}",
         if count == 1 { "" } else { "s" }
     );
     if let Some(why) = &summary.not_kept {
         return Err(format!(
-            "not all records are on the disk: {why}. The table above is complete"
+            "not all records could be written: {why}. The table above is complete"
         ));
     }
     let page = report::html(&summary.records, None, &out.path);
@@ -178,7 +178,7 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
     if summary.interrupted {
         let place = out.path.display();
         eprintln!(
-            "interrupted: everything up to then is kept. Go on with: esplanade lab run --resume {place}"
+            "interrupted: completed trials are saved. Resume with: esplanade lab run --resume {place}"
         );
         return Ok(ExitCode::from(INTERRUPTED_EXIT as u8));
     }
@@ -196,14 +196,14 @@ pub(super) fn conclude(summary: &Summary, table: &str, out: &OutDir) -> Result<E
 pub(super) fn readme(repeat: &str) -> String {
     format!(
         "{TABLE}        the table
-{PAGE}      the page: charts, tables, what limited each run, where the numbers come from
-{RECORDS}    one line of JSON for each trial: `esplanade lab report` needs nothing else
-config/          the files each contender was started with
-{CAPTURE_FILE}     up to {MAX_CAPTURE_PACKETS} packets of the protected wire, of those suites that Wireshark 4.0 can read
-stacks/          where the time went, if a profile was taken: a line for each stack, for flame graphs
-{WIRESHARK_FOLDER}/       a Wireshark profile with the keys that open them
+{PAGE}      the HTML page: charts, tables, bottlenecks, provenance
+{RECORDS}    one line of JSON for each trial; all that `esplanade lab report` needs
+config/          the configuration files of each contender
+{CAPTURE_FILE}     up to {MAX_CAPTURE_PACKETS} packets from the wire between the gateways, of the suites that Wireshark 4.0 can decrypt
+stacks/          where the time went, if a profile was taken: folded stacks for flame graphs
+{WIRESHARK_FOLDER}/       a Wireshark profile with the keys
 
-Look into the protected packets:
+Decrypt the captured packets:
     WIRESHARK_CONFIG_DIR={WIRESHARK_FOLDER} wireshark {CAPTURE_FILE}
     WIRESHARK_CONFIG_DIR={WIRESHARK_FOLDER} tshark -r {CAPTURE_FILE} -T fields -e esp.spi -e esp.icv_good -e _ws.col.Info
 

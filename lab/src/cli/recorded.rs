@@ -23,7 +23,7 @@ pub(super) fn report(
         return Ok(ExitCode::SUCCESS);
     };
     write_page(&place, &page)?;
-    eprintln!("the page: {}", place.display());
+    eprintln!("page: {}", place.display());
     charts.map_or(Ok(()), |charts| draw(&records, dir, &charts))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -37,14 +37,15 @@ fn draw(records: &[Record], dir: &Path, charts: &Path) -> Result<(), String> {
         replace(&charts.join(name), drawing)?;
     }
     let count = drawings.len();
-    eprintln!("the charts: {count} in {}", charts.display());
+    eprintln!("charts: {count} in {}", charts.display());
     Ok(())
 }
 
 /// Writes the page.
 pub(super) fn write_page(place: &Path, page: &str) -> Result<(), String> {
-    replace(place, page)
-        .map_err(|why| format!("{why}. `esplanade lab report DIR --html FILE` writes it elsewhere"))
+    replace(place, page).map_err(|why| {
+        format!("{why}. Use `esplanade lab report DIR --html FILE` to write it elsewhere")
+    })
 }
 
 /// What is made from records can be made anew at any time, so an earlier one is replaced, but never by half of a new one.
@@ -72,12 +73,7 @@ pub(super) fn read(dir: &Path) -> Result<(Vec<Record>, Option<String>), String> 
 
 pub(super) fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
     let (before, after) = (read(a)?.0, read(b)?.0);
-    let nothing = |dir: &Path| {
-        format!(
-            "{} holds no record: there is nothing to compare",
-            dir.display()
-        )
-    };
+    let nothing = |dir: &Path| format!("{} has no records to compare", dir.display());
     if record::mixed(&before.iter().chain(&after).cloned().collect::<Vec<_>>()) {
         return Err(MIXED.into());
     }

@@ -29,19 +29,19 @@ pub(super) struct Run {
         hide_default_value = true
     )]
     study: String,
-    /// Go on with a run that was cut short: what is recorded there is not run again
+    /// Resume an interrupted run; trials on record are not repeated
     #[arg(long, value_name = "DIR", exclusive = true)]
     resume: Option<PathBuf>,
     /// As many rounds as fit into this time, as 90s, 60m or 2h
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "rounds")]
     budget: Option<Duration>,
-    /// Folder for the results; an earlier result there is moved aside [default: STUDY-out]
+    /// Folder for the results; an earlier result there is renamed [default: STUDY-out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seconds of load in each trial
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     duration: Option<u32>,
-    /// At most half a minute: does it run at all
+    /// At most 30 seconds: a smoke test
     #[arg(long, group = "preset")]
     smoke: bool,
     /// About two minutes
@@ -50,10 +50,10 @@ pub(super) struct Run {
     /// At most 100 minutes
     #[arg(long, group = "preset")]
     standard: bool,
-    /// With the study's own durations
+    /// With the durations of the study
     #[arg(long, group = "preset")]
     faithful: bool,
-    /// How often each contender is measured
+    /// Number of rounds; each measures every contender once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Seed of the order of trials, to repeat a run exactly
@@ -65,13 +65,13 @@ pub(super) struct Run {
     /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
     #[arg(long, value_name = "FILE")]
     esplanade: Option<PathBuf>,
-    /// Configuration for ssh, where the spec names hosts [default: that of the user]
+    /// ssh configuration for the hosts of the spec [default: the user's]
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// Inside a guest in QEMU, whose kernel has IPsec and WireGuard of its own; its results are marked as emulated
+    /// Run in a QEMU guest whose kernel has IPsec and WireGuard; results are marked as emulated
     #[arg(long, conflicts_with = "ssh_config")]
     guest: bool,
-    /// This is the lab in there
+    /// Set by the lab when it starts itself in the guest
     #[arg(long, hide = true)]
     inside_guest: bool,
 }
@@ -96,7 +96,7 @@ impl Run {
         let line = std::iter::once("run").chain(order.arguments.iter().map(String::as_str));
         let again = Again::try_parse_from(line);
         again.map(|again| again.run).map_err(|error| {
-            format!("the folder's {ORDER} is of another version of the lab: {error}")
+            format!("{ORDER} in this folder was written by another version of the lab: {error}")
         })
     }
 
@@ -111,10 +111,10 @@ impl Run {
             return self.inside(&spec, programs, resumed);
         }
         for skipped in &spec.skipped {
-            eprintln!("left out: {skipped}");
+            eprintln!("skipped: {skipped}");
         }
         if let Some(less) = &spec.leaves_out {
-            eprintln!("this preset leaves out: {less}");
+            eprintln!("this preset omits: {less}");
         }
         let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
         if let Some(budget) = self.budget {
@@ -136,7 +136,7 @@ impl Run {
             None => outdir::prepare(&out)?,
         };
         if let Some(moved) = &out.moved {
-            eprintln!("the earlier result is now {}", moved.display());
+            eprintln!("the earlier result was renamed to {}", moved.display());
         }
         if resumed.is_none() {
             order.keep(&out.path)?;
@@ -164,7 +164,7 @@ impl Run {
         programs: Programs,
         folder: Option<&PathBuf>,
     ) -> Result<ExitCode, String> {
-        let folder = folder.ok_or("an order is needed inside a guest")?;
+        let folder = folder.ok_or("--inside-guest needs --resume")?;
         let cases = spec.cases(&programs).map_err(|fault| fault.to_string())?;
         let quotas = quotas_for(&cases);
         isolate::enter()?;
@@ -195,10 +195,7 @@ impl Run {
             Spec::read_as(text, &self.study, self.preset()).map_err(|error| error.to_string())?;
         spec.guest |= self.guest;
         if spec.guest && spec.hosts.is_some() {
-            return Err(
-                "a guest is on this machine, and this spec names others: leave one of them out"
-                    .into(),
-            );
+            return Err("--guest and [testbed.hosts] exclude each other".into());
         }
         spec.rounds = self.rounds.map_or(spec.rounds, |rounds| rounds as usize);
         spec.duration = self
@@ -301,7 +298,7 @@ fn fitting(budget: Duration, cases: &[Case]) -> Result<usize, String> {
     let round = Plan::new(&all, 1, 0).estimate(|case| cases[case].load.takes(cases[case].duration));
     match budget.as_secs_f64() / round.as_secs_f64().max(f64::MIN_POSITIVE) {
         rounds if rounds < 1.0 => Err(format!(
-            "one round takes about {}, more than the budget: leave contenders out with --only, or shorten each trial with --duration",
+            "one round takes about {}, more than the budget: select contenders with --only, or shorten each trial with --duration",
             length(round)
         )),
         rounds => Ok((rounds as usize).min(10_000)),

@@ -92,7 +92,7 @@ impl Contender for Esplanade {
         match &self.program {
             Some(_) => tun_device(topology),
             None => Err(Absence::new(
-                "the program `esplanade` was not found beside esplanade-lab or in PATH",
+                "the program `esplanade` is neither beside esplanade-lab nor in PATH",
                 "build it: cargo build --release",
             )),
         }

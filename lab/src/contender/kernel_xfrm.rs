@@ -188,7 +188,7 @@ impl Contender for KernelXfrm {
         added.and(flushed).map_err(|fault| {
             let modules = "esp4 ah4 xfrm_user xfrm_algo";
             Absence::new(
-                format!("this kernel's own IPsec cannot do it ({fault})"),
+                format!("the kernel's IPsec does not support this ({fault})"),
                 if self.pcrypt { format!("a kernel with CONFIG_INET_ESP, CONFIG_CRYPTO_PCRYPT and CONFIG_CRYPTO_USER: modprobe -a {modules} pcrypt crypto_user") } else { format!("a kernel with CONFIG_INET_ESP and CONFIG_XFRM_USER: modprobe -a {modules}") },
             )
         })

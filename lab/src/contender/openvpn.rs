@@ -213,7 +213,7 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
         }
         if started.elapsed() > HANDSHAKE_TIMEOUT {
             return Err(Fault::TimedOut {
-                what: format!("openvpn on the {side}, whose last word was `{last}`"),
+                what: format!("openvpn on the {side}, whose last output was `{last}`"),
                 after: HANDSHAKE_TIMEOUT,
             });
         }

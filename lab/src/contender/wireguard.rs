@@ -164,7 +164,7 @@ fn configure(
             0 => {
                 let answer = finished.stdout.trim();
                 return Err(Fault::failed(format!(
-                    "it refused its configuration: {answer}"
+                    "it rejected its configuration: {answer}"
                 )));
             }
             _ if started.elapsed() > START_TIMEOUT => return finished.success(&ask).map(drop),

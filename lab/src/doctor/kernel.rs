@@ -30,12 +30,12 @@ fn module((name, option, subject): &(&str, &str, &str)) -> Finding {
     let loaded = Path::new("/sys/module").join(name).exists();
     let listed = |list: &str| read(&format!("{folder}/{list}")).contains(&format!("/{name}.ko"));
     if loaded || listed("modules.builtin") || listed("modules.dep") {
-        finding(Weight::Good, format!("{subject} is here ({name})"))
+        finding(Weight::Good, format!("{subject} is available ({name})"))
     } else {
         finding(
             Weight::Poor,
             format!(
-                "{subject} is not here and cannot be measured natively: boot a kernel with {option} (Debian's linux-image-amd64 has it), or look at it in a guest: `esplanade lab run STUDY --guest`"
+                "{subject} is not available: boot a kernel with {option} (Debian's linux-image-amd64 has it), or measure in a guest: `esplanade lab run STUDY --guest`"
             ),
         )
     }
@@ -45,13 +45,13 @@ fn governor() -> Finding {
     match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim() {
         "" => finding(
             Weight::Good,
-            "the processors' frequency is not this kernel's to change (usual in a virtual machine)",
+            "this kernel does not control the CPU frequency (usual in a virtual machine)",
         ),
         "performance" => finding(Weight::Good, "frequency governor performance"),
         other => finding(
             Weight::Poor,
             format!(
-                "frequency governor {other}: results depend on what ran before. As root: cpupower frequency-set -g performance"
+                "frequency governor {other}: results depend on recent load. As root: cpupower frequency-set -g performance"
             ),
         ),
     }
@@ -61,11 +61,11 @@ fn multithreading() -> Finding {
     match read("/sys/devices/system/cpu/smt/active").trim() {
         "1" => finding(
             Weight::Poor,
-            "simultaneous multithreading is on: two of these processors share one core. As root: echo off > /sys/devices/system/cpu/smt/control",
+            "simultaneous multithreading is on: two processors share one core. As root: echo off > /sys/devices/system/cpu/smt/control",
         ),
         _ => finding(
             Weight::Good,
-            "no two processors share a core, as far as the kernel knows",
+            "no two processors share a core, according to the kernel",
         ),
     }
 }
@@ -77,17 +77,14 @@ fn sampling() -> Finding {
         .unwrap_or(4);
     let root = rustix::process::geteuid().is_root();
     match (crate::host::program("perf"), root || level <= 1) {
-        (Some(_), true) => finding(
-            Weight::Good,
-            "perf can sample where the processors' time goes",
-        ),
+        (Some(_), true) => finding(Weight::Good, "perf can sample all processors"),
         (Some(_), false) => finding(
             Weight::Poor,
             "perf may not sample the kernel: sysctl kernel.perf_event_paranoid=1",
         ),
         (None, _) => finding(
             Weight::Poor,
-            "perf is missing (it samples where the processors' time goes): apt-get install linux-perf",
+            "perf is missing (it samples all processors): apt-get install linux-perf",
         ),
     }
 }
@@ -98,13 +95,13 @@ fn groups() -> Finding {
         Ok(place) => finding(
             Weight::Good,
             format!(
-                "a process can be held to a share of a processor ({place}); work in softirqs cannot"
+                "processes can be limited to a share of a processor ({place}); softirqs cannot"
             ),
         ),
         Err(absence) => finding(
             Weight::Poor,
             format!(
-                "no slow machine can be imitated by a share of a processor: {}. Get it by: {}",
+                "processes cannot be limited to a share of a processor: {}. Fix: {}",
                 absence.why, absence.remedy
             ),
         ),

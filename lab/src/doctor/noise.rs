@@ -26,7 +26,7 @@ pub fn floor() -> Finding {
             let advice = if floor < NOISY_RATIO {
                 ""
             } else {
-                ": stop what else runs, or measure more rounds"
+                ": stop other programs, or measure more rounds"
             };
             let percent = 100.0 * floor;
             let text = format!(
@@ -36,7 +36,7 @@ pub fn floor() -> Finding {
             );
             finding(weight, text)
         }
-        Ok(_) => finding(Weight::Poor, "the loopback carries nothing: no noise floor"),
+        Ok(_) => finding(Weight::Poor, "no noise floor: no data crossed the loopback"),
         Err(error) => finding(
             Weight::Poor,
             format!("no noise floor: the loopback cannot be used ({error})"),

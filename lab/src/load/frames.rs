@@ -157,8 +157,8 @@ impl PreparedFrames<'_> {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(RateTrial {
-            sent: read("the sending tool", &sent)?,
-            received: read("the receiving tool", &receiver.output())?,
+            sent: read("the sender", &sent)?,
+            received: read("the receiver", &receiver.output())?,
         })
     }
 
@@ -167,7 +167,7 @@ impl PreparedFrames<'_> {
         let started = Instant::now();
         while !sockets::takes_datagrams(self.ends.to, at)? {
             if started.elapsed() > EXTRA_TIMEOUT {
-                return Err(Fault::failed("the receiving tool does not listen"));
+                return Err(Fault::failed("the receiver does not listen"));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -184,7 +184,7 @@ impl Prepared for PreparedFrames<'_> {
     fn warm_up(&mut self) -> Result<(), Fault> {
         let trial = self.run_at(WARM_UP_FRAMES_PER_S, SHORT_TRIAL)?;
         match trial.received.received {
-            0 => Err(Fault::failed("no frame arrives")),
+            0 => Err(Fault::failed("no frame arrived")),
             _ => Ok(()),
         }
     }

@@ -124,7 +124,7 @@ impl Load for Iperf3 {
         if [&*topology.client, &*topology.server].iter().any(missing) {
             Err(Absence::new(
                 "iperf3 is not installed",
-                "Get it by: apt-get install iperf3",
+                "Fix: apt-get install iperf3",
             ))
         } else {
             Ok(())
@@ -192,7 +192,7 @@ impl Listening<'_> {
         let started = Instant::now();
         while stream.ended().is_none() {
             if started.elapsed() > limit {
-                let what = "the stream beside the questions".into();
+                let what = "the background stream".into();
                 return Err(Fault::TimedOut { what, after: limit });
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -102,7 +102,7 @@ impl Echo {
 }
 
 fn answered(said: &str) -> Result<Answered, Fault> {
-    serde_json::from_str(said).map_err(|error| Fault::failed(format!("the asking tool: {error}")))
+    serde_json::from_str(said).map_err(|error| Fault::failed(format!("the request tool: {error}")))
 }
 
 impl Load for RoundTrip {

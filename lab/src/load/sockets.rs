@@ -37,7 +37,7 @@ pub(super) fn wait_until_listening(
 
 /// Waits until the server has closed every connection to this address and port.
 pub(super) fn wait_until_free(host: &dyn Host, name: &str, at: SocketAddr) -> Result<(), Fault> {
-    let what = format!("the {name} server to have done with a connection");
+    let what = format!("the {name} server to close a connection");
     wait_until(&what, || {
         Ok(!has_connections(&table(host, "tcp", at)?, at.port()))
     })

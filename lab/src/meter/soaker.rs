@@ -67,7 +67,7 @@ impl Meter for Soaker {
         tried.map_err(|fault| {
             Absence::new(
                 fault.to_string(),
-                "see there what `esplanade-lab tool soak` says; it needs threads that may choose their processor",
+                "run `esplanade-lab tool soak` there; it needs the permission to set CPU affinity",
             )
         })
     }
@@ -154,25 +154,29 @@ impl Soaking {
         Err(Fault::failed(format!(
             "{} ended with {code}: {}",
             self.name(),
-            words.unwrap_or("it did not say why")
+            words.unwrap_or("without a message")
         )))
     }
 
     fn mark(&mut self) -> Result<(), Fault> {
         let at = Instant::now();
         let seen = last(&self.output()?);
-        let seen = seen.ok_or_else(|| Fault::failed(format!("{} says nothing", self.name())))?;
+        let seen = seen.ok_or_else(|| Fault::failed(format!("{} is silent", self.name())))?;
         self.marks.push(Mark { at, seen });
         Ok(())
     }
 
     fn readings(self) -> Result<Readings, Fault> {
         let [began, ended] = &self.marks[..] else {
-            return Err(Fault::failed("nobody said when the load ran"));
+            return Err(Fault::failed(
+                "the beginning and end of the load were not marked",
+            ));
         };
         self.steady(began, ended)?;
         let found = window::readings(&self.prefix, &self.spinning, &began.seen, &ended.seen);
-        found.ok_or_else(|| Fault::failed(format!("{} counted nothing that fits", self.name())))
+        found.ok_or_else(|| {
+            Fault::failed(format!("{} counted nothing between the marks", self.name()))
+        })
     }
 
     /// Both clocks must have seen about the same time pass, or it was silent for a part of the load.
@@ -184,7 +188,7 @@ impl Soaking {
             return Ok(());
         }
         Err(Fault::failed(format!(
-            "{} fell silent: of {:.1} s it saw {:.1}",
+            "{} fell silent: it saw {2:.1} of {1:.1} s",
             self.name(),
             here.as_secs_f64(),
             there.as_secs_f64()

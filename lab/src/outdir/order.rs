@@ -69,12 +69,10 @@ impl RunRequest {
         let place = folder.join(ORDER);
         let shown = place.display();
         let text = fs::read_to_string(&place).map_err(|error| {
-            format!(
-                "cannot read {shown}: {error}. Only a folder that `lab run` made can be resumed"
-            )
+            format!("cannot read {shown}: {error}. Only a folder of `lab run` can be resumed")
         })?;
         serde_json::from_str(&text)
-            .map_err(|error| format!("{shown} is no order of the lab: {error}"))
+            .map_err(|error| format!("{shown} is not a request of the lab: {error}"))
     }
 }
 

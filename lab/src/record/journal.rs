@@ -95,7 +95,7 @@ impl Journal {
 /// Two runs must not write into one file. A file system that knows no locks is trusted.
 fn alone(file: &File) -> io::Result<()> {
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another run is writing it")),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another run is writing this file")),
         _ => Ok(()),
     }
 }
@@ -159,14 +159,14 @@ fn read_line(line: &str) -> Result<Record, String> {
         schema: u32,
     }
     let version: Version = serde_json::from_str(line)
-        .map_err(|error| format!("this is no record of the lab: {error}"))?;
+        .map_err(|error| format!("this is not a record of the lab: {error}"))?;
     if version.schema > SCHEMA {
         let found = version.schema;
         return Err(format!(
-            "a record of layout {found}, and this lab knows up to {SCHEMA}: read it with a newer esplanade-lab"
+            "a record of schema {found}; this lab reads up to {SCHEMA}: use a newer esplanade-lab"
         ));
     }
-    serde_json::from_str(line).map_err(|error| format!("this is no whole record: {error}"))
+    serde_json::from_str(line).map_err(|error| format!("this is not a complete record: {error}"))
 }
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
         let file = place("alone");
         let _writing = Journal::create(&file).unwrap();
         let refused = Journal::reopen(&file).err().unwrap().to_string();
-        assert_eq!(refused, "another run is writing it");
+        assert_eq!(refused, "another run is writing this file");
         std::fs::remove_file(file).unwrap();
     }
 

@@ -29,7 +29,7 @@ fn bar(tree: Tree<'_>) -> Result<Bar, Diagnostic> {
         figure: figure.into(),
         of: of.ok_or_else(|| {
             missing(
-                "this bar is about nobody",
+                "this bar selects no records",
                 "add `of = { contender = \"…\" }`",
             )
         })?,

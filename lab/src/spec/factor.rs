@@ -245,7 +245,7 @@ impl Factor {
         }
         Err(Diagnostic {
             at: written.span(),
-            what: format!("`{list}` is no list of processors"),
+            what: format!("`{list}` is not a list of processors"),
             advice: "numbers and ranges, such as \"0-3,8\"".into(),
         })
     }

@@ -35,7 +35,7 @@ pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Diagnostic> {
     match (guest, hosts_of(file)?) {
         (Some(kind), Some(_)) => Err(Diagnostic {
             at: kind.span(),
-            what: "a guest is on this machine, and this spec names others".into(),
+            what: "a guest and [testbed.hosts] exclude each other".into(),
             advice: "leave one of them out".into(),
         }),
         (guest, _) => Ok(guest.is_some()),
@@ -48,8 +48,8 @@ pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Diag
         if let Some(hosts) = hosts_of(part)? {
             return Err(Diagnostic {
                 at: hosts.at.0..hosts.at.1,
-                what: "a part has no hosts of its own".into(),
-                advice: "name them once, in the [testbed] of the whole spec".into(),
+                what: "a part cannot have its own hosts".into(),
+                advice: "name them in the top-level [testbed]".into(),
             });
         }
     }
@@ -81,7 +81,7 @@ fn hosts(tree: Tree<'_>) -> Result<Hosts, Diagnostic> {
     let gateway = |role: &str| {
         found(role)?.ok_or_else(|| Diagnostic {
             at: tree.at.0..tree.at.1,
-            what: format!("these hosts lack a `{role}`"),
+            what: format!("the host `{role}` is missing"),
             advice: format!(
                 "add [testbed.hosts.{role}] with `ssh = \"ssh://root@NAME\"` and `wan = \"DEVICE\"`"
             ),
@@ -100,7 +100,7 @@ fn host_spec(role: &str, tree: Tree<'_>) -> Result<HostSpec, Diagnostic> {
     let Some(at) = tree.get("ssh") else {
         return Err(Diagnostic {
             at: tree.at.0..tree.at.1,
-            what: format!("nothing says where the {role} is"),
+            what: format!("the host `{role}` has no `ssh`"),
             advice: "add `ssh = \"ssh://root@NAME\"`".into(),
         });
     };
@@ -117,7 +117,7 @@ fn url(written: Placed<'_>) -> Result<String, Diagnostic> {
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         Err(Diagnostic {
             at: written.span(),
-            what: format!("`{word}` is no host to reach by SSH"),
+            what: format!("`{word}` is not an SSH URL"),
             advice: "write it as \"ssh://root@NAME\" or \"ssh://root@NAME:PORT\"".into(),
         })
     } else {
@@ -135,7 +135,7 @@ fn link(role: &str, name: &'static str, tree: Tree<'_>) -> Result<Option<LinkSpe
         return stray.map_or(Ok(None), |value| {
             Err(Diagnostic {
                 at: value.span(),
-                what: format!("the {role} is an end host: it has no `{name}`"),
+                what: format!("the {role} is an end host and has no `{name}`"),
                 advice: "its device is its `lan`".into(),
             })
         });
@@ -162,7 +162,7 @@ fn device_name(written: Placed<'_>) -> Result<String, Diagnostic> {
     } else {
         Err(Diagnostic {
             at: written.span(),
-            what: format!("`{word}` is no name of a network device"),
+            what: format!("`{word}` is not a device name"),
             advice: "`ip link` lists them".into(),
         })
     }
@@ -172,7 +172,7 @@ fn address(written: Placed<'_>) -> Result<(Ipv4Addr, u8), Diagnostic> {
     let word = tree::text(written)?;
     parsed(word).ok_or_else(|| Diagnostic {
         at: written.span(),
-        what: format!("`{word}` is no IPv4 address with the length of its network"),
+        what: format!("`{word}` is not an IPv4 address with a prefix length"),
         advice: "write it as \"192.0.2.1/24\"".into(),
     })
 }
@@ -193,7 +193,7 @@ fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Diagnost
     let gateways = [("left", &hosts.left), ("right", &hosts.right)];
     if let Some((role, _)) = gateways.iter().find(|(_, place)| place.wan.is_none()) {
         return Err(wrong(
-            format!("nothing says which device of the {role} is on the wire"),
+            format!("the host `{role}` has no `wan`"),
             "add `wan = \"DEVICE\"`",
         ));
     }
@@ -204,20 +204,20 @@ fn suffice(hosts: &Hosts, tree: Tree<'_>, cells: &[Cell]) -> Result<(), Diagnost
             let mut all = gateways.into_iter().chain(ends);
             match all.find(|(_, place)| place.lan.is_none()) {
                 Some((role, _)) => Err(wrong(
-                    format!("nothing says by which device the {role} reaches its neighbour"),
+                    format!("the host `{role}` has no `lan`"),
                     "add `lan = \"DEVICE\"`",
                 )),
                 None => Ok(()),
             }
         }
         (true, ..) => Err(wrong(
-            "a client and a server behind the gateways are needed here".into(),
-            "name them, too, or write `kind = \"pair\"` in [testbed]: then left and right are also the ends",
+            "a client and a server behind the gateways are missing".into(),
+            "add them, or write `kind = \"pair\"` in [testbed] to use left and right as end hosts",
         )),
         (false, None, None) => Ok(()),
         (false, ..) => Err(wrong(
-            "a pair has no client and no server beside its two hosts".into(),
-            "leave them out, or write `kind = \"gateways\"` in [testbed]",
+            "a pair has only `left` and `right`".into(),
+            "remove the others, or write `kind = \"gateways\"` in [testbed]",
         )),
     }
 }
@@ -269,41 +269,42 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Diagno
     let first = plain.split('.').next().unwrap_or_default();
     let (what, advice) = match (name, first) {
         (_, "link" | "impair" | "path") => (
-            format!(
-                "`{plain}` is done by virtual links and boxes: real machines have their own wire"
-            ),
-            "leave it out, or leave the hosts out: then the testbed is made of namespaces"
-                .to_owned(),
+            format!("`{plain}` needs virtual links, and cannot be set on real machines"),
+            "remove it, or remove [testbed.hosts] to use namespaces".to_owned(),
         ),
         (_, "rekey_ms") => (
-            "the keys of two gateways on two machines are not renewed by the lab".into(),
-            "leave `rekey_ms` out, or leave the hosts out".into(),
+            "the lab cannot renew keys on two real machines".into(),
+            "remove `rekey_ms`, or remove [testbed.hosts] to use namespaces".into(),
         ),
         (_, "families") => (
             "real machines are measured over IPv4 only".into(),
-            "leave `families` out, or leave the hosts out".into(),
+            "remove `families`, or remove [testbed.hosts] to use namespaces".into(),
         ),
         (_, "ip_early_demux" | "rx_udp_gro_forwarding" | "rx_gro_list" | "rps_cpus") => (
-            format!("`{plain}` is set in namespaces only"),
-            "leave it out; `esplanade tune` sets it on a real machine".into(),
+            format!("`{plain}` can only be set in namespaces"),
+            "remove it; on a real machine use `esplanade tune`".into(),
         ),
         (_, "share") => (
-            "a share of the processors is given by control groups of this machine: on a real one the lab makes none"
-                .into(),
-            "leave `share` out, or leave the hosts out: then the testbed is made of namespaces"
-                .into(),
+            "`share` needs control groups, which the lab creates on this machine only".into(),
+            "remove `share`, or remove [testbed.hosts] to use namespaces".into(),
         ),
         ("load.kind", _) if matches!(load, Some(LoadKind::Frames | LoadKind::Steady)) => (
-            format!("the load `{word}` measures by one clock, and two machines have two"),
+            format!("the load `{word}` needs both ends on one clock"),
             "use iperf3, iperf3-udp, round-trip or loaded-round-trip".into(),
         ),
         ("contender.kind", _)
-            if !matches!(contender, Some(ContenderKind::Plain | ContenderKind::Esplanade)) => (
-            format!(
-                "`{word}` is measured in namespaces only: on a real machine it would meet what is there already"
-            ),
-            "use plain and esplanade, or leave the hosts out".into(),
-        ),
+            if !matches!(
+                contender,
+                Some(ContenderKind::Plain | ContenderKind::Esplanade)
+            ) =>
+        {
+            (
+                format!(
+                    "`{word}` is measured in namespaces only: on a real machine it could conflict with the host's configuration"
+                ),
+                "use plain and esplanade, or remove [testbed.hosts] to use namespaces".into(),
+            )
+        }
         _ => return Ok(()),
     };
     let at = match name {

@@ -25,7 +25,7 @@ pub(super) fn wrong(genome: &str) -> Option<String> {
         return Some(format!("a mix has 1 to {MAX_MIX_FRAMES} frames"));
     }
     let stranger = genome.chars().find(|letter| size(*letter).is_none())?;
-    Some(format!("`{stranger}` is no size"))
+    Some(format!("`{stranger}` is not a frame size"))
 }
 
 /// What to write instead.
@@ -50,7 +50,7 @@ mod tests {
     fn a_mix_is_read_letter_by_letter() {
         assert_eq!(sizes("aafg"), [64, 64, 1280, 1518]);
         assert_eq!(wrong("abcdefg"), None);
-        assert_eq!(wrong("aaz").unwrap(), "`z` is no size");
+        assert_eq!(wrong("aaz").unwrap(), "`z` is not a frame size");
         assert!(wrong("").is_some() && wrong(&"a".repeat(65)).is_some());
     }
 }

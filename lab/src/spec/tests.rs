@@ -79,14 +79,14 @@ fn what_a_contender_cannot_use_is_refused() {
         "{HEAD}[[contender]]\nkind = \"plain\"\nsuite = \"null\"\n"
     ));
     assert!(
-        plain.contains("`suite` means nothing to the contender `plain`"),
+        plain.contains("`suite` does not apply to the contender `plain`"),
         "{plain}"
     );
     let libipsec = complaint(&format!(
         "{HEAD}[[contender]]\nkind = \"kernel-libipsec\"\nsuite = \"null\"\n"
     ));
     assert!(
-        libipsec.contains("kernel-libipsec cannot do `null`"),
+        libipsec.contains("kernel-libipsec does not support `null`"),
         "{libipsec}"
     );
     let missing = complaint(&format!("{HEAD}[[contender]]\nkind = \"esplanade\"\n"));
@@ -131,7 +131,7 @@ fn a_spec_without_contenders_or_with_one_twice_is_refused() {
         "{HEAD}[[contender]]\nkind = \"plain\"\n[[contender]]\nkind = \"plain\"\n"
     ));
     assert!(
-        twice.contains("`plain` is named twice\n --> mine.toml:4:"),
+        twice.contains("`plain` is listed twice\n --> mine.toml:4:"),
         "{twice}"
     );
 }
@@ -173,7 +173,7 @@ fn a_guest_is_for_a_whole_spec_and_changes_no_cell() {
     assert_eq!(inside.cells, outside.cells);
     let part = complaint(&asked("[[part]]\nname = \"p\"\ntestbed.kind = \"guest\"\n"));
     assert!(
-        part.starts_with("error: a part has no guest of its own"),
+        part.starts_with("error: a part cannot have its own guest"),
         "{part}"
     );
     assert!(part.contains(" --> mine.toml:4:16\n"), "{part}");
@@ -206,17 +206,20 @@ fn families_are_for_those_who_can_and_count_their_headers() {
     let plain = complaint(&asked("6in4", "plain"));
     assert!(
         plain.starts_with(
-            "error: plain IP is of one family, on the wire as inside\n --> mine.toml:3:12\n"
+            "error: plain IP has the same family inside and on the wire\n --> mine.toml:3:12\n"
         ),
         "{plain}"
     );
     let libipsec = complaint(&asked("6in6", "kernel-libipsec\"\nsuite = \"aes-128-gcm"));
-    assert!(libipsec.contains("for IPv4 alone"), "{libipsec}");
+    assert!(libipsec.contains("for IPv4 only"), "{libipsec}");
     let pair = complaint(
         &asked("4in6", "esplanade\"\nsuite = \"null")
             .replace("families", "kind = \"pair\"\nfamilies"),
     );
-    assert!(pair.contains("two hosts alone have one family"), "{pair}");
+    assert!(
+        pair.contains("two hosts without gateways have the same family"),
+        "{pair}"
+    );
     let word = complaint(&asked("6over4", "plain"));
     assert!(
         word.contains("did you mean `6in4`?") || word.contains("6in4"),
@@ -246,7 +249,7 @@ fn openvpn_has_the_suites_that_it_shares_with_ipsec() {
     assert_eq!(both, "openvpn-aes-256-gcm openvpn-chacha20-poly1305");
     let wrong = complaint(&asked("suite = \"3des-sha1\"\n"));
     assert!(
-        wrong.starts_with("error: OpenVPN cannot do `3des-sha1` here\n --> mine.toml:4:9\n"),
+        wrong.starts_with("error: OpenVPN does not support `3des-sha1`\n --> mine.toml:4:9\n"),
         "{wrong}"
     );
 }
@@ -342,7 +345,7 @@ fn a_share_is_for_those_whose_packets_a_process_carries() {
         &[("esplanade", ""), ("kernel-xfrm", "")],
     ));
     assert_eq!((all.cells.len(), all.skipped.len()), (1, 1));
-    assert!(all.skipped[0].starts_with("`kernel-xfrm` is carried by the kernel"));
+    assert!(all.skipped[0].starts_with("`kernel-xfrm` runs in the kernel"));
 }
 
 #[test]
@@ -355,7 +358,7 @@ fn a_share_of_what_no_quota_holds_back_is_shown_at_its_place() {
     );
     let all = said("[testbed]\nshare = 0.5\n[[contender]]\nkind = \"plain\"\n");
     assert!(
-        all.contains("`plain` is carried by the kernel") && all.contains("mine.toml:3:9"),
+        all.contains("`plain` runs in the kernel") && all.contains("mine.toml:3:9"),
         "{all}"
     );
     let none = said("[testbed]\nshare = 0.001\n[[contender]]\nkind = \"plain\"\n");
@@ -365,7 +368,7 @@ fn a_share_of_what_no_quota_holds_back_is_shown_at_its_place() {
          [[contender]]\nkind = \"boringtun\"\n",
     );
     assert!(
-        reference.starts_with("error: the reference is left out of this spec: `plain` is carried"),
+        reference.starts_with("error: the reference is left out of this spec: `plain` runs"),
         "{reference}"
     );
 }

@@ -175,10 +175,7 @@ pub(super) fn real(value: Placed<'_>) -> Result<f64, Diagnostic> {
 pub(super) fn mistyped(value: Placed<'_>, advice: &str) -> Diagnostic {
     Diagnostic {
         at: value.span(),
-        what: format!(
-            "this is a value of the kind `{}`",
-            value.get_ref().type_str()
-        ),
+        what: format!("wrong type: `{}`", value.get_ref().type_str()),
         advice: advice.into(),
     }
 }

@@ -48,7 +48,7 @@ impl Guest {
     /// Boots it, with these programs in it: where each is here, and there.
     pub fn boot(programs: &[(PathBuf, &str)], stop: Stop) -> Result<Guest, Fault> {
         if let Some(Absence { why, remedy }) = absence() {
-            return Err(Fault::failed(format!("{why}. Get it by: {remedy}")));
+            return Err(Fault::failed(format!("{why}. Fix: {remedy}")));
         }
         let image = Image::make(programs)?;
         let mut qemu = std::process::Command::new("qemu-system-x86_64");
@@ -61,7 +61,10 @@ impl Guest {
             .wait_until_ready(BOOT_TIMEOUT)
             .map_err(|fault| match fault {
                 Fault::Interrupted => fault,
-                _ => Fault::failed(format!("{fault}; the console said: {}", image.last_words())),
+                _ => Fault::failed(format!(
+                    "{fault}; last line of the console: {}",
+                    image.last_words()
+                )),
             })?;
         Ok(Guest { connection })
     }
@@ -126,9 +129,7 @@ impl Guest {
 }
 
 fn unexpected(answer: &Response) -> Fault {
-    Fault::failed(format!(
-        "the guest gave an answer that does not fit: {answer:?}"
-    ))
+    Fault::failed(format!("unexpected response from the guest: {answer:?}"))
 }
 
 /// As many processors as there are, two at most: more emulated ones than real ones only wait for each other.

@@ -75,7 +75,7 @@ fn unshare_all() -> Result<(), String> {
     let written = fs::write("/proc/self/setgroups", "deny")
         .and_then(|()| fs::write("/proc/self/uid_map", format!("0 {user} 1")))
         .and_then(|()| fs::write("/proc/self/gid_map", format!("0 {group} 1")));
-    written.map_err(|error| format!("cannot become root of an own user namespace: {error}"))
+    written.map_err(|error| format!("cannot become root in a new user namespace: {error}"))
 }
 
 fn last_error() -> i32 {
@@ -84,7 +84,7 @@ fn last_error() -> i32 {
 
 fn refusal(error: io::Error) -> String {
     format!(
-        "this process may not make namespaces ({error}). Run the lab as root, or allow user namespaces to everybody: \
+        "this process may not create namespaces ({error}). Run the lab as root, or allow unprivileged user namespaces: \
          sysctl kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu); \
          in a container, give it the capability SYS_ADMIN"
     )
@@ -109,17 +109,17 @@ fn settle(alive: OwnedFd) -> Result<(), String> {
     }
     let private = mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "");
     private.map_err(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => "the root folder is not a mount point (a bare chroot), so mounts cannot be kept private. \
+        Some(libc::EINVAL) => "the root folder is not a mount point (a bare chroot), so mounts cannot be made private. \
              Make it one before entering it: mount --bind DIR DIR"
             .to_owned(),
-        _ => format!("cannot keep mounts private: {error}"),
+        _ => format!("cannot make mounts private: {error}"),
     })?;
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
     mount("proc", "/proc", "proc", flags | libc::MS_NOEXEC, "").map_err(|error| {
-        format!("cannot mount an own /proc: {error}. In a container, run it with --privileged")
+        format!("cannot mount a private /proc: {error}. In a container, run it with --privileged")
     })?;
     mount("tmpfs", RUN, "tmpfs", flags, "mode=755")
-        .map_err(|error| format!("cannot mount an own {RUN}: {error}"))
+        .map_err(|error| format!("cannot mount a private {RUN}: {error}"))
 }
 
 /// Whether the outer process is gone already: the parent-death signal is for later deaths only.

@@ -1,4 +1,4 @@
-//! What a topology asks of links and hosts: rates, offloads, coalescing, TCP options, the box in the wire.
+//! What a topology asks of links and hosts: rates, offloads, coalescing, TCP options, the impairment box.
 
 use std::io;
 use std::path::PathBuf;
@@ -206,12 +206,12 @@ pub(super) fn impair(middle: &Namespace, asked: &Impairment) -> Result<Box<dyn P
         if let Some(code) = process.ended() {
             let said = process.output();
             return Err(Fault::failed(format!(
-                "the box in the wire ended with {code}: {}",
+                "the impairment box ended with {code}: {}",
                 said.trim()
             )));
         }
         if started.elapsed() > COMMAND_TIMEOUT {
-            return Err(Fault::failed("the box in the wire does not become ready"));
+            return Err(Fault::failed("the impairment box did not become ready"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -39,8 +39,8 @@ impl Namespaces {
             stop,
             built: 0,
             quotas: Err(Absence::new(
-                "this testbed was not prepared to hold gateways to a share of the processors",
-                "open quotas before the lab enters its namespaces",
+                "this testbed has no CPU quotas",
+                "create the quotas before the lab enters its namespaces",
             )),
         }
     }
@@ -65,7 +65,7 @@ impl Namespaces {
         let folder = Path::new(RUN).join(format!("topology-{}/{name}", self.built));
         Ok(Namespace {
             name,
-            network: new_network().map_err(|error| refused("make a network namespace", error))?,
+            network: new_network().map_err(|error| refused("create a network namespace", error))?,
             results: self.results.clone(),
             scratch: folder,
             stop: self.stop,

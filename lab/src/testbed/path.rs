@@ -43,7 +43,7 @@ pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
     };
     middle
         .within(write)
-        .map_err(|error| refused("make a router of the middle", error))
+        .map_err(|error| refused("configure the router in the wire", error))
 }
 
 /// What narrows it, when it is started.

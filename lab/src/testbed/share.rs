@@ -86,7 +86,7 @@ impl Quotas {
         self.groups(share).map_err(|error| {
             let folder = self.folder.display();
             Fault::failed(format!(
-                "cannot make a group with {share} processors in {folder}: {error}"
+                "cannot create a control group with {share} processors in {folder}: {error}"
             ))
         })
     }
@@ -140,11 +140,11 @@ impl Drop for Quotas {
     }
 }
 
-const REMEDY: &str = "run the lab as root, under the ordinary scheduler (no chrt), where control groups can be written: in a container with --privileged";
+const REMEDY: &str = "run the lab as root, without chrt, where control groups are writable (in a container: --privileged)";
 
 fn no_controller() -> Absence {
     Absence::new(
-        "no control group with the controller `cpu` can be reached, so nothing holds a process to a share of a processor",
+        "no control group with the controller `cpu` is available, so CPU quotas cannot be set",
         "as root: mount -t cgroup2 none /sys/fs/cgroup; in a container: --privileged --cgroupns=host",
     )
 }
@@ -152,7 +152,7 @@ fn no_controller() -> Absence {
 fn refusal(group: &Path, error: &io::Error) -> Absence {
     Absence::new(
         format!(
-            "no control group can be made in {} ({error}), so nothing holds a process to a share of a processor",
+            "cannot create a control group in {} ({error}), so CPU quotas cannot be set",
             group.display()
         ),
         REMEDY,
@@ -177,13 +177,13 @@ impl Throttle {
         let (pid, side) = (gateway.pid, gateway.side.name());
         if in_real_time(pid) {
             return Err(Fault::failed(format!(
-                "process {pid} of the {side} gateway runs in real time, which no quota holds back: start the lab without chrt"
+                "process {pid} of the {side} gateway has a real-time priority, which no CPU quota limits: start the lab without chrt"
             )));
         }
         let members = self.group(gateway.side).path.join("cgroup.procs");
         fs::write(&members, pid.to_string()).map_err(|error| {
             Fault::failed(format!(
-                "cannot hold process {pid} of the {side} gateway to {} processors: {error}",
+                "cannot limit process {pid} of the {side} gateway to {} processors: {error}",
                 self.share
             ))
         })
@@ -196,7 +196,7 @@ impl Throttle {
         let lifted: io::Result<Vec<()>> = lifted.into_iter().collect();
         lifted
             .map(drop)
-            .map_err(|error| Fault::failed(format!("cannot lift a quota: {error}")))
+            .map_err(|error| Fault::failed(format!("cannot remove a quota: {error}")))
     }
 
     /// What was counted so far.

@@ -238,7 +238,7 @@ fn possible(spec: &TopologySpec) -> Result<(), Fault> {
     match (&spec.shape, &spec.impairment, &spec.path) {
         (None, None, None) => Ok(()),
         _ => Err(Fault::failed(
-            "a shaped, impaired or narrowing wire is made of virtual links: real machines have their own",
+            "`link`, `impair` and `path` need virtual links, and cannot be set on real machines",
         )),
     }
 }
@@ -254,7 +254,7 @@ fn reach(from: &RemoteHost, to: IpAddr) -> Result<(), Fault> {
         }
         if started.elapsed() > REACH_TIMEOUT {
             return Err(Fault::failed(format!(
-                "no packet comes back to the {} from {to}. Look at cable, devices, addresses and firewalls",
+                "{} gets no reply from {to}. Check cable, devices, addresses and firewalls",
                 from.name()
             )));
         }

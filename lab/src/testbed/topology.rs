@@ -84,7 +84,7 @@ impl Topology {
                 .peekable();
             if own.peek().is_none() {
                 return Err(Fault::failed(format!(
-                    "no process carries the packets of the {} gateway, so no share holds it back",
+                    "the {} gateway has no process, so no CPU quota limits it",
                     side.name()
                 )));
             }

@@ -37,12 +37,12 @@ use undo::undoing;
 
 pub(crate) use undo::quoted;
 
-/// Do what a lab elsewhere asks for, until it goes.
+/// Serve a remote lab until it disconnects.
 #[derive(Debug, clap::Args)]
 pub struct AgentArgs {
-    /// A private folder; it is emptied in the end
+    /// A private folder, emptied at the end
     folder: PathBuf,
-    /// Seconds without a word after which the lab is taken for dead
+    /// Seconds of silence after which the lab is considered dead
     #[arg(long, default_value_t = 60)]
     silence: u64,
 }

@@ -82,7 +82,7 @@ fn once(to: SocketAddr, question: &[u8]) -> io::Result<()> {
     if answer[..] == question[4..] {
         Ok(())
     } else {
-        Err(io::Error::other("another answer than the question"))
+        Err(io::Error::other("the answer differs from the request"))
     }
 }
 

@@ -50,7 +50,7 @@ fn add(name: &str) -> io::Result<()> {
                 return Err(error);
             }
             _ if started.elapsed() > NETLINK_TIMEOUT => {
-                return Err(io::Error::other("the kernel made no instance of pcrypt"));
+                return Err(io::Error::other("the kernel created no instance of pcrypt"));
             }
             _ => std::thread::sleep(Duration::from_millis(50)),
         }
@@ -128,7 +128,8 @@ fn message(what: u16, name: &str, driver: &str) -> io::Result<Vec<u8>> {
         let bytes = text.as_bytes();
         // The kernel wants the zero at the end.
         let room = field[..NAME_BYTES - 1].get_mut(..bytes.len());
-        let room = room.ok_or_else(|| io::Error::other(format!("`{text}` is too long a name")))?;
+        let room =
+            room.ok_or_else(|| io::Error::other(format!("the name `{text}` is too long")))?;
         room.copy_from_slice(bytes);
         body.extend_from_slice(&field);
     }
@@ -155,7 +156,7 @@ fn answered(answer: &[u8]) -> io::Result<()> {
     match number.map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-error)),
-        None => Err(io::Error::other("the kernel gave half an answer")),
+        None => Err(io::Error::other("the kernel's answer is truncated")),
     }
 }
 

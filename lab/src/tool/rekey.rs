@@ -43,7 +43,7 @@ impl Rekey {
         let text = fs::read_to_string(&self.file)?;
         let first: Vec<Association> = text.lines().filter_map(Association::read).collect();
         if first.is_empty() {
-            return Err(io::Error::other("the file adds no association"));
+            return Err(io::Error::other("the file has no `add` statement"));
         }
         let mut old = first.clone();
         let started = Instant::now();
@@ -140,7 +140,7 @@ impl Association {
     ) -> io::Result<Association> {
         let mut words = self.0.clone();
         let spi = u32::from_str_radix(&words[4][2..], 16)
-            .map_err(|_| io::Error::other(format!("`{}` is no SPI", words[4])))?;
+            .map_err(|_| io::Error::other(format!("`{}` is not an SPI", words[4])))?;
         let moved = spi.wrapping_add(SPI_STEP.wrapping_mul(generation));
         words[4] = format!("{moved:#x}");
         for word in words.iter_mut().skip(5) {

@@ -33,7 +33,7 @@ pub(super) fn soak() -> io::Result<()> {
     let spinners = spinner::everywhere()?;
     let spinning: Vec<Spinning> = spinners.iter().map(|spinner| spinner.spinning).collect();
     if spinning.iter().any(|one| one.class == Class::Nice) {
-        eprintln!("the idle class is refused here: soaking at nice 19, which others can feel");
+        eprintln!("SCHED_IDLE is not permitted: soaking at nice 19, which affects other programs");
     }
     say(&SoakLine::Ready(spinning))?;
     let started = Instant::now();

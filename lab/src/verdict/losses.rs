@@ -13,7 +13,7 @@ type Counts = fn(&str) -> bool;
 /// interface, too.
 const LOSS_POINTS: [(&str, Counts); 4] = [
     ("by the tunnel itself", |name| name.starts_with("drops.")),
-    ("at sockets without room", |name| {
+    ("at full socket buffers", |name| {
         name.ends_with("_buffer_errors") || at_an_end(name)
     }),
     ("at interfaces", |name| name.ends_with("_dropped")),
@@ -49,7 +49,7 @@ pub(super) fn many(readings: &Readings) -> Finding {
     Some((
         "drops",
         format!(
-            "{lost:.0} packets were dropped while {passed:.0} passed the wire: {}{reasons}",
+            "{lost:.0} packets were dropped while {passed:.0} crossed the wire: {}{reasons}",
             places.join(", ")
         ),
     ))

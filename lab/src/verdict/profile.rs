@@ -49,7 +49,10 @@ pub(super) fn one_processor(readings: &Readings) -> Finding {
         )
     };
     if of("endpoints") >= SATURATED_RATIO {
-        return Some(("generator", said(of("endpoints"), "an endpoint's work")));
+        return Some((
+            "generator",
+            said(of("endpoints"), "the work of an endpoint"),
+        ));
     }
     let path = "carrying packets in softirqs";
     (in_the_kernel >= SATURATED_RATIO).then(|| ("core", said(in_the_kernel, path)))
@@ -65,7 +68,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
         return Some((
             "others",
             format!(
-                "other programs of this machine took {:.0} % of its processors' time",
+                "other programs took {:.0} % of the processor time",
                 100.0 * strangers
             ),
         ));
@@ -82,11 +85,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
             in_the_kernel,
             "copies, system calls and the kernel's path at the gateways",
         ),
-        (
-            "generator",
-            whole(readings, "endpoints"),
-            "the endpoints that fill and empty the tunnel",
-        ),
+        ("generator", whole(readings, "endpoints"), "the endpoints"),
     ];
     let (limit, share, what) = kinds
         .into_iter()
@@ -94,7 +93,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
     Some((
         limit,
         format!(
-            "all processors are busy, most of all with {what}: {:.0} % of their time",
+            "all processors are busy, mostly with {what}: {:.0} % of their time",
             100.0 * share
         ),
     ))
@@ -107,7 +106,7 @@ pub(super) fn shares(readings: &Readings) -> Option<String> {
     let of_whom = |who: &str| 100.0 * whole(readings, who);
     Some(format!(
         "by {samples:.0} samples the gateways spent {:.0} % of all processors' time in ciphers, {:.0} % in own code, {:.0} % in copies, {:.0} % in the \
-         network stack and {:.0} % in calls and waiting; the kernel took {:.0} % for nobody in particular, endpoints {:.0} %, other programs {:.0} %",
+         network stack and {:.0} % in calls and waiting; the kernel took {:.0} % (not attributed), endpoints {:.0} %, other programs {:.0} %",
         of("cipher"),
         of("own") + of("checksum"),
         of("copies"),

@@ -10,7 +10,7 @@ const USED_UP_RATIO: f64 = 0.95;
 
 /// What a verdict that rests on a share has to say beside it.
 pub(super) const SOFTIRQ_NOTE: &str =
-    "a share holds processes back, and not what the kernel does in softirqs by itself";
+    "a CPU quota limits processes, but not the kernel's work in softirqs";
 
 /// The gateway that was held back the most, if one was.
 pub(super) fn used_up(readings: &Readings) -> Finding {

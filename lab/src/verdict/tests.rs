@@ -158,7 +158,7 @@ fn losses_are_told_by_place_and_the_tunnels_own_reasons() {
         ),
         (
             &[("server.kernel.Udp.RcvbufErrors_count", 500.0)],
-            "500 at sockets without room",
+            "500 at full socket buffers",
         ),
         (&[("left.if.wan.tx_dropped", 400.0)], "400 at interfaces"),
         (
@@ -267,10 +267,10 @@ fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
     ];
     let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings(&times)).unwrap();
     assert_eq!(verdict.limit, "gateways");
-    assert!(verdict.evidence[0].ends_with("which only a profile tells apart"));
+    assert!(verdict.evidence[0].ends_with("which only a profile separates"));
     let hidden = verdict.evidence.last().unwrap();
     assert!(
-        hidden.starts_with("this kernel accounts no time of interrupts"),
+        hidden.starts_with("this kernel does not account interrupt time"),
         "{hidden}"
     );
     let link = judge(

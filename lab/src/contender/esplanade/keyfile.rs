@@ -107,7 +107,7 @@ impl Keys {
             .map(|(from, to, keys)| add(ipsec, &format!("{from} {to}"), keys))
             .collect();
         format!(
-            "# The {} gateway: {near} and {far} reach each other through {how}{}.\n\
+            "# The {} gateway: {near} and {far} are connected through {how}{}.\n\
              # Start it with: esplanade run --setkey THIS_FILE\n\
              {associations}\
              spdadd {near} {far} any -P {to_right} ipsec {there};\n\

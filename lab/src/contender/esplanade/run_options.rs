@@ -44,7 +44,7 @@ impl RunOptions {
     pub(super) fn note(&self) -> String {
         let flags = self.flags.iter();
         let flags = flags.map(|(name, value)| match *name {
-            "workers" if value == "auto" => ", workers where they bring more".to_owned(),
+            "workers" if value == "auto" => ", workers auto".to_owned(),
             "workers" if value == "1" => ", 1 worker".to_owned(),
             "workers" => format!(", {value} workers"),
             name => format!(", {} {value}", name.replace('_', " ")),

@@ -54,7 +54,7 @@ struct Sum {
 pub(super) fn read(json: &str) -> Result<Answer, String> {
     let answer: Answer = serde_json::from_str(json).map_err(|error| match json.trim() {
         "" => "it said nothing".to_owned(),
-        _ => format!("its answer is not understood: {error}"),
+        _ => format!("its output is not valid: {error}"),
     })?;
     match answer.error {
         Some(error) => Err(error),
@@ -142,7 +142,7 @@ mod tests {
             read("{")
                 .err()
                 .unwrap()
-                .starts_with("its answer is not understood")
+                .starts_with("its output is not valid")
         );
     }
 

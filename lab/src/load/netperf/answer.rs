@@ -103,7 +103,7 @@ impl Answer<'_> {
     fn of_bytes(&self, received: &str) -> Result<Carried, String> {
         let units = self.text("THROUGHPUT_UNITS")?;
         if units != UNIT_NAME {
-            return Err(format!("it counts in {units}, not in {UNIT_NAME}"));
+            return Err(format!("its unit is {units}, not {UNIT_NAME}"));
         }
         Ok(Carried {
             seconds: self.number("ELAPSED_TIME")?,
@@ -158,20 +158,20 @@ impl Answer<'_> {
         if number.is_finite() {
             Ok(number)
         } else {
-            Err(format!("its {output} is no number: {number}"))
+            Err(format!("its {output} is not a number: {number}"))
         }
     }
 
     fn parsed<T: std::str::FromStr>(&self, output: &str) -> Result<T, String> {
         let text = self.text(output)?;
         text.parse()
-            .map_err(|_| format!("its {output} is no number: {text}"))
+            .map_err(|_| format!("its {output} is not a number: {text}"))
     }
 
     fn text(&self, output: &str) -> Result<&str, String> {
         let text = self.0.get(output);
         text.map(|text| text.trim())
-            .ok_or_else(|| format!("its answer has no {output}"))
+            .ok_or_else(|| format!("its output has no {output}"))
     }
 }
 

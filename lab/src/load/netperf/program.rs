@@ -17,7 +17,7 @@ pub(super) struct Program {
 /// Since this one all tests tell the outputs that are selected, and its server stays in the foreground where it is told to.
 const OLDEST_VERSION: (u32, u32) = (2, 6);
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
-const REMEDY: &str = "Get it by: apt-get install netperf (Debian has it in its component non-free), \
+const REMEDY: &str = "Fix: apt-get install netperf (Debian has it in its component non-free), \
                       or build it from https://github.com/HewlettPackard/netperf";
 
 impl Program {
@@ -34,7 +34,7 @@ impl Program {
         };
         let told = host.must(&ask, VERSION_TIMEOUT).unwrap_or_default();
         let program = Program::read(name, &told)
-            .ok_or_else(|| Absence::new(format!("`{ask}` does not tell its version"), REMEDY))?;
+            .ok_or_else(|| Absence::new(format!("`{ask}` does not print its version"), REMEDY))?;
         program.young_enough()
     }
 
@@ -52,12 +52,9 @@ impl Program {
         match self.number() {
             Some(number) if number >= OLDEST_VERSION => Ok(self),
             _ => Err(Absence::new(
+                format!("{} {} is too old or unknown", self.name, self.version),
                 format!(
-                    "{} {} is too old, or none that is known",
-                    self.name, self.version
-                ),
-                format!(
-                    "Versions from {}.{} on will do. {REMEDY}",
+                    "Versions from {}.{} on are supported. {REMEDY}",
                     OLDEST_VERSION.0, OLDEST_VERSION.1
                 ),
             )),
@@ -76,7 +73,7 @@ impl Program {
         } else {
             Err(Absence::new(
                 format!(
-                    "{} {} and {} {} may not understand each other",
+                    "{} {} and {} {} may be incompatible",
                     self.name, self.version, far.name, far.version
                 ),
                 "Install the same version on both end hosts",

@@ -20,7 +20,7 @@ pub const OWNERS: [(&str, &str); 6] = [
     ("right", "right gateway"),
     ("forwarding", "forwarding in the kernel"),
     ("endpoints", "endpoints"),
-    ("kernel", "kernel, for nobody in particular"),
+    ("kernel", "kernel, not attributed"),
     ("others", "other programs"),
 ];
 const IDLE: &str = "idle";

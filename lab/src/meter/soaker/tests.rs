@@ -192,14 +192,17 @@ fn a_soaker_that_ends_says_nothing_or_falls_silent_is_a_fault_with_its_reason() 
     let mute = soaking(&["hello\n"], None).wait(short).unwrap_err();
     assert!(matches!(mute, Fault::TimedOut { .. }), "{mute}");
     let mute = soaking(&["hello\n"], None).mark().unwrap_err();
-    assert!(mute.to_string().ends_with("says nothing"), "{mute}");
+    assert!(mute.to_string().ends_with("is silent"), "{mute}");
 
     let mut silent = soaking(&[&opening()], None);
     silent.wait(short).unwrap();
     silent.mark().unwrap();
     silent.mark().unwrap();
     let silent = silent.readings().unwrap_err().to_string();
-    assert!(silent.contains("fell silent: of "), "{silent}");
+    assert!(silent.contains("fell silent: it saw "), "{silent}");
     let unmarked = soaking(&[&opening()], None).readings().unwrap_err();
-    assert_eq!(unmarked.to_string(), "nobody said when the load ran");
+    assert_eq!(
+        unmarked.to_string(),
+        "the beginning and end of the load were not marked"
+    );
 }

@@ -111,10 +111,11 @@ impl Kind {
                     order,
                 )?)
             }
-            Kind::KernelLibipsec { ipsec } => Box::new(
-                KernelLibipsec::new(ipsec.suite)
-                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
-            ),
+            Kind::KernelLibipsec { ipsec } => {
+                Box::new(KernelLibipsec::new(ipsec.suite).ok_or_else(|| {
+                    Fault::failed("the suite is not supported; this is a bug of the lab")
+                })?)
+            }
             Kind::KernelXfrm { ipsec, pcrypt } => {
                 let lab = &programs.lab;
                 Box::new(KernelXfrm::new(ipsec.clone(), *pcrypt, lab, order)?)
@@ -122,10 +123,9 @@ impl Kind {
             Kind::WireguardGo => Box::new(UserSpaceWireguard::find(&WIREGUARD_GO, &programs.lab)),
             Kind::Boringtun => Box::new(UserSpaceWireguard::find(&BORINGTUN, &programs.lab)),
             Kind::KernelWireguard => Box::new(KernelWireguard),
-            Kind::OpenVpn { suite } => Box::new(
-                OpenVpn::new(suite)
-                    .ok_or_else(|| Fault::failed("a spec let an impossible suite through"))?,
-            ),
+            Kind::OpenVpn { suite } => Box::new(OpenVpn::new(suite).ok_or_else(|| {
+                Fault::failed("the suite is not supported; this is a bug of the lab")
+            })?),
         })
     }
 
@@ -171,7 +171,7 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
         (true, Some("udp")) => {
             return Err(Impossible {
                 factor: "encapsulation",
-                what: format!("AH does not go in UDP: {}", ipsec.suite.name),
+                what: format!("AH cannot be encapsulated in UDP: {}", ipsec.suite.name),
                 advice: "`encapsulation = \"native\"`".into(),
             });
         }
@@ -184,7 +184,7 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
     if ipsec.mode == Mode::Transport && !is_pair(settings) {
         return Err(Impossible {
             factor: "mode",
-            what: "transport mode protects two hosts, and this testbed has a gateway before each"
+            what: "transport mode is between two hosts; this testbed has gateways in front of the hosts"
                 .into(),
             advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
         });
@@ -193,7 +193,7 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
         return Err(Impossible {
             factor: "combine",
             what: format!(
-                "a bundle is a cipher and a hash, and `{}` is not both",
+                "a bundle needs a cipher and a hash; `{}` is not both",
                 suite.name
             ),
             advice: "`combine = \"esp-auth\"`, or a suite such as \"aes-128-cbc-sha1\"".into(),
@@ -211,8 +211,8 @@ fn libipsec(ipsec: IpsecConfig) -> Result<IpsecConfig, Impossible> {
     let name = ipsec.suite.name;
     Err(Impossible {
         factor: "suite",
-        what: format!("strongSwan's kernel-libipsec cannot do `{name}`"),
-        advice: format!("it can do {}", able.join(", ")),
+        what: format!("strongSwan's kernel-libipsec does not support `{name}`"),
+        advice: format!("it supports {}", able.join(", ")),
     })
 }
 
@@ -227,7 +227,7 @@ fn pcrypt(settings: &Settings) -> Result<bool, Impossible> {
                 "pcrypt runs ciphers in parallel, and `{}` has none",
                 suite.name
             ),
-            advice: "`pcrypt = false`, or a suite of ESP".into(),
+            advice: "`pcrypt = false`, or an ESP suite".into(),
         }),
     }
 }
@@ -239,7 +239,7 @@ fn openvpn(settings: &Settings) -> Result<&'static Suite, Impossible> {
     let suite = suite::find(name).filter(|suite| able.contains(&suite.name));
     suite.ok_or_else(|| Impossible {
         factor: "suite",
-        what: format!("OpenVPN cannot do `{name}` here"),
-        advice: format!("it can do {}", able.join(", ")),
+        what: format!("OpenVPN does not support `{name}`"),
+        advice: format!("it supports {}", able.join(", ")),
     })
 }

@@ -28,7 +28,7 @@ pub(super) fn possible_topology(
         return Err(Impossible {
             factor: "testbed",
             what: format!(
-                "`{}` joins networks, and this testbed has two hosts alone",
+                "`{}` connects networks; this testbed has only two hosts",
                 kind.name()
             ),
             advice: "`kind = \"gateways\"` in [testbed]".into(),
@@ -40,16 +40,15 @@ pub(super) fn possible_topology(
     if asked("path.") && asked("impair.") {
         return Err(Impossible {
             factor: "path.mtu",
-            what: "a path that narrows and an impaired one need the same place in the wire".into(),
-            advice: "give each a [[part]] of its own".into(),
+            what: "`path` and `impair` cannot be combined: both need the middle of the wire".into(),
+            advice: "use a separate [[part]] for each".into(),
         });
     }
     if asked("imix") && asked("frame_bytes") {
         return Err(Impossible {
             factor: "imix",
-            what: "frames have one size (`frame_bytes`) or a mix of sizes (`imix`), not both"
-                .into(),
-            advice: "give each a [[part]] of its own".into(),
+            what: "`frame_bytes` and `imix` cannot be combined: use one, not both".into(),
+            advice: "use a separate [[part]] for each".into(),
         });
     }
     Ok(())
@@ -77,22 +76,19 @@ fn possible_families(kind: ContenderKind, settings: &Settings) -> Result<(), Imp
         Ok(())
     } else if kind == ContenderKind::KernelLibipsec {
         impossible(
-            "the lab sets strongSwan's kernel-libipsec up for IPv4 alone".into(),
+            "the lab configures strongSwan's kernel-libipsec for IPv4 only".into(),
             "`families = \"4in4\"`",
         )
     } else if narrows {
-        impossible(
-            "the router of a path that narrows knows IPv4 alone".into(),
-            "`families = \"4in4\"`",
-        )
+        impossible("`path` supports IPv4 only".into(), "`families = \"4in4\"`")
     } else if !asked.are_one() && kind == ContenderKind::Plain {
         impossible(
-            "plain IP is of one family, on the wire as inside".into(),
+            "plain IP has the same family inside and on the wire".into(),
             "`families = \"4in4\"` or \"6in6\"",
         )
     } else if !asked.are_one() && is_pair(settings) {
         impossible(
-            "two hosts alone have one family, on the wire as inside".into(),
+            "two hosts without gateways have the same family inside and on the wire".into(),
             "`families = \"4in4\"` or \"6in6\", or `kind = \"gateways\"` in [testbed]",
         )
     } else {
@@ -115,11 +111,11 @@ fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Imposs
         Err(Impossible {
             factor: "share",
             what: format!(
-                "`{}` is carried by the kernel, mostly in softirqs, and no share of a processor holds these back",
+                "`{}` runs in the kernel, mostly in softirqs, which no CPU quota limits",
                 kind.name()
             ),
             advice: format!(
-                "give `share` to the [[contender]] of one whose packets a process carries: {}",
+                "set `share` in the [[contender]] of a user-space program: {}",
                 USER_SPACE_CONTENDERS.map(Named::name).join(", ")
             ),
         })
@@ -140,15 +136,15 @@ pub(super) fn possible_load(settings: &Settings, load: LoadKind) -> Result<(), I
         return Err(Impossible {
             factor: "message_bytes",
             what: format!("a datagram holds at most {MAX_DATAGRAM_BYTES} bytes"),
-            advice: "one that fits the path is not cut to pieces: `message_bytes = 1200`".into(),
+            advice: "use a size that needs no fragmentation, as `message_bytes = 1200`".into(),
         });
     }
     let both = settings.get("direction").is_some_and(|way| way == "both");
     if both && !matches!(load, LoadKind::Iperf3 | LoadKind::Iperf3Udp) {
         Err(Impossible {
             factor: "direction",
-            what: format!("the load `{}` goes one way at a time", load.name()),
-            advice: "`direction = \"forward\"` or \"reverse\", or a load of iperf3".into(),
+            what: format!("the load `{}` runs in one direction at a time", load.name()),
+            advice: "`direction = \"forward\"` or \"reverse\", or an iperf3 load".into(),
         })
     } else {
         Ok(())

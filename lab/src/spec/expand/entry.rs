@@ -54,7 +54,7 @@ impl Entry {
             return Err(Diagnostic {
                 at: value.span(),
                 what: format!(
-                    "`{name}` means nothing to the contender `{}`",
+                    "`{name}` does not apply to the contender `{}`",
                     self.kind.name()
                 ),
                 advice: format!("remove `{name}`"),
@@ -92,7 +92,7 @@ impl Entry {
     pub fn twice(&self, id: &str) -> Diagnostic {
         Diagnostic {
             at: self.at.clone(),
-            what: format!("`{id}` is named twice"),
+            what: format!("`{id}` is listed twice"),
             advice: "each contender is measured once in every round: raise `rounds` to measure more often".into(),
         }
     }

@@ -135,9 +135,9 @@ impl Part<'_> {
             Some(_) => Err(Diagnostic {
                 at: value.span(),
                 what:
-                    "a part has no guest of its own: what is emulated is compared with nothing else"
+                    "a part cannot have its own guest: emulated results are not compared with others"
                         .into(),
-                advice: "write `kind = \"guest\"` once, in the [testbed] of the whole spec".into(),
+                advice: "write `kind = \"guest\"` in the top-level [testbed]".into(),
             }),
         }
     }

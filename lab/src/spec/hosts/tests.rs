@@ -107,7 +107,7 @@ fn what_works_only_in_namespaces_is_shown_at_its_place() {
         ),
         (
             "[[part]]\nname = \"p\"\ntestbed.hosts.left.ssh = \"ssh://a\"\n",
-            "a part has no hosts of its own",
+            "a part cannot have its own hosts",
         ),
     ] {
         let said = said(&format!("{TWO}{PLAIN}{more}"));

@@ -10,7 +10,7 @@ fn a_mix_of_sizes_is_read_by_its_letters_and_stands_alone() {
     assert!(Spec::read(&asked("imix = \"aaaaaaaddddg\"\n"), "mine.toml").is_ok());
     let stranger = complaint(&asked("imix = \"aaz\"\n"));
     assert!(
-        stranger.starts_with("error: `z` is no size\n --> mine.toml:4:8\n"),
+        stranger.starts_with("error: `z` is not a frame size\n --> mine.toml:4:8\n"),
         "{stranger}"
     );
     assert!(stranger.contains("g 1518"), "{stranger}");
@@ -52,8 +52,9 @@ fn both_ways_at_once_is_for_iperf3_and_fills_a_link_twice() {
     assert_eq!(both, 2.0 * ideal("direction = \"reverse\"\n"));
     let frames = complaint(&asked("kind = \"frames\"\ndirection = \"both\"\n"));
     assert!(
-        frames
-            .starts_with("error: the load `frames` goes one way at a time\n --> mine.toml:5:13\n"),
+        frames.starts_with(
+            "error: the load `frames` runs in one direction at a time\n --> mine.toml:5:13\n"
+        ),
         "{frames}"
     );
 }
@@ -109,7 +110,9 @@ fn netperf_goes_one_way_and_a_datagram_has_an_end() {
     };
     let both = said("kind = \"netperf\"\ndirection = \"both\"\n");
     assert!(
-        both.starts_with("error: the load `netperf` goes one way at a time\n --> mine.toml:4:13\n"),
+        both.starts_with(
+            "error: the load `netperf` runs in one direction at a time\n --> mine.toml:4:13\n"
+        ),
         "{both}"
     );
     for kind in ["netperf-udp", "iperf3-udp"] {

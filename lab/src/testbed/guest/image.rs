@@ -48,14 +48,14 @@ pub fn absence() -> Option<Absence> {
     ];
     if std::env::consts::ARCH != "x86_64" {
         return Some(Absence::new(
-            "the guest is an x86-64 machine, and its programs are those of this machine, which is none",
-            "a machine of that kind",
+            "the guest is an x86-64 machine and runs programs of this machine, which is not one",
+            "run the lab on an x86-64 machine",
         ));
     }
     let missing = TOOLS.iter().find(|(name, _)| program(name).is_none());
     missing.map(|(name, package)| {
         Absence::new(
-            format!("{name} is missing, which a guest needs"),
+            format!("{name} is missing; the guest needs it"),
             format!("apt-get install {package}"),
         )
     })
@@ -74,7 +74,7 @@ impl Image {
         let folder = cache();
         let cannot = |error: io::Error| {
             Fault::failed(format!(
-                "cannot write the guest's kernel to {}: {error}. XDG_CACHE_HOME names another place",
+                "cannot write the guest's kernel to {}: {error}. Set XDG_CACHE_HOME to use another folder",
                 folder.display()
             ))
         };
@@ -153,7 +153,7 @@ fn base(builder: &Path, folder: &Path, init: &Path) -> Result<(String, String), 
     match (built.status.success(), lines.next(), lines.next()) {
         (true, Some(kernel), Some(files)) => Ok((kernel.into(), files.into())),
         _ => Err(complaint(
-            "the guest's kernel cannot be made",
+            "cannot prepare the guest's kernel",
             &built.stderr,
         )),
     }
@@ -178,10 +178,7 @@ fn add(builder: &Path, files: &File, programs: &[(PathBuf, &str)]) -> Result<(),
     if added.status.success() {
         Ok(())
     } else {
-        Err(complaint(
-            "the guest's programs cannot be put together",
-            &added.stderr,
-        ))
+        Err(complaint("cannot pack the guest's programs", &added.stderr))
     }
 }
 

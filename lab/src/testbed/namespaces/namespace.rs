@@ -35,7 +35,7 @@ impl Namespace {
         let network = self.network.try_clone();
         Ok(Namespace {
             name,
-            network: network.map_err(|error| refused("hold on to a network namespace", error))?,
+            network: network.map_err(|error| refused("duplicate a network namespace", error))?,
             results: self.results.clone(),
             scratch: self.scratch.clone(),
             stop: self.stop,
@@ -76,7 +76,7 @@ impl Namespace {
                 .into_iter()
                 .try_for_each(|switch| fs::write(switch, "0"))
         })
-        .map_err(|error| refused("trust link-local addresses", error))
+        .map_err(|error| refused("disable duplicate address detection", error))
     }
 
     pub(super) fn forward(&self) -> Result<(), Fault> {
@@ -90,7 +90,7 @@ impl Namespace {
                 Ok(())
             }
         })
-        .map_err(|error| refused("switch forwarding on", error))
+        .map_err(|error| refused("enable forwarding", error))
     }
 
     /// Does something in this namespace, on a thread of its own that goes there.

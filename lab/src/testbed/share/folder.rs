@@ -32,7 +32,7 @@ pub(super) fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
             return Ok((folder, lock));
         }
     }
-    Err(io::Error::other("every name for a folder is taken"))
+    Err(io::Error::other("every folder name is taken"))
 }
 
 pub(super) fn leads_to(path: &Path, file: &File) -> bool {

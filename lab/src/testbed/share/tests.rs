@@ -98,7 +98,7 @@ fn each_gateway_gets_a_group_with_the_quota_its_processes_and_its_own_counters()
     assert_eq!(read("left/cpu.max"), "max");
     let again = quotas.throttle(0.25).map(drop).unwrap_err().to_string();
     assert!(
-        again.starts_with("cannot make a group with 0.25 processors in "),
+        again.starts_with("cannot create a control group with 0.25 processors in "),
         "{again}"
     );
 }

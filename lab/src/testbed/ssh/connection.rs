@@ -149,14 +149,13 @@ impl Connection {
         let number = self.asked.get() + 1;
         self.asked.set(number);
         let question = serde_json::to_string(&RequestMessage { number, ask });
-        let question = question.map_err(|error| Fault::failed(format!("cannot ask: {error}")))?;
+        let question =
+            question.map_err(|error| Fault::failed(format!("cannot encode a request: {error}")))?;
         self.write(format!("{question}\n").as_bytes())?;
         loop {
             let line = self.line(limit, interruptible)?;
             let reply: ResponseMessage = serde_json::from_str(&line).map_err(|error| {
-                self.lost(&format!(
-                    "it said `{line}`, which is not understood: {error}"
-                ))
+                self.lost(&format!("it sent `{line}`, which is not valid: {error}"))
             })?;
             if reply.number == number {
                 let named = |why| Fault::failed(format!("{}: {why}", self.name));
@@ -167,7 +166,7 @@ impl Connection {
 
     fn write(&self, bytes: &[u8]) -> Result<(), Fault> {
         if self.broken() {
-            return Err(self.lost("it was lost before"));
+            return Err(self.lost("it was lost earlier"));
         }
         let mut input = self
             .input

@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for Bytes {
         let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
         bytes
             .map(Bytes)
-            .ok_or_else(|| serde::de::Error::custom("no hexadecimal digits"))
+            .ok_or_else(|| serde::de::Error::custom("not hexadecimal digits"))
     }
 }
 

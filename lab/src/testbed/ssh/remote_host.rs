@@ -61,9 +61,7 @@ fn renamed(table: &str, devices: &[(&'static str, String)]) -> String {
 
 /// The agent gave an answer to another question: it is of another version, or broken.
 fn unexpected(answer: &Response) -> Fault {
-    Fault::failed(format!(
-        "the agent gave an answer that does not fit: {answer:?}"
-    ))
+    Fault::failed(format!("unexpected response from the agent: {answer:?}"))
 }
 
 /// Takes the fitting answer out of all.

@@ -14,10 +14,10 @@ use crate::socket::set;
 pub struct Receive {
     /// Where to listen
     pub(super) listen: SocketAddr,
-    /// Milliseconds without any datagram after which it gives up
+    /// Milliseconds without a datagram after which it stops
     #[arg(long, default_value_t = 3000)]
     pub(super) patience: u64,
-    /// Counts the datagrams of this run only
+    /// Run number: other datagrams are ignored
     #[arg(long)]
     pub(super) run: u32,
 }

@@ -24,13 +24,13 @@ pub struct Send {
     /// Bytes of user data in each datagram; several sizes, as 20,482,1472, go out in turn
     #[arg(long, value_delimiter = ',', required = true)]
     pub(super) bytes: Vec<usize>,
-    /// Datagrams per second; 0: as many as go
+    /// Datagrams per second; 0: no limit
     #[arg(long)]
     pub(super) rate: f64,
-    /// How long, in milliseconds
+    /// Duration in milliseconds
     #[arg(long)]
     pub(super) milliseconds: u64,
-    /// Marks the datagrams of this run
+    /// Run number of the datagrams
     #[arg(long)]
     pub(super) run: u32,
 }

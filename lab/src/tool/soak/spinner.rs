@@ -79,9 +79,10 @@ fn live(cpu: usize, born: Sender<io::Result<Spinner>>) {
 fn prepared(cpu: usize, counter: &Arc<UnitCounter>) -> io::Result<Spinner> {
     let mut here = CpuSet::new();
     here.set(cpu);
-    sched_setaffinity(None, &here).map_err(|error| cannot("stay", cpu, error.into()))?;
+    sched_setaffinity(None, &here).map_err(|error| cannot("pin a thread to", cpu, error.into()))?;
     let units_per_s = calibrate(counter);
-    let class = give_way().map_err(|error| cannot("give way", cpu, error))?;
+    let class =
+        give_way().map_err(|error| cannot("lower the priority of a thread on", cpu, error))?;
     Ok(Spinner {
         spinning: Spinning {
             cpu,
@@ -89,14 +90,14 @@ fn prepared(cpu: usize, counter: &Arc<UnitCounter>) -> io::Result<Spinner> {
             class,
         },
         counter: counter.clone(),
-        clock: own_clock().map_err(|error| cannot("be timed", cpu, error))?,
+        clock: own_clock().map_err(|error| cannot("time a thread on", cpu, error))?,
     })
 }
 
 fn cannot(what: &str, cpu: usize, error: io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
-        format!("a thread cannot {what} on processor {cpu}: {error}"),
+        format!("cannot {what} processor {cpu}: {error}"),
     )
 }
 

@@ -67,7 +67,7 @@ impl Connection {
         ssh.arg("-T").arg(at).arg(remote_command(&names, lost));
         Connection::over(ssh, format!("{role} ({at})"), stop).map_err(|error| {
             Fault::failed(format!(
-                "cannot start ssh: {error}. Get it by: apt-get install openssh-client"
+                "cannot start ssh: {error}. Fix: apt-get install openssh-client"
             ))
         })
     }
@@ -93,7 +93,7 @@ impl Connection {
         (machine, self.folder) = here;
         if machine != std::env::consts::ARCH {
             return Err(Fault::failed(format!(
-                "this machine is a {}, {} is a {machine}: run the lab from a machine of that kind",
+                "this machine is a {}, {} is a {machine}: run the lab on a machine of the same architecture",
                 std::env::consts::ARCH,
                 self.name
             )));
