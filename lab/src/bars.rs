@@ -68,7 +68,7 @@ impl BarResult {
         match self.met {
             Some(true) => "met",
             Some(false) => "NOT met",
-            None => "too few pairs",
+            None => "too few pairs to judge",
         }
     }
 }
@@ -217,7 +217,7 @@ pub fn text(bars: &[Bar], records: &[Record]) -> String {
         if judged.is_empty() {
             let _ = writeln!(
                 out,
-                "      not measured: see what is absent or failed above"
+                "      not measured here: see what is absent or failed above"
             );
         }
         for one in &judged {

@@ -15,8 +15,8 @@ use crate::fault::Fault;
 use crate::host::{Command, Host, Tap};
 use crate::testbed::{Family, Topology, WAN};
 
+pub use row::NumberedDatagrams;
 use row::PORT;
-pub use row::Row;
 
 /// What the check saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -31,7 +31,7 @@ pub struct Evidence {
     pub wire_frames: usize,
     /// Numbered datagrams from client to server; records from before there were any lack them.
     #[serde(default)]
-    pub row: Option<Row>,
+    pub row: Option<NumberedDatagrams>,
 }
 
 /// One string on its way.
@@ -267,7 +267,9 @@ mod tests {
             server_reaches: PING_SIZES_BYTES.to_vec(),
             canaries: vec![canary("client"), canary("server")],
             wire_frames: 2,
-            row: Some(Row::of(&(0..ROW_DATAGRAMS).collect::<Vec<_>>())),
+            row: Some(NumberedDatagrams::of(
+                &(0..ROW_DATAGRAMS).collect::<Vec<_>>(),
+            )),
         }
     }
 
@@ -276,7 +278,7 @@ mod tests {
         let all = || (0..ROW_DATAGRAMS).collect::<Vec<usize>>();
         let said = |numbers: &[usize]| {
             let found = Evidence {
-                row: Some(Row::of(numbers)),
+                row: Some(NumberedDatagrams::of(numbers)),
                 ..right()
             };
             found.verdict(Protection::Secret).unwrap_err()
@@ -292,7 +294,7 @@ mod tests {
         assert!(said(&doubled).starts_with("duplication: 1 of 32"));
         assert!(said(&all()[..30]).ends_with("2 of 32 datagrams did not arrive"));
         let impaired = Evidence {
-            row: Some(Row::of(&swapped)),
+            row: Some(NumberedDatagrams::of(&swapped)),
             ..right()
         };
         let looked = impaired.of_an_impaired_wire();

@@ -14,16 +14,7 @@ mod share;
 mod soaker;
 mod softnet;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
-use crate::absence::Absence;
-use crate::contender::Tunnel;
-use crate::fault::Fault;
-use crate::testbed::Topology;
 
 pub use counters::Interfaces;
 pub use drops::Drops;

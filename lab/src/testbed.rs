@@ -36,5 +36,7 @@ pub use families::{Families, Family};
 pub use namespaces::Namespaces;
 pub use share::{Quotas, Throttle, ThrottleCounts};
 pub use ssh::{HostSpec, Hosts, LinkSpec, Ssh};
-pub use topology::{Change, Testbed, Topology};
-pub use topology_spec::{Impairment, LAN, Layout, Path, Receiving, Shape, Tcp, TopologySpec, WAN};
+pub use topology::{ScheduledChange, Testbed, Topology};
+pub use topology_spec::{
+    Impairment, LAN, Layout, PathMtuChange, Receiving, Shape, Tcp, TopologySpec, WAN,
+};

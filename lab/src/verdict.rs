@@ -53,7 +53,7 @@ pub fn judge(
     let mut evidence: Vec<String> = found.iter().map(|(_, sentence)| sentence.clone()).collect();
     evidence.extend(idle(readings));
     evidence.extend(profile::shares(readings));
-    evidence.extend((limit == "share").then(|| share::NOT_HELD.to_owned()));
+    evidence.extend((limit == "share").then(|| share::SOFTIRQ_NOTE.to_owned()));
     evidence.extend(hidden(limit, readings));
     Some(Verdict {
         limit: limit.into(),

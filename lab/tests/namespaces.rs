@@ -394,7 +394,7 @@ fn families(testbed: &mut Namespaces) {
 /// The kernel routes in the middle, and ping says what it said.
 fn narrowing(testbed: &mut Namespaces) {
     for answers in [true, false] {
-        let path = PathMtu {
+        let path = PathMtuChange {
             mtu: 1300,
             after_s: 0.0,
             answers,

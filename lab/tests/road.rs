@@ -116,7 +116,7 @@ fn run_under(
         label: format!("{behaviour:?}").to_lowercase(),
         ideal_bps: Some(2e8),
         contender: contender(behaviour),
-        spec: TopologySpec::default(),
+        topology_spec: TopologySpec::default(),
         load: Box::new(load.clone()),
         duration: Duration::from_secs(1),
         factors: BTreeMap::from([("mtu".into(), "1500".into())]),

@@ -11,7 +11,7 @@ use crate::testbed::Topology;
 
 /// What became of a row of numbered datagrams, sent one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Row {
+pub struct NumberedDatagrams {
     /// How many were sent.
     pub sent: usize,
     /// How many different ones arrived.
@@ -28,7 +28,7 @@ pub(super) const PORT: u16 = 54_321;
 pub(super) const ROW_DATAGRAMS: usize = 32;
 
 /// Sends a row and looks in which order it comes. A topology whose own wire is out of order says nothing about a tunnel.
-pub(super) fn send(topology: &Topology, token: &str) -> Result<Row, Fault> {
+pub(super) fn send(topology: &Topology, token: &str) -> Result<NumberedDatagrams, Fault> {
     let there = SocketAddr::from((topology.addresses.server, PORT));
     let receiver = topology.server.datagrams(there)?;
     let sender = topology
@@ -45,7 +45,7 @@ pub(super) fn send(topology: &Topology, token: &str) -> Result<Row, Fault> {
         let number: Option<usize> = text.strip_prefix(&head).and_then(|rest| rest.parse().ok());
         numbers.extend(number);
     }
-    Ok(Row::of(&numbers))
+    Ok(NumberedDatagrams::of(&numbers))
 }
 
 /// A whole row that has arrived may still have doubles behind it, but not for long.
@@ -57,13 +57,13 @@ fn wait_time(arrived: usize) -> Duration {
     }
 }
 
-impl Row {
+impl NumberedDatagrams {
     /// Judges the numbers that arrived, in their order.
-    pub(super) fn of(numbers: &[usize]) -> Row {
+    pub(super) fn of(numbers: &[usize]) -> NumberedDatagrams {
         let mut seen = BTreeSet::new();
-        let mut row = Row {
+        let mut row = NumberedDatagrams {
             sent: ROW_DATAGRAMS,
-            ..Row::default()
+            ..NumberedDatagrams::default()
         };
         for number in numbers {
             let overtaken = seen.last().is_some_and(|last| number < last);
@@ -79,7 +79,7 @@ impl Row {
 
     /// Whether it arrived whole, once and in order; the error says what is wrong.
     pub(super) fn verdict(&self) -> Result<(), String> {
-        let Row {
+        let NumberedDatagrams {
             sent,
             arrived,
             doubled,

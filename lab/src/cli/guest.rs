@@ -124,7 +124,7 @@ impl<'g> ResultCopy<'g> {
         // A line that was cut short is nobody's; the journal in there begins after the last whole one.
         let whole = earlier.rfind('\n').map_or(0, |end| end + 1);
         if whole > 0 {
-            guest.place(
+            guest.write_file(
                 &format!("{GUEST_FOLDER}/{RECORDS}"),
                 earlier[..whole].to_owned(),
             )?;

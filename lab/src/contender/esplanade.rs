@@ -123,7 +123,7 @@ impl Esplanade {
         let host = topology.gateway(side);
         let program = self.program.clone().unwrap_or_else(|| "esplanade".into());
         let name = format!("config/{}/{}.setkey", self.id, side.name());
-        let keyfile = host.place(
+        let keyfile = host.write_file(
             &name,
             &self.keys.text(&self.ipsec, side, &topology.addresses),
         )?;

@@ -61,7 +61,7 @@ impl Contender for KernelWireguard {
             )?;
             let host = topology.gateway(side);
             let text = super::wireguard::tool_configuration(side, &topology.addresses);
-            let file = host.place(
+            let file = host.write_file(
                 &format!("config/kernel-wireguard/{}.conf", side.name()),
                 &text,
             )?;

@@ -14,7 +14,7 @@ use crate::case::Case;
 use crate::fault::Fault;
 use crate::ideal;
 use crate::load::Direction;
-use crate::testbed::{Impairment, Layout, Path, Receiving, Shape, Tcp, TopologySpec};
+use crate::testbed::{Impairment, Layout, PathMtuChange, Receiving, Shape, Tcp, TopologySpec};
 use possible::{families, is_pair};
 
 pub(super) use kind::Kind;
@@ -102,7 +102,7 @@ impl Cell {
                 steered_to: self.settings.get("rps_cpus").cloned(),
             },
             impairment: self.impairment(programs),
-            path: self.number("path.mtu").map(|mtu| Path {
+            path: self.number("path.mtu").map(|mtu| PathMtuChange {
                 mtu: mtu as u32,
                 after_s: self.number("path.after_s").unwrap_or(1.0),
                 answers: flag(&self.settings, "path.answers").unwrap_or(true),

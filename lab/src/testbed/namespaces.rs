@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::isolate::RUN;
 use super::{
-    Addresses, Change, LAN, Layout, Quotas, Testbed, Throttle, Topology, TopologySpec, WAN, links,
-    path,
+    Addresses, LAN, Layout, Quotas, ScheduledChange, Testbed, Throttle, Topology, TopologySpec,
+    WAN, links, path,
 };
 use crate::absence::Absence;
 use crate::fault::Fault;
@@ -171,7 +171,7 @@ impl Namespaces {
 #[derive(Default)]
 struct Wire {
     machinery: Vec<Box<dyn Process>>,
-    change: Option<Change>,
+    change: Option<ScheduledChange>,
 }
 
 impl Testbed for Namespaces {

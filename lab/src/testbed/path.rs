@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::namespaces::{Namespace, refused};
-use super::{Change, Path};
+use super::{PathMtuChange, ScheduledChange};
 use crate::fault::Fault;
 use crate::host::{Command, Host};
 
@@ -47,19 +47,19 @@ pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
 }
 
 /// What narrows it, when it is started.
-pub(super) fn narrowing(path: Path, middle: Namespace) -> Result<Change, Fault> {
+pub(super) fn narrowing(path: PathMtuChange, middle: Namespace) -> Result<ScheduledChange, Fault> {
     if !path.answers {
         let silence = "table ip path { chain out { type filter hook output priority 0; \
                        icmp type destination-unreachable drop; }; }";
         run_command(&middle, Command::line("nft -f -").input(silence))?;
     }
-    Ok(Change {
+    Ok(ScheduledChange {
         command: Command::line("sh -c").arg(script(path)),
         host: Box::new(middle),
     })
 }
 
-fn script(path: Path) -> String {
+fn script(path: PathMtuChange) -> String {
     let mtu = path.mtu;
     let change = |(end, (gateway, network)): (&str, (&str, &str))| {
         format!(
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn both_ways_narrow_after_the_same_time() {
-        let path = Path {
+        let path = PathMtuChange {
             mtu: 1300,
             after_s: 1.5,
             answers: true,

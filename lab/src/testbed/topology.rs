@@ -9,7 +9,7 @@ use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Host, Process};
 
 /// A change that waits for its moment.
-pub struct Change {
+pub struct ScheduledChange {
     /// Where it happens.
     pub host: Box<dyn Host>,
     /// What makes it happen, its delay included.
@@ -49,7 +49,7 @@ pub struct Topology {
     /// Four hosts, or two under two names each.
     pub layout: Layout,
     /// What happens to the path while a load runs.
-    pub path: Option<Change>,
+    pub path: Option<ScheduledChange>,
     /// What holds the gateways' processes to their share, where they have one.
     pub throttle: Option<Throttle>,
 }

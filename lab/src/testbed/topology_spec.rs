@@ -43,7 +43,7 @@ pub struct TopologySpec {
     /// A box in the middle of the wire that delays, loses, doubles and reorders.
     pub impairment: Option<Impairment>,
     /// A router in the middle of the wire, beyond which packets must suddenly be smaller. Not beside an impairment.
-    pub path: Option<Path>,
+    pub path: Option<PathMtuChange>,
     /// The processors on which programs of the gateways may run, as `0-3,8`.
     pub processors: Option<String>,
     /// What each gateway's processes may use of them, in processors; `None`: all there is.
@@ -126,7 +126,7 @@ pub struct Impairment {
 
 /// How a path narrows while it is used.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Path {
+pub struct PathMtuChange {
     /// What passes the router from then on.
     pub mtu: u32,
     /// Seconds after the load began.

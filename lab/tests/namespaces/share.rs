@@ -164,7 +164,11 @@ pub fn refused(testbed: &mut Namespaces) {
             gateway(Side::Left, &*hurried),
             gateway(Side::Right, &*sleeper),
         ]);
-        assert!(said.unwrap_err().to_string().contains("has a real-time priority"));
+        assert!(
+            said.unwrap_err()
+                .to_string()
+                .contains("has a real-time priority")
+        );
     }
 }
 

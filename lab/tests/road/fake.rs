@@ -224,8 +224,8 @@ impl Process for FakeSoaker {
     fn output(&mut self) -> String {
         let spinning = |cpu| format!(r#"{{"cpu":{cpu},"units_per_s":1000.0,"class":"idle"}}"#);
         let ready = format!(r#"{{"ready":[{},{}]}}"#, spinning(0), spinning(1));
-        let before = r#"{"seen":{"at_ns":1000000000,"units":[7,9],"cpu_ns":[0,0],"own_ns":0}}"#;
-        let after = r#"{"seen":{"at_ns":3000000000,"units":[1007,2009],"cpu_ns":[1500000000,2000000000],"own_ns":0}}"#;
+        let before = r#"{"counts":{"at_ns":1000000000,"units":[7,9],"cpu_ns":[0,0],"own_ns":0}}"#;
+        let after = r#"{"counts":{"at_ns":3000000000,"units":[1007,2009],"cpu_ns":[1500000000,2000000000],"own_ns":0}}"#;
         let last = match self.after() {
             None | Some(Behaviour::Hushing) => "",
             Some(Behaviour::Drowning) => "error: it became too much",

@@ -155,45 +155,42 @@ mod tests {
 
     #[test]
     fn a_function_of_the_kernel_that_says_nothing_is_what_called_it() {
-        let place = |kernel: &[&'static str]| {
+        let kind = |kernel: &[&'static str]| {
             work_kind(&Sample {
                 kernel: kernel.to_vec(),
                 ..Sample::default()
             })
         };
         assert_eq!(
-            work_kind(&["rep_movs_alternative", "copyin", "tun_get_user"]),
+            kind(&["rep_movs_alternative", "copyin", "tun_get_user"]),
             "copies"
         );
         assert_eq!(
-            work_kind(&[
+            kind(&[
                 "_raw_spin_unlock_irqrestore",
                 "__wake_up_common_lock",
                 "sock_def_readable"
             ]),
             "scheduling"
         );
+        assert_eq!(kind(&["_raw_spin_lock", "__dev_queue_xmit"]), "network");
         assert_eq!(
-            work_kind(&["_raw_spin_lock", "__dev_queue_xmit"]),
+            kind(&["kmem_cache_alloc_noprof", "__alloc_skb", "tcp_sendmsg"]),
             "network"
         );
         assert_eq!(
-            work_kind(&["kmem_cache_alloc_noprof", "__alloc_skb", "tcp_sendmsg"]),
-            "network"
-        );
-        assert_eq!(
-            work_kind(&["aes_gcm_enc_update_vaes_avx10", "gcm_crypt", "esp_output"]),
+            kind(&["aes_gcm_enc_update_vaes_avx10", "gcm_crypt", "esp_output"]),
             "cipher"
         );
         assert_eq!(
-            work_kind(&["csum_partial", "__skb_checksum", "tcp_v4_rcv"]),
+            kind(&["csum_partial", "__skb_checksum", "tcp_v4_rcv"]),
             "checksum"
         );
         assert_eq!(
-            work_kind(&["net_rx_action", "handle_softirqs", "_copy_to_iter"]),
+            kind(&["net_rx_action", "handle_softirqs", "_copy_to_iter"]),
             "network"
         );
-        assert_eq!(work_kind(&["handle_softirqs", "_copy_to_iter"]), "kernel");
-        assert_eq!(work_kind(&["entry_SYSCALL_64_after_hwframe"]), "kernel");
+        assert_eq!(kind(&["handle_softirqs", "_copy_to_iter"]), "kernel");
+        assert_eq!(kind(&["entry_SYSCALL_64_after_hwframe"]), "kernel");
     }
 }

@@ -166,7 +166,7 @@ fn opening() -> String {
 fn a_window_lies_between_the_last_lines_that_were_whole_when_the_load_began_and_ended() {
     let first = format!("a word of warning\n{}", opening());
     let second = first.clone() + &line(&SoakLine::Counts(later(2, [0.5; 2], [0.5; 2], 0.0)));
-    let torn = second.clone() + "{\"seen\":{\"at_ns\":99";
+    let torn = second.clone() + "{\"counts\":{\"at_ns\":99";
     let mut soaking = soaking(&["", &opening()[..40], &first, &first, &torn], None);
     soaking.wait(CALIBRATION_TIMEOUT).unwrap();
     soaking.mark().unwrap();

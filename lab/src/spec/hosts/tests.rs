@@ -35,34 +35,34 @@ fn two_hosts_need_a_name_and_a_device_each() {
 fn a_host_that_is_none_is_shown() {
     let bad = said(&format!("{TWO}{PLAIN}").replace("ssh://beta:2222", "beta"));
     assert!(
-        bad.starts_with("error: `beta` is no host to reach by SSH\n --> mine.toml:5:"),
+        bad.starts_with("error: `beta` is not an SSH URL\n --> mine.toml:5:"),
         "{bad}"
     );
     let option =
         said(&format!("{TWO}{PLAIN}").replace("ssh://beta:2222", "ssh://-oProxyCommand=x"));
-    assert!(option.contains("is no host"), "{option}");
+    assert!(option.contains("is not an SSH URL"), "{option}");
     let address = said(&format!("{TWO}{PLAIN}").replace("10.7.0.2/16", "10.7.0.2"));
     assert!(address.contains("\"192.0.2.1/24\""), "{address}");
     let word = said(&format!("{TWO}{PLAIN}").replace("hosts.left", "hosts.lift"));
     assert!(word.contains("did you mean `left`?"), "{word}");
     let device = said(&format!("{TWO}{PLAIN}").replace("\"eth1\"", "\"../eth1\""));
-    assert!(device.contains("no name of a network device"), "{device}");
+    assert!(device.contains("is not a device name"), "{device}");
 }
 
 #[test]
 fn as_many_hosts_as_the_testbed_needs_must_be_named() {
     let four = said(&format!("{TWO}{PLAIN}").replace("\"pair\"", "\"gateways\""));
     assert!(
-        four.contains("a client and a server behind the gateways are needed"),
+        four.contains("a client and a server behind the gateways are missing"),
         "{four}"
     );
     let one = said(
         "study = \"x\"\n[testbed.hosts.left]\nssh = \"ssh://a\"\n[[contender]]\nkind = \"plain\"\n",
     );
-    assert!(one.contains("these hosts lack a `right`"), "{one}");
+    assert!(one.contains("the host `right` is missing"), "{one}");
     let wire = said(&format!("{TWO}{PLAIN}").replace(", wan = \"eth1\"", ""));
     assert!(
-        wire.contains("which device of the left is on the wire"),
+        wire.contains("the host `left` has no `wan`"),
         "{wire}"
     );
 }
@@ -71,14 +71,14 @@ fn as_many_hosts_as_the_testbed_needs_must_be_named() {
 fn what_works_only_in_namespaces_is_shown_at_its_place() {
     let link = said(&format!("{TWO}link.rate_mbit = 100\n{PLAIN}"));
     assert!(
-        link.starts_with("error: `link.rate_mbit` is done by virtual links"),
+        link.starts_with("error: `link.rate_mbit` needs virtual links"),
         "{link}"
     );
     assert!(link.contains("--> mine.toml:6:6\n"), "{link}");
     for (more, word) in [
         (
             "[factors]\nrx_gro_list = [true, false]\n",
-            "`rx_gro_list` is set in namespaces only",
+            "`rx_gro_list` can only be set in namespaces",
         ),
         (
             "[smoke.factors]\nimpair.loss_percent = 1\n",
@@ -87,7 +87,7 @@ fn what_works_only_in_namespaces_is_shown_at_its_place() {
         ("[factors]\npath.mtu = [1300, 1400]\n", "`path.mtu`"),
         (
             "[load]\nkind = \"steady\"\n",
-            "the load `steady` measures by one clock",
+            "the load `steady` needs both ends on one clock",
         ),
         (
             "[[part]]\nname = \"p\"\nload = { kind = \"frames\" }\n",
@@ -99,11 +99,11 @@ fn what_works_only_in_namespaces_is_shown_at_its_place() {
         ),
         (
             "[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nrekey_ms = 1000\n",
-            "`rekey_ms` out",
+            "remove `rekey_ms`",
         ),
         (
             "[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nshare = 0.5\n",
-            "control groups of this machine",
+            "`share` needs control groups",
         ),
         (
             "[[part]]\nname = \"p\"\ntestbed.hosts.left.ssh = \"ssh://a\"\n",

@@ -9,7 +9,7 @@ pub enum SoakLine {
     /// Once, in the beginning: all have calibrated and spin.
     Ready(Vec<Spinning>),
     /// Again and again.
-    SoakCounts(SoakCounts),
+    Counts(SoakCounts),
 }
 
 /// A thread that spins.
@@ -33,7 +33,7 @@ pub enum Class {
     Nice,
 }
 
-/// What was counted until a moment, spinner by spinner in the order of [`Said::Ready`].
+/// What was counted until a moment, spinner by spinner in the order of [`SoakLine::Ready`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SoakCounts {
     /// The moment, by a clock that nobody sets.

@@ -62,7 +62,7 @@ fn the_left_file_reads_as_a_person_would_write_it() {
     let key = "ab".repeat(16);
     let hash = "cd".repeat(20);
     let expected = format!(
-        "# The left gateway: 10.1.0.0/24 and 10.2.0.0/24 reach each other through ESP in UDP, AES-128-CBC + SHA1.
+        "# The left gateway: 10.1.0.0/24 and 10.2.0.0/24 are connected through ESP in UDP, AES-128-CBC + SHA1.
 # Start it with: esplanade run --setkey THIS_FILE
 add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 1024 -E aes-cbc 0x{key} -A hmac-sha1 0x{hash};
 add 192.0.2.2 192.0.2.1 esp-udp 0x1002 -m tunnel -r 1024 -E aes-cbc 0x{key} -A hmac-sha1 0x{hash};

@@ -103,7 +103,7 @@ fn an_answer_that_lacks_something_is_no_result() {
     let stream = without(STREAM, "REMOTE_BYTES_RECVD");
     assert_eq!(
         read(&stream).unwrap().of_stream(false).unwrap_err(),
-        "its answer has no REMOTE_BYTES_RECVD"
+        "its output has no REMOTE_BYTES_RECVD"
     );
     let unit = STREAM.replace("THROUGHPUT_UNITS=10^3bits/s", "THROUGHPUT_UNITS=MBytes/s");
     assert_eq!(
@@ -113,7 +113,7 @@ fn an_answer_that_lacks_something_is_no_result() {
     let text = STREAM.replace("=27039616", "=much");
     assert_eq!(
         read(&text).unwrap().of_stream(false).unwrap_err(),
-        "its REMOTE_BYTES_RECVD is no number: much"
+        "its REMOTE_BYTES_RECVD is not a number: much"
     );
     let endless = QUESTIONS.replace("=113296.534", "=inf");
     assert!(read(&endless).unwrap().of_questions(64).is_err());
