@@ -61,10 +61,7 @@ fn as_many_hosts_as_the_testbed_needs_must_be_named() {
     );
     assert!(one.contains("the host `right` is missing"), "{one}");
     let wire = said(&format!("{TWO}{PLAIN}").replace(", wan = \"eth1\"", ""));
-    assert!(
-        wire.contains("the host `left` has no `wan`"),
-        "{wire}"
-    );
+    assert!(wire.contains("the host `left` has no `wan`"), "{wire}");
 }
 
 #[test]

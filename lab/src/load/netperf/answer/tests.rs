@@ -108,7 +108,7 @@ fn an_answer_that_lacks_something_is_no_result() {
     let unit = STREAM.replace("THROUGHPUT_UNITS=10^3bits/s", "THROUGHPUT_UNITS=MBytes/s");
     assert_eq!(
         read(&unit).unwrap().of_stream(false).unwrap_err(),
-        "it counts in MBytes/s, not in 10^3bits/s"
+        "its unit is MBytes/s, not 10^3bits/s"
     );
     let text = STREAM.replace("=27039616", "=much");
     assert_eq!(
