@@ -74,7 +74,7 @@ fn one_pair_is_too_few_to_say_met_or_not() {
     }
     let said = text(&[bar(Some("theirs"), 2.0)], &records);
     assert!(
-        said.ends_with("1 pair; at least 2: too few pairs\n"),
+        said.ends_with("1 pair; at least 2: too few pairs to judge\n"),
         "{said}"
     );
 }
