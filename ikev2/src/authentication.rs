@@ -138,7 +138,7 @@ impl SharedSecret {
             Some(other) => return Err(AuthenticationError::OtherMethod(other)),
             None => return Err(AuthenticationError::UnknownMethod(method)),
         }
-        match multibuffer::same(&self.0.compute(&[octets]), data) {
+        match multibuffer::constant_time_eq(&self.0.compute(&[octets]), data) {
             true => Ok(()),
             false => Err(AuthenticationError::SecretMismatch),
         }

@@ -56,7 +56,7 @@ impl MessageKey {
             return Err(UnfitKey::NotForIke(encryption));
         }
         match suite.is_authenticated() {
-            true => Ok(multibuffer::leaving_no_copies(|| Self(suite.expand()))),
+            true => Ok(multibuffer::without_stack_copies(|| Self(suite.expand()))),
             false => Err(UnfitKey::Unauthenticated),
         }
     }

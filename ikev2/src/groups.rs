@@ -260,7 +260,7 @@ fn agree_on_curve(
     agreement::agree(key, peer, KeyExchangeError::PublicValue, |secret| {
         let secret = Zeroizing::new(secret.to_vec());
         let zeroes = vec![0; secret.len()];
-        if multibuffer::same(&secret, &zeroes) {
+        if multibuffer::constant_time_eq(&secret, &zeroes) {
             return Err(KeyExchangeError::PublicValue);
         }
         Ok(secret)

@@ -38,9 +38,9 @@ const SUITES: &[Suite] = &[
 ];
 
 /// Packets: enough for bit slices in every pass.
-const BATCH: usize = 16;
+const BATCH_JOBS: usize = 16;
 /// Bytes of text: short and long, for kernels choose by that.
-const LENGTHS: [usize; 2] = [64, 352];
+const TEXT_BYTES: [usize; 2] = [64, 352];
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
@@ -57,8 +57,8 @@ fn use_secrets(suite: &Suite) {
     println!("{name}");
     let key = batch::key(suite, memcheck::make_secret);
     // Once in a batch, for the kernels, and once alone, unless that means tables.
-    for len in LENGTHS {
-        seal_and_open(&key, BATCH, len);
+    for len in TEXT_BYTES {
+        seal_and_open(&key, BATCH_JOBS, len);
         if !matches!(cipher, Cipher::DesCbc | Cipher::TripleDesCbc) {
             seal_and_open(&key, 1, len);
         }
@@ -81,7 +81,7 @@ fn seal_and_open(key: &Key, count: usize, len: usize) {
 fn sign(key: &Key) {
     let message = [5; 100];
     memcheck::make_secret(&message);
-    let mut icvs = vec![vec![0; key.icv_len()]; BATCH];
+    let mut icvs = vec![vec![0; key.icv_len()]; BATCH_JOBS];
     let mut jobs: Vec<SignJob<'_>> = icvs
         .iter_mut()
         .map(|icv| SignJob {
@@ -155,7 +155,7 @@ fn time(suite: &Suite) {
             (chance >> 33) as u8
         };
         next();
-        let plain: Vec<u8> = (0..LENGTHS[1]).map(|_| next() * class as u8).collect();
+        let plain: Vec<u8> = (0..TEXT_BYTES[1]).map(|_| next() * class as u8).collect();
         let Some(ticks) = ticks_to_seal(&key, &plain) else {
             return;
         };
@@ -167,7 +167,7 @@ fn time(suite: &Suite) {
 }
 
 fn ticks_to_seal(key: &Key, plain: &[u8]) -> Option<f64> {
-    let mut packets = vec![vec![0; plain.len() + key.icv_len()]; BATCH];
+    let mut packets = vec![vec![0; plain.len() + key.icv_len()]; BATCH_JOBS];
     let mut jobs = seal_jobs(key, plain, &mut packets);
     let start = multibuffer::time_stamp()?;
     multibuffer::seal(&mut jobs);

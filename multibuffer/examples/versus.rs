@@ -15,11 +15,11 @@ mod batch;
 
 use batch::{Suite, open_jobs, seal_jobs};
 
-const TURNS: usize = 5;
-const BATCH: usize = 64;
-const SIZES: [usize; 3] = [64, 494, 1408];
+const ROUNDS: usize = 5;
+const BATCH_JOBS: usize = 64;
+const TEXT_BYTES: [usize; 3] = [64, 494, 1408];
 /// How long one child measures one row.
-const PATIENCE: Duration = Duration::from_millis(12);
+const ROW_DURATION: Duration = Duration::from_millis(12);
 
 const ROWS: &[Suite] = &[
     ("aes128-cbc", Cipher::AesCbc, 16, Mac::None),
@@ -57,7 +57,7 @@ fn main() {
 fn compare(filter: &str) {
     let mut ours = Vec::new();
     let mut library = Vec::new();
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         ours.push(child(filter, ""));
         library.push(child(filter, "all"));
     }
@@ -95,7 +95,7 @@ fn child(filter: &str, without: &str) -> Vec<f64> {
 fn rows(filter: &str) -> impl Iterator<Item = (&'static Suite, usize, bool)> {
     let rows = ROWS.iter().filter(move |row| row.0.contains(filter));
     rows.flat_map(|row| {
-        SIZES
+        TEXT_BYTES
             .into_iter()
             .flat_map(move |size| [(row, size, true), (row, size, false)])
     })
@@ -122,11 +122,11 @@ fn measure(suite: &Suite, size: usize, sealing: bool) -> f64 {
     let key = batch::key(suite, |_| {});
     let size = size.next_multiple_of(key.block_len());
     let plain = vec![5; size];
-    let mut sealed = vec![vec![0; size + key.icv_len()]; BATCH];
+    let mut sealed = vec![vec![0; size + key.icv_len()]; BATCH_JOBS];
     seal(&key, &plain, &mut sealed);
     let mut times = Vec::new();
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < ROW_DURATION {
         let time = if sealing {
             seal(&key, &plain, &mut sealed)
         } else {
@@ -135,7 +135,7 @@ fn measure(suite: &Suite, size: usize, sealing: bool) -> f64 {
         times.push(time);
     }
     times.sort();
-    (size * BATCH * 8) as f64 / times[times.len() / 2].as_nanos() as f64
+    (size * BATCH_JOBS * 8) as f64 / times[times.len() / 2].as_nanos() as f64
 }
 
 fn seal(key: &Key, plain: &[u8], outputs: &mut [Vec<u8>]) -> Duration {

@@ -9,29 +9,29 @@ use std::cell::RefCell;
 
 use crate::{
     Iv,
-    compare::same,
+    constant_time::constant_time_eq,
     copy::copy,
     kernels::{
         aws_lc::{Aead, AeadAlgorithm},
-        lanes::{ChaChaKey, GcmKey},
+        lanes::{self, ChaChaKey, GcmKey},
         nonce::Nonce,
     },
 };
 
-pub(crate) use ccm::{Ccm, Desk};
+pub(crate) use ccm::{Ccm, MacScratch};
 
 /// Bytes of ICV of GMAC and ChaCha20-Poly1305, which have no shorter forms in IPsec.
-pub(crate) const FULL_ICV: usize = 16;
+pub(crate) const FULL_ICV_BYTES: usize = 16;
 
-const SALT: usize = 4;
+const SALT_BYTES: usize = 4;
 
 /// AES-GCM (RFC 4106) or ChaCha20-Poly1305 (RFC 7634).
-pub(crate) struct Sealing {
-    engine: Engine,
-    salt: [u8; SALT],
+pub(crate) struct AeadKey {
+    implementation: Implementation,
+    salt: [u8; SALT_BYTES],
 }
 
-impl Sealing {
+impl AeadKey {
     /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length. By the library alone, or
     /// by whoever is fastest.
     pub(crate) fn new(
@@ -42,37 +42,41 @@ impl Sealing {
     ) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
-            engine: Engine::new(algorithm, key, icv_len, by_library)?,
+            implementation: Implementation::new(algorithm, key, icv_len, by_library)?,
             salt: *salt,
         })
     }
 
     /// The key and nonce of one packet for kernels that take many, if there are any for this algorithm.
     pub(crate) fn in_lanes(&self, iv: &Iv) -> Option<(&ChaChaKey, Nonce)> {
-        match &self.engine {
-            Engine::InLanes(key, _) => Some((key, nonce(&self.salt, iv))),
-            Engine::Ours(_) | Engine::Either(..) | Engine::Library(_) => None,
+        match &self.implementation {
+            Implementation::ChaChaLanes(key, _) => Some((key, nonce(&self.salt, iv))),
+            Implementation::OwnGcm(_)
+            | Implementation::OwnGcmOrLibrary(..)
+            | Implementation::Library(_) => None,
         }
     }
 
     /// The longest text that those kernels are for, if there are any.
-    pub(crate) fn longest_in_lanes(&self) -> Option<usize> {
-        match &self.engine {
-            Engine::InLanes(key, _) => Some(key.longest()),
-            Engine::Ours(_) | Engine::Either(..) | Engine::Library(_) => None,
+    pub(crate) fn max_lane_bytes(&self) -> Option<usize> {
+        match &self.implementation {
+            Implementation::ChaChaLanes(key, _) => Some(key.max_bytes()),
+            Implementation::OwnGcm(_)
+            | Implementation::OwnGcmOrLibrary(..)
+            | Implementation::Library(_) => None,
         }
     }
 
     /// Whether our own GCM computes for packets of every length.
-    pub(crate) fn is_ours_alone(&self) -> bool {
-        matches!(self.engine, Engine::Ours(_))
+    pub(crate) fn uses_own_gcm_only(&self) -> bool {
+        matches!(self.implementation, Implementation::OwnGcm(_))
     }
 
     /// Asks for what a packet of `len` bytes will need of the key.
     #[inline]
-    pub(crate) fn fetch(&self, len: usize) {
-        if let Engine::Ours(gcm) = &self.engine {
-            gcm.fetch(len);
+    pub(crate) fn prefetch_for(&self, len: usize) {
+        if let Implementation::OwnGcm(gcm) = &self.implementation {
+            gcm.prefetch_for(len);
         }
     }
 
@@ -86,7 +90,7 @@ impl Sealing {
         icv: &mut [u8],
     ) {
         let nonce = nonce(&self.salt, iv);
-        match self.engine.for_len(text.len()) {
+        match self.implementation.for_len(text.len()) {
             Ok(gcm) => {
                 let tag = gcm.seal(nonce, aad, input, text);
                 icv.copy_from_slice(&tag[..icv.len()]);
@@ -102,12 +106,12 @@ impl Sealing {
     #[must_use]
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         let nonce = nonce(&self.salt, iv);
-        let gcm = match self.engine.for_len(text.len()) {
+        let gcm = match self.implementation.for_len(text.len()) {
             Ok(gcm) => gcm,
             Err(library) => return library.open(&nonce.to_bytes(), aad, text, icv),
         };
         let tag = gcm.open(nonce, aad, text);
-        let genuine = same(&tag[..icv.len()], icv);
+        let genuine = constant_time_eq(&tag[..icv.len()], icv);
         if !genuine {
             text.fill(0);
         }
@@ -117,8 +121,8 @@ impl Sealing {
 
 /// AES-GMAC (RFC 4543): GCM of an empty plaintext.
 pub(crate) struct Gmac {
-    engine: Engine,
-    salt: [u8; SALT],
+    implementation: Implementation,
+    salt: [u8; SALT_BYTES],
 }
 
 impl Gmac {
@@ -127,7 +131,12 @@ impl Gmac {
     pub(crate) fn new(key: &[u8], by_library: bool) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
-            engine: Engine::new(AeadAlgorithm::AesGcm, key, FULL_ICV, by_library)?,
+            implementation: Implementation::new(
+                AeadAlgorithm::AesGcm,
+                key,
+                FULL_ICV_BYTES,
+                by_library,
+            )?,
             salt: *salt,
         })
     }
@@ -135,7 +144,7 @@ impl Gmac {
     /// Writes the ICV over `parts` in order.
     pub(crate) fn sign(&self, iv: &Iv, parts: [&[u8]; 3], icv: &mut [u8]) {
         let nonce = nonce(&self.salt, iv);
-        match self.engine.for_signing() {
+        match self.implementation.for_signing() {
             Ok(gcm) => icv.copy_from_slice(&gcm.sign(nonce, parts)[..icv.len()]),
             Err(library) => joined(parts, |message| {
                 library.seal(&nonce.to_bytes(), message, &mut [], icv);
@@ -146,9 +155,9 @@ impl Gmac {
     /// Whether `icv` is right for `parts` in order.
     #[must_use]
     pub(crate) fn verify(&self, iv: &Iv, parts: [&[u8]; 3], icv: &[u8]) -> bool {
-        let mut expected = [0; FULL_ICV];
+        let mut expected = [0; FULL_ICV_BYTES];
         self.sign(iv, parts, &mut expected);
-        same(&expected, icv)
+        constant_time_eq(&expected, icv)
     }
 }
 
@@ -158,49 +167,49 @@ impl Gmac {
     clippy::large_enum_variant,
     reason = "a pointer would be one more thing to wait for"
 )]
-enum Engine {
+enum Implementation {
     /// Our own GCM, for packets of every length.
-    Ours(GcmKey),
+    OwnGcm(GcmKey),
     /// Our own for short packets and for signing, the library for long ones.
-    Either(Box<GcmKey>, Aead),
+    OwnGcmOrLibrary(Box<GcmKey>, Aead),
     /// Our own ChaCha20-Poly1305 for many packets at once, the library for a single one.
-    InLanes(Box<ChaChaKey>, Aead),
+    ChaChaLanes(Box<ChaChaKey>, Aead),
     Library(Aead),
 }
 
-impl Engine {
+impl Implementation {
     fn new(algorithm: AeadAlgorithm, key: &[u8], icv_len: usize, by_library: bool) -> Option<Self> {
         let library = || Aead::new(algorithm, key, icv_len);
         if by_library {
             return library().map(Self::Library);
         }
         let (gcm, chacha) = match algorithm {
-            AeadAlgorithm::AesGcm => (GcmKey::new(key), None),
-            AeadAlgorithm::ChaCha20Poly1305 => (None, ChaChaKey::new(key)),
+            AeadAlgorithm::AesGcm => (lanes::gcm_key(key), None),
+            AeadAlgorithm::ChaCha20Poly1305 => (None, lanes::chacha_key(key)),
         };
         Some(match (gcm, chacha) {
-            (Some(gcm), _) if gcm.pays_for(usize::MAX) => Self::Ours(gcm),
-            (Some(gcm), _) => Self::Either(Box::new(gcm), library()?),
-            (None, Some(chacha)) => Self::InLanes(Box::new(chacha), library()?),
+            (Some(gcm), _) if gcm.is_faster_for(usize::MAX) => Self::OwnGcm(gcm),
+            (Some(gcm), _) => Self::OwnGcmOrLibrary(Box::new(gcm), library()?),
+            (None, Some(chacha)) => Self::ChaChaLanes(Box::new(chacha), library()?),
             (None, None) => Self::Library(library()?),
         })
     }
 
     fn for_len(&self, len: usize) -> Result<&GcmKey, &Aead> {
         match self {
-            Self::Ours(gcm) => Ok(gcm),
-            Self::Either(gcm, _) if gcm.pays_for(len) => Ok(gcm),
-            Self::Either(_, library) | Self::InLanes(_, library) | Self::Library(library) => {
-                Err(library)
-            }
+            Self::OwnGcm(gcm) => Ok(gcm),
+            Self::OwnGcmOrLibrary(gcm, _) if gcm.is_faster_for(len) => Ok(gcm),
+            Self::OwnGcmOrLibrary(_, library)
+            | Self::ChaChaLanes(_, library)
+            | Self::Library(library) => Err(library),
         }
     }
 
     fn for_signing(&self) -> Result<&GcmKey, &Aead> {
         match self {
-            Self::Ours(gcm) => Ok(gcm),
-            Self::Either(gcm, _) => Ok(gcm),
-            Self::InLanes(_, library) | Self::Library(library) => Err(library),
+            Self::OwnGcm(gcm) => Ok(gcm),
+            Self::OwnGcmOrLibrary(gcm, _) => Ok(gcm),
+            Self::ChaChaLanes(_, library) | Self::Library(library) => Err(library),
         }
     }
 }
@@ -214,7 +223,7 @@ pub(crate) fn gather(parts: [&[u8]; 3], text: &mut [u8]) {
     }
 }
 
-fn nonce(salt: &[u8; SALT], iv: &Iv) -> Nonce {
+fn nonce(salt: &[u8; SALT_BYTES], iv: &Iv) -> Nonce {
     let iv = iv.as_bytes().try_into();
     Nonce::new(*salt, iv.expect("the IV's length was checked"))
 }
@@ -226,10 +235,10 @@ fn joined(parts: [&[u8]; 3], then: impl FnOnce(&[u8])) {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     /// As large as a datagram can be with its headers; a buffer this large is never grown again.
-    const ROOM: usize = 1 << 17;
+    const JOIN_BUFFER_BYTES: usize = 1 << 17;
     BUFFER.with_borrow_mut(|buffer| {
         buffer.clear();
-        buffer.reserve(ROOM);
+        buffer.reserve(JOIN_BUFFER_BYTES);
         parts.iter().for_each(|part| buffer.extend_from_slice(part));
         then(buffer);
     });

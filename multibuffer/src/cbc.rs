@@ -9,9 +9,9 @@ use crate::{
     Iv,
     detect::features,
     kernels::{
+        at_least::at_least,
         aws_lc::AesKey,
         bitslice::{self, DesKeys},
-        few::at_least,
         lanes::{self, LaneKeys},
         nonce::Nonce,
         scalar,
@@ -23,11 +23,11 @@ pub(crate) struct AesCbc {
     encrypting: AesKey,
     decrypting: AesKey,
     /// For encrypting many packets at once and decrypting wide, where the processor can.
-    lanes: Option<Directions>,
+    lanes: Option<LaneSchedules>,
 }
 
 /// Round keys of our own kernels.
-struct Directions {
+struct LaneSchedules {
     encrypting: LaneKeys,
     decrypting: LaneKeys,
 }
@@ -60,7 +60,7 @@ pub(crate) enum CipherKey {
 }
 
 /// From how many texts on lanes are faster than the library for AES-CBC.
-const AES_CBC_MANY: usize = 3;
+const MIN_AES_CBC_LANE_JOBS: usize = 3;
 
 /// A text to encrypt or decrypt in place.
 pub(crate) struct Text<'a> {
@@ -120,7 +120,7 @@ impl CipherKey {
 
     pub(crate) fn aes_cbc(key: &[u8]) -> Option<Self> {
         let (encrypting, decrypting) = (AesKey::encrypting(key)?, AesKey::decrypting(key)?);
-        let lanes = LaneKeys::new(key).map(|encrypting| Directions {
+        let lanes = lanes::aes_keys(key).map(|encrypting| LaneSchedules {
             decrypting: lanes::inverse(&encrypting),
             encrypting,
         });
@@ -135,7 +135,7 @@ impl CipherKey {
         let (key, nonce) = key.split_last_chunk()?;
         Some(Self::AesCtr(Box::new(AesCtr {
             aes: AesKey::encrypting(key)?,
-            wide: LaneKeys::new(key),
+            wide: lanes::aes_keys(key),
             nonce: *nonce,
         })))
     }
@@ -164,7 +164,7 @@ impl CipherKey {
     }
 
     /// Leaves single texts to the library.
-    pub(crate) fn forget_kernels(&mut self) {
+    pub(crate) fn use_library_only(&mut self) {
         match self {
             Self::AesCbc(key) => key.lanes = None,
             Self::AesCtr(key) => key.wide = None,
@@ -196,7 +196,7 @@ impl CipherKey {
     pub(crate) fn encrypt_ranges(&self, iv: &[u8], input: [&[u8]; 3], text: &mut [u8]) {
         match self {
             Self::AesCtr(key) if let Some(keys) = &key.wide => {
-                lanes::ctr_into(keys, key.nonce(block(iv)), FIRST_NUMBER, input, text);
+                lanes::ctr_into(keys, key.nonce(block(iv)), FIRST_COUNTER, input, text);
             }
             _ => unreachable!("all texts have one cipher"),
         }
@@ -205,17 +205,22 @@ impl CipherKey {
     /// Encrypts many texts; every key is of the same cipher and length as this one.
     pub(crate) fn encrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
         match self {
-            Self::AesCbc(key) if let Some(keys) = &key.lanes => match at_least(AES_CBC_MANY, texts)
-            {
-                Ok(texts) => {
-                    lanes::cbc_encrypt(keys.encrypting.rounds(), texts.map(Text::into_lane))
+            Self::AesCbc(key) if let Some(keys) = &key.lanes => {
+                match at_least(MIN_AES_CBC_LANE_JOBS, texts) {
+                    Ok(texts) => {
+                        lanes::cbc_encrypt(keys.encrypting.rounds(), texts.map(Text::into_lane))
+                    }
+                    Err(few) => few.for_each(Text::encrypt_alone),
                 }
-                Err(few) => few.for_each(Text::encrypt_alone),
-            },
-            Self::Des(keys) if features().bitslice => match at_least(bitslice::FEW, texts) {
-                Ok(texts) => bitslice::cbc_encrypt(keys.is_triple(), texts.map(Text::into_des)),
-                Err(few) => few.for_each(Text::encrypt_alone),
-            },
+            }
+            Self::Des(keys) if features().bitslice => {
+                match at_least(bitslice::MIN_LANE_BLOCKS, texts) {
+                    Ok(texts) => {
+                        lanes::des_cbc_encrypt(keys.is_triple(), texts.map(Text::into_des))
+                    }
+                    Err(few) => few.for_each(Text::encrypt_alone),
+                }
+            }
             _ => texts.for_each(Text::encrypt_alone),
         }
     }
@@ -224,7 +229,7 @@ impl CipherKey {
     pub(crate) fn decrypt_all<'a>(&self, texts: impl Iterator<Item = Text<'a>>) {
         match self {
             Self::Des(keys) if features().bitslice => {
-                bitslice::cbc_decrypt(keys.is_triple(), texts.map(Text::into_des));
+                lanes::des_cbc_decrypt(keys.is_triple(), texts.map(Text::into_des));
             }
             _ => texts.for_each(Text::decrypt_alone),
         }
@@ -258,11 +263,11 @@ impl AesCtr {
     fn apply(&self, iv: &[u8; 8], text: &mut [u8]) {
         let nonce = self.nonce(iv);
         if let Some(keys) = &self.wide {
-            return lanes::ctr(keys, nonce, FIRST_NUMBER, text);
+            return lanes::ctr(keys, nonce, FIRST_COUNTER, text);
         }
         let mut counter = [0; 16];
         counter[..12].copy_from_slice(&nonce.to_bytes());
-        counter[12..].copy_from_slice(&FIRST_NUMBER.to_be_bytes());
+        counter[12..].copy_from_slice(&FIRST_COUNTER.to_be_bytes());
         self.aes.ctr(&counter, text);
     }
 
@@ -273,7 +278,7 @@ impl AesCtr {
 }
 
 /// RFC 3686 4: what the blocks of a packet are counted from.
-const FIRST_NUMBER: u32 = 1;
+const FIRST_COUNTER: u32 = 1;
 
 fn block<const N: usize>(iv: &[u8]) -> &[u8; N] {
     iv.try_into()

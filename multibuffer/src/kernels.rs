@@ -4,9 +4,9 @@
 //! packet's bytes mean (which are associated data, where the ICV stands) is its caller's business. Which kernels run
 //! is decided by [`crate::detect`].
 
+pub(crate) mod at_least;
 pub(crate) mod aws_lc;
 pub(crate) mod bitslice;
-pub(crate) mod few;
 pub(crate) mod nonce;
 pub(crate) mod scalar;
 
@@ -48,11 +48,11 @@ pub(crate) fn prefetch<T: ?Sized>(what: &T) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(what).cast::<i8>();
         let end = start.wrapping_add(size_of_val(what));
-        let mut line = start.map_addr(|address| address & !(CACHE_LINE - 1));
+        let mut line = start.map_addr(|address| address & !(CACHE_LINE_BYTES - 1));
         while line < end {
             // SAFETY: a hint: it neither faults nor changes anything a program can see, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
-            line = line.wrapping_add(CACHE_LINE);
+            line = line.wrapping_add(CACHE_LINE_BYTES);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -61,7 +61,7 @@ pub(crate) fn prefetch<T: ?Sized>(what: &T) {
 
 /// Bytes that come from memory together.
 #[cfg(target_arch = "x86_64")]
-const CACHE_LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// A request to memcheck about the bytes of `about`; nothing where it does not watch.
 #[cfg(all(feature = "memcheck", target_arch = "x86_64"))]

@@ -4,16 +4,15 @@ use std::{error::Error, fmt, ptr};
 
 use crate::{
     Cipher, Integrity,
-    aead::{Ccm, FULL_ICV, Gmac, Sealing},
-    batch,
+    aead::{AeadKey, Ccm, FULL_ICV_BYTES, Gmac},
+    batch::size::WINDOW_JOBS,
     cbc::CipherKey,
-    kernels::aws_lc::AeadAlgorithm,
+    kernels::{aws_lc::AeadAlgorithm, prefetch},
     mac::MacKey,
-    prefetch,
 };
 
 /// The shortest ICV that is worth the name (RFC 4106, 4309: 8 bytes; HMACs in IPsec have 12 and more).
-const MIN_ICV: usize = 8;
+const MIN_ICV_BYTES: usize = 8;
 
 /// The expanded keys of one security association. Shared by all threads, zeroed when dropped, never printed.
 // The order is kept in memory: what is looked at first lies beside the first round keys.
@@ -29,7 +28,7 @@ pub struct Key {
 
 /// What protects a packet: one algorithm that does both, or encrypt-then-MAC.
 pub(crate) enum Transform {
-    Sealing(Sealing),
+    Aead(AeadKey),
     Ccm(Ccm),
     Gmac(Gmac),
     EncryptThenMac { cipher: CipherKey, mac: MacKey },
@@ -119,7 +118,7 @@ impl Key {
     ) -> Result<Self, KeyError> {
         let keys = (cipher_key, integrity_key);
         let mut key = Self::expand(cipher, integrity, keys, icv_len, true)?;
-        key.transform.forget_kernels();
+        key.transform.use_library_only();
         Ok(key)
     }
 
@@ -132,9 +131,9 @@ impl Key {
     /// Asks for what of the key a packet of `len` bytes will need, so that it is near when its turn comes. Where many
     /// keys are in use, none is in a cache.
     #[inline]
-    pub(crate) fn fetch(&self, len: usize) {
+    pub(crate) fn prefetch_for(&self, len: usize) {
         match &self.transform {
-            Transform::Sealing(key) => key.fetch(len),
+            Transform::Aead(key) => key.prefetch_for(len),
             Transform::Ccm(_) | Transform::Gmac(_) | Transform::EncryptThenMac { .. } => {
                 prefetch(self);
             }
@@ -145,7 +144,7 @@ impl Key {
     /// every kernel but bitsliced DES, of which a pass takes as long for one packet as for 256.
     pub fn jobs_at_once(&self) -> usize {
         match &self.transform {
-            Transform::EncryptThenMac { cipher, .. } if cipher.prefers_many() => batch::WINDOW,
+            Transform::EncryptThenMac { cipher, .. } if cipher.prefers_many() => WINDOW_JOBS,
             _ => 64,
         }
     }
@@ -197,7 +196,7 @@ impl Key {
     /// Whether kernels put round keys or keys on the stack: side by side for their lanes, or where registers are too few.
     /// Those of AES-GCM read every round key where it lies.
     pub(crate) fn leaves_copies(&self) -> bool {
-        !matches!(&self.transform, Transform::Sealing(key) if key.is_ours_alone())
+        !matches!(&self.transform, Transform::Aead(key) if key.uses_own_gcm_only())
     }
 
     /// Whether the libraries alone compute with this key, packet by packet.
@@ -225,13 +224,13 @@ impl Transform {
         icv_len: usize,
         by_library: bool,
     ) -> Option<Self> {
-        let sealing = |algorithm| {
-            let key = Sealing::new(algorithm, key, icv_len, by_library);
-            key.map(Self::Sealing)
+        let aead = |algorithm| {
+            let key = AeadKey::new(algorithm, key, icv_len, by_library);
+            key.map(Self::Aead)
         };
         let cipher = match cipher {
-            Cipher::AesGcm { .. } => return sealing(AeadAlgorithm::AesGcm),
-            Cipher::ChaCha20Poly1305 => return sealing(AeadAlgorithm::ChaCha20Poly1305),
+            Cipher::AesGcm { .. } => return aead(AeadAlgorithm::AesGcm),
+            Cipher::ChaCha20Poly1305 => return aead(AeadAlgorithm::ChaCha20Poly1305),
             Cipher::AesCcm { .. } => return Ccm::new(key, icv_len).map(Self::Ccm),
             Cipher::AesGmac => return Gmac::new(key, by_library).map(Self::Gmac),
             Cipher::Null => CipherKey::null(key)?,
@@ -247,12 +246,12 @@ impl Transform {
     }
 
     /// Leaves what a kernel of ours would do for a single packet to the libraries.
-    fn forget_kernels(&mut self) {
+    fn use_library_only(&mut self) {
         match self {
             // Made without one.
-            Self::Sealing(_) | Self::Gmac(_) => {}
-            Self::Ccm(key) => key.forget_kernels(),
-            Self::EncryptThenMac { cipher, .. } => cipher.forget_kernels(),
+            Self::Aead(_) | Self::Gmac(_) => {}
+            Self::Ccm(key) => key.use_library_only(),
+            Self::EncryptThenMac { cipher, .. } => cipher.use_library_only(),
         }
     }
 }
@@ -262,8 +261,8 @@ fn icv_fits(cipher: Cipher, integrity: Integrity, icv_len: usize) -> bool {
         Cipher::AesGcm { icv_len: named } | Cipher::AesCcm { icv_len: named } => {
             matches!(icv_len, 8 | 12 | 16) && icv_len == usize::from(named)
         }
-        Cipher::ChaCha20Poly1305 | Cipher::AesGmac => icv_len == FULL_ICV,
+        Cipher::ChaCha20Poly1305 | Cipher::AesGmac => icv_len == FULL_ICV_BYTES,
         _ if integrity == Integrity::None => icv_len == 0,
-        _ => (MIN_ICV..=integrity.output_len()).contains(&icv_len),
+        _ => (MIN_ICV_BYTES..=integrity.output_len()).contains(&icv_len),
     }
 }

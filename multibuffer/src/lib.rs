@@ -27,10 +27,12 @@ mod aead;
 mod algorithm;
 mod batch;
 mod cbc;
-mod compare;
+mod constant_time;
 mod copy;
 mod detect;
+mod features;
 mod hmac;
+mod iv;
 mod job;
 mod kernels;
 mod key;
@@ -39,13 +41,14 @@ mod mac;
 pub mod memcheck;
 mod modp;
 mod prf;
-mod wipe;
 mod xcbc;
+mod zeroing;
 
 pub use algorithm::{Cipher, Integrity};
-pub use compare::same;
+pub use constant_time::constant_time_eq;
 pub use detect::{FeatureState, feature_states};
-pub use job::{Iv, OpenJob, SealJob, SignJob, Verdict, VerifyJob};
+pub use iv::Iv;
+pub use job::{OpenJob, SealJob, SignJob, Verdict, VerifyJob};
 pub use key::{Key, KeyError};
 pub use modp::{ModpGroup, ModpKey, PublicValueError};
 pub use prf::{Prf, PrfKey};
@@ -95,9 +98,9 @@ pub fn prefetch<T: ?Sized>(what: &T) {
 
 /// Makes something that holds a [`Key`], and zeroes the part of the stack where it came to be: what is moved from there to
 /// its place leaves its bytes behind, which could be carried on in the padding of whatever comes next.
-pub fn leaving_no_copies<R>(make: impl FnOnce() -> R) -> R {
-    let made = wipe::apart(make);
-    wipe::stack();
+pub fn without_stack_copies<R>(make: impl FnOnce() -> R) -> R {
+    let made = zeroing::in_own_frame(make);
+    zeroing::zero_stack();
     made
 }
 

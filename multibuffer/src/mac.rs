@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The longest key that an HMAC takes here; a longer one is more likely a mistake than a secret.
-const MAX_HMAC_KEY: usize = 1024;
+const MAX_HMAC_KEY_BYTES: usize = 1024;
 
 /// An expanded key of an integrity algorithm.
 pub(crate) enum MacKey {
@@ -32,7 +32,7 @@ impl MacKey {
             Integrity::None => key.is_empty().then_some(Self::None),
             Integrity::AesXcbc => CbcMacKey::xcbc(key).map(|key| Self::CbcMac(Box::new(key))),
             Integrity::AesCmac => CbcMacKey::cmac(key).map(|key| Self::CbcMac(Box::new(key))),
-            _ if key.is_empty() || key.len() > MAX_HMAC_KEY => None,
+            _ if key.is_empty() || key.len() > MAX_HMAC_KEY_BYTES => None,
             Integrity::HmacMd5 => Some(Self::HmacMd5(HmacKey::new(key))),
             Integrity::HmacSha1 => Some(Self::HmacSha1(HmacKey::new(key))),
             Integrity::HmacRipemd160 => Some(Self::HmacRipemd160(HmacKey::new(key))),
@@ -55,12 +55,12 @@ impl MacKey {
             Self::CbcMac(key) => truncate(&key.sign(message), icv),
         }
     }
+}
 
-    /// Signs every job; all keys are of the same algorithm as this one.
+#[cfg(not(target_arch = "x86_64"))]
+impl MacKey {
+    /// Signs every job, one after the other.
     pub(crate) fn sign_all<'a>(&self, jobs: impl Iterator<Item = MacJob<'a>>) {
-        #[cfg(target_arch = "x86_64")]
-        in_lanes::sign_all(self, jobs);
-        #[cfg(not(target_arch = "x86_64"))]
         jobs.for_each(MacJob::alone);
     }
 }

@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 use crate::{
     hmac::HmacKey,
     kernels::aws_lc::{Sha1, Sha256, Sha384, Sha512},
-    wipe,
     xcbc::CbcMacKey,
+    zeroing,
 };
 
 /// Bytes of an AES block, and of the key that PRFs made of AES want.
-const AES_KEY_LEN: usize = 16;
+const AES_KEY_BYTES: usize = 16;
 
 /// A pseudorandom function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,22 +61,22 @@ enum Expanded {
 impl PrfKey {
     /// Expands `key`, which may have any length.
     pub fn new(prf: Prf, key: &[u8]) -> Self {
-        let made = wipe::apart(|| Self {
+        let made = zeroing::in_own_frame(|| Self {
             prf,
             expanded: Expanded::new(prf, key),
         });
-        wipe::stack();
+        zeroing::zero_stack();
         made
     }
 
     /// The function over `message`, its parts in order.
     pub fn compute(&self, message: &[&[u8]]) -> Zeroizing<Vec<u8>> {
-        let output = wipe::apart(|| {
+        let output = zeroing::in_own_frame(|| {
             let mut output = Zeroizing::new(vec![0; self.prf.output_len()]);
             self.expanded.sign(message, &mut output);
             output
         });
-        wipe::stack();
+        zeroing::zero_stack();
         output
     }
 }
@@ -93,7 +93,7 @@ impl Expanded {
         }
     }
 
-    fn cbc_mac(expand: fn(&[u8]) -> Option<CbcMacKey>, key: &[u8; AES_KEY_LEN]) -> Self {
+    fn cbc_mac(expand: fn(&[u8]) -> Option<CbcMacKey>, key: &[u8; AES_KEY_BYTES]) -> Self {
         // INVARIANT: both take every key of 16 bytes.
         Self::CbcMac(Box::new(expand(key).expect("a key of AES-128")))
     }
@@ -110,25 +110,25 @@ impl Expanded {
 }
 
 /// RFC 4434 2: a key that is too short ends in zeroes, one that is too long is hashed by AES-XCBC with a key of zeroes.
-fn xcbc_key(key: &[u8]) -> Zeroizing<[u8; AES_KEY_LEN]> {
-    if key.len() > AES_KEY_LEN {
+fn xcbc_key(key: &[u8]) -> Zeroizing<[u8; AES_KEY_BYTES]> {
+    if key.len() > AES_KEY_BYTES {
         return hashed(CbcMacKey::xcbc, key);
     }
-    let mut padded = Zeroizing::new([0; AES_KEY_LEN]);
+    let mut padded = Zeroizing::new([0; AES_KEY_BYTES]);
     padded[..key.len()].copy_from_slice(key);
     padded
 }
 
 /// RFC 4615 3: a key of any length but 16 bytes is hashed by AES-CMAC with a key of zeroes.
-fn cmac_key(key: &[u8]) -> Zeroizing<[u8; AES_KEY_LEN]> {
+fn cmac_key(key: &[u8]) -> Zeroizing<[u8; AES_KEY_BYTES]> {
     match key.try_into() {
         Ok(key) => Zeroizing::new(key),
         Err(_) => hashed(CbcMacKey::cmac, key),
     }
 }
 
-fn hashed(expand: fn(&[u8]) -> Option<CbcMacKey>, key: &[u8]) -> Zeroizing<[u8; AES_KEY_LEN]> {
-    let zeroes = expand(&[0; AES_KEY_LEN]).expect("a key of AES-128");
+fn hashed(expand: fn(&[u8]) -> Option<CbcMacKey>, key: &[u8]) -> Zeroizing<[u8; AES_KEY_BYTES]> {
+    let zeroes = expand(&[0; AES_KEY_BYTES]).expect("a key of AES-128");
     Zeroizing::new(zeroes.sign(&[key]))
 }
 

@@ -5,7 +5,11 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::kernels::{aws_lc::AesKey, lanes::LaneKeys, scalar::xor};
+use crate::kernels::{
+    aws_lc::AesKey,
+    lanes::{self, LaneKeys},
+    scalar::xor,
+};
 
 /// An expanded XCBC or CMAC key.
 pub(crate) struct CbcMacKey {
@@ -31,7 +35,7 @@ impl CbcMacKey {
         let (first, complete, padded) = (derived(1), derived(2), derived(3));
         Some(Self {
             aes: AesKey::encrypting(&*first)?,
-            lanes: LaneKeys::new(&*first),
+            lanes: lanes::aes_keys(&*first),
             complete: *complete,
             padded: *padded,
         })
@@ -45,7 +49,7 @@ impl CbcMacKey {
         let complete = doubled(&zero);
         Some(Self {
             aes,
-            lanes: LaneKeys::new(key),
+            lanes: lanes::aes_keys(key),
             padded: doubled(&complete),
             complete,
         })

@@ -1,7 +1,7 @@
 //! What an association is found by in the file: a name that says nothing about its key.
 
 use ipsec::sa::SaConfig;
-use multibuffer::{Cipher, Integrity, Iv, Key, SignJob, leaving_no_copies};
+use multibuffer::{Cipher, Integrity, Iv, Key, SignJob, without_stack_copies};
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
@@ -41,7 +41,7 @@ pub fn name(config: &SaConfig, salt: &[u8]) -> Name {
     if key.is_empty() {
         key.push(0);
     }
-    leaving_no_copies(|| keyed_hash(&key, &about))
+    without_stack_copies(|| keyed_hash(&key, &about))
 }
 
 /// HMAC-SHA-256. The key has 1 to 1024 bytes.

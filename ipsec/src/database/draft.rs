@@ -6,7 +6,7 @@ use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
 use crate::sa::{Protocol, Sa, SaConfig, SaId, SaState, Spi};
-use multibuffer::leaving_no_copies;
+use multibuffer::without_stack_copies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Draft {
             None => None,
         };
         let is_back = state.is_some();
-        let sa = leaving_no_copies(|| {
+        let sa = without_stack_copies(|| {
             Arc::new(match state {
                 Some(state) => Sa::with_state((**config).clone(), state),
                 None => Sa::new((**config).clone(), now, start),
@@ -196,7 +196,7 @@ impl Draft {
         let place = self.find(&config.id, config.source)?;
         let state = Arc::clone(&self.sas[place].state);
         state.can_become(config)?;
-        let updated = leaving_no_copies(|| Arc::new(Sa::with_state((**config).clone(), state)));
+        let updated = without_stack_copies(|| Arc::new(Sa::with_state((**config).clone(), state)));
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;
         Ok(Answer::Done)

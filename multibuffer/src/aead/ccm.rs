@@ -2,7 +2,7 @@
 
 use crate::{
     Iv,
-    compare::same,
+    constant_time::constant_time_eq,
     kernels::{
         aws_lc::AesKey,
         lanes::{self, CbcMacJob, LaneKeys},
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-const SALT: usize = 3;
+const SALT_BYTES: usize = 3;
 
 /// The longest associated data that lanes take: three blocks with its length.
-const LONGEST_AAD: usize = 46;
+const MAX_LANE_AAD_BYTES: usize = 46;
 
 /// Where what a lane signs is put together: everything but the whole blocks of the text.
-pub(crate) struct Desk {
+pub(crate) struct MacScratch {
     head: [u8; 64],
     tail: [u8; 16],
     /// What was signed.
     pub(crate) tag: [u8; 16],
 }
 
-impl Desk {
+impl MacScratch {
     pub(crate) const EMPTY: Self = Self {
         head: [0; 64],
         tail: [0; 16],
@@ -49,7 +49,7 @@ pub(crate) struct Ccm {
     aes: AesKey,
     /// For many packets at once, where the processor can.
     lanes: Option<LaneKeys>,
-    salt: [u8; SALT],
+    salt: [u8; SALT_BYTES],
     icv_len: u8,
 }
 
@@ -59,43 +59,50 @@ impl Ccm {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
             aes: AesKey::encrypting(key)?,
-            lanes: LaneKeys::new(key),
+            lanes: lanes::aes_keys(key),
             salt: *salt,
             icv_len: icv_len as u8,
         })
     }
 
     /// Leaves everything to the library.
-    pub(crate) fn forget_kernels(&mut self) {
+    pub(crate) fn use_library_only(&mut self) {
         self.lanes = None;
     }
 
     /// The keys for many packets at once, if there are such kernels and they take associated data of this length.
     pub(crate) fn lanes(&self, aad_len: usize) -> Option<&LaneKeys> {
-        self.lanes.as_ref().filter(|_| aad_len <= LONGEST_AAD)
+        self.lanes
+            .as_ref()
+            .filter(|_| aad_len <= MAX_LANE_AAD_BYTES)
     }
 
     /// What the MAC of a packet in lanes covers; its keys are those of [`Ccm::lanes`]. The plaintext is read, and the
-    /// MAC written behind it in `desk`.
+    /// MAC written behind it in `scratch`.
     pub(crate) fn message<'a>(
         &self,
         keys: &'a LaneKeys,
         (iv, aad): (&Iv, &[u8]),
         text: &'a [u8],
-        desk: &'a mut Desk,
+        scratch: &'a mut MacScratch,
     ) -> CbcMacJob<'a> {
-        let head_len = desk.lay_out(self.first_block(iv, aad, text.len()), aad);
+        let head_len = scratch.lay_out(self.first_block(iv, aad, text.len()), aad);
         let (whole, rest) = text.split_at(text.len() / 16 * 16);
-        desk.tail = [0; 16];
-        desk.tail[..rest.len()].copy_from_slice(rest);
+        scratch.tail = [0; 16];
+        scratch.tail[..rest.len()].copy_from_slice(rest);
         let tail_len = rest.len().next_multiple_of(16);
         CbcMacJob {
             keys,
             // Whole blocks throughout, and no mask: a plain CBC-MAC.
             complete: &[0; 16],
             padded: &[0; 16],
-            message: [&desk.head[..head_len], whole, &desk.tail[..tail_len], &[]],
-            icv: &mut desk.tag,
+            message: [
+                &scratch.head[..head_len],
+                whole,
+                &scratch.tail[..tail_len],
+                &[],
+            ],
+            icv: &mut scratch.tag,
         }
     }
 
@@ -124,7 +131,7 @@ impl Ccm {
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         self.aes.ctr(&self.block(3, iv, 1), text);
         let tag = self.tag(iv, aad, text);
-        let genuine = same(&tag[..icv.len()], icv);
+        let genuine = constant_time_eq(&tag[..icv.len()], icv);
         if !genuine {
             text.fill(0);
         }

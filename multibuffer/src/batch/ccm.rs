@@ -3,15 +3,14 @@
 //! CCM signs the plaintext, so a packet is signed before it is sealed, and decrypted before it is proven.
 
 use super::{
-    Members, STRIDE,
-    open::{open_aead, text_len},
-    seal::seal_aead,
-    verdict,
+    aead::{open_aead, seal_aead, text_len},
+    members::{Members, verdict},
+    size::STRIDE_JOBS,
 };
 use crate::{
     Iv, OpenJob, SealJob, Verdict,
-    aead::{Ccm, Desk, gather},
-    compare::same,
+    aead::{Ccm, MacScratch, gather},
+    constant_time::constant_time_eq,
     kernels::lanes::{self, LaneKeys},
     key::Transform,
 };
@@ -35,7 +34,7 @@ fn by_stride<J>(
     in_lanes: impl Fn(usize, &mut Members<'_, J>),
     alone: impl Fn(&mut J),
 ) {
-    for mut stride in members.strides(STRIDE) {
+    for mut stride in members.strides(STRIDE_JOBS) {
         let longest = stride.iter_mut().map(|job| aad_len(job)).max();
         match key.lanes(longest.unwrap_or_default()) {
             Some(keys) => in_lanes(keys.rounds(), &mut stride),
@@ -45,25 +44,25 @@ fn by_stride<J>(
 }
 
 fn seal_stride(rounds: usize, stride: &mut Members<'_, SealJob<'_>>) {
-    let mut desks = [Desk::EMPTY; STRIDE];
-    let jobs = stride.iter_mut().zip(&mut desks).map(|(job, desk)| {
+    let mut scratches = [MacScratch::EMPTY; STRIDE_JOBS];
+    let jobs = stride.iter_mut().zip(&mut scratches).map(|(job, scratch)| {
         let (key, keys) = parts(&job.key.transform);
         let text_len = job.output.len() - job.key.icv_len();
         let text = &mut job.output[..text_len];
         gather(job.input, text);
-        key.message(keys, (&job.iv, job.aad), text, desk)
+        key.message(keys, (&job.iv, job.aad), text, scratch)
     });
     lanes::cbc_mac(rounds, jobs);
-    for (job, desk) in stride.iter_mut().zip(&mut desks) {
+    for (job, scratch) in stride.iter_mut().zip(&mut scratches) {
         let text_len = job.output.len() - job.key.icv_len();
         let (text, icv) = job.output.split_at_mut(text_len);
-        apply(&job.key.transform, &job.iv, text, &mut desk.tag);
-        icv.copy_from_slice(&desk.tag[..icv.len()]);
+        apply(&job.key.transform, &job.iv, text, &mut scratch.tag);
+        icv.copy_from_slice(&scratch.tag[..icv.len()]);
     }
 }
 
 fn open_stride(rounds: usize, stride: &mut Members<'_, OpenJob<'_>>) {
-    let mut desks = [Desk::EMPTY; STRIDE];
+    let mut scratches = [MacScratch::EMPTY; STRIDE_JOBS];
     for job in stride.iter_mut() {
         let Some(text_len) = text_len(job) else {
             job.verdict = Verdict::BadIcv;
@@ -78,25 +77,28 @@ fn open_stride(rounds: usize, stride: &mut Members<'_, OpenJob<'_>>) {
             &mut unused,
         );
     }
-    let jobs = stride.iter_mut().zip(&mut desks).filter_map(|(job, desk)| {
-        let text = &job.text[..text_len(job)?];
-        let (key, keys) = parts(&job.key.transform);
-        Some(key.message(keys, (&job.iv, job.aad), text, desk))
-    });
+    let jobs = stride
+        .iter_mut()
+        .zip(&mut scratches)
+        .filter_map(|(job, scratch)| {
+            let text = &job.text[..text_len(job)?];
+            let (key, keys) = parts(&job.key.transform);
+            Some(key.message(keys, (&job.iv, job.aad), text, scratch))
+        });
     lanes::cbc_mac(rounds, jobs);
-    for (job, desk) in stride.iter_mut().zip(&mut desks) {
+    for (job, scratch) in stride.iter_mut().zip(&mut scratches) {
         if job.verdict == Verdict::Pending {
-            settle(job, desk);
+            set_verdict(job, scratch);
         }
     }
 }
 
 /// Compares the ICV with what was signed; a plaintext that proves false is wiped.
-fn settle(job: &mut OpenJob<'_>, desk: &mut Desk) {
-    apply(&job.key.transform, &job.iv, &mut [], &mut desk.tag);
+fn set_verdict(job: &mut OpenJob<'_>, scratch: &mut MacScratch) {
+    apply(&job.key.transform, &job.iv, &mut [], &mut scratch.tag);
     let text_len = job.text.len() - job.key.icv_len();
     let (text, icv) = job.text.split_at_mut(text_len);
-    let genuine = same(&desk.tag[..icv.len()], icv);
+    let genuine = constant_time_eq(&scratch.tag[..icv.len()], icv);
     if !genuine {
         text.fill(0);
     }

@@ -1,14 +1,12 @@
 //! ChaCha20-Poly1305 over many packets: keystreams of all, then the tags of all; opened, tags come first.
 
 use super::{
-    Job, Members,
-    open::{open_aead, text_len},
-    seal::seal_aead,
-    verdict,
+    aead::{open_aead, seal_aead, text_len},
+    members::{Job, Members, verdict},
 };
 use crate::{
     Iv, Key, OpenJob, SealJob, Verdict,
-    compare::same,
+    constant_time::constant_time_eq,
     kernels::{
         lanes::{ChaChaKey, ChaChaPackets},
         nonce::Nonce,
@@ -17,20 +15,20 @@ use crate::{
 };
 
 /// Packets that are computed together.
-const STRIDE: usize = ChaChaPackets::ROOM;
+const STRIDE_JOBS: usize = ChaChaPackets::MAX_PACKETS;
 
 /// From how many packets on lanes are faster than the library.
-const MANY: usize = 4;
+const MIN_JOBS: usize = 4;
 
-/// Seals every member; texts up to `longest` bytes are what lanes are for.
-pub(super) fn seal_members(longest: usize, members: &mut Members<'_, SealJob<'_>>) {
-    let is_short = |job: &SealJob<'_>| job.output.len() <= longest;
+/// Seals every member; texts up to `max_bytes` bytes are what lanes are for.
+pub(super) fn seal_members(max_bytes: usize, members: &mut Members<'_, SealJob<'_>>) {
+    let is_short = |job: &SealJob<'_>| job.output.len() <= max_bytes;
     by_stride(members, is_short, seal_stride, seal_aead);
 }
 
-/// Opens every member; texts up to `longest` bytes are what lanes are for.
-pub(super) fn open_members(longest: usize, members: &mut Members<'_, OpenJob<'_>>) {
-    let is_short = |job: &OpenJob<'_>| job.text.len() <= longest;
+/// Opens every member; texts up to `max_bytes` bytes are what lanes are for.
+pub(super) fn open_members(max_bytes: usize, members: &mut Members<'_, OpenJob<'_>>) {
+    let is_short = |job: &OpenJob<'_>| job.text.len() <= max_bytes;
     by_stride(members, is_short, open_stride, open_aead);
 }
 
@@ -41,8 +39,8 @@ fn by_stride<'a, J: Job<'a>>(
     in_lanes: impl Fn(&mut Members<'_, J>),
     alone: impl Fn(&mut J),
 ) {
-    for mut stride in members.strides(STRIDE) {
-        if stride.iter_mut().filter(|job| is_short(job)).count() < MANY {
+    for mut stride in members.strides(STRIDE_JOBS) {
+        if stride.iter_mut().filter(|job| is_short(job)).count() < MIN_JOBS {
             stride.one_by_one(&alone);
         } else {
             in_lanes(&mut stride);
@@ -51,7 +49,7 @@ fn by_stride<'a, J: Job<'a>>(
 }
 
 fn seal_stride(stride: &mut Members<'_, SealJob<'_>>) {
-    let mut tags = [[0; 16]; STRIDE];
+    let mut tags = [[0; 16]; STRIDE_JOBS];
     let mut packets = ChaChaPackets::none();
     for (job, tag) in stride.iter_mut().zip(&mut tags) {
         let text_len = job.output.len() - job.key.icv_len();
@@ -68,7 +66,7 @@ fn seal_stride(stride: &mut Members<'_, SealJob<'_>>) {
 
 /// RFC 8439 2.8: nothing is decrypted before its tag is known to be right.
 fn open_stride(stride: &mut Members<'_, OpenJob<'_>>) {
-    let mut tags = [[0; 16]; STRIDE];
+    let mut tags = [[0; 16]; STRIDE_JOBS];
     let mut packets = ChaChaPackets::none();
     for (job, tag) in stride.iter_mut().zip(&mut tags) {
         let Some(text_len) = text_len(job) else {
@@ -83,7 +81,7 @@ fn open_stride(stride: &mut Members<'_, OpenJob<'_>>) {
     for (job, tag) in stride.iter_mut().zip(&mut tags) {
         if job.verdict == Verdict::Pending {
             let text_len = job.text.len() - job.key.icv_len();
-            job.verdict = verdict(same(tag, &job.text[text_len..]));
+            job.verdict = verdict(constant_time_eq(tag, &job.text[text_len..]));
             if job.verdict == Verdict::Genuine {
                 add(&mut packets, job, text_len, tag);
             }
@@ -105,7 +103,7 @@ fn add<'m>(
 
 fn parts<'k>(key: &'k Key, iv: &Iv) -> (&'k ChaChaKey, Nonce) {
     match &key.transform {
-        Transform::Sealing(key) => key
+        Transform::Aead(key) => key
             .in_lanes(iv)
             .expect("all keys were made for this processor"),
         _ => unreachable!("a member of another suite"),

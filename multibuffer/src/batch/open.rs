@@ -1,10 +1,15 @@
 //! Opening, the mirror image of sealing: first the MACs of all, then the texts of those that are genuine.
 
-use super::{MAX_ICV, Members, STRIDE, are_blocks, ccm, chacha, fits, parts, verdict};
+use super::{
+    aead::{open_aead, text_len},
+    ccm, chacha,
+    members::{MAX_ICV_BYTES, Members, parts, verdict},
+    size::STRIDE_JOBS,
+};
 use crate::{
     Key, OpenJob, Verdict,
     cbc::{CipherKey, Text},
-    compare::same,
+    constant_time::constant_time_eq,
     key::Transform,
     mac::{MacJob, MacKey},
 };
@@ -14,8 +19,8 @@ pub(super) fn members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return match &key.transform {
             Transform::Ccm(key) => ccm::open_members(key, &mut members),
-            Transform::Sealing(key) => match key.longest_in_lanes() {
-                Some(longest) => chacha::open_members(longest, &mut members),
+            Transform::Aead(key) => match key.max_lane_bytes() {
+                Some(max_bytes) => chacha::open_members(max_bytes, &mut members),
                 None => members.one_by_one(open_aead),
             },
             _ => members.one_by_one(open_aead),
@@ -27,11 +32,11 @@ pub(super) fn members(key: &Key, mut members: Members<'_, OpenJob<'_>>) {
     // RFC 4303 3.4.4: the ICV is checked before anything is decrypted.
     if cipher.prefers_many() {
         members
-            .strides(STRIDE)
+            .strides(STRIDE_JOBS)
             .for_each(|mut stride| verify_all(mac, &mut stride));
         decrypt_genuine(cipher, &mut members);
     } else {
-        for mut stride in members.strides(STRIDE) {
+        for mut stride in members.strides(STRIDE_JOBS) {
             verify_all(mac, &mut stride);
             decrypt_genuine(cipher, &mut stride);
         }
@@ -46,63 +51,43 @@ fn decrypt_genuine(cipher: &CipherKey, members: &mut Members<'_, OpenJob<'_>>) {
 }
 
 fn open_by_library(job: &mut OpenJob<'_>) {
-    let mut expected = [0; MAX_ICV];
+    let mut expected = [0; MAX_ICV_BYTES];
     if let Some(message) = received_message(job, &mut expected) {
         message.alone();
     }
-    settle(job, &expected);
+    set_verdict(job, &expected);
     if job.verdict == Verdict::Genuine {
         text_to_decrypt(job).decrypt_alone();
     }
-}
-
-/// Opens one packet by a cipher that authenticates too.
-pub(super) fn open_aead(job: &mut OpenJob<'_>) {
-    let text_len = text_len(job);
-    let genuine = text_len.is_some_and(|text_len| {
-        let (text, icv) = job.text.split_at_mut(text_len);
-        match &job.key.transform {
-            Transform::Sealing(key) => key.open(&job.iv, job.aad, text, icv),
-            Transform::Ccm(key) => key.open(&job.iv, job.aad, text, icv),
-            Transform::Gmac(key) => key.verify(&job.iv, [job.aad, job.iv.as_bytes(), text], icv),
-            Transform::EncryptThenMac { .. } => unreachable!("a member of another suite"),
-        }
-    });
-    job.verdict = verdict(genuine);
-}
-
-/// Bytes of ciphertext, unless the lengths cannot be right.
-pub(super) fn text_len(job: &OpenJob<'_>) -> Option<usize> {
-    let key = job.key;
-    let text_len = job.text.len().checked_sub(key.icv_len())?;
-    let fits = fits(key, job.iv.as_bytes(), job.aad, job.aad_tail);
-    (fits && are_blocks(key, text_len)).then_some(text_len)
 }
 
 /// Settles the verdict of each job: computes all ICVs, then compares each in constant time. Where there are none, only
 /// lengths can be wrong.
 fn verify_all(mac: &MacKey, stride: &mut Members<'_, OpenJob<'_>>) {
     if let MacKey::None = mac {
-        let settle = |job: &mut OpenJob<'_>| job.verdict = verdict(text_len(job).is_some());
-        return stride.iter_mut().for_each(settle);
+        let set_verdict = |job: &mut OpenJob<'_>| job.verdict = verdict(text_len(job).is_some());
+        return stride.iter_mut().for_each(set_verdict);
     }
-    let mut expected = [[0; MAX_ICV]; STRIDE];
+    let mut expected = [[0; MAX_ICV_BYTES]; STRIDE_JOBS];
     let jobs = stride.iter_mut().zip(&mut expected);
     mac.sign_all(jobs.filter_map(|(job, icv)| received_message(job, icv)));
     for (job, expected) in stride.iter_mut().zip(&expected) {
-        settle(job, expected);
+        set_verdict(job, expected);
     }
 }
 
-fn settle(job: &mut OpenJob<'_>, expected: &[u8; MAX_ICV]) {
+fn set_verdict(job: &mut OpenJob<'_>, expected: &[u8; MAX_ICV_BYTES]) {
     let genuine = text_len(job).is_some_and(|text_len| {
         let icv = &job.text[text_len..];
-        same(&expected[..icv.len()], icv)
+        constant_time_eq(&expected[..icv.len()], icv)
     });
     job.verdict = verdict(genuine);
 }
 
-fn received_message<'m>(job: &'m OpenJob<'_>, icv: &'m mut [u8; MAX_ICV]) -> Option<MacJob<'m>> {
+fn received_message<'m>(
+    job: &'m OpenJob<'_>,
+    icv: &'m mut [u8; MAX_ICV_BYTES],
+) -> Option<MacJob<'m>> {
     let text = &job.text[..text_len(job)?];
     let message = [job.aad, job.iv.as_bytes(), text, job.aad_tail];
     Some(MacJob {

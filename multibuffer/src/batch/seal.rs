@@ -1,6 +1,11 @@
-//! Sealing: what a caller must keep to, and the way of its jobs through cipher and MAC.
+//! AeadKey: what a caller must keep to, and the way of its jobs through cipher and MAC.
 
-use super::{Members, STRIDE, WINDOW, are_blocks, ccm, chacha, fits, parts};
+use super::{
+    aead::seal_aead,
+    ccm, chacha,
+    members::{Members, are_blocks, fits, parts},
+    size::{STRIDE_JOBS, WINDOW_JOBS},
+};
 use crate::{Key, SealJob, aead::gather, cbc::Text, key::Transform, mac::MacJob};
 
 /// Panics over a job that cannot be sealed.
@@ -25,8 +30,8 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
     let Transform::EncryptThenMac { cipher, mac } = &key.transform else {
         return match &key.transform {
             Transform::Ccm(key) => ccm::seal_members(key, &mut members),
-            Transform::Sealing(key) => match key.longest_in_lanes() {
-                Some(longest) => chacha::seal_members(longest, &mut members),
+            Transform::Aead(key) => match key.max_lane_bytes() {
+                Some(max_bytes) => chacha::seal_members(max_bytes, &mut members),
                 None => members.one_by_one(seal_aead),
             },
             _ => members.one_by_one(seal_aead),
@@ -39,9 +44,9 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
         });
     }
     let stride = if cipher.prefers_many() {
-        WINDOW
+        WINDOW_JOBS
     } else {
-        STRIDE
+        STRIDE_JOBS
     };
     for mut stride in members.strides(stride) {
         if cipher.reads_ranges() {
@@ -50,21 +55,6 @@ pub(super) fn members(key: &Key, mut members: Members<'_, SealJob<'_>>) {
             cipher.encrypt_all(stride.iter_mut().map(text_to_encrypt));
         }
         mac.sign_all(stride.iter_mut().map(sealed_message));
-    }
-}
-
-/// Seals one packet by a cipher that authenticates too.
-pub(super) fn seal_aead(job: &mut SealJob<'_>) {
-    let text_len = job.output.len() - job.key.icv_len();
-    let (text, icv) = job.output.split_at_mut(text_len);
-    if let Transform::Sealing(key) = &job.key.transform {
-        return key.seal(&job.iv, job.aad, job.input, text, icv);
-    }
-    gather(job.input, text);
-    match &job.key.transform {
-        Transform::Ccm(key) => key.seal(&job.iv, job.aad, text, icv),
-        Transform::Gmac(key) => key.sign(&job.iv, [job.aad, job.iv.as_bytes(), text], icv),
-        _ => unreachable!("a member of another suite"),
     }
 }
 

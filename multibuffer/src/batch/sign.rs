@@ -1,9 +1,12 @@
 //! Integrity alone: signing and verifying what AH protects.
 
-use super::{MAX_ICV, Members, STRIDE, parts, verdict};
+use super::{
+    members::{MAX_ICV_BYTES, Members, parts, verdict},
+    size::STRIDE_JOBS,
+};
 use crate::{
     Key, SignJob, VerifyJob,
-    compare::same,
+    constant_time::constant_time_eq,
     key::Transform,
     mac::{MacJob, MacKey},
 };
@@ -73,7 +76,7 @@ fn sign_gmac(job: &mut SignJob<'_>) {
 
 /// Verifies every member; all keys are like `key`.
 pub(super) fn verify_members(key: &Key, mut members: Members<'_, VerifyJob<'_>>) {
-    for mut stride in members.strides(STRIDE) {
+    for mut stride in members.strides(STRIDE_JOBS) {
         match &key.transform {
             Transform::EncryptThenMac { .. } => verify_macs(key, &mut stride),
             Transform::Gmac(_) => stride.iter_mut().for_each(verify_gmac),
@@ -83,14 +86,14 @@ pub(super) fn verify_members(key: &Key, mut members: Members<'_, VerifyJob<'_>>)
 }
 
 fn verify_macs(key: &Key, stride: &mut Members<'_, VerifyJob<'_>>) {
-    let mut expected = [[0; MAX_ICV]; STRIDE];
+    let mut expected = [[0; MAX_ICV_BYTES]; STRIDE_JOBS];
     let jobs = stride.iter_mut().zip(&mut expected);
     let messages =
         jobs.map(|(job, icv)| message(job.key, job.input, &mut icv[..job.key.icv_len()]));
     sign_all(key, messages);
     for (job, expected) in stride.iter_mut().zip(&expected) {
         let expected = &expected[..job.key.icv_len()];
-        job.verdict = verdict(same(expected, job.icv));
+        job.verdict = verdict(constant_time_eq(expected, job.icv));
     }
 }
 

@@ -4,8 +4,6 @@ use std::arch::x86_64::{_mm_aeskeygenassist_si128, _mm_cvtsi128_si32, _mm_set1_e
 
 use zeroize::Zeroize;
 
-use crate::detect::features;
-
 /// One round key more than AES-256 has rounds.
 pub(super) const MAX_ROUND_KEYS: usize = 15;
 
@@ -17,13 +15,6 @@ pub(crate) struct RoundKeys {
 }
 
 impl RoundKeys {
-    /// Expands 16, 24 or 32 key bytes; `None` for others, or if the processor lacks AES-NI.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let fits = matches!(key.len(), 16 | 24 | 32) && features().aesni;
-        // SAFETY: the processor has AES-NI.
-        fits.then(|| unsafe { expand(key) })
-    }
-
     /// 10, 12 or 14.
     pub(crate) fn rounds(&self) -> usize {
         usize::from(self.rounds)

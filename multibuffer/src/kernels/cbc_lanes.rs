@@ -18,7 +18,7 @@ pub(crate) use mac::CbcMacJob;
 pub(super) use run::{cbc_encrypt, cbc_mac};
 
 use super::aesni::{MAX_ROUND_KEYS, RoundKeys};
-use crate::wipe::wipe;
+use crate::zeroing::zero;
 
 /// One packet to encrypt in place.
 pub(crate) struct CbcJob<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct CbcJob<'a> {
 /// INVARIANT: each `text` pointer is to at least as many blocks as the stretch is long, writable if they are to be
 /// encrypted and readable if only the last block is wanted.
 #[repr(C, align(64))]
-struct Flight<const N: usize> {
+struct LaneSet<const N: usize> {
     /// The round keys of the lanes, side by side.
     keys: [[[u8; 16]; N]; MAX_ROUND_KEYS],
     /// The previous ciphertext block, or the IV.
@@ -43,26 +43,26 @@ struct Flight<const N: usize> {
     uniform: bool,
 }
 
-impl<const N: usize> Drop for Flight<N> {
+impl<const N: usize> Drop for LaneSet<N> {
     fn drop(&mut self) {
-        wipe(&mut self.keys);
+        zero(&mut self.keys);
     }
 }
 
 /// Where lanes without a packet write.
 const PARKED_BLOCKS: usize = 32;
 
-/// Encrypts all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further and
+/// Encrypts all jobs, whose keys have `rounds` rounds; `run` takes every lane of a lane_set so many blocks further and
 /// leaves the `text` pointers alone.
 fn encrypt<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,
-    run: impl Fn(&mut Flight<N>, usize),
+    run: impl Fn(&mut LaneSet<N>, usize),
 ) {
     let mut jobs = jobs.filter(|job| !job.text.is_empty());
     let mut parking = [0_u8; 16 * PARKED_BLOCKS];
     let parking = parking.as_mut_ptr();
-    let mut flight = Flight::<N> {
+    let mut lane_set = LaneSet::<N> {
         keys: [[[0; 16]; N]; MAX_ROUND_KEYS],
         chain: [[0; 16]; N],
         text: [parking; N],
@@ -77,14 +77,14 @@ fn encrypt<'a, const N: usize>(
                 continue;
             }
             let Some(job) = jobs.next() else {
-                flight.text[lane] = parking;
+                lane_set.text[lane] = parking;
                 continue;
             };
             assert!(job.text.len().is_multiple_of(16) && job.keys.rounds() == rounds);
-            flight.chain[lane] = job.iv;
-            flight.text[lane] = job.text.as_mut_ptr();
+            lane_set.chain[lane] = job.iv;
+            lane_set.text[lane] = job.text.as_mut_ptr();
             *left = job.text.len() / 16;
-            load(&mut flight, lane, &mut loaded, job.keys);
+            load(&mut lane_set, lane, &mut loaded, job.keys);
         }
         let Some(shortest) = left.iter().copied().filter(|&blocks| blocks > 0).min() else {
             return;
@@ -95,10 +95,10 @@ fn encrypt<'a, const N: usize>(
         } else {
             shortest
         };
-        run(&mut flight, stretch);
+        run(&mut lane_set, stretch);
         for (left, text) in left
             .iter_mut()
-            .zip(&mut flight.text)
+            .zip(&mut lane_set.text)
             .filter(|(left, _)| **left > 0)
         {
             *left -= stretch;
@@ -110,7 +110,7 @@ fn encrypt<'a, const N: usize>(
 
 /// Puts a packet's round keys into its lane, unless they are still there from the packet before.
 fn load<'a, const N: usize>(
-    flight: &mut Flight<N>,
+    lane_set: &mut LaneSet<N>,
     lane: usize,
     loaded: &mut [Option<&'a RoundKeys>; N],
     keys: &'a RoundKeys,
@@ -120,8 +120,8 @@ fn load<'a, const N: usize>(
         return;
     }
     loaded[lane] = Some(keys);
-    flight.uniform = loaded.iter().all(|other| other.is_none() || is_same(other));
-    for (row, key) in flight.keys.iter_mut().zip(keys.as_blocks()) {
+    lane_set.uniform = loaded.iter().all(|other| other.is_none() || is_same(other));
+    for (row, key) in lane_set.keys.iter_mut().zip(keys.as_blocks()) {
         row[lane] = *key;
     }
 }

@@ -10,112 +10,38 @@
 //!              lane 1  AAD │ q q q q q │ lengths │ …
 //! ```
 
+mod packet;
 mod poly1305;
 mod stream;
 mod words;
 
 use std::{marker::PhantomData, mem::MaybeUninit};
 
-use zeroize::Zeroizing;
-
 use super::{nonce::Nonce, wide::Source};
-use crate::detect::{Features, features};
-
-/// A key, which ChaCha20 takes as it is.
-pub(crate) struct ChaChaKey {
-    bytes: Zeroizing<[u8; 32]>,
-    /// INVARIANT: the processor has the vectors.
-    level: Level,
-}
-
-/// Which vectors there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
-    /// AVX2.
-    Half,
-    /// AVX-512 F, BW and VL, and AVX2 for Poly1305.
-    Full,
-    /// AVX-512 with products of 52 bits.
-    FullWithProducts,
-}
-
-impl Level {
-    /// The widest, if there is any.
-    pub(crate) fn best(features: Features) -> Option<Self> {
-        match features {
-            features if features.avx512 && features.ifma => Some(Self::FullWithProducts),
-            features if features.avx512 => Some(Self::Full),
-            features => features.avx2.then_some(Self::Half),
-        }
-    }
-}
-
-impl ChaChaKey {
-    /// Takes 32 bytes, if this processor has the instructions.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let level = Level::best(features())?;
-        // SAFETY: the processor has the features.
-        Some(unsafe { Self::on(level, key.try_into().ok()?) })
-    }
-
-    /// The longest text for which this is faster than the library, whose AVX2 has the products of long texts computed by
-    /// ordinary instructions meanwhile.
-    pub(crate) fn longest(&self) -> usize {
-        match self.level {
-            Level::Half => LONGEST_WITHOUT_AVX512,
-            Level::Full | Level::FullWithProducts => usize::MAX,
-        }
-    }
-
-    /// The key for the vectors of `level`.
-    ///
-    /// # Safety
-    /// The processor has them.
-    pub(super) unsafe fn on(level: Level, key: [u8; 32]) -> Self {
-        let bytes = Zeroizing::new(key);
-        Self { bytes, level }
-    }
-}
-
-/// See [`ChaChaKey::longest`].
-const LONGEST_WITHOUT_AVX512: usize = 256;
-
-/// One packet's text with what authenticates it.
-struct Packet<'a> {
-    key: &'a ChaChaKey,
-    nonce: Nonce,
-    aad: &'a [u8],
-    source: Source,
-    /// INVARIANT: good for reading and writing `len` bytes, and the source has as many.
-    target: *mut u8,
-    len: usize,
-    /// The first half of block 0: what Poly1305 multiplies with, and what it adds.
-    one_time: [u8; 32],
-    tag: &'a mut [u8; 16],
-    text: PhantomData<&'a mut [u8]>,
-}
+use packet::Packet;
+pub(crate) use packet::{ChaChaKey, Level};
 
 /// So many packets are computed together: few lanes stay empty at their end, and texts stay in a near cache between passes.
 ///
 /// MEASURED: against 16, up to 5 % more at 64 and 494 bytes, and against 64 the same (Xeon, family 6 model 207;
 /// `--example versus -- chacha`).
-const ROOM: usize = 32;
+const MAX_PACKETS: usize = 32;
 
 /// Packets that are computed together; their keys were all made for one level.
 pub(crate) struct ChaChaPackets<'a> {
     /// INVARIANT: the first `count` are there.
-    packets: [MaybeUninit<Packet<'a>>; ROOM],
+    packets: [MaybeUninit<Packet<'a>>; MAX_PACKETS],
     count: usize,
 }
 
 impl<'a> ChaChaPackets<'a> {
     /// How many there can be.
-    pub(crate) const ROOM: usize = ROOM;
+    pub(crate) const MAX_PACKETS: usize = MAX_PACKETS;
 
     /// None yet.
     pub(crate) fn none() -> Self {
         Self {
-            packets: [const { MaybeUninit::uninit() }; ROOM],
+            packets: [const { MaybeUninit::uninit() }; MAX_PACKETS],
             count: 0,
         }
     }
@@ -123,7 +49,7 @@ impl<'a> ChaChaPackets<'a> {
     /// Adds a packet whose text comes from `input` and goes to `output`, which is as long.
     ///
     /// # Panics
-    /// If there are [`ChaChaPackets::ROOM`] already, or lengths differ.
+    /// If there are [`ChaChaPackets::MAX_PACKETS`] already, or lengths differ.
     pub(crate) fn add(
         &mut self,
         key: &'a ChaChaKey,
@@ -140,7 +66,7 @@ impl<'a> ChaChaPackets<'a> {
     /// Adds a packet whose text is changed in place.
     ///
     /// # Panics
-    /// If there are [`ChaChaPackets::ROOM`] already.
+    /// If there are [`ChaChaPackets::MAX_PACKETS`] already.
     pub(crate) fn add_in_place(
         &mut self,
         key: &'a ChaChaKey,
@@ -202,7 +128,7 @@ impl<'a> ChaChaPackets<'a> {
     fn run<const KEYS: bool, const TEXTS: bool>(&mut self) {
         match self.packets() {
             // SAFETY: the processor has the vectors of a key's level.
-            (Some(Level::Half), packets) => unsafe { stream::half::<KEYS, TEXTS>(packets) },
+            (Some(Level::Avx2), packets) => unsafe { stream::half::<KEYS, TEXTS>(packets) },
             // SAFETY: as above.
             (Some(_), packets) => unsafe { stream::full::<KEYS, TEXTS>(packets) },
             (None, _) => {}
@@ -211,23 +137,23 @@ impl<'a> ChaChaPackets<'a> {
 
     fn authenticate(&mut self) {
         match self.packets() {
-            (Some(Level::FullWithProducts), packets) => {
+            (Some(Level::Avx512Ifma), packets) => {
                 poly1305::authenticate::<3, 44>(
                     poly1305::ifma::LANES,
                     packets,
-                    |flight, blocks| {
-                        // SAFETY: as above, and `authenticate` keeps the flight's invariant.
-                        unsafe { poly1305::ifma::run(flight, blocks) };
+                    |lane_set, blocks| {
+                        // SAFETY: as above, and `authenticate` keeps the lane_set's invariant.
+                        unsafe { poly1305::ifma::run(lane_set, blocks) };
                     },
                 );
             }
             (Some(_), packets) => {
                 poly1305::authenticate::<5, 26>(
-                    poly1305::half::LANES,
+                    poly1305::avx2::LANES,
                     packets,
-                    |flight, blocks| {
+                    |lane_set, blocks| {
                         // SAFETY: as above.
-                        unsafe { poly1305::half::run(flight, blocks) };
+                        unsafe { poly1305::avx2::run(lane_set, blocks) };
                     },
                 );
             }

@@ -2,7 +2,7 @@
 //!
 //! Libraries are made for long texts: for each packet they check, copy and set up as much as a short packet costs in all.
 //! Here a packet is one stretch of straight code, short enough for the processor to begin the next while this one is
-//! still under way, which is how several packets are interleaved. Sealing reads the three input ranges where they are.
+//! still under way, which is how several packets are interleaved. AeadKey reads the three input ranges where they are.
 //!
 //! ```text
 //!   input ranges ──► ⊕ keystream ──► output        16 vectors or less, then products with powers of H
@@ -19,14 +19,10 @@ use super::{
     prefetch,
     wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
 };
-use crate::detect::features;
-use ghash::{Powers, Sum, reversed};
-
-/// Vectors that are enciphered together.
-const TOGETHER: usize = 4;
+use ghash::{Powers, Sum, VECTORS_AT_ONCE, reversed};
 
 /// Blocks that are hashed beside the text: the associated data and the lengths.
-const BESIDE_THE_TEXT: usize = 2;
+const EXTRA_BLOCKS: usize = 2;
 
 /// An expanded key.
 pub(crate) struct GcmKey {
@@ -48,18 +44,11 @@ struct Packet<'a> {
 }
 
 impl GcmKey {
-    /// Expands 16, 24 or 32 bytes, if this processor has the instructions.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let level = Level::for_gcm(features())?;
-        // SAFETY: the processor has the features.
-        matches!(key.len(), 16 | 24 | 32).then(|| unsafe { Self::on(level, key) })
-    }
-
     /// Expands 16, 24 or 32 bytes for the vectors of `level`.
     ///
     /// # Safety
     /// The processor has them, and carry-less products.
-    pub(super) unsafe fn on(level: Level, key: &[u8]) -> Self {
+    pub(super) unsafe fn for_level(level: Level, key: &[u8]) -> Self {
         // SAFETY: the caller promises the instructions of a level, which include those of the first.
         let (keys, powers) = unsafe {
             let keys = expand(key);
@@ -74,15 +63,15 @@ impl GcmKey {
     }
 
     /// Whether this kernel is faster than the library for so many bytes.
-    pub(crate) fn pays_for(&self, len: usize) -> bool {
-        self.level != Level::One || len <= LONGEST_WITHOUT_VAES
+    pub(crate) fn is_faster_for(&self, len: usize) -> bool {
+        self.level != Level::One || len <= MAX_BYTES_WITHOUT_VAES
     }
 
     /// Asks for the round keys and for as many powers as a packet of `len` bytes needs.
     #[inline]
-    pub(crate) fn fetch(&self, len: usize) {
+    pub(crate) fn prefetch_for(&self, len: usize) {
         prefetch(self.keys.as_blocks());
-        prefetch(self.powers.for_blocks(len.div_ceil(16) + BESIDE_THE_TEXT));
+        prefetch(self.powers.for_blocks(len.div_ceil(16) + EXTRA_BLOCKS));
     }
 
     /// Encrypts `input` into `output`, which is as long, and returns the tag.
@@ -149,7 +138,7 @@ impl GcmKey {
 
 /// The longest packet for which AES-NI does better here than in the library, which has nothing to set up but is
 /// written for long texts.
-const LONGEST_WITHOUT_VAES: usize = 256;
+const MAX_BYTES_WITHOUT_VAES: usize = 256;
 
 #[target_feature(enable = "aes,pclmulqdq,ssse3,sse4.1")]
 unsafe fn hash_key(keys: &RoundKeys) -> Powers {
@@ -208,7 +197,7 @@ unsafe fn crypt<W: Wide, const ROUNDS: usize, const SEALING: bool>(packet: Packe
         len,
     } = packet;
     let (schedule, powers) = (Schedule::of(&key.keys), &key.powers);
-    let together = TOGETHER * W::BYTES;
+    let together = VECTORS_AT_ONCE * W::BYTES;
     let aad_len: usize = aad.iter().map(|part| part.len()).sum();
     // SAFETY: the schedule is of a key with as many rounds; the source has `len` bytes and `target` room for them; and
     // the powers reach as far as there are blocks in a stretch with the two around it.
@@ -223,7 +212,7 @@ unsafe fn crypt<W: Wide, const ROUNDS: usize, const SEALING: bool>(packet: Packe
                 counters.next(),
                 counters.next(),
             ];
-            let keystream = schedule.encrypt::<W, ROUNDS, TOGETHER>(keystream);
+            let keystream = schedule.encrypt::<W, ROUNDS, VECTORS_AT_ONCE>(keystream);
             let mut sum = Sum::<W>::nothing();
             let before = W::first(hash.settled(powers));
             for (at, keystream) in keystream.iter().enumerate() {
@@ -232,7 +221,7 @@ unsafe fn crypt<W: Wide, const ROUNDS: usize, const SEALING: bool>(packet: Packe
                 result.store(target.add(at * W::BYTES));
                 let sealed = reversed(if SEALING { result } else { text });
                 let sealed = if at == 0 { sealed.xor(before) } else { sealed };
-                sum.add(sealed, powers.from((TOGETHER - at) * W::BLOCKS));
+                sum.add(sealed, powers.from((VECTORS_AT_ONCE - at) * W::BLOCKS));
             }
             hash = Hash::Settled(sum.reduced());
             target = target.add(together);

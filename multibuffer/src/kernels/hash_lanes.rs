@@ -19,20 +19,18 @@ mod vector;
 
 use std::array;
 
-pub(crate) use dispatch::{Best, Lanes, Width};
+pub(crate) use dispatch::{HmacKernel, Lanes, Width};
 pub(crate) use md5::Md5;
 pub(crate) use ripemd::Ripemd160;
 pub(crate) use sha1::Sha1;
 pub(crate) use sha2::{Sha256, Sha384, Sha512};
 use vector::{Element, Vector};
 
+use super::transpose::MAX_LANES;
 use crate::copy::copy;
 
-/// Lanes of the widest vector.
-pub(super) const MAX_LANES: usize = 16;
-
 /// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
-const BUFFER: usize = 640;
+const BUFFER_BYTES: usize = 640;
 
 /// A hash function that works on vectors as it does on words.
 pub(crate) trait Algorithm: 'static {
@@ -64,7 +62,7 @@ pub(crate) struct HmacJob<'a, A: Algorithm> {
 /// What the lanes need for a stretch of blocks.
 ///
 /// INVARIANT: the first [`Vector::LANES`] pointers are to at least as many readable blocks as the stretch is long.
-struct Flight<E> {
+struct LaneSet<E> {
     state: [[E; MAX_LANES]; 8],
     data: [*const u8; MAX_LANES],
 }
@@ -84,7 +82,7 @@ struct Lane<'a, A: Algorithm> {
     /// INVARIANT: so many blocks are readable.
     stretch: (*const u8, usize),
     /// Where a stretch is put together that does not stand together.
-    buffer: [u8; BUFFER],
+    buffer: [u8; BUFFER_BYTES],
 }
 
 /// What the stretch of a lane is part of.
@@ -95,45 +93,45 @@ enum Phase {
     Outer,
 }
 
-/// Signs all jobs in `lanes` lanes; `run` takes every lane of a flight so many blocks further and leaves the pointers
+/// Signs all jobs in `lanes` lanes; `run` takes every lane of a lane_set so many blocks further and leaves the pointers
 /// alone.
 fn sign<'a, A: Algorithm>(
     lanes: usize,
     jobs: impl Iterator<Item = HmacJob<'a, A>>,
-    run: impl Fn(&mut Flight<A::Element>, usize),
+    run: impl Fn(&mut LaneSet<A::Element>, usize),
 ) {
     let mut jobs = jobs.fuse();
     let zero = A::Element::default();
-    let mut flight = Flight {
+    let mut lane_set = LaneSet {
         state: [[zero; MAX_LANES]; 8],
         data: [std::ptr::null(); MAX_LANES],
     };
-    let mut flown: [Lane<'a, A>; MAX_LANES] = array::from_fn(|_| Lane::idle());
+    let mut active: [Lane<'a, A>; MAX_LANES] = array::from_fn(|_| Lane::idle());
     loop {
         let mut shortest = usize::MAX;
         let mut readable = std::ptr::null();
-        for (at, lane) in flown[..lanes].iter_mut().enumerate() {
-            prepare(lane, at, &mut flight.state, &mut jobs);
+        for (at, lane) in active[..lanes].iter_mut().enumerate() {
+            prepare(lane, at, &mut lane_set.state, &mut jobs);
             if lane.busy {
                 let (data, blocks) = lane.stretch;
                 shortest = shortest.min(blocks);
-                (readable, flight.data[at]) = (data, data);
+                (readable, lane_set.data[at]) = (data, data);
             }
         }
         if readable.is_null() {
             return;
         }
         // A lane without a message reads what another reads; nobody looks at what comes of it.
-        for (data, _) in flight
+        for (data, _) in lane_set
             .data
             .iter_mut()
-            .zip(&flown)
+            .zip(&active)
             .filter(|(_, lane)| !lane.busy)
         {
             *data = readable;
         }
-        run(&mut flight, shortest);
-        for lane in flown[..lanes].iter_mut().filter(|lane| lane.busy) {
+        run(&mut lane_set, shortest);
+        for lane in active[..lanes].iter_mut().filter(|lane| lane.busy) {
             let (data, blocks) = &mut lane.stretch;
             *data = data.wrapping_add(shortest * block_len::<A>());
             *blocks -= shortest;
@@ -193,7 +191,7 @@ impl<'a, A: Algorithm> Lane<'a, A> {
             icv: &mut [],
             phase: Phase::Message,
             stretch: (std::ptr::null(), 0),
-            buffer: [0; BUFFER],
+            buffer: [0; BUFFER_BYTES],
         }
     }
 
@@ -220,7 +218,7 @@ impl<'a, A: Algorithm> Lane<'a, A> {
     fn read_on(&mut self) {
         let block = block_len::<A>();
         let rest: usize = self.message.iter().map(|part| part.len()).sum();
-        if rest + 1 + Self::LENGTH <= self.buffer.len() {
+        if rest + 1 + Self::LENGTH_BYTES <= self.buffer.len() {
             self.compose(rest);
             return self.close(rest);
         }
@@ -251,11 +249,11 @@ impl<'a, A: Algorithm> Lane<'a, A> {
     }
 
     /// Bytes that the message's length takes behind it.
-    const LENGTH: usize = 2 * size_of::<A::Element>();
+    const LENGTH_BYTES: usize = 2 * size_of::<A::Element>();
 
     /// Pads the `held` bytes in the buffer and appends the length, to whole blocks.
     fn close(&mut self, held: usize) {
-        let blocks = (held + 1 + Self::LENGTH).div_ceil(block_len::<A>());
+        let blocks = (held + 1 + Self::LENGTH_BYTES).div_ceil(block_len::<A>());
         self.stretch = (self.buffer.as_ptr(), blocks);
         self.phase = Phase::Padding;
         let end = blocks * block_len::<A>();
@@ -287,19 +285,20 @@ impl<'a, A: Algorithm> Lane<'a, A> {
 /// Each pointer that [`Vector::LANES`] counts is valid for reading `blocks` blocks.
 #[inline(always)]
 unsafe fn run<A: Algorithm, V: Vector<Element = A::Element>>(
-    flight: &mut Flight<A::Element>,
+    lane_set: &mut LaneSet<A::Element>,
     blocks: usize,
 ) {
     let mut state = [V::splat(A::Element::default()); 8];
-    for (vector, row) in state.iter_mut().zip(&flight.state) {
+    for (vector, row) in state.iter_mut().zip(&lane_set.state) {
         *vector = V::load(row);
     }
     for block in 0..blocks {
         // SAFETY: the caller promises that many blocks.
-        let words = unsafe { V::load_block(&flight.data, block * block_len::<A>(), A::BIG_ENDIAN) };
+        let words =
+            unsafe { V::load_block(&lane_set.data, block * block_len::<A>(), A::BIG_ENDIAN) };
         A::compress(&mut state, words);
     }
-    for (vector, row) in state.iter().zip(&mut flight.state) {
+    for (vector, row) in state.iter().zip(&mut lane_set.state) {
         vector.store(row);
     }
 }

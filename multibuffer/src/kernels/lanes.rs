@@ -6,6 +6,21 @@ pub(crate) use x86_64::*;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use other::*;
 
+use super::bitslice::{self, Width};
+use crate::detect::features;
+
+/// Decrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+pub(crate) fn des_cbc_decrypt<'a>(triple: bool, jobs: impl Iterator<Item = bitslice::CbcJob<'a>>) {
+    // SAFETY: the processor has the features.
+    unsafe { bitslice::cbc_decrypt(Width::for_many(features()), triple, jobs) }
+}
+
+/// Encrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+pub(crate) fn des_cbc_encrypt<'a>(triple: bool, jobs: impl Iterator<Item = bitslice::CbcJob<'a>>) {
+    // SAFETY: the processor has the features.
+    unsafe { bitslice::cbc_encrypt(Width::for_few(features()), triple, jobs) }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     pub(crate) use crate::kernels::{
@@ -14,12 +29,60 @@ mod x86_64 {
         chacha::{ChaChaKey, ChaChaPackets},
         gcm::GcmKey,
         hash_lanes::{HmacJob, Lanes, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512},
-        streams::{cbc_decrypt, ctr, ctr_into, inverse},
+        streams::inverse,
     };
     use crate::{
         detect::features,
-        kernels::{cbc_lanes, hash_lanes::Best, wide::Level},
+        kernels::{
+            aesni, cbc_lanes, chacha, hash_lanes::HmacKernel, nonce::Nonce, streams, wide::Level,
+        },
     };
+
+    /// Expands 16, 24 or 32 key bytes; `None` for others, or if the processor lacks AES-NI.
+    pub(crate) fn aes_keys(key: &[u8]) -> Option<LaneKeys> {
+        let fits = matches!(key.len(), 16 | 24 | 32) && features().aesni;
+        // SAFETY: the processor has AES-NI.
+        fits.then(|| unsafe { aesni::expand(key) })
+    }
+
+    /// Expands 16, 24 or 32 bytes, if this processor has the instructions.
+    pub(crate) fn gcm_key(key: &[u8]) -> Option<GcmKey> {
+        let level = Level::for_gcm(features())?;
+        // SAFETY: the processor has the features.
+        matches!(key.len(), 16 | 24 | 32).then(|| unsafe { GcmKey::for_level(level, key) })
+    }
+
+    /// Takes 32 bytes, if this processor has the instructions.
+    pub(crate) fn chacha_key(key: &[u8]) -> Option<ChaChaKey> {
+        let level = chacha::Level::best(features())?;
+        // SAFETY: the processor has the features.
+        Some(unsafe { ChaChaKey::for_level(level, key.try_into().ok()?) })
+    }
+
+    /// Counter mode over `text` in place, counted from `number` on.
+    pub(crate) fn ctr(keys: &LaneKeys, nonce: Nonce, number: u32, text: &mut [u8]) {
+        // SAFETY: the processor has the features.
+        unsafe { streams::ctr_in_place_on(level(), keys, nonce, number, text) }
+    }
+
+    /// Counter mode from `input` into `output`, which is as long.
+    pub(crate) fn ctr_into(
+        keys: &LaneKeys,
+        nonce: Nonce,
+        number: u32,
+        input: [&[u8]; 3],
+        output: &mut [u8],
+    ) {
+        // SAFETY: the processor has the features.
+        unsafe { streams::ctr_on(level(), keys, nonce, number, input, output) }
+    }
+
+    /// CBC decryption of `text`, whole blocks, in place, by keys that [`inverse`] made.
+    pub(crate) fn cbc_decrypt(keys: &LaneKeys, iv: &[u8; 16], text: &mut [u8]) {
+        assert!(text.len().is_multiple_of(16), "CBC text is whole blocks");
+        // SAFETY: the processor has the features.
+        unsafe { streams::cbc_decrypt_on(level(), keys, iv, text) }
+    }
 
     /// Encrypts all jobs in CBC mode; their keys have `rounds` rounds.
     pub(crate) fn cbc_encrypt<'a>(rounds: usize, jobs: impl Iterator<Item = CbcJob<'a>>) {
@@ -43,18 +106,18 @@ mod x86_64 {
     }
 
     /// From how many messages on lanes are faster than the library, if this processor has them.
-    pub(crate) fn hmac_pays_from<A: Lanes>() -> Option<usize> {
-        A::best(features()).pays_from()
+    pub(crate) fn hmac_min_jobs<A: Lanes>() -> Option<usize> {
+        A::choose(features()).min_jobs()
     }
 
-    /// Signs all jobs; only where [`hmac_pays_from`] says that there are lanes.
+    /// Signs all jobs; only where [`hmac_min_jobs`] says that there are lanes.
     pub(crate) fn hmac<'a, A: Lanes>(jobs: impl Iterator<Item = HmacJob<'a, A>>) {
         // SAFETY: only kernels of the features that the processor has are best.
         unsafe {
-            match A::best(features()) {
-                Best::Vectors(width) => A::sign_in_vectors(width, jobs),
-                Best::Pair => A::sign_in_pairs(jobs),
-                Best::Library => unreachable!("asked for lanes where there are none"),
+            match A::choose(features()) {
+                HmacKernel::Vectors(width) => A::sign_in_vectors(width, jobs),
+                HmacKernel::Pair => A::sign_in_pairs(jobs),
+                HmacKernel::Library => unreachable!("asked for lanes where there are none"),
             }
         }
     }
@@ -70,11 +133,19 @@ mod other {
     /// Cannot exist.
     pub(crate) enum LaneKeys {}
 
-    impl LaneKeys {
-        pub(crate) fn new(_key: &[u8]) -> Option<Self> {
-            None
-        }
+    pub(crate) fn aes_keys(_key: &[u8]) -> Option<LaneKeys> {
+        None
+    }
 
+    pub(crate) fn gcm_key(_key: &[u8]) -> Option<GcmKey> {
+        None
+    }
+
+    pub(crate) fn chacha_key(_key: &[u8]) -> Option<ChaChaKey> {
+        None
+    }
+
+    impl LaneKeys {
         pub(crate) fn rounds(&self) -> usize {
             match *self {}
         }
@@ -84,15 +155,11 @@ mod other {
     pub(crate) enum GcmKey {}
 
     impl GcmKey {
-        pub(crate) fn new(_key: &[u8]) -> Option<Self> {
-            None
-        }
-
-        pub(crate) fn pays_for(&self, _len: usize) -> bool {
+        pub(crate) fn is_faster_for(&self, _len: usize) -> bool {
             match *self {}
         }
 
-        pub(crate) fn fetch(&self, _len: usize) {
+        pub(crate) fn prefetch_for(&self, _len: usize) {
             match *self {}
         }
 
@@ -119,12 +186,8 @@ mod other {
     pub(crate) enum ChaChaKey {}
 
     impl ChaChaKey {
-        pub(crate) fn longest(&self) -> usize {
+        pub(crate) fn max_bytes(&self) -> usize {
             match *self {}
-        }
-
-        pub(crate) fn new(_key: &[u8]) -> Option<Self> {
-            None
         }
     }
 
@@ -132,7 +195,7 @@ mod other {
     pub(crate) struct ChaChaPackets<'a>(PhantomData<&'a ChaChaKey>);
 
     impl<'a> ChaChaPackets<'a> {
-        pub(crate) const ROOM: usize = 32;
+        pub(crate) const MAX_PACKETS: usize = 32;
 
         pub(crate) fn none() -> Self {
             Self(PhantomData)

@@ -21,12 +21,12 @@ impl Nonce {
     }
 
     /// The counter block with this number, as the processor reads it from memory but for the number's own order.
-    pub(crate) fn with(self, number: u32) -> u128 {
+    pub(crate) fn with_counter_last(self, number: u32) -> u128 {
         u128::from(number) << 96 | self.0
     }
 
     /// The same with the number in front, as ChaCha20 has it (RFC 8439 2.3).
-    pub(crate) fn behind(self, number: u32) -> u128 {
+    pub(crate) fn with_counter_first(self, number: u32) -> u128 {
         self.0 << 32 | u128::from(number)
     }
 }

@@ -40,7 +40,7 @@ pub(crate) unsafe fn gcm_is_right(level: Level) -> bool {
     let (key, nonce, aad) = ([0x5a; 16], Nonce::new([7; 4], [6; 8]), [9; 12]);
     let library = Aead::new(AeadAlgorithm::AesGcm, &key, 16).expect("a legal key");
     // SAFETY: as the caller promises.
-    let ours = unsafe { GcmKey::on(level, &key) };
+    let ours = unsafe { GcmKey::for_level(level, &key) };
     LENGTHS.into_iter().all(|len| {
         let plain = text(len);
         let (mut expected, mut tag) = (plain.clone(), [0; 16]);
@@ -62,7 +62,7 @@ pub(crate) unsafe fn chacha_is_right(level: chacha::Level) -> bool {
     let (key, nonce, aad) = ([0x3c; 32], Nonce::new([5; 4], [4; 8]), [8; 28]);
     let library = Aead::new(AeadAlgorithm::ChaCha20Poly1305, &key, 16).expect("a legal key");
     // SAFETY: as the caller promises.
-    let ours = unsafe { ChaChaKey::on(level, key) };
+    let ours = unsafe { ChaChaKey::for_level(level, key) };
     let (mut sealed, mut tags) = (LENGTHS.map(|len| vec![0; len]), [[0; 16]; LENGTHS.len()]);
     let plain = LENGTHS.map(text);
     let mut packets = ChaChaPackets::none();
@@ -144,7 +144,7 @@ where
         icv,
     });
     // SAFETY: the caller answers for the processor.
-    unsafe { A::sign_in_vectors(Width::Full, jobs) };
+    unsafe { A::sign_in_vectors(Width::Avx512, jobs) };
     icvs.iter()
         .enumerate()
         .all(|(at, icv)| key.sign(&message(at))[..16] == *icv)

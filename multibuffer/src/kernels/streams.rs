@@ -14,12 +14,20 @@ use super::{
     nonce::Nonce,
     wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
 };
-use crate::detect::features;
 
-/// Counter mode over `text` in place, counted from `number` on.
-pub(crate) fn ctr(keys: &RoundKeys, nonce: Nonce, number: u32, text: &mut [u8]) {
+/// Counter mode over `text` in place, counted from `number` on, in vectors of `level`.
+///
+/// # Safety
+/// The processor has them.
+pub(super) unsafe fn ctr_in_place_on(
+    level: Level,
+    keys: &RoundKeys,
+    nonce: Nonce,
+    number: u32,
+    text: &mut [u8],
+) {
     let (target, len) = (text.as_mut_ptr(), text.len());
-    // SAFETY: the processor has the features; source and target are the text, which nothing else refers to meanwhile.
+    // SAFETY: the caller answers for the processor; source and target are the text, which nothing else refers to meanwhile.
     unsafe {
         let source = Source::in_place(target, len);
         let task = Ctr {
@@ -29,23 +37,11 @@ pub(crate) fn ctr(keys: &RoundKeys, nonce: Nonce, number: u32, text: &mut [u8]) 
             source,
             target,
         };
-        on(level(), task, len);
+        on(level, task, len);
     }
 }
 
-/// Counter mode from `input` into `output`, which is as long.
-pub(crate) fn ctr_into(
-    keys: &RoundKeys,
-    nonce: Nonce,
-    number: u32,
-    input: [&[u8]; 3],
-    output: &mut [u8],
-) {
-    // SAFETY: the processor has the features.
-    unsafe { ctr_on(level(), keys, nonce, number, input, output) }
-}
-
-/// Counter mode in vectors of `level`.
+/// Counter mode from `input` into `output`, which is as long, in vectors of `level`.
 ///
 /// # Safety
 /// The processor has them.
@@ -70,14 +66,7 @@ pub(super) unsafe fn ctr_on(
     unsafe { on(level, task, given) }
 }
 
-/// CBC decryption of `text`, whole blocks, in place, by keys that [`inverse`] made.
-pub(crate) fn cbc_decrypt(keys: &RoundKeys, iv: &[u8; 16], text: &mut [u8]) {
-    assert!(text.len().is_multiple_of(16), "CBC text is whole blocks");
-    // SAFETY: the processor has the features.
-    unsafe { cbc_decrypt_on(level(), keys, iv, text) }
-}
-
-/// CBC decryption in vectors of `level`.
+/// CBC decryption of `text` in place, by keys that [`inverse`] made, in vectors of `level`.
 ///
 /// # Safety
 /// The processor has them, and `text` is whole blocks.
@@ -94,10 +83,6 @@ pub(super) unsafe fn cbc_decrypt_on(
     };
     // SAFETY: as the caller promises.
     unsafe { on(level, task, text.len()) }
-}
-
-fn level() -> Level {
-    Level::for_aes(features()).expect("round keys exist only where there are instructions for them")
 }
 
 /// The keys for decryption (FIPS 197 5.3.5).

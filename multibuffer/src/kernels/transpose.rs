@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::hash_lanes::MAX_LANES;
+/// Lanes of the widest vector.
+pub(super) const MAX_LANES: usize = 16;
 
 /// Reverses the bytes of each word of `size` bytes in 32 bytes.
 const fn reversal(size: usize) -> [u8; 64] {

@@ -9,7 +9,7 @@ mod vectors;
 
 use std::arch::x86_64::__m128i;
 
-use crate::detect::Features;
+use crate::features::Features;
 pub(super) use schedule::{Counters, Schedule};
 pub(super) use source::Source;
 pub(super) use vectors::{Four, One, Two};

@@ -2,24 +2,28 @@
 
 use super::{MacJob, MacKey};
 use crate::kernels::{
-    few::at_least,
+    at_least::at_least,
     lanes::{self, HmacJob, Lanes},
 };
 
-/// Signs every job; all keys are of the same algorithm as `key`.
-pub(super) fn sign_all<'a>(key: &MacKey, jobs: impl Iterator<Item = MacJob<'a>>) {
-    match key {
-        MacKey::HmacMd5(_) => sign(jobs, MacJob::into_md5),
-        MacKey::HmacSha1(_) => sign(jobs, MacJob::into_sha1),
-        MacKey::HmacRipemd160(_) => sign(jobs, MacJob::into_ripemd160),
-        MacKey::HmacSha256(_) => sign(jobs, MacJob::into_sha256),
-        MacKey::HmacSha384(_) => sign(jobs, MacJob::into_sha384),
-        MacKey::HmacSha512(_) => sign(jobs, MacJob::into_sha512),
-        MacKey::CbcMac(key) if let Some(keys) = key.lanes() => match at_least(CBC_MAC_MANY, jobs) {
-            Ok(jobs) => lanes::cbc_mac(keys.rounds(), jobs.map(MacJob::into_cbc_mac)),
-            Err(few) => few.for_each(MacJob::alone),
-        },
-        MacKey::None | MacKey::CbcMac(_) => jobs.for_each(MacJob::alone),
+impl MacKey {
+    /// Signs every job; all keys are of the same algorithm as this one.
+    pub(crate) fn sign_all<'a>(&self, jobs: impl Iterator<Item = MacJob<'a>>) {
+        match self {
+            MacKey::HmacMd5(_) => sign(jobs, MacJob::into_md5),
+            MacKey::HmacSha1(_) => sign(jobs, MacJob::into_sha1),
+            MacKey::HmacRipemd160(_) => sign(jobs, MacJob::into_ripemd160),
+            MacKey::HmacSha256(_) => sign(jobs, MacJob::into_sha256),
+            MacKey::HmacSha384(_) => sign(jobs, MacJob::into_sha384),
+            MacKey::HmacSha512(_) => sign(jobs, MacJob::into_sha512),
+            MacKey::CbcMac(key) if let Some(keys) = key.lanes() => {
+                match at_least(MIN_CBC_MAC_LANE_JOBS, jobs) {
+                    Ok(jobs) => lanes::cbc_mac(keys.rounds(), jobs.map(MacJob::into_cbc_mac)),
+                    Err(few) => few.for_each(MacJob::alone),
+                }
+            }
+            MacKey::None | MacKey::CbcMac(_) => jobs.for_each(MacJob::alone),
+        }
     }
 }
 
@@ -28,7 +32,7 @@ fn sign<'a, A: Lanes>(
     jobs: impl Iterator<Item = MacJob<'a>>,
     into: impl Fn(MacJob<'a>) -> HmacJob<'a, A>,
 ) {
-    let Some(many) = lanes::hmac_pays_from::<A>() else {
+    let Some(many) = lanes::hmac_min_jobs::<A>() else {
         return jobs.for_each(MacJob::alone);
     };
     match at_least(many, jobs) {
@@ -38,7 +42,7 @@ fn sign<'a, A: Lanes>(
 }
 
 /// From how many messages on lanes are faster than the library for XCBC and CMAC.
-const CBC_MAC_MANY: usize = 2;
+const MIN_CBC_MAC_LANE_JOBS: usize = 2;
 
 impl<'a> MacJob<'a> {
     fn into_cbc_mac(self) -> lanes::CbcMacJob<'a> {

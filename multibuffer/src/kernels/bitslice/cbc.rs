@@ -6,7 +6,7 @@ use super::engine::{Engine, MAX_LANES, Width};
 use crate::kernels::aws_lc::{DesKey, TripleDesKey};
 
 /// With fewer blocks than this the library is done before a pass over all lanes is.
-pub(crate) const FEW: usize = 12;
+pub(crate) const MIN_LANE_BLOCKS: usize = 12;
 
 /// A DES or Triple DES key, for lanes and for the library.
 pub(crate) struct DesKeys {
@@ -87,13 +87,27 @@ impl<'a> CbcJob<'a> {
 }
 
 /// Decrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
-pub(crate) fn cbc_decrypt<'a>(triple: bool, jobs: impl Iterator<Item = CbcJob<'a>>) {
-    decrypt(Width::for_many(), triple, jobs);
+///
+/// # Safety
+/// The processor has words of this width.
+pub(in crate::kernels) unsafe fn cbc_decrypt<'a>(
+    width: Width,
+    triple: bool,
+    jobs: impl Iterator<Item = CbcJob<'a>>,
+) {
+    decrypt(width, triple, jobs);
 }
 
 /// Encrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
-pub(crate) fn cbc_encrypt<'a>(triple: bool, jobs: impl Iterator<Item = CbcJob<'a>>) {
-    encrypt(Width::for_few(), triple, jobs);
+///
+/// # Safety
+/// The processor has words of this width.
+pub(in crate::kernels) unsafe fn cbc_encrypt<'a>(
+    width: Width,
+    triple: bool,
+    jobs: impl Iterator<Item = CbcJob<'a>>,
+) {
+    encrypt(width, triple, jobs);
 }
 
 /// Blocks of one packet to decrypt, and the ciphertext before them.
@@ -114,7 +128,7 @@ fn decrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>
         }
     });
     let mut rest = rests.next();
-    let mut flight: [Option<Stretch<'_>>; MAX_LANES] = [const { None }; MAX_LANES];
+    let mut placed: [Option<Stretch<'_>>; MAX_LANES] = [const { None }; MAX_LANES];
     loop {
         let (mut filled, mut stretches) = (0, 0);
         while filled < engine.lanes()
@@ -130,12 +144,12 @@ fn decrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>
                 engine.text[filled] = u64::from_be_bytes(*block);
                 filled += 1;
             }
-            flight[stretches] = Some(now);
+            placed[stretches] = Some(now);
             stretches += 1;
         }
-        let flown = flight[..stretches].iter_mut().flat_map(Option::take);
-        if filled < FEW {
-            return flown.for_each(|stretch| {
+        let current = placed[..stretches].iter_mut().flat_map(Option::take);
+        if filled < MIN_LANE_BLOCKS {
+            return current.for_each(|stretch| {
                 stretch.keys.cbc_decrypt(
                     &stretch.chain.to_be_bytes(),
                     stretch.blocks.as_flattened_mut(),
@@ -144,7 +158,7 @@ fn decrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>
         }
         engine.run();
         let mut texts = engine.text.iter();
-        for stretch in flown {
+        for stretch in current {
             let mut chain = stretch.chain;
             for (block, text) in stretch.blocks.iter_mut().zip(&mut texts) {
                 let sealed = u64::from_be_bytes(*block);
@@ -179,10 +193,10 @@ fn split(whole: Stretch<'_>, room: usize) -> (Stretch<'_>, Option<Stretch<'_>>) 
 fn encrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>>) {
     let mut engine = Engine::new(width, triple, false);
     let mut jobs = jobs.filter(|job| !job.text.is_empty()).fuse();
-    let mut flight: [Option<Stretch<'_>>; MAX_LANES] = [const { None }; MAX_LANES];
+    let mut placed: [Option<Stretch<'_>>; MAX_LANES] = [const { None }; MAX_LANES];
     let mut lanes = 0;
     loop {
-        for (lane, rest) in flight[..engine.lanes()].iter_mut().enumerate() {
+        for (lane, rest) in placed[..engine.lanes()].iter_mut().enumerate() {
             if rest.is_none()
                 && let Some(job) = jobs.next()
             {
@@ -195,20 +209,20 @@ fn encrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>
                 lanes = lanes.max(lane + 1);
             }
         }
-        let flown = flight[..lanes].iter_mut();
-        if flown.as_slice().iter().flatten().count() < FEW {
-            return flown.flatten().for_each(|rest| {
+        let current = placed[..lanes].iter_mut();
+        if current.as_slice().iter().flatten().count() < MIN_LANE_BLOCKS {
+            return current.flatten().for_each(|rest| {
                 rest.keys
                     .cbc_encrypt(&rest.chain.to_be_bytes(), rest.blocks.as_flattened_mut());
             });
         }
-        for (rest, text) in flight[..lanes].iter().zip(&mut engine.text) {
+        for (rest, text) in placed[..lanes].iter().zip(&mut engine.text) {
             if let Some(rest) = rest {
                 *text = u64::from_be_bytes(rest.blocks[0]) ^ rest.chain;
             }
         }
         engine.run();
-        for (rest, text) in flight[..lanes].iter_mut().zip(&engine.text) {
+        for (rest, text) in placed[..lanes].iter_mut().zip(&engine.text) {
             *rest = rest.take().and_then(|rest| advanced(rest, *text));
         }
     }

@@ -4,6 +4,8 @@ use std::ptr;
 
 use zeroize::Zeroize;
 
+use crate::features::Features;
+
 use super::{
     des::{Planes, des, transpose},
     word::Word,
@@ -14,7 +16,7 @@ pub(super) const MAX_LANES: usize = 512;
 
 /// The widest words that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Width {
+pub(crate) enum Width {
     /// 64 blocks in ordinary integers.
     Any,
     /// 256 blocks in AVX2 vectors.
@@ -44,22 +46,24 @@ impl Width {
     }
 
     /// The best for passes that are full.
-    pub(super) fn for_many() -> Self {
+    pub(crate) fn for_many(features: Features) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if crate::detect::features().avx512 {
+        if features.avx512 {
             return Self::Avx512;
         }
-        Self::for_few()
+        Self::for_few(features)
     }
 
     /// The best for up to 256 blocks at a time, where how long a pass takes is what counts.
-    pub(super) fn for_few() -> Self {
+    pub(crate) fn for_few(features: Features) -> Self {
         #[cfg(target_arch = "x86_64")]
-        match crate::detect::features() {
+        match features {
             features if features.avx512 => return Self::Avx512Half,
             features if features.avx2 => return Self::Avx2,
             _ => {}
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = features;
         Self::Any
     }
 

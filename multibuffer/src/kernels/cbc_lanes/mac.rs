@@ -5,11 +5,11 @@
 
 use std::{array, ptr};
 
-use super::{Flight, MAX_ROUND_KEYS, RoundKeys, load};
+use super::{LaneSet, MAX_ROUND_KEYS, RoundKeys, load};
 use crate::{copy::copy, kernels::scalar::xor};
 
 /// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
-const BUFFER: usize = 544;
+const BUFFER_BYTES: usize = 544;
 
 /// One message.
 pub(crate) struct CbcMacJob<'a> {
@@ -36,60 +36,60 @@ struct Lane<'a> {
 }
 
 /// Where a lane puts together what does not stand together.
-type Buffer = [u8; BUFFER];
+type Buffer = [u8; BUFFER_BYTES];
 
-/// Signs all jobs, whose keys have `rounds` rounds; `run` takes every lane of a flight so many blocks further, writes
+/// Signs all jobs, whose keys have `rounds` rounds; `run` takes every lane of a lane_set so many blocks further, writes
 /// nothing but the chaining values and leaves the `text` pointers alone.
 pub(super) fn sign<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcMacJob<'a>>,
-    run: impl Fn(&mut Flight<N>, usize),
+    run: impl Fn(&mut LaneSet<N>, usize),
 ) {
     let mut jobs = jobs.fuse();
     let keys = [[[0; 16]; N]; MAX_ROUND_KEYS];
-    let mut flight = Flight::<N> {
+    let mut lane_set = LaneSet::<N> {
         keys,
         chain: [[0; 16]; N],
         text: [ptr::null_mut(); N],
         uniform: true,
     };
     let mut loaded: [Option<&RoundKeys>; N] = [None; N];
-    let mut flown: [Option<Lane<'a>>; N] = array::from_fn(|_| None);
-    let mut buffers = [[0; BUFFER]; N];
+    let mut active: [Option<Lane<'a>>; N] = array::from_fn(|_| None);
+    let mut buffers = [[0; BUFFER_BYTES]; N];
     loop {
         let mut shortest = usize::MAX;
         let mut readable = ptr::null_mut();
-        for (at, (lane, buffer)) in flown.iter_mut().zip(&mut buffers).enumerate() {
-            finish_stretch(lane, buffer, &flight.chain[at]);
+        for (at, (lane, buffer)) in active.iter_mut().zip(&mut buffers).enumerate() {
+            finish_stretch(lane, buffer, &lane_set.chain[at]);
             if lane.is_none()
                 && let Some(job) = jobs.next()
             {
                 assert_eq!(job.keys.rounds(), rounds, "all keys have one length");
-                load(&mut flight, at, &mut loaded, job.keys);
-                flight.chain[at] = [0; 16];
+                load(&mut lane_set, at, &mut loaded, job.keys);
+                lane_set.chain[at] = [0; 16];
                 lane.insert(Lane::new(job)).read_on(buffer);
             }
             if let Some(lane) = lane {
                 let (data, blocks) = lane.stretch;
                 shortest = shortest.min(blocks);
                 readable = data.cast_mut();
-                flight.text[at] = readable;
+                lane_set.text[at] = readable;
             }
         }
         if readable.is_null() {
             return;
         }
         // A lane without a message reads what another reads; nobody looks at what comes of it.
-        for (text, _) in flight
+        for (text, _) in lane_set
             .text
             .iter_mut()
-            .zip(&flown)
+            .zip(&active)
             .filter(|(_, lane)| lane.is_none())
         {
             *text = readable;
         }
-        run(&mut flight, shortest);
-        for lane in flown.iter_mut().flatten() {
+        run(&mut lane_set, shortest);
+        for lane in active.iter_mut().flatten() {
             let (data, blocks) = &mut lane.stretch;
             *data = data.wrapping_add(16 * shortest);
             *blocks -= shortest;
@@ -100,13 +100,13 @@ pub(super) fn sign<'a, const N: usize>(
 /// Where a lane has read its stretch: gives it the next, or its MAC away and the lane free.
 fn finish_stretch(lane: &mut Option<Lane<'_>>, buffer: &mut Buffer, chain: &[u8; 16]) {
     match lane {
-        Some(flown) if flown.stretch.1 > 0 => {}
-        Some(flown) if flown.closed => {
-            let icv = &mut *flown.job.icv;
+        Some(active) if active.stretch.1 > 0 => {}
+        Some(active) if active.closed => {
+            let icv = &mut *active.job.icv;
             icv.copy_from_slice(&chain[..icv.len()]);
             *lane = None;
         }
-        Some(flown) => flown.read_on(buffer),
+        Some(active) => active.read_on(buffer),
         None => {}
     }
 }

@@ -1,6 +1,6 @@
-//! A flight's lanes, a few blocks further: AES in vectors of one, two or four blocks, each of another packet.
+//! A lane_set's lanes, a few blocks further: AES in vectors of one, two or four blocks, each of another packet.
 
-use super::{CbcJob, CbcMacJob, Flight, encrypt, mac::sign};
+use super::{CbcJob, CbcMacJob, LaneSet, encrypt, mac::sign};
 use crate::kernels::wide::{Four, Level, One, Two, Wide};
 
 /// Encrypts all jobs; their keys have `rounds` rounds.
@@ -12,19 +12,19 @@ pub(crate) unsafe fn cbc_encrypt<'a>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,
 ) {
-    // SAFETY: the caller answers for the processor, and the flight's pointers are good for `blocks` blocks.
+    // SAFETY: the caller answers for the processor, and the lane_set's pointers are good for `blocks` blocks.
     match level {
-        Level::One => encrypt::<8>(rounds, jobs, |flight, blocks| {
+        Level::One => encrypt::<8>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { one::<true>(rounds, flight, blocks) };
+            unsafe { one::<true>(rounds, lane_set, blocks) };
         }),
-        Level::Two => encrypt::<16>(rounds, jobs, |flight, blocks| {
+        Level::Two => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { two::<true>(rounds, flight, blocks) };
+            unsafe { two::<true>(rounds, lane_set, blocks) };
         }),
-        Level::Four => encrypt::<16>(rounds, jobs, |flight, blocks| {
+        Level::Four => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { four::<true>(rounds, flight, blocks) };
+            unsafe { four::<true>(rounds, lane_set, blocks) };
         }),
     }
 }
@@ -40,17 +40,17 @@ pub(crate) unsafe fn cbc_mac<'a>(
 ) {
     // SAFETY: as above.
     match level {
-        Level::One => sign::<8>(rounds, jobs, |flight, blocks| {
+        Level::One => sign::<8>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { one::<false>(rounds, flight, blocks) };
+            unsafe { one::<false>(rounds, lane_set, blocks) };
         }),
-        Level::Two => sign::<16>(rounds, jobs, |flight, blocks| {
+        Level::Two => sign::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { two::<false>(rounds, flight, blocks) };
+            unsafe { two::<false>(rounds, lane_set, blocks) };
         }),
-        Level::Four => sign::<16>(rounds, jobs, |flight, blocks| {
+        Level::Four => sign::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
-            unsafe { four::<false>(rounds, flight, blocks) };
+            unsafe { four::<false>(rounds, lane_set, blocks) };
         }),
     }
 }
@@ -58,18 +58,18 @@ pub(crate) unsafe fn cbc_mac<'a>(
 macro_rules! widths {
     ($($name:ident $vector:ident $lanes:literal $vectors:literal $features:literal;)*) => {$(
         /// # Safety
-        /// The caller has the instructions, and the flight's pointers are good for `blocks` blocks.
+        /// The caller has the instructions, and the lane_set's pointers are good for `blocks` blocks.
         #[target_feature(enable = $features)]
-        unsafe fn $name<const STORE: bool>(rounds: usize, flight: &mut Flight<$lanes>, blocks: usize) {
+        unsafe fn $name<const STORE: bool>(rounds: usize, lane_set: &mut LaneSet<$lanes>, blocks: usize) {
             // SAFETY: as the caller promises.
             unsafe {
-                match (rounds, flight.uniform) {
-                    (10, true) => run::<$vector, $lanes, $vectors, 10, STORE, true>(flight, blocks),
-                    (10, false) => run::<$vector, $lanes, $vectors, 10, STORE, false>(flight, blocks),
-                    (12, true) => run::<$vector, $lanes, $vectors, 12, STORE, true>(flight, blocks),
-                    (12, false) => run::<$vector, $lanes, $vectors, 12, STORE, false>(flight, blocks),
-                    (_, true) => run::<$vector, $lanes, $vectors, 14, STORE, true>(flight, blocks),
-                    (_, false) => run::<$vector, $lanes, $vectors, 14, STORE, false>(flight, blocks),
+                match (rounds, lane_set.uniform) {
+                    (10, true) => run::<$vector, $lanes, $vectors, 10, STORE, true>(lane_set, blocks),
+                    (10, false) => run::<$vector, $lanes, $vectors, 10, STORE, false>(lane_set, blocks),
+                    (12, true) => run::<$vector, $lanes, $vectors, 12, STORE, true>(lane_set, blocks),
+                    (12, false) => run::<$vector, $lanes, $vectors, 12, STORE, false>(lane_set, blocks),
+                    (_, true) => run::<$vector, $lanes, $vectors, 14, STORE, true>(lane_set, blocks),
+                    (_, false) => run::<$vector, $lanes, $vectors, 14, STORE, false>(lane_set, blocks),
                 }
             }
         }
@@ -86,7 +86,7 @@ widths! {
 /// lanes have the first one's key if `UNIFORM`, which then is read once for all of them.
 ///
 /// # Safety
-/// The processor has `W`; each `text` of the flight is valid for reading `blocks` blocks, and for writing them if `STORE`.
+/// The processor has `W`; each `text` of the lane_set is valid for reading `blocks` blocks, and for writing them if `STORE`.
 #[inline(always)]
 unsafe fn run<
     W: Wide,
@@ -96,37 +96,37 @@ unsafe fn run<
     const STORE: bool,
     const UNIFORM: bool,
 >(
-    flight: &mut Flight<LANES>,
+    lane_set: &mut LaneSet<LANES>,
     blocks: usize,
 ) {
-    let lanes = flight.text;
+    let lanes = lane_set.text;
     // SAFETY: `chain` is LANES blocks and `keys` LANES blocks for each round; `text` as the caller promises.
     unsafe {
         let mut state = [W::zero(); VECTORS];
         for (at, state) in state.iter_mut().enumerate() {
-            *state = W::load(flight.chain[at * W::BLOCKS].as_ptr());
+            *state = W::load(lane_set.chain[at * W::BLOCKS].as_ptr());
         }
         for block in 0..blocks {
             for (at, state) in state.iter_mut().enumerate() {
                 let plain = W::collected(&lanes[at * W::BLOCKS..], 16 * block);
                 *state = state
                     .xor(plain)
-                    .xor(key::<W, LANES, UNIFORM>(flight, 0, at));
+                    .xor(key::<W, LANES, UNIFORM>(lane_set, 0, at));
             }
             for round in 1..ROUNDS {
                 for (at, state) in state.iter_mut().enumerate() {
-                    *state = state.encrypt(key::<W, LANES, UNIFORM>(flight, round, at));
+                    *state = state.encrypt(key::<W, LANES, UNIFORM>(lane_set, round, at));
                 }
             }
             for (at, state) in state.iter_mut().enumerate() {
-                *state = state.encrypt_last(key::<W, LANES, UNIFORM>(flight, ROUNDS, at));
+                *state = state.encrypt_last(key::<W, LANES, UNIFORM>(lane_set, ROUNDS, at));
                 if STORE {
                     state.scattered(&lanes[at * W::BLOCKS..], 16 * block);
                 }
             }
         }
         for (at, state) in state.iter().enumerate() {
-            state.store(flight.chain[at * W::BLOCKS].as_mut_ptr());
+            state.store(lane_set.chain[at * W::BLOCKS].as_mut_ptr());
         }
     }
 }
@@ -137,11 +137,11 @@ unsafe fn run<
 /// The processor has `W`.
 #[inline(always)]
 unsafe fn key<W: Wide, const LANES: usize, const UNIFORM: bool>(
-    flight: &Flight<LANES>,
+    lane_set: &LaneSet<LANES>,
     round: usize,
     vector: usize,
 ) -> W {
-    let keys = &flight.keys[round];
+    let keys = &lane_set.keys[round];
     // SAFETY: a round has LANES keys, which are VECTORS vectors.
     unsafe {
         if UNIFORM {

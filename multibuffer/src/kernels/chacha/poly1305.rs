@@ -1,26 +1,26 @@
 //! Poly1305 (RFC 8439 2.5) of many packets at once: which packet stands in which lane.
 //!
 //! A message is associated data, text and lengths, each filled up to whole blocks. A lane reads whole blocks where they
-//! are, and what is filled up from its desk. All lanes go as far as the shortest stretch, then those at the end of theirs
+//! are, and what is filled up from its padded. All lanes go as far as the shortest stretch, then those at the end of theirs
 //! get the next.
 
-pub(super) mod half;
+pub(super) mod avx2;
 pub(super) mod ifma;
 
 use std::ptr;
 
-use super::Packet;
+use super::packet::Packet;
 
 /// Lanes of the widest vector.
 const MAX_LANES: usize = 8;
 /// Bytes of a block.
-const BLOCK: usize = 16;
+const BLOCK_BYTES: usize = 16;
 
 /// What the lanes need for a stretch of blocks. Numbers are in limbs, the lowest first.
 ///
 /// INVARIANT: each pointer that the kernel has a lane for is to at least as many readable blocks as the stretch is long.
 #[repr(C, align(64))]
-pub(super) struct Flight<const LIMBS: usize> {
+pub(super) struct LaneSet<const LIMBS: usize> {
     /// What has been summed up; limbs may be longer than they ought to be.
     sum: [[u64; MAX_LANES]; LIMBS],
     /// What is multiplied with.
@@ -36,69 +36,69 @@ struct Lane {
     stretches: [(*const u8, usize); 4],
     /// The one that is being read.
     at: usize,
-    desk: Desk,
+    padded: PaddedBlocks,
 }
 
 /// Room for blocks that were put together: those that had to be filled up, or a whole short message, for each stretch costs
 /// the lanes a stop.
 #[repr(C, align(16))]
-struct Desk([u8; BLOCK * (SHORT / BLOCK + 3)]);
+struct PaddedBlocks([u8; BLOCK_BYTES * (SHORT_TEXT_BYTES / BLOCK_BYTES + 3)]);
 
 /// A text so short that its message is put together.
-const SHORT: usize = 128;
+const SHORT_TEXT_BYTES: usize = 128;
 
-/// Writes the tag of every packet. `run` takes each of the `lanes` lanes of a flight so many blocks further, in limbs of
+/// Writes the tag of every packet. `run` takes each of the `lanes` lanes of a lane_set so many blocks further, in limbs of
 /// `BITS` bits.
 pub(super) fn authenticate<const LIMBS: usize, const BITS: u32>(
     lanes: usize,
     packets: &mut [Packet<'_>],
-    run: impl Fn(&mut Flight<LIMBS>, usize),
+    run: impl Fn(&mut LaneSet<LIMBS>, usize),
 ) {
-    let mut flight = Flight::<LIMBS> {
+    let mut lane_set = LaneSet::<LIMBS> {
         sum: [[0; MAX_LANES]; LIMBS],
         factor: [[0; MAX_LANES]; LIMBS],
         data: [ptr::null(); MAX_LANES],
     };
-    let mut flown = [const { Lane::IDLE }; MAX_LANES];
+    let mut active = [const { Lane::IDLE }; MAX_LANES];
     let mut next = 0;
     loop {
         let mut shortest = usize::MAX;
         let mut readable = ptr::null();
-        for (at, lane) in flown[..lanes].iter_mut().enumerate() {
+        for (at, lane) in active[..lanes].iter_mut().enumerate() {
             if lane.is_through()
                 && let Some(number) = lane.packet.take()
             {
-                let sum = flight.sum.map(|row| row[at]);
+                let sum = lane_set.sum.map(|row| row[at]);
                 finish(sum, BITS, &mut packets[number]);
             }
             if lane.packet.is_none() && next < packets.len() {
-                flight.take_on(at, BITS, &packets[next]);
+                lane_set.take_on(at, BITS, &packets[next]);
                 lane.take_on(next, &packets[next]);
                 next += 1;
             }
             if lane.packet.is_some() {
                 let (data, blocks) = lane.stretches[lane.at];
                 shortest = shortest.min(blocks);
-                (readable, flight.data[at]) = (data, data);
+                (readable, lane_set.data[at]) = (data, data);
             }
         }
         if readable.is_null() {
             return;
         }
-        for (data, lane) in flight.data.iter_mut().zip(&flown) {
+        for (data, lane) in lane_set.data.iter_mut().zip(&active) {
             // A lane without a packet reads what another reads; nobody looks at what comes of it.
             if lane.packet.is_none() {
                 *data = readable;
             }
         }
-        run(&mut flight, shortest);
-        for lane in &mut flown[..lanes] {
+        run(&mut lane_set, shortest);
+        for lane in &mut active[..lanes] {
             lane.go_on(shortest);
         }
     }
 }
 
-impl<const LIMBS: usize> Flight<LIMBS> {
+impl<const LIMBS: usize> LaneSet<LIMBS> {
     fn take_on(&mut self, at: usize, bits: u32, packet: &Packet<'_>) {
         let factor = packet.one_time.first_chunk().expect("16 of 32 bytes");
         // RFC 8439 2.5: these bits are cleared.
@@ -115,7 +115,7 @@ impl Lane {
         packet: None,
         stretches: [(ptr::null(), 0); 4],
         at: 4,
-        desk: Desk([0; BLOCK * (SHORT / BLOCK + 3)]),
+        padded: PaddedBlocks([0; BLOCK_BYTES * (SHORT_TEXT_BYTES / BLOCK_BYTES + 3)]),
     };
 
     fn is_through(&self) -> bool {
@@ -128,10 +128,10 @@ impl Lane {
         let text = unsafe { std::slice::from_raw_parts(packet.target, packet.len) };
         let lengths = u128::from(packet.len as u64) << 64 | u128::from(packet.aad.len() as u64);
         let lengths = lengths.to_le_bytes();
-        self.stretches = if text.len() <= SHORT && packet.aad.len() <= BLOCK {
-            self.desk.whole(packet.aad, text, lengths)
+        self.stretches = if text.len() <= SHORT_TEXT_BYTES && packet.aad.len() <= BLOCK_BYTES {
+            self.padded.whole(packet.aad, text, lengths)
         } else {
-            self.desk.ends(packet.aad, text, lengths)
+            self.padded.ends(packet.aad, text, lengths)
         };
         self.packet = Some(number);
         self.at = 0;
@@ -144,7 +144,7 @@ impl Lane {
             return;
         }
         let (data, left) = &mut self.stretches[self.at];
-        *data = data.wrapping_add(BLOCK * blocks);
+        *data = data.wrapping_add(BLOCK_BYTES * blocks);
         *left -= blocks;
         while !self.is_through() && self.stretches[self.at].1 == 0 {
             self.at += 1;
@@ -152,14 +152,19 @@ impl Lane {
     }
 }
 
-impl Desk {
+impl PaddedBlocks {
     /// The whole of a message.
-    fn whole(&mut self, aad: &[u8], text: &[u8], lengths: [u8; BLOCK]) -> [(*const u8, usize); 4] {
+    fn whole(
+        &mut self,
+        aad: &[u8],
+        text: &[u8],
+        lengths: [u8; BLOCK_BYTES],
+    ) -> [(*const u8, usize); 4] {
         let mut held = 0;
         if !aad.is_empty() {
             self.put(&mut held, filled_up(aad));
         }
-        let (whole, rest) = text.as_chunks::<BLOCK>();
+        let (whole, rest) = text.as_chunks::<BLOCK_BYTES>();
         for block in whole {
             self.put(&mut held, *block);
         }
@@ -168,37 +173,44 @@ impl Desk {
         }
         self.put(&mut held, lengths);
         let none = (ptr::null(), 0);
-        [(self.0.as_ptr(), held / BLOCK), none, none, none]
+        [(self.0.as_ptr(), held / BLOCK_BYTES), none, none, none]
     }
 
     /// What has to be filled up, while whole blocks stay where they are.
-    fn ends(&mut self, aad: &[u8], text: &[u8], lengths: [u8; BLOCK]) -> [(*const u8, usize); 4] {
-        let ((aad, aad_rest), (text, text_rest)) =
-            (aad.as_chunks::<BLOCK>(), text.as_chunks::<BLOCK>());
+    fn ends(
+        &mut self,
+        aad: &[u8],
+        text: &[u8],
+        lengths: [u8; BLOCK_BYTES],
+    ) -> [(*const u8, usize); 4] {
+        let ((aad, aad_rest), (text, text_rest)) = (
+            aad.as_chunks::<BLOCK_BYTES>(),
+            text.as_chunks::<BLOCK_BYTES>(),
+        );
         let mut held = 0;
         self.put(&mut held, filled_up(aad_rest));
         if !text_rest.is_empty() {
             self.put(&mut held, filled_up(text_rest));
         }
         self.put(&mut held, lengths);
-        let desk = self.0.as_ptr();
+        let padded = self.0.as_ptr();
         [
             (aad.as_ptr().cast(), aad.len()),
-            (desk, usize::from(!aad_rest.is_empty())),
+            (padded, usize::from(!aad_rest.is_empty())),
             (text.as_ptr().cast(), text.len()),
-            (desk.wrapping_add(BLOCK), held / BLOCK - 1),
+            (padded.wrapping_add(BLOCK_BYTES), held / BLOCK_BYTES - 1),
         ]
     }
 
     #[inline(always)]
-    fn put(&mut self, held: &mut usize, block: [u8; BLOCK]) {
-        self.0[*held..*held + BLOCK].copy_from_slice(&block);
-        *held += BLOCK;
+    fn put(&mut self, held: &mut usize, block: [u8; BLOCK_BYTES]) {
+        self.0[*held..*held + BLOCK_BYTES].copy_from_slice(&block);
+        *held += BLOCK_BYTES;
     }
 }
 
 /// At most a block, and zeros behind it. In words that may overlap, for a copy of any length costs a short packet much.
-fn filled_up(bytes: &[u8]) -> [u8; BLOCK] {
+fn filled_up(bytes: &[u8]) -> [u8; BLOCK_BYTES] {
     let len = bytes.len();
     let filled = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
@@ -213,7 +225,7 @@ fn filled_up(bytes: &[u8]) -> [u8; BLOCK] {
     filled.to_le_bytes()
 }
 
-/// RFC 8439 2.5.1: the sum modulo 2¹³⁰ - 5, plus the other half of the key.
+/// RFC 8439 2.5.1: the sum modulo 2¹³⁰ - 5, plus the other avx2 of the key.
 fn finish<const LIMBS: usize>(sum: [u64; LIMBS], bits: u32, packet: &mut Packet<'_>) {
     // The sum is `low` and 2¹²⁸ times `high`.
     let (mut low, mut high) = (0_u128, 0_u64);

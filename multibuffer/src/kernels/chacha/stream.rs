@@ -4,13 +4,13 @@
 use std::{arch::x86_64::*, ptr};
 
 use super::{
-    Packet,
+    packet::Packet,
     words::{MAX_LANES, Words},
 };
 use crate::kernels::wide::{Four, Two, Wide};
 
 /// Bytes of a block.
-const BLOCK: usize = 64;
+const BLOCK_BYTES: usize = 64;
 
 /// "expand 32-byte k"
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
@@ -37,7 +37,7 @@ widths! {
 /// Blocks of keystream, which are computed ahead of those who want them.
 #[repr(C, align(64))]
 struct Keystream<const KEYS: bool, const TEXTS: bool> {
-    bytes: [u8; BLOCK * MAX_LANES],
+    bytes: [u8; BLOCK_BYTES * MAX_LANES],
     /// How many there are, and how many of them were taken.
     filled: usize,
     taken: usize,
@@ -80,14 +80,14 @@ unsafe fn run<W: Words, const KEYS: bool, const TEXTS: bool>(packets: &mut [Pack
         while wants_key || left > 0 {
             // SAFETY: the caller has the instructions; as many blocks are there as are taken.
             unsafe {
-                let wanted = usize::from(wants_key) + left.div_ceil(BLOCK);
+                let wanted = usize::from(wants_key) + left.div_ceil(BLOCK_BYTES);
                 let (mut blocks, mut count) = keystream.next::<W>(packets, wanted);
                 if wants_key {
                     let key = packets[at].one_time.as_mut_ptr();
                     ptr::copy_nonoverlapping(blocks, key, 32);
-                    (blocks, count, wants_key) = (blocks.add(BLOCK), count - 1, false);
+                    (blocks, count, wants_key) = (blocks.add(BLOCK_BYTES), count - 1, false);
                 }
-                let now = left.min(BLOCK * count);
+                let now = left.min(BLOCK_BYTES * count);
                 packets[at].mix::<W::Text>(blocks, now);
                 left -= now;
             }
@@ -134,7 +134,7 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
     #[inline(always)]
     fn new(any_key: *const u8) -> Self {
         Self {
-            bytes: [0; BLOCK * MAX_LANES],
+            bytes: [0; BLOCK_BYTES * MAX_LANES],
             filled: 0,
             taken: 0,
             start: Start {
@@ -164,7 +164,7 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
             unsafe { self.refill::<W>(packets) };
         }
         let count = wanted.min(self.filled - self.taken);
-        let blocks = self.bytes[BLOCK * self.taken..].as_ptr();
+        let blocks = self.bytes[BLOCK_BYTES * self.taken..].as_ptr();
         self.taken += count;
         (blocks, count)
     }
@@ -192,13 +192,13 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
         while start.count < W::LANES && self.packet < packets.len() {
             let packet = &packets[self.packet];
             let texts = if TEXTS {
-                packet.len.div_ceil(BLOCK) as u32
+                packet.len.div_ceil(BLOCK_BYTES) as u32
             } else {
                 0
             };
             let now = (W::LANES - start.count).min((texts + 1 - self.number) as usize);
             let key = packet.key.bytes.as_ptr();
-            let mut last = row(packet.nonce.behind(self.number));
+            let mut last = row(packet.nonce.with_counter_first(self.number));
             for lane in start.count..start.count + now {
                 (start.keys[lane], start.last[lane]) = (key, last);
                 // SAFETY: as above.

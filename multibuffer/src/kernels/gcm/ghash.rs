@@ -7,20 +7,20 @@ use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_set_epi8, _mm_set_epi64x};
 
 use zeroize::Zeroize;
 
-use super::{
-    super::wide::{One, Source, Wide},
-    TOGETHER,
-};
+use crate::kernels::wide::{One, Source, Wide};
+
+/// Vectors that are enciphered together.
+pub(super) const VECTORS_AT_ONCE: usize = 4;
 
 /// The most blocks that are summed up: as many as the widest vectors hold together, the lengths, and the block before.
-const HIGHEST: usize = 4 * TOGETHER + 2;
+const MAX_POWER: usize = 4 * VECTORS_AT_ONCE + 2;
 
 /// Read past the last power by vectors that have nothing there to multiply.
-const BEYOND: usize = 3;
+const EXTRA_POWERS: usize = 3;
 
 /// Powers of the hash key, the highest first.
 #[repr(align(16))]
-pub(super) struct Powers([[u8; 16]; HIGHEST + BEYOND]);
+pub(super) struct Powers([[u8; 16]; MAX_POWER + EXTRA_POWERS]);
 
 impl Drop for Powers {
     fn drop(&mut self) {
@@ -38,9 +38,9 @@ impl Powers {
         let key = u128::from_be_bytes(bytes);
         // Times x: what leaves at the end comes back by the polynomial.
         let by_x = (key << 1) ^ ((key >> 127) * POLYNOMIAL);
-        let mut powers = Self([[0; 16]; HIGHEST + BEYOND]);
-        powers.0[HIGHEST - 1] = by_x.to_le_bytes();
-        for power in (0..HIGHEST - 1).rev() {
+        let mut powers = Self([[0; 16]; MAX_POWER + EXTRA_POWERS]);
+        powers.0[MAX_POWER - 1] = by_x.to_le_bytes();
+        for power in (0..MAX_POWER - 1).rev() {
             let mut sum = Sum::<One>::nothing();
             // SAFETY: a block is as long as the vector.
             let last = unsafe { _mm_loadu_si128(powers.0[power + 1].as_ptr().cast()) };
@@ -55,14 +55,14 @@ impl Powers {
     /// All that is read for so many blocks.
     #[inline]
     pub(super) fn for_blocks(&self, blocks: usize) -> &[[u8; 16]] {
-        &self.0[HIGHEST.saturating_sub(blocks)..]
+        &self.0[MAX_POWER.saturating_sub(blocks)..]
     }
 
     /// The powers from `power` downwards, which is at least 1, and what stands behind the first.
     #[inline(always)]
     pub(super) fn from<W: Wide>(&self, power: usize) -> W {
-        debug_assert!((1..=HIGHEST).contains(&power));
-        let first = &self.0[HIGHEST - power..][..W::BLOCKS];
+        debug_assert!((1..=MAX_POWER).contains(&power));
+        let first = &self.0[MAX_POWER - power..][..W::BLOCKS];
         // SAFETY: the slice is as long as the vector.
         unsafe { W::load(first.as_ptr().cast()) }
     }
@@ -130,21 +130,21 @@ pub(super) fn reversed<W: Wide>(blocks: W) -> W {
 /// The processor has `W`, and the source as many bytes.
 #[inline(always)]
 pub(super) unsafe fn absorb<W: Wide>(powers: &Powers, mut source: Source, len: usize) -> __m128i {
-    let together = TOGETHER * W::BYTES;
+    let together = VECTORS_AT_ONCE * W::BYTES;
     let mut left = len;
     let mut hash = One::zero().0;
     // SAFETY: the source has `left` bytes.
     unsafe {
         while left >= together {
             let mut sum = Sum::<W>::nothing();
-            for at in 0..TOGETHER {
+            for at in 0..VECTORS_AT_ONCE {
                 let blocks = reversed(source.whole::<W>());
                 let blocks = if at == 0 {
                     blocks.xor(W::first(hash))
                 } else {
                     blocks
                 };
-                sum.add(blocks, powers.from((TOGETHER - at) * W::BLOCKS));
+                sum.add(blocks, powers.from((VECTORS_AT_ONCE - at) * W::BLOCKS));
             }
             hash = sum.reduced();
             left -= together;

@@ -1,23 +1,23 @@
 //! Which kernel signs with which hash function on which processor.
 
 use super::{
-    Algorithm, Flight, HmacJob, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512, run, shani, sign,
+    Algorithm, HmacJob, LaneSet, Md5, Ripemd160, Sha1, Sha256, Sha384, Sha512, run, shani, sign,
     vector::{Vector, Words4Long, Words8, Words8Long, Words16},
 };
-use crate::detect::Features;
+use crate::features::Features;
 
 /// Vectors that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Width {
     /// AVX2.
-    Half,
+    Avx2,
     /// AVX-512 F and BW.
-    Full,
+    Avx512,
 }
 
 /// What signs best with a hash function, and from how many messages on it beats the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Best {
+pub(crate) enum HmacKernel {
     /// The library.
     Library,
     /// The SHA instructions on two messages.
@@ -29,11 +29,11 @@ pub(crate) enum Best {
 impl Width {
     /// The widest, if there is any.
     fn best(features: Features) -> Option<Self> {
-        let half = features.avx2.then_some(Self::Half);
+        let avx2 = features.avx2.then_some(Self::Avx2);
         if features.avx512 {
-            Some(Self::Full)
+            Some(Self::Avx512)
         } else {
-            half
+            avx2
         }
     }
 }
@@ -45,10 +45,10 @@ pub(crate) trait Lanes: Algorithm + Sized {
     /// MEASURED: at 1408 bytes, Gbit/s of HMAC-SHA1 by AVX2 9.5 to 14.5, by pairs 7.7; of HMAC-SHA-256 by AVX2 5.8, by
     /// pairs 8.4, by the library 8.3; by AVX-512 28 and 17 (Xeon, family 6 model 207, where pairs gain nothing over one
     /// message; `MULTIBUFFER_WITHOUT=… versus --measure null+sha`).
-    fn best(features: Features) -> Best {
+    fn choose(features: Features) -> HmacKernel {
         match Width::best(features) {
-            Some(width) => Best::Vectors(width),
-            None => Best::Library,
+            Some(width) => HmacKernel::Vectors(width),
+            None => HmacKernel::Library,
         }
     }
 
@@ -67,14 +67,14 @@ pub(crate) trait Lanes: Algorithm + Sized {
     }
 }
 
-impl Best {
+impl HmacKernel {
     /// From how many messages on this is faster than the library, if ever.
-    pub(crate) fn pays_from(self) -> Option<usize> {
+    pub(crate) fn min_jobs(self) -> Option<usize> {
         match self {
             Self::Library => None,
             Self::Pair => Some(2),
-            Self::Vectors(Width::Half) => Some(3),
-            Self::Vectors(Width::Full) => Some(4),
+            Self::Vectors(Width::Avx2) => Some(3),
+            Self::Vectors(Width::Avx512) => Some(4),
         }
     }
 }
@@ -83,35 +83,35 @@ macro_rules! lanes {
     ($($algorithm:ident: $half:ident $full:ident $(, $pairs:path, beats AVX2: $pairs_beat_half:literal)?;)*) => {$(
         impl Lanes for $algorithm {
             unsafe fn sign_in_vectors<'a>(width: Width, jobs: impl Iterator<Item = HmacJob<'a, Self>>) {
-                type Words = Flight<<$algorithm as Algorithm>::Element>;
+                type Words = LaneSet<<$algorithm as Algorithm>::Element>;
 
                 #[target_feature(enable = "avx2")]
-                unsafe fn half(flight: &mut Words, blocks: usize) {
-                    // SAFETY: the flight's invariant.
-                    unsafe { run::<$algorithm, $half>(flight, blocks) }
+                unsafe fn half(lane_set: &mut Words, blocks: usize) {
+                    // SAFETY: the lane_set's invariant.
+                    unsafe { run::<$algorithm, $half>(lane_set, blocks) }
                 }
 
                 #[target_feature(enable = "avx512f,avx512bw")]
-                unsafe fn full(flight: &mut Words, blocks: usize) {
-                    // SAFETY: the flight's invariant.
-                    unsafe { run::<$algorithm, $full>(flight, blocks) }
+                unsafe fn full(lane_set: &mut Words, blocks: usize) {
+                    // SAFETY: the lane_set's invariant.
+                    unsafe { run::<$algorithm, $full>(lane_set, blocks) }
                 }
 
                 match width {
-                    // SAFETY: the caller promises the width, and `sign` keeps the flight's invariant.
-                    Width::Half => sign($half::LANES, jobs, |flight, blocks| unsafe { half(flight, blocks) }),
+                    // SAFETY: the caller promises the width, and `sign` keeps the lane_set's invariant.
+                    Width::Avx2 => sign($half::LANES, jobs, |lane_set, blocks| unsafe { half(lane_set, blocks) }),
                     // SAFETY: as above.
-                    Width::Full => sign($full::LANES, jobs, |flight, blocks| unsafe { full(flight, blocks) }),
+                    Width::Avx512 => sign($full::LANES, jobs, |lane_set, blocks| unsafe { full(lane_set, blocks) }),
                 }
             }
 
             $(
-                fn best(features: Features) -> Best {
+                fn choose(features: Features) -> HmacKernel {
                     match Width::best(features) {
-                        Some(Width::Full) => Best::Vectors(Width::Full),
-                        Some(Width::Half) if !(features.sha && $pairs_beat_half) => Best::Vectors(Width::Half),
-                        _ if features.sha => Best::Pair,
-                        _ => Best::Library,
+                        Some(Width::Avx512) => HmacKernel::Vectors(Width::Avx512),
+                        Some(Width::Avx2) if !(features.sha && $pairs_beat_half) => HmacKernel::Vectors(Width::Avx2),
+                        _ if features.sha => HmacKernel::Pair,
+                        _ => HmacKernel::Library,
                     }
                 }
 

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Flight, HmacJob, Sha1, Sha256, sign};
+use super::{HmacJob, LaneSet, Sha1, Sha256, sign};
 
 /// Messages at once.
 const PAIR: usize = 2;
@@ -13,8 +13,10 @@ const PAIR: usize = 2;
 /// # Safety
 /// The processor has the SHA instructions and SSE 4.1.
 pub(crate) unsafe fn sign_sha1<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha1>>) {
-    // SAFETY: the caller answers for the processor, and `sign` keeps the flight's invariant.
-    sign(PAIR, jobs, |flight, blocks| unsafe { sha1(flight, blocks) });
+    // SAFETY: the caller answers for the processor, and `sign` keeps the lane_set's invariant.
+    sign(PAIR, jobs, |lane_set, blocks| unsafe {
+        sha1(lane_set, blocks)
+    });
 }
 
 /// Signs all jobs.
@@ -23,21 +25,21 @@ pub(crate) unsafe fn sign_sha1<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha1>>
 /// The processor has the SHA instructions and SSE 4.1.
 pub(crate) unsafe fn sign_sha256<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha256>>) {
     // SAFETY: as above.
-    sign(PAIR, jobs, |flight, blocks| unsafe {
-        sha256(flight, blocks)
+    sign(PAIR, jobs, |lane_set, blocks| unsafe {
+        sha256(lane_set, blocks)
     });
 }
 
 /// # Safety
-/// The flight's first pointers are to `blocks` readable blocks.
+/// The lane_set's first pointers are to `blocks` readable blocks.
 #[target_feature(enable = "sha,sse4.1,ssse3")]
-unsafe fn sha1(flight: &mut Flight<u32>, blocks: usize) {
+unsafe fn sha1(lane_set: &mut LaneSet<u32>, blocks: usize) {
     let reversal = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
     let zero = _mm_setzero_si128();
     // The instructions want the first word in the highest place.
     let (mut abcd, mut e) = ([zero; PAIR], [zero; PAIR]);
     for lane in 0..PAIR {
-        let word = |at: usize| flight.state[at][lane] as i32;
+        let word = |at: usize| lane_set.state[at][lane] as i32;
         abcd[lane] = _mm_set_epi32(word(0), word(1), word(2), word(3));
         e[lane] = _mm_set_epi32(word(4), 0, 0, 0);
     }
@@ -48,7 +50,7 @@ unsafe fn sha1(flight: &mut Flight<u32>, blocks: usize) {
             for (quarter, words) in w.iter_mut().enumerate() {
                 // SAFETY: the caller promises the block.
                 let bytes = unsafe {
-                    _mm_loadu_si128(flight.data[lane].add(64 * block + 16 * quarter).cast())
+                    _mm_loadu_si128(lane_set.data[lane].add(64 * block + 16 * quarter).cast())
                 };
                 *words = _mm_shuffle_epi8(bytes, reversal);
             }
@@ -83,21 +85,21 @@ unsafe fn sha1(flight: &mut Flight<u32>, blocks: usize) {
             _mm_extract_epi32::<0>(abcd[lane]),
             _mm_extract_epi32::<3>(e[lane]),
         ];
-        for (row, word) in flight.state.iter_mut().zip(words) {
+        for (row, word) in lane_set.state.iter_mut().zip(words) {
             row[lane] = word as u32;
         }
     }
 }
 
 /// # Safety
-/// The flight's first pointers are to `blocks` readable blocks.
+/// The lane_set's first pointers are to `blocks` readable blocks.
 #[target_feature(enable = "sha,sse4.1,ssse3")]
-unsafe fn sha256(flight: &mut Flight<u32>, blocks: usize) {
+unsafe fn sha256(lane_set: &mut LaneSet<u32>, blocks: usize) {
     let reversal = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
     let zero = _mm_setzero_si128();
     let (mut abef, mut cdgh) = ([zero; PAIR], [zero; PAIR]);
     for lane in 0..PAIR {
-        let word = |at: usize| flight.state[at][lane] as i32;
+        let word = |at: usize| lane_set.state[at][lane] as i32;
         abef[lane] = _mm_set_epi32(word(0), word(1), word(4), word(5));
         cdgh[lane] = _mm_set_epi32(word(2), word(3), word(6), word(7));
     }
@@ -108,7 +110,7 @@ unsafe fn sha256(flight: &mut Flight<u32>, blocks: usize) {
             for (quarter, words) in w.iter_mut().enumerate() {
                 // SAFETY: the caller promises the block.
                 let bytes = unsafe {
-                    _mm_loadu_si128(flight.data[lane].add(64 * block + 16 * quarter).cast())
+                    _mm_loadu_si128(lane_set.data[lane].add(64 * block + 16 * quarter).cast())
                 };
                 *words = _mm_shuffle_epi8(bytes, reversal);
             }
@@ -147,7 +149,7 @@ unsafe fn sha256(flight: &mut Flight<u32>, blocks: usize) {
             _mm_extract_epi32::<1>(cdgh[lane]),
             _mm_extract_epi32::<0>(cdgh[lane]),
         ];
-        for (row, word) in flight.state.iter_mut().zip(words) {
+        for (row, word) in lane_set.state.iter_mut().zip(words) {
             row[lane] = word as u32;
         }
     }

@@ -5,8 +5,7 @@ use std::{
     ops::{Add, BitXor},
 };
 
-use super::MAX_LANES;
-use crate::kernels::transpose::{block_4_long, block_8, block_8_long, block_16};
+use crate::kernels::transpose::{MAX_LANES, block_4_long, block_8, block_8_long, block_16};
 
 /// A word of a hash function.
 pub(crate) trait Element: Copy + Default + 'static {

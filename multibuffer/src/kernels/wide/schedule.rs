@@ -76,7 +76,7 @@ impl<W: Wide> Counters<W> {
     /// The processor has `W`.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn from(nonce: Nonce, number: u32) -> Self {
-        let block = nonce.with(number);
+        let block = nonce.with_counter_last(number);
         // SAFETY: every x86-64 processor has this instruction.
         let block = unsafe { _mm_set_epi64x((block >> 64) as i64, block as i64) };
         Self(W::every(block).plus(W::numbers()))

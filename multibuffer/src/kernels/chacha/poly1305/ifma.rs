@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Flight;
+use super::LaneSet;
 use crate::kernels::wide::{Four, Wide};
 
 /// Packets a vector.
@@ -12,16 +12,16 @@ pub(in super::super) const LANES: usize = 8;
 /// Takes each lane `blocks` blocks further.
 ///
 /// # Safety
-/// The processor has the instructions, and the flight's pointers are good for so many blocks.
+/// The processor has the instructions, and the lane_set's pointers are good for so many blocks.
 #[inline(never)]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512ifma")]
-pub(in super::super) unsafe fn run(flight: &mut Flight<3>, blocks: usize) {
+pub(in super::super) unsafe fn run(lane_set: &mut LaneSet<3>, blocks: usize) {
     let (mut factor, mut sum) = ([_mm512_setzero_si512(); 3], [_mm512_setzero_si512(); 3]);
     for (at, (factor, sum)) in factor.iter_mut().zip(&mut sum).enumerate() {
         // SAFETY: a row is as long as the longest vector.
         unsafe {
-            *factor = _mm512_loadu_si512(flight.factor[at].as_ptr().cast());
-            *sum = _mm512_loadu_si512(flight.sum[at].as_ptr().cast());
+            *factor = _mm512_loadu_si512(lane_set.factor[at].as_ptr().cast());
+            *sum = _mm512_loadu_si512(lane_set.sum[at].as_ptr().cast());
         }
     }
     let [r0, r1, r2] = factor;
@@ -30,7 +30,7 @@ pub(in super::super) unsafe fn run(flight: &mut Flight<3>, blocks: usize) {
         times_5(_mm512_slli_epi64::<2>(r1)),
         times_5(_mm512_slli_epi64::<2>(r2)),
     );
-    let [d0, d1, d2, d3, d4, d5, d6, d7] = flight.data.map(<*const u8>::cast_mut);
+    let [d0, d1, d2, d3, d4, d5, d6, d7] = lane_set.data.map(<*const u8>::cast_mut);
     let (even, odd) = ([d0, d2, d4, d6], [d1, d3, d5, d7]);
     let mask = _mm512_set1_epi64((1 << 44) - 1);
     let short_mask = _mm512_set1_epi64((1 << 42) - 1);
@@ -77,7 +77,7 @@ pub(in super::super) unsafe fn run(flight: &mut Flight<3>, blocks: usize) {
             _mm512_and_si512(low2, short_mask),
         ];
     }
-    for (row, sum) in flight.sum.iter_mut().zip(sum) {
+    for (row, sum) in lane_set.sum.iter_mut().zip(sum) {
         // SAFETY: a row is as long as the vector.
         unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), sum) };
     }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 /// Whether `found` is `expected`; lengths are no secret.
 #[must_use]
 #[inline]
-pub fn same(expected: &[u8], found: &[u8]) -> bool {
+pub fn constant_time_eq(expected: &[u8], found: &[u8]) -> bool {
     if expected.len() != found.len() {
         return false;
     }
@@ -34,12 +34,12 @@ mod tests {
     fn a_bit_anywhere_makes_a_difference_and_so_does_a_byte_more() {
         for len in 0..=64 {
             let icv: Vec<u8> = (0..len as u8).collect();
-            assert!(same(&icv, &icv.clone()));
-            assert!(!same(&icv, &[icv.as_slice(), &[0]].concat()));
+            assert!(constant_time_eq(&icv, &icv.clone()));
+            assert!(!constant_time_eq(&icv, &[icv.as_slice(), &[0]].concat()));
             for bit in 0..8 * len {
                 let mut other = icv.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
-                assert!(!same(&icv, &other), "bit {bit} of {len} bytes");
+                assert!(!constant_time_eq(&icv, &other), "bit {bit} of {len} bytes");
             }
         }
     }

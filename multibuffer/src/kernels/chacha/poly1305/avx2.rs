@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Flight;
+use super::LaneSet;
 use crate::kernels::wide::{Two, Wide};
 
 /// Packets a vector.
@@ -11,16 +11,16 @@ pub(in super::super) const LANES: usize = 4;
 /// Takes each lane `blocks` blocks further.
 ///
 /// # Safety
-/// The processor has AVX2, and the flight's pointers are good for so many blocks.
+/// The processor has AVX2, and the lane_set's pointers are good for so many blocks.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-pub(in super::super) unsafe fn run(flight: &mut Flight<5>, blocks: usize) {
+pub(in super::super) unsafe fn run(lane_set: &mut LaneSet<5>, blocks: usize) {
     let (mut r, mut sum) = ([_mm256_setzero_si256(); 5], [_mm256_setzero_si256(); 5]);
     for (at, (r, sum)) in r.iter_mut().zip(&mut sum).enumerate() {
         // SAFETY: a row is as long as the longest vector.
         unsafe {
-            *r = _mm256_loadu_si256(flight.factor[at].as_ptr().cast());
-            *sum = _mm256_loadu_si256(flight.sum[at].as_ptr().cast());
+            *r = _mm256_loadu_si256(lane_set.factor[at].as_ptr().cast());
+            *sum = _mm256_loadu_si256(lane_set.sum[at].as_ptr().cast());
         }
     }
     // 2¹³⁰ is 5.
@@ -28,7 +28,7 @@ pub(in super::super) unsafe fn run(flight: &mut Flight<5>, blocks: usize) {
     for limb in &mut s {
         *limb = times_5(*limb);
     }
-    let [d0, d1, d2, d3, ..] = flight.data.map(<*const u8>::cast_mut);
+    let [d0, d1, d2, d3, ..] = lane_set.data.map(<*const u8>::cast_mut);
     let (even, odd) = ([d0, d2], [d1, d3]);
     for block in 0..blocks {
         // SAFETY: the caller promises the blocks.
@@ -60,7 +60,7 @@ pub(in super::super) unsafe fn run(flight: &mut Flight<5>, blocks: usize) {
         }
         sum = carried(products);
     }
-    for (row, sum) in flight.sum.iter_mut().zip(sum) {
+    for (row, sum) in lane_set.sum.iter_mut().zip(sum) {
         // SAFETY: a row is longer than the vector.
         unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), sum) };
     }

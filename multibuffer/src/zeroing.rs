@@ -3,19 +3,19 @@
 use std::{arch::asm, mem::MaybeUninit};
 
 /// Bytes of stack that kernels reach, with room to spare: lanes with their round keys and buffers are the most.
-const DEEPEST: usize = 24 << 10;
+const MAX_STACK_BYTES: usize = 24 << 10;
 
-/// Runs `work` in a stack frame of its own, below that of the caller, which [`stack`] zeroes afterwards.
+/// Runs `work` in a stack frame of its own, below that of the caller, which [`zero_stack`] zeroes afterwards.
 #[inline(never)]
-pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn in_own_frame<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
 /// Zeroes the stack below the caller.
 #[inline(never)]
-pub(crate) fn stack() {
-    let mut room = [MaybeUninit::<u8>::uninit(); DEEPEST];
-    wipe(&mut room);
+pub(crate) fn zero_stack() {
+    let mut room = [MaybeUninit::<u8>::uninit(); MAX_STACK_BYTES];
+    zero(&mut room);
 }
 
 /// Types of which any bytes are a value, zeroes among them.
@@ -33,7 +33,7 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Zeroes `what`, though nobody reads it again. Unlike `zeroize`, which writes element by element, in the widest words that
 /// the processor has.
-pub(crate) fn wipe<T: Plain>(what: &mut T) {
+pub(crate) fn zero<T: Plain>(what: &mut T) {
     // SAFETY: zeroes are a value of a plain type; the empty instructions might read it, as far as the compiler knows.
     unsafe {
         std::ptr::write_bytes(what, 0, 1);
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn every_byte_is_zeroed() {
         let mut keys = [[[0x5a_u8; 16]; 16]; 15];
-        wipe(&mut keys);
+        zero(&mut keys);
         assert_eq!(keys, [[[0; 16]; 16]; 15]);
     }
 }

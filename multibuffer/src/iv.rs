@@ -1,0 +1,27 @@
+//! An explicit IV, as it stands in a packet.
+
+/// An explicit initialisation vector: 0 to 16 bytes, held inline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Iv {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Iv {
+    /// The IV made of `bytes`, at most 16 of them.
+    ///
+    /// # Panics
+    /// If `bytes` is longer than 16.
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut iv = Self::default();
+        iv.bytes[..bytes.len()].copy_from_slice(bytes);
+        iv.len = bytes.len() as u8;
+        iv
+    }
+
+    /// The bytes as they stand in the packet.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
