@@ -1,9 +1,11 @@
 //! The last step inbound, in order: window, lifetimes, trains, one call of the sink.
 
+mod admit;
+mod aggfrag;
+
 use super::InboundBatch;
-use super::batch::{Incoming, Outcome};
-use super::deeper::Walk;
-use super::unpack::{Deadline, Unpacker};
+use super::deadline::Deadline;
+use super::packet::{InboundPacket, Outcome};
 use crate::buffers::{Pool, recycle};
 use crate::counters::Counters;
 use crate::io::{Delivery, PlaintextSink, Sent};
@@ -11,9 +13,8 @@ use crate::pipeline::lane::Commit;
 use crate::pipeline::migration::MigrationGuard;
 use crate::train::Offload;
 use crate::train::merge::{Group, Merger};
-use ipsec::Dropped;
-use ipsec::database::{SaIndex, Snapshot};
-use ipsec::sa::Held;
+use aggfrag::Unpacker;
+use ipsec::database::Snapshot;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -28,13 +29,13 @@ pub struct InboundCommit {
     unpacker: Unpacker,
     /// Heads of trains.
     heads: Vec<u8>,
-    /// Of each group, where its head lies; empty if it needs none of its own.
+    /// Where each group's head lies; empty if it needs none of its own.
     head_ranges: Vec<Range<usize>>,
     pieces: Vec<IoSlice<'static>>,
-    /// Of each group, its pieces.
+    /// The pieces of each group.
     piece_ranges: Vec<(Offload, Range<usize>)>,
     deliveries: Vec<Delivery<'static>>,
-    /// Of each group, the device that it leaves by.
+    /// The device of each group.
     interfaces: Vec<u32>,
     migration: MigrationGuard,
 }
@@ -62,15 +63,15 @@ impl InboundCommit {
         }
     }
 
-    /// Admits what may pass, in order, and groups it.
+    /// Admits packets in order and merges them to trains.
     fn admit(&mut self, batch: &mut InboundBatch) {
         let Some(snapshot) = batch.snapshot.take() else {
             return;
         };
-        admit_run(&snapshot, batch);
+        admit::admit_all(&snapshot, batch);
         self.merger.begin(batch.packets.len());
         self.unpacker.begin();
-        // Packets of one item came from one place.
+        // Packets of one item came from one address.
         let mut noted = None;
         for number in 0..batch.packets.len() {
             let packet = &batch.packets[number];
@@ -79,21 +80,21 @@ impl InboundCommit {
                     if noted.replace((packet.sa, packet.item)) != Some((packet.sa, packet.item)) {
                         note_origin(&snapshot, batch, packet);
                     }
-                    let head = |number| head(batch, number);
+                    let head = |number| batch.head(number);
                     self.merger.push(number as u32, &inner.candidate, head);
                     batch.counts.bytes += inner.len as u64;
                 }
-                &Outcome::Packed(place) => {
+                &Outcome::Aggfrag(payload) => {
                     let merger = &mut self.merger;
                     self.unpacker
-                        .unpack(batch, &snapshot, number, place, merger);
+                        .unpack(batch, &snapshot, number, payload, merger);
                 }
                 _ => {}
             }
         }
         self.unpacker.finish(batch, &snapshot, &mut self.merger);
         let device = |group: &Group| match &batch.packets[group.first() as usize].outcome {
-            Outcome::Genuine(Ok(inner)) => inner.exit,
+            Outcome::Genuine(Ok(inner)) => inner.interface,
             // INVARIANT: only what is delivered is in a group.
             _ => 0,
         };
@@ -109,7 +110,7 @@ impl InboundCommit {
         for group in self.merger.groups() {
             let start = self.heads.len();
             if group.count() > 1 {
-                self.heads.extend_from_slice(head(batch, group.first()));
+                self.heads.extend_from_slice(batch.head(group.first()));
                 group.rewrite_head(&mut self.heads[start..]);
             }
             self.head_ranges.push(start..self.heads.len());
@@ -139,7 +140,7 @@ impl InboundCommit {
         };
         deliveries.extend(self.piece_ranges.iter().map(delivery));
         self.migration.wait_for_backlog();
-        let sent = hand_over(&mut *self.sink, &self.interfaces, &deliveries);
+        let sent = deliver_runs(&mut *self.sink, &self.interfaces, &deliveries);
         self.deliveries = recycle(deliveries);
         self.pieces = recycle(pieces);
         sent
@@ -163,7 +164,7 @@ impl Commit<InboundBatch> for InboundCommit {
 }
 
 /// One call of the sink for each run of deliveries to one device: in most batches there is one run.
-fn hand_over(
+fn deliver_runs(
     sink: &mut dyn PlaintextSink,
     interfaces: &[u32],
     deliveries: &[Delivery<'_>],
@@ -172,7 +173,7 @@ fn hand_over(
     for run in interfaces.chunk_by(|one, next| one == next) {
         let run_of = &deliveries[start..start + run.len()];
         start += run.len();
-        // A sink that fails altogether has taken nothing that anybody knows of.
+        // A sink that returns an error is taken to have sent nothing.
         sent += sink.deliver_by(run[0], run_of).unwrap_or_else(|_| Sent {
             failed: run_of.iter().map(Delivery::packets).sum(),
             ..Sent::default()
@@ -181,92 +182,13 @@ fn hand_over(
     sent
 }
 
-/// Admits all packets of the batch, in order. What is not admitted is counted and has no inner packet any more. The
-/// numbers of an association are held for a run of its packets, and for nothing else.
-fn admit_run(snapshot: &Snapshot, batch: &mut InboundBatch) {
-    let mut run: Option<(SaIndex, Held<'_>)> = None;
-    for packet in &mut batch.packets {
-        let sa = packet.sa;
-        let inner = match (&packet.outcome, (packet.walk as usize).checked_sub(1)) {
-            (Outcome::Genuine(inner), Some(walk)) => {
-                run = None;
-                let inner = inner.as_ref().map(drop).map_err(|reason| *reason);
-                admit_all(snapshot, &batch.walks[walk], inner, batch.now)
-            }
-            (Outcome::Genuine(_) | Outcome::Packed(_), None) => {
-                run.take_if(|(of, _)| *of != sa);
-                let (_, held) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.hold()));
-                admit(snapshot, held, packet, batch.now)
-            }
-            // INVARIANT: what is deeper than one layer is never packed.
-            (Outcome::Pending | Outcome::Forged | Outcome::Packed(_), _) => {
-                Err((packet.sa, Dropped::BadIcv))
-            }
-        };
-        if let Err((sa, reason)) = inner {
-            snapshot.sa(sa).state.count_drop(reason);
-            batch.counts.drop(reason, 1);
-            packet.outcome = Outcome::Genuine(Err(reason));
-        }
-    }
-}
-
-/// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before anything else is
-/// said about it.
-fn admit(
-    snapshot: &Snapshot,
-    held: &mut Held<'_>,
-    packet: &Incoming,
-    now: u64,
-) -> Result<(), (SaIndex, Dropped)> {
-    let charged = |reason| (packet.sa, reason);
-    let config = &snapshot.sa(packet.sa).config;
-    let (inner, len) = match &packet.outcome {
-        Outcome::Genuine(Ok(inner)) => (Ok(()), inner.len),
-        Outcome::Packed(place) => (Ok(()), place.len),
-        Outcome::Genuine(Err(reason)) => (Err(*reason), packet.range.len()),
-        Outcome::Pending | Outcome::Forged => (Err(Dropped::BadIcv), packet.range.len()),
-    };
-    let sequence = packet.received.sequence();
-    held.admit(config, sequence, len as u64, now)
-        .map_err(charged)?;
-    inner.map_err(charged)
-}
-
-/// The same for every association that the packet was proven to come through, outermost first.
-fn admit_all(
-    snapshot: &Snapshot,
-    walk: &Walk,
-    inner: Result<(), Dropped>,
-    now: u64,
-) -> Result<(), (SaIndex, Dropped)> {
-    for step in walk.steps() {
-        let sa = snapshot.sa(step.sa);
-        sa.state
-            .admit(&sa.config, step.sequence, step.bytes, now)
-            .map_err(|reason| (step.sa, reason))?;
-    }
-    inner.map_err(|reason| (walk.blame, reason))
-}
-
-/// RFC 7296 2.23: only a packet that was authentic and new says where its sender is.
-fn note_origin(snapshot: &Snapshot, batch: &InboundBatch, packet: &Incoming) {
+/// RFC 7296 2.23: the peer's address and port are taken from authentic and new packets only.
+fn note_origin(snapshot: &Snapshot, batch: &InboundBatch, packet: &InboundPacket) {
     let (_, arrival) = &batch.intake.items[packet.item as usize];
     if let Some((port, _)) = arrival.outer.ports {
         let sa = snapshot.sa(packet.sa);
         let from = SocketAddr::new(arrival.outer.source, port);
         sa.state.hear_from(&sa.config, from);
-    }
-}
-
-/// The header bytes of an admitted packet, as far as merging looks.
-pub(super) fn head(batch: &InboundBatch, number: u32) -> &[u8] {
-    match &batch.packets[number as usize].outcome {
-        Outcome::Genuine(Ok(inner)) => {
-            let len = inner.candidate.head_len().unwrap_or(inner.len);
-            &batch.bytes_of(inner)[..len]
-        }
-        _ => &[],
     }
 }
 

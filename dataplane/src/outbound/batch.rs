@@ -1,16 +1,14 @@
-//! What moves outbound: the packets as they were read, what was planned for each, and where the sealed ones will lie.
+//! What moves outbound: the packets as they were read, what prepare planned for each, and the protected packets.
 
-use super::layers::{Layers, inside};
-use super::plan::{RoadNumber, Roads};
-use crate::buffers::{BatchSize, prefix_mut, recycle};
+use super::item::{EncapPlans, Item, PlanId};
+use super::nested::NestedPackets;
+use crate::buffers::BatchSize;
 use crate::counters::PacketCounts;
 use crate::io::{MAX_ITEM_BYTES, ReceiveBuffer};
-use crate::pipeline::lane::Transform;
 use crate::train::Offload;
-use crate::train::segments::Segments;
 use ipsec::database::Snapshot;
 use ipsec::esp::Stamp;
-use ipsec::sa::{Sa, SequenceNumber};
+use ipsec::sa::SequenceNumber;
 use multibuffer::{Iv, SealJob};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,140 +17,138 @@ use std::sync::Arc;
 /// Jobs per call of most ciphers. MEASURED: enough for every multi-buffer kernel but one, and heads, payloads and output
 /// of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call is so slow
 /// that caches do not matter.
-const JOBS_PER_CALL: usize = 64;
+pub(super) const JOBS_PER_CALL: usize = 64;
 
 /// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as for
 /// hundreds. A little more would cost another pass for a few.
 const LARGE_BATCH_PACKETS: usize = 256;
-/// The bytes it makes room for then, at least: so many packets of full size on an Ethernet.
+/// The least bytes of such a batch: that many packets of full size on an Ethernet.
 const MIN_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 1440;
-/// And at most: so many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85 Gbit/s so, and 0.4 to 0.5 with
-/// the room of an Ethernet's, where most of each pass is idle.
+/// The most bytes of such a batch: that many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85 Gbit/s
+/// with it, and 0.4 to 0.5 with room for an Ethernet's, where most of each pass is idle.
 const MAX_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 9216;
 
-/// A batch of outbound packets. Its memory is used again and again.
+/// A batch of outbound packets. Its memory is reused.
 pub struct OutboundBatch {
     pub(super) intake: ReceiveBuffer<Offload>,
     /// The device that all of it was read from.
     pub(super) interface: u32,
     /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
     pub(super) snapshot: Option<Arc<Snapshot>>,
-    /// Fragments of packets that were too big for their path.
-    pub(super) fragments: Vec<u8>,
-    pub(super) roads: Roads,
-    pub(super) trains: Vec<Train>,
-    /// Of all packets of all trains, in order.
-    pub(super) tickets: Vec<Ticket>,
-    stamps: Vec<Stamp>,
-    /// Packets that need more than one ESP header.
-    pub(super) layers: Layers,
-    pub(super) parcels: Vec<Parcel>,
-    /// Packets whose senders are to be told of a smaller MTU.
-    pub(super) refused: Vec<Refused>,
+    /// Bytes of items that were made here: fragments, reassembled packets and AGGFRAG payloads.
+    pub(super) made: Vec<u8>,
+    pub(super) planned: Planned,
+    /// Packets whose senders get an ICMP error with a smaller MTU.
+    pub(super) too_big: Vec<TooBig>,
     pub(super) counts: PacketCounts,
-    pub(super) heads_len: usize,
-    pub(super) sealed_len: usize,
-    heads: Vec<u8>,
-    sealed: Vec<u8>,
-    jobs: Vec<SealJob<'static>>,
+    pub(super) stamps: Vec<Stamp>,
+    pub(super) heads: Vec<u8>,
+    pub(super) sealed: Vec<u8>,
+    pub(super) jobs: Vec<SealJob<'static>>,
 }
 
-/// One item of the source and what becomes of it.
-pub(super) struct Train {
-    pub item: Range<usize>,
-    /// Whether the item lies in the batch's fragments instead of its intake.
-    pub in_fragments: bool,
-    pub segments: Segments,
-    /// How many of its packets were granted a sequence number.
-    pub granted: u32,
-    pub road: RoadNumber,
+/// What prepare decided for the packets of a batch.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub plans: EncapPlans,
+    /// Items whose packets get one ESP header each.
+    pub items: Vec<EspItem>,
+    /// Of all packets of these items, in order.
+    pub reservations: Vec<SequenceReservation>,
+    pub nested: NestedPackets,
+    pub bursts: Vec<PlannedBurst>,
+    pub heads_len: usize,
+    pub sealed_len: usize,
 }
 
-/// What a packet took from its association, in order. The rest of its header is left to any thread.
-pub(super) struct Ticket {
+/// An item whose packets get one ESP header each.
+pub(super) struct EspItem {
+    pub item: Item,
+    /// How many of its packets were assigned a sequence number.
+    pub assigned: u32,
+    pub plan: PlanId,
+}
+
+/// What a packet took from its SA, in order. The rest of its header can be written on any thread.
+pub(super) struct SequenceReservation {
     pub sequence: SequenceNumber,
-    /// Of suites that draw them.
+    /// Set for suites whose IVs are random.
     pub iv: Iv,
     pub plaintext_len: usize,
 }
 
-/// Equal packets for one peer, end to end in the sealed bytes; the last may be shorter.
-pub(super) struct Parcel {
-    pub road: RoadNumber,
-    pub place: Place,
+/// Where equal packets for one peer will lie, end to end; the last may be shorter.
+pub(super) struct PlannedBurst {
+    pub plan: PlanId,
+    pub buffer: OutputBuffer,
     pub range: Range<usize>,
     pub stride: usize,
     pub packets: u64,
 }
 
-/// Where the bytes of a parcel lie.
+/// The buffer that a burst lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// Among those with one ESP header.
+pub(super) enum OutputBuffer {
+    /// The batch's sealed bytes: packets with one ESP header.
     Sealed,
-    /// In this buffer of the layered ones.
-    Layered(usize),
+    /// One of the buffers of the nested packets.
+    Nested(usize),
 }
 
 /// A packet that is too big for its path.
-pub(super) struct Refused {
+pub(super) struct TooBig {
     pub item: Range<usize>,
-    /// Who tells the sender: the host it wanted to reach. A message from an address of our own would come in on a
-    /// device behind which that address does not live, and the kernel would not believe it.
+    /// Source address of the ICMP error: the host that the sender wanted to reach. A message from an address of this host
+    /// would come in on a device behind which that address does not live, and the kernel would drop it.
     pub reporter: IpAddr,
     pub mtu: usize,
 }
 
 impl OutboundBatch {
-    /// An empty batch with room for what one read of the source brings.
+    /// An empty batch with room for one read of the source.
     pub fn new(size: BatchSize) -> Self {
         Self {
             intake: ReceiveBuffer::with_capacity(size.bytes, size.items),
             interface: 0,
             snapshot: None,
-            fragments: Vec::new(),
-            roads: Roads::default(),
-            trains: Vec::with_capacity(size.items),
-            tickets: Vec::with_capacity(size.items),
-            stamps: Vec::with_capacity(size.items),
-            layers: Layers::default(),
-            parcels: Vec::with_capacity(size.items),
-            refused: Vec::new(),
+            made: Vec::new(),
+            planned: Planned::with_room(size.items),
+            too_big: Vec::new(),
             counts: PacketCounts::default(),
-            heads_len: 0,
-            sealed_len: 0,
+            stamps: Vec::with_capacity(size.items),
             heads: Vec::new(),
             sealed: Vec::new(),
             jobs: Vec::with_capacity(JOBS_PER_CALL),
         }
     }
 
-    /// The protected packets of a parcel.
-    pub(super) fn bytes_of(&self, parcel: &Parcel) -> &[u8] {
-        let buffer = match parcel.place {
-            Place::Sealed => &self.sealed[..],
-            Place::Layered(buffer) => self.layers.buffer(buffer),
+    /// The protected packets of a burst.
+    pub(super) fn bytes_of(&self, burst: &PlannedBurst) -> &[u8] {
+        let buffer = match burst.buffer {
+            OutputBuffer::Sealed => &self.sealed[..],
+            OutputBuffer::Nested(index) => self.planned.nested.buffer(index),
         };
-        &buffer[parcel.range.clone()]
+        &buffer[burst.range.clone()]
     }
 
-    /// Whether more of it at once would take no longer, and there may have been more.
+    /// Whether a larger batch would take no longer, and there may have been more to read.
     fn is_too_small(&self, snapshot: &Snapshot) -> bool {
         let is_full = self.intake.free_items() == 0
             || self.intake.bytes.len() - self.intake.used_bytes() < MAX_ITEM_BYTES;
-        let of_train = |train: &Train| {
-            let sa = snapshot.sa(self.roads[train.road].index);
+        let planned = &self.planned;
+        let of_item = |item: &EspItem| {
+            let sa = snapshot.sa(planned.plans[item.plan].sa);
             sa.key.jobs_at_once()
         };
-        let wants_more = |at_once| at_once > JOBS_PER_CALL;
+        let wants_more = |jobs| jobs > JOBS_PER_CALL;
         is_full
-            && (self.trains.iter().map(of_train).any(wants_more)
-                || wants_more(self.layers.at_once(snapshot)))
+            && (planned.items.iter().map(of_item).any(wants_more)
+                || wants_more(planned.nested.jobs_at_once(snapshot)))
     }
 
     /// For packets as long as those that it holds.
     fn large_size(&self) -> BatchSize {
-        let each = self.intake.used_bytes() / self.tickets.len().max(1);
+        let each = self.intake.used_bytes() / self.planned.reservations.len().max(1);
         BatchSize {
             items: LARGE_BATCH_PACKETS,
             bytes: (LARGE_BATCH_PACKETS * each).clamp(MIN_LARGE_BATCH_BYTES, MAX_LARGE_BATCH_BYTES),
@@ -164,88 +160,68 @@ impl OutboundBatch {
         &self.counts
     }
 
-    /// Ready for the next read; lets go of the snapshot.
+    /// Ready for the next read; drops the snapshot.
     pub(super) fn clear(&mut self) {
         let snapshot = self.snapshot.take();
         if snapshot.is_some_and(|snapshot| self.is_too_small(&snapshot)) {
             self.intake.grow(self.large_size());
         }
         self.intake.clear();
-        self.fragments.clear();
-        self.roads.clear();
-        self.trains.clear();
-        self.tickets.clear();
-        self.layers.clear();
-        self.parcels.clear();
-        self.refused.clear();
+        self.made.clear();
+        self.planned.clear();
+        self.too_big.clear();
         self.counts = PacketCounts::default();
+    }
+}
+
+impl Planned {
+    fn with_room(items: usize) -> Self {
+        Self {
+            items: Vec::with_capacity(items),
+            reservations: Vec::with_capacity(items),
+            bursts: Vec::with_capacity(items),
+            ..Self::default()
+        }
+    }
+
+    fn clear(&mut self) {
+        self.plans.clear();
+        self.items.clear();
+        self.reservations.clear();
+        self.nested.clear();
+        self.bursts.clear();
         self.heads_len = 0;
         self.sealed_len = 0;
     }
-}
 
-impl Ticket {
-    fn stamp(&self, sa: &Sa, next_header: u8) -> Stamp {
-        let iv = match sa.draws_ivs() {
-            true => self.iv,
-            false => sa.iv_of(self.sequence),
+    /// Appends a protected packet to the last burst if it lies directly behind it, is no longer, and has the same outer
+    /// header; begins a new burst otherwise.
+    pub fn append(&mut self, plan: PlanId, buffer: OutputBuffer, range: Range<usize>) {
+        let plans = &self.plans;
+        let same = |burst: &PlannedBurst| {
+            burst.plan == plan || plans[burst.plan].outer == plans[plan].outer
         };
-        Stamp::new(sa, self.sequence, iv, next_header, self.plaintext_len)
-    }
-}
-
-impl Transform for OutboundBatch {
-    fn arrived(&self) -> u64 {
-        self.counts.arrived
-    }
-
-    fn transform(&mut self) {
-        let Some(snapshot) = &self.snapshot else {
-            return;
-        };
-        for trains in self.trains.chunks(JOBS_PER_CALL) {
-            let sas = trains.iter().map(|train| self.roads[train.road].index);
-            snapshot.fetch_sas_of(sas);
-        }
-        let mut at_once = JOBS_PER_CALL;
-        self.stamps.clear();
-        let mut tickets = self.tickets.iter();
-        for train in &self.trains {
-            let road = &self.roads[train.road];
-            let sa = snapshot.sa(road.index);
-            let of_train = tickets.by_ref().take(train.granted as usize);
-            self.stamps
-                .extend(of_train.map(|ticket| ticket.stamp(sa, road.next_header)));
-        }
-        let mut jobs = recycle(std::mem::take(&mut self.jobs));
-        let mut heads = prefix_mut(&mut self.heads, self.heads_len);
-        let mut sealed = prefix_mut(&mut self.sealed, self.sealed_len);
-        let mut stamps = self.stamps.iter();
-        for train in &self.trains {
-            let road = &self.roads[train.road];
-            let sa = snapshot.sa(road.index);
-            let item = match train.in_fragments {
-                true => &self.fragments[train.item.clone()],
-                false => &self.intake.bytes[train.item.clone()],
-            };
-            at_once = at_once.max(sa.key.jobs_at_once());
-            for (number, stamp) in (0..train.granted).zip(&mut stamps) {
-                let (head, out);
-                (head, heads) = heads.split_at_mut(train.segments.head_len());
-                (out, sealed) = sealed.split_at_mut(stamp.packet_len());
-                train.segments.write_head(item, number, head);
-                let payload = &item[train.segments.payload(number)];
-                let (head, payload) = inside(road.outside, head, payload);
-                jobs.push(stamp.job(sa, head, payload, out));
-                if jobs.len() >= at_once {
-                    multibuffer::seal(&mut jobs);
-                    jobs.clear();
-                }
+        match self.bursts.last_mut() {
+            Some(burst) if burst.has_room_for(buffer, &range) && same(burst) => {
+                burst.range.end = range.end;
+                burst.packets += 1;
             }
+            _ => self.bursts.push(PlannedBurst {
+                plan,
+                buffer,
+                stride: range.len(),
+                range,
+                packets: 1,
+            }),
         }
-        multibuffer::seal(&mut jobs);
-        self.jobs = recycle(jobs);
-        self.layers
-            .transform(snapshot, &self.intake.bytes, &self.fragments);
+    }
+}
+
+impl PlannedBurst {
+    /// Whether a packet lies directly behind full ones, and is no longer than they are.
+    fn has_room_for(&self, buffer: OutputBuffer, range: &Range<usize>) -> bool {
+        let is_even = self.range.len() == self.packets as usize * self.stride;
+        let follows = self.buffer == buffer && self.range.end == range.start;
+        is_even && follows && range.len() <= self.stride
     }
 }

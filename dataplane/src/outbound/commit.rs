@@ -1,4 +1,4 @@
-//! The last step outbound, in order: parcels to the sink, complaints to senders, numbers to the counters.
+//! The last step outbound, in order: bursts to the sink, ICMP errors to senders, counts to the counters.
 
 use super::OutboundBatch;
 use crate::buffers::{Pool, recycle};
@@ -17,7 +17,7 @@ pub struct OutboundCommit {
     replies: Option<Box<dyn PlaintextSink>>,
     counters: Arc<Counters>,
     pool: Arc<Pool<OutboundBatch>>,
-    parcels: Vec<Burst<'static>>,
+    bursts: Vec<Burst<'static>>,
     report: Vec<u8>,
     migration: MigrationGuard,
 }
@@ -34,42 +34,42 @@ impl OutboundCommit {
             replies,
             counters,
             pool,
-            parcels: Vec::new(),
+            bursts: Vec::new(),
             report: Vec::new(),
             migration: MigrationGuard::open(),
         }
     }
 
     fn send(&mut self, batch: &OutboundBatch) -> Sent {
-        let mut parcels = recycle(std::mem::take(&mut self.parcels));
-        parcels.extend(batch.parcels.iter().map(|parcel| Burst {
-            outer: batch.roads[parcel.road].outer,
-            bytes: batch.bytes_of(parcel),
-            stride: parcel.stride,
+        let mut bursts = recycle(std::mem::take(&mut self.bursts));
+        bursts.extend(batch.planned.bursts.iter().map(|burst| Burst {
+            outer: batch.planned.plans[burst.plan].outer,
+            bytes: batch.bytes_of(burst),
+            stride: burst.stride,
         }));
         self.migration.wait_for_backlog();
-        // A sink that fails altogether has sent nothing that anybody knows of.
-        let sent = self.sink.deliver(&parcels).unwrap_or_else(|_| Sent {
-            failed: batch.parcels.iter().map(|parcel| parcel.packets).sum(),
+        // A sink that returns an error is taken to have sent nothing.
+        let sent = self.sink.deliver(&bursts).unwrap_or_else(|_| Sent {
+            failed: batch.planned.bursts.iter().map(|burst| burst.packets).sum(),
             ..Sent::default()
         });
-        self.parcels = recycle(parcels);
+        self.bursts = recycle(bursts);
         sent
     }
 
-    /// RFC 4301 8.2.1: the sender of a packet that is too big hears what would fit. Best effort, and rare.
-    fn complain(&mut self, batch: &OutboundBatch) {
+    /// RFC 4301 8.2.1: the sender of a packet that is too big gets an ICMP error with the MTU. Best effort, and rare.
+    fn report_too_big(&mut self, batch: &OutboundBatch) {
         let Some(replies) = &mut self.replies else {
             return;
         };
-        for refused in &batch.refused {
-            let packet = &batch.intake.bytes[refused.item.clone()];
-            if pmtu::report(packet, refused.mtu, refused.reporter, &mut self.report) {
+        for packet in &batch.too_big {
+            let bytes = &batch.intake.bytes[packet.item.clone()];
+            if pmtu::report(bytes, packet.mtu, packet.reporter, &mut self.report) {
                 let delivery = Delivery {
                     offload: Offload::default(),
                     pieces: &[IoSlice::new(&self.report)],
                 };
-                // If even this is refused, the sender tries again and is told again.
+                // If the error is lost, the sender's next packet causes another one.
                 let _ = replies.deliver_by(batch.interface, &[delivery]);
             }
         }
@@ -78,15 +78,15 @@ impl OutboundCommit {
 
 impl Commit<OutboundBatch> for OutboundCommit {
     fn commit(&mut self, mut batch: Box<OutboundBatch>) {
-        if !batch.parcels.is_empty() {
+        if !batch.planned.bursts.is_empty() {
             let sent = self.send(&batch);
             batch.counts.sent(sent);
         }
-        if !batch.refused.is_empty() {
-            self.complain(&batch);
+        if !batch.too_big.is_empty() {
+            self.report_too_big(&batch);
         }
         batch.counts.batches = 1;
-        batch.counts.trains = batch.parcels.len() as u64;
+        batch.counts.trains = batch.planned.bursts.len() as u64;
         self.counters.add(&batch.counts);
         batch.clear();
         self.pool.give_back(batch);

@@ -1,6 +1,6 @@
 //! What a packet costs a lane, learnt from its intervals, and what workers could make of it.
 
-use super::Interval;
+use super::interval::Interval;
 
 /// What a packet costs, in nanoseconds of processor time: means over the last intervals.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -1,43 +1,46 @@
-//! One genuine layer comes off: padding, tunnel or moved headers, and what is left is a packet.
+//! Removes one genuine layer: padding, then the tunnel header or the ESP or AH header between IP header and payload.
 
-use super::SocketOpener;
-use crate::inbound::batch::{Header, Outcome, Place};
+use crate::inbound::packet::{InnerSpan, LayerHeader, Outcome};
 use ipsec::Dropped;
 use ipsec::aggfrag;
-use ipsec::database::SaIndex;
+use ipsec::database::{SaIndex, Snapshot};
 use ipsec::packet::Outline;
-use ipsec::sa::Mode;
+use ipsec::sa::{Mode, Sa};
 use ipsec::transport::Outside;
 use ipsec::tunnel::{Outer, decapsulate_ecn};
+use ipsec::wire::ip::number::{IPV4, IPV6, NO_NEXT};
 use std::ops::Range;
 
-/// Next headers.
-const IPV4_INSIDE: u8 = 4;
-const IPV6_INSIDE: u8 = 41;
-const NOTHING_INSIDE: u8 = 59;
+/// Removes layers of packets in the two buffers of a batch.
+pub(super) struct Decapsulator<'a> {
+    pub snapshot: &'a Snapshot,
+    /// The intake's bytes.
+    pub bytes: &'a mut [u8],
+    pub rebuilt: &'a mut Vec<u8>,
+}
 
-/// One layer that was found genuine, and the headers before it.
-pub(in crate::inbound) struct Layer<'a> {
+/// One layer whose ICV was right, and the headers before it.
+pub(super) struct GenuineLayer<'a> {
     pub rebuilt: bool,
-    /// Bytes of headers directly before the body; 0 if they are not there, and then `outer` says what they were.
+    /// Bytes of headers directly before the body; 0 if they are not there, and then `outer` is their meaning.
     pub headers: usize,
     /// From ESP or AH to the end.
     pub body: Range<usize>,
     pub sa: SaIndex,
-    pub received: &'a Header,
+    pub header: &'a LayerHeader,
     pub outer: Option<&'a Outer>,
 }
 
-impl SocketOpener<'_> {
-    /// Takes one layer off: the packet inside as it lies there, or with the headers given back to it that stood outside.
-    pub fn unwrap(&mut self, layer: &Layer<'_>) -> Result<Place, Dropped> {
+impl Decapsulator<'_> {
+    /// Removes one layer: the packet inside where it lies; in transport mode with its IP header moved or written anew.
+    pub fn decapsulate(&mut self, layer: &GenuineLayer<'_>) -> Result<InnerSpan, Dropped> {
         let sa = self.snapshot.sa(layer.sa);
         let (inside, next_header) = self.inside(layer)?;
         let version = match (next_header, sa.config.mode) {
-            // RFC 4303 2.6: sent to be thrown away.
-            (NOTHING_INSIDE, _) => return Err(Dropped::Dummy),
-            (IPV4_INSIDE, Mode::Tunnel | Mode::Any) => 4,
-            (IPV6_INSIDE, Mode::Tunnel | Mode::Any) => 6,
+            // RFC 4303 2.6: a dummy packet.
+            (NO_NEXT, _) => return Err(Dropped::Dummy),
+            (IPV4, Mode::Tunnel | Mode::Any) => 4,
+            (IPV6, Mode::Tunnel | Mode::Any) => 6,
             (_, Mode::Transport | Mode::Any) => return self.join(layer, inside, next_header),
             (_, Mode::Tunnel) => return Err(Dropped::BadInner),
         };
@@ -47,7 +50,7 @@ impl SocketOpener<'_> {
             return Err(Dropped::BadInner);
         }
         decapsulate_ecn(outer_class, inner)?;
-        Ok(Place {
+        Ok(InnerSpan {
             rebuilt: layer.rebuilt,
             start: inside.start,
             len: inside.len(),
@@ -55,41 +58,41 @@ impl SocketOpener<'_> {
         })
     }
 
-    /// RFC 9347 2.3: an association in AGGFRAG mode carries nothing else.
-    pub(super) fn payload(&mut self, layer: &Layer<'_>) -> Outcome {
+    /// RFC 9347 2.3: an SA in AGGFRAG mode carries nothing but payloads.
+    pub fn aggfrag_payload(&mut self, layer: &GenuineLayer<'_>) -> Outcome {
         match self.inside(layer) {
-            Ok((inside, aggfrag::PROTOCOL)) => Outcome::Packed(Place {
+            Ok((inside, aggfrag::PROTOCOL)) => Outcome::Aggfrag(InnerSpan {
                 rebuilt: layer.rebuilt,
                 start: inside.start,
                 len: inside.len(),
                 in_tunnel: true,
             }),
-            Ok((_, NOTHING_INSIDE)) => Outcome::Genuine(Err(Dropped::Dummy)),
+            Ok((_, NO_NEXT)) => Outcome::Genuine(Err(Dropped::Dummy)),
             Ok(_) => Outcome::Genuine(Err(Dropped::BadInner)),
             Err(reason) => Outcome::Genuine(Err(reason)),
         }
     }
 
-    /// What the layer carries, and what that is.
-    fn inside(&mut self, layer: &Layer<'_>) -> Result<(Range<usize>, u8), Dropped> {
+    /// Where the layer's payload lies, and its next header.
+    fn inside(&mut self, layer: &GenuineLayer<'_>) -> Result<(Range<usize>, u8), Dropped> {
         let sa = self.snapshot.sa(layer.sa);
         let start = layer.body.start;
-        match layer.received {
-            Header::Esp(received) => {
+        match layer.header {
+            LayerHeader::Esp(received) => {
                 let body = &self.buffer(layer.rebuilt)[layer.body.clone()];
                 let (text, next_header) = received.strip(sa, body)?;
                 Ok((start + text.start..start + text.end, next_header))
             }
-            Header::Ah(received) => {
+            LayerHeader::Ah(received) => {
                 let inside = start + received.header_len()..layer.body.end;
                 Ok((inside, received.next_header()))
             }
-            Header::Inside => Err(Dropped::BadInner),
+            LayerHeader::Inside => Err(Dropped::BadInner),
         }
     }
 
-    /// The traffic class of the header that the layer stood behind.
-    fn outer_class(&mut self, layer: &Layer<'_>) -> u8 {
+    /// The traffic class of the IP header before the layer.
+    fn outer_class(&mut self, layer: &GenuineLayer<'_>) -> u8 {
         if let Some(outer) = layer.outer {
             return outer.traffic_class;
         }
@@ -98,26 +101,26 @@ impl SocketOpener<'_> {
         Outline::read(headers).map_or(0, |outline| outline.traffic_class)
     }
 
-    /// Transport mode: the headers that the layer stood behind move up to what was inside.
+    /// Transport mode: the IP header before the layer moves up to the payload, or is written anew.
     fn join(
         &mut self,
-        layer: &Layer<'_>,
+        layer: &GenuineLayer<'_>,
         inside: Range<usize>,
         next_header: u8,
-    ) -> Result<Place, Dropped> {
+    ) -> Result<InnerSpan, Dropped> {
         let (0, Some(outer)) = (layer.headers, layer.outer) else {
             return self.move_headers(layer, inside, next_header);
         };
-        let sequence = layer.received.sequence().low();
+        let sequence = layer.header.sequence().low();
         Ok(self.rebuild(inside, next_header, outer, sequence))
     }
 
     fn move_headers(
         &mut self,
-        layer: &Layer<'_>,
+        layer: &GenuineLayer<'_>,
         inside: Range<usize>,
         next_header: u8,
-    ) -> Result<Place, Dropped> {
+    ) -> Result<InnerSpan, Dropped> {
         let headers_at = layer.body.start - layer.headers;
         let buffer = self.buffer(layer.rebuilt);
         let outside = Outside::before(&buffer[headers_at..layer.body.end])?;
@@ -125,7 +128,7 @@ impl SocketOpener<'_> {
         buffer.copy_within(headers_at..headers_at + outside.len, start);
         let len = inside.end - start;
         outside.rename(&mut buffer[start..start + outside.len], next_header, len, 0);
-        Ok(Place {
+        Ok(InnerSpan {
             rebuilt: layer.rebuilt,
             start,
             len,
@@ -133,15 +136,15 @@ impl SocketOpener<'_> {
         })
     }
 
-    /// Transport mode in UDP, whose socket kept the headers: they are made anew from what it told of them. IPv4's
-    /// identification has done its work; where DF is clear another fragmentation needs a new one.
+    /// Transport mode in UDP, whose socket does not hand over IP headers: the header is written anew from what the socket
+    /// reports. IPv4's identification is 0 where DF is set, and a new one where the packet may be fragmented again.
     fn rebuild(
         &mut self,
         plaintext: Range<usize>,
         next_header: u8,
         outer: &Outer,
         sequence: u32,
-    ) -> Place {
+    ) -> InnerSpan {
         let header = Outer {
             protocol: next_header,
             ports: None,
@@ -156,11 +159,46 @@ impl SocketOpener<'_> {
         self.rebuilt.resize(start + header.len(), 0);
         header.emit(plaintext.len(), identification, &mut self.rebuilt[start..]);
         self.rebuilt.extend_from_slice(&self.bytes[plaintext]);
-        Place {
+        InnerSpan {
             rebuilt: true,
             start,
             len: self.rebuilt.len() - start,
             in_tunnel: false,
         }
+    }
+
+    /// One of the two buffers in which packets lie.
+    pub fn buffer(&mut self, rebuilt: bool) -> &mut [u8] {
+        if rebuilt {
+            &mut self.rebuilt[..]
+        } else {
+            &mut *self.bytes
+        }
+    }
+
+    /// The bytes of a packet.
+    pub fn bytes_at(&self, span: InnerSpan) -> &[u8] {
+        let buffer = if span.rebuilt {
+            &self.rebuilt[..]
+        } else {
+            &*self.bytes
+        };
+        &buffer[span.start..span.start + span.len]
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_at_mut(&mut self, span: InnerSpan) -> &mut [u8] {
+        &mut self.buffer(span.rebuilt)[span.start..span.start + span.len]
+    }
+}
+
+/// In transport mode no key covers a packet's source address, so it must be the SA's: otherwise the peer could send for
+/// another host. An SA from any source (0.0.0.0, ::) accepts every source.
+pub(super) fn check_source(sa: &Sa, span: InnerSpan, outline: &Outline) -> Result<(), Dropped> {
+    let source = sa.config.source;
+    if span.in_tunnel || source.is_unspecified() || outline.source == source {
+        Ok(())
+    } else {
+        Err(Dropped::SourceNotOfAssociation)
     }
 }

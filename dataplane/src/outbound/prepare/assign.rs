@@ -1,0 +1,187 @@
+//! What each packet takes from its SAs, in order: sequence number and IV; and where its bytes will lie.
+
+use super::nested::{Refusal, Unprotected};
+use crate::counters::PacketCounts;
+use crate::iv::IvSource;
+use crate::outbound::batch::{EspItem, OutputBuffer, Planned, SequenceReservation};
+use crate::outbound::chain::ChainLayer;
+use crate::outbound::item::ClassifiedItem;
+use ipsec::Dropped;
+use ipsec::database::{SaIndex, Snapshot};
+use ipsec::esp::sealed_len;
+use ipsec::sa::{Held, Protocol, Sa, SequenceNumber};
+use multibuffer::Iv;
+use std::ops::Range;
+
+/// Assigns sequence numbers and IVs for one batch.
+pub(super) struct Assigner<'a> {
+    snapshot: &'a Snapshot,
+    ivs: &'a mut IvSource,
+    now: u64,
+    /// The SA used last, whose state stays locked for a run of its packets.
+    held: Option<(SaIndex, Held<'a>)>,
+}
+
+impl<'a> Assigner<'a> {
+    pub fn new(snapshot: &'a Snapshot, ivs: &'a mut IvSource, now: u64) -> Self {
+        Self {
+            snapshot,
+            ivs,
+            now,
+            held: None,
+        }
+    }
+
+    /// An SA of the snapshot.
+    pub fn sa(&self, index: SaIndex) -> &'a Sa {
+        self.snapshot.sa(index)
+    }
+
+    /// Unlocks the state of the SA used last: before another SA's is locked, and before anything that may take long.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Assigns sequence numbers to all packets of an item with one ESP header each; to a shorter last one by itself, so
+    /// that lifetimes count the bytes that are carried.
+    pub fn assign(
+        &mut self,
+        planned: &mut Planned,
+        counts: &mut PacketCounts,
+        item: ClassifiedItem<'a>,
+    ) {
+        let segments = &item.item.segments;
+        let count = segments.count();
+        let last = count - 1;
+        let even = if segments.packet_len(last) == segments.packet_len(0) {
+            count
+        } else {
+            last
+        };
+        let mut assigned = self.assign_equal(planned, counts, &item, 0..even);
+        if assigned == even && even < count {
+            assigned += self.assign_equal(planned, counts, &item, even..count);
+        }
+        if assigned > 0 {
+            planned.items.push(EspItem {
+                item: item.item,
+                assigned,
+                plan: item.plan,
+            });
+        }
+    }
+
+    /// Assigns sequence numbers to packets of equal length; returns to how many. The rest is counted as dropped.
+    fn assign_equal(
+        &mut self,
+        planned: &mut Planned,
+        counts: &mut PacketCounts,
+        item: &ClassifiedItem<'a>,
+        numbers: Range<u32>,
+    ) -> u32 {
+        let (sa, mut next) = (item.sa, numbers.start);
+        let len = item.item.segments.packet_len(next);
+        while next < numbers.end {
+            let wanted = numbers.end - next;
+            match self.reserve(planned.plans[item.plan].sa, sa, wanted, len) {
+                Ok((first, granted)) => {
+                    for step in 0..granted {
+                        let sequence = SequenceNumber(first.0 + u64::from(step));
+                        self.append(planned, counts, item, sequence, len);
+                    }
+                    next += granted;
+                }
+                Err(reason) => {
+                    counts.drop(reason, wanted.into());
+                    (0..wanted).for_each(|_| sa.state.count_drop(reason));
+                    break;
+                }
+            }
+        }
+        next - numbers.start
+    }
+
+    /// Reserves up to `wanted` sequence numbers for packets of `len` bytes.
+    fn reserve(
+        &mut self,
+        index: SaIndex,
+        sa: &'a Sa,
+        wanted: u32,
+        len: usize,
+    ) -> Result<(SequenceNumber, u32), Dropped> {
+        // INVARIANT: the state of one SA is unlocked before that of another is locked.
+        self.held.take_if(|(of, _)| *of != index);
+        let (_, held) = self.held.get_or_insert_with(|| (index, sa.state.hold()));
+        held.reserve(&sa.config, wanted, len as u64, self.now)
+    }
+
+    /// Appends a packet with its sequence number behind those planned before.
+    fn append(
+        &mut self,
+        planned: &mut Planned,
+        counts: &mut PacketCounts,
+        item: &ClassifiedItem<'a>,
+        sequence: SequenceNumber,
+        len: usize,
+    ) {
+        let sa = item.sa;
+        let iv = if sa.draws_ivs() {
+            sa.fresh_iv(&mut |bytes| self.ivs.fill(bytes))
+        } else {
+            Iv::default()
+        };
+        let plaintext_len = len - planned.plans[item.plan].outside;
+        let range = planned.sealed_len..planned.sealed_len + sealed_len(&sa.config, plaintext_len);
+        planned.sealed_len = range.end;
+        planned.append(item.plan, OutputBuffer::Sealed, range);
+        planned.heads_len += item.item.segments.head_len();
+        counts.bytes += len as u64;
+        planned.reservations.push(SequenceReservation {
+            sequence,
+            iv,
+            plaintext_len,
+        });
+    }
+
+    /// Assigns the sequence numbers of all layers to every packet of an item whose plan has an SA chain.
+    pub fn assign_nested(
+        &mut self,
+        planned: &mut Planned,
+        counts: &mut PacketCounts,
+        chains: &[ChainLayer],
+        item: &ClassifiedItem<'a>,
+    ) {
+        // INVARIANT: each layer locks its own SA's state, one at a time.
+        self.release();
+        let plan = &planned.plans[item.plan];
+        let (chain, writes_outer) = (plan.chain.of(chains), plan.outer.written > 0);
+        let (ivs, now) = (&mut *self.ivs, self.now);
+        let mut assign = |sa: &Sa, bytes| {
+            let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
+            let iv = match sa.config.id.protocol {
+                Protocol::Esp => sa.iv_for(sequence, &mut |bytes| ivs.fill(bytes)),
+                Protocol::Ah => Iv::default(),
+            };
+            Ok((sequence, iv))
+        };
+        for number in 0..item.item.segments.count() {
+            let packet = Unprotected {
+                item: &item.item,
+                number,
+                writes_outer,
+            };
+            let nested = &mut planned.nested;
+            match nested.add(self.snapshot, chain, packet, &mut assign) {
+                Ok(output) => {
+                    let buffer = OutputBuffer::Nested(output.buffer);
+                    planned.append(item.plan, buffer, output.range);
+                    counts.bytes += item.item.segments.packet_len(number) as u64;
+                }
+                Err(Refusal { sa, reason }) => {
+                    self.snapshot.sa(sa).state.count_drop(reason);
+                    counts.drop(reason, 1);
+                }
+            }
+        }
+    }
+}
