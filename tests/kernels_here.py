@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Which of the ciphers' kernels this processor could run in these tests, by what `esplanade speed` says of it.
 
-A kernel that the processor has instructions for and that computed something wrong there is a failure. What the processor lacks is
-named at the end of a run: a release must have been tested where it is there.
+A kernel that the processor has instructions for and that computed something wrong there is a failure. What the
+processor lacks is named at the end of a run: a release must have been tested where it is there.
 """
 
 import json

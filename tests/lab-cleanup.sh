@@ -116,7 +116,7 @@ share_folder() {
   return 1
 }
 
-# Starts a lab that holds a gateway to a share, and waits until it does: `lab_id` and `folder`. Fails where none can be held.
+# Starts a lab that limits a gateway to a share, and waits until it does: `lab_id` and `folder`. Fails where it cannot.
 hold() {
   local end=$((SECONDS + 20))
   folder=
@@ -209,13 +209,15 @@ else
   report ctrl-c-says-what-was-kept "$(tail -n 1 "$log")"
 fi
 
-# A run that was cut short goes on: what was recorded stays byte for byte, and every trial of the plan is there in the end.
+# A run that was cut short goes on: what was recorded stays byte for byte, and in the end every trial of the plan is
+# there.
 resumed() {
   local out=$place/$1 trouble="" before measured said
   cp "$out/records.jsonl" "$place/before.jsonl"
   before=$(grep -c . "$place/before.jsonl")
   said=$(env "$mark" "$lab" run --resume "$out" 2>&1) || trouble="exit code $?: $(tail -n 1 <<<"$said");"
-  cmp -s -n "$(wc -c <"$place/before.jsonl")" "$place/before.jsonl" "$out/records.jsonl" || trouble+=" earlier records changed;"
+  cmp -s -n "$(wc -c <"$place/before.jsonl")" "$place/before.jsonl" "$out/records.jsonl" ||
+    trouble+=" earlier records changed;"
   measured=$(grep -o '"trial":[0-9]*,.*"status":"measured"' "$out/records.jsonl" | cut -d, -f1 | sort -u | wc -l)
   [ "$measured" -eq 2 ] || trouble+=" $measured of 2 trials are measured;"
   [ -s "$out/report.html" ] || trouble+=" no page;"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# netperf as a load: what is said where it is missing, too old or broken, on any machine; and where it is installed, that
+# netperf as a load: the messages where it is missing, too old or broken, on any machine; and where it is installed, that
 # it agrees with iperf3 on a link whose rate is known, over both families, both ways and through our tunnel.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -85,8 +85,8 @@ load.kind = "netperf-rr"
 load.request_bytes = 1000
 SPEC
 
-# A box in the wire has no rate of its own; and of datagrams in two pieces, a queue that is always full takes the shorter
-# pieces and no longer one.
+# A box in the wire has no rate of its own; and of datagrams in two pieces, a queue that is always full takes the
+# shorter pieces and no longer one.
 cat >"$place/unshaped.toml" <<'SPEC'
 study = "unshaped"
 rounds = 1
@@ -205,7 +205,8 @@ PYTHON
 
 if [ -n "$installed" ]; then
   for study in netperf unshaped; do
-    timeout --foreground 300 "$lab" run "$place/$study.toml" --seed 1 --out "$place/$study" </dev/null >"$place/$study.log" 2>&1
+    timeout --foreground 300 "$lab" run "$place/$study.toml" --seed 1 --out "$place/$study" \
+      </dev/null >"$place/$study.log" 2>&1
   done
   verdicts=$(judge)
   echo "$verdicts"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gateways that are held to a share of a processor: what each used by the kernel's own account, what the record says of it,
-# what is left out because nothing holds it, and all of it without root, in a control group that was given away.
+# Gateways that are limited to a share of a processor: what each used by the kernel's account, what the record says of
+# it, what is left out because nothing limits it, and all of it without root, in a control group of another user.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -87,8 +87,8 @@ for contender in esplanade-aes-128-gcm wireguard-go; do
   done
 done
 
-# Somebody without any right, and a control group as an administrator gives it to such a user: theirs, with themselves inside. In
-# version two a group with others below it has no members, so they sit one further down.
+# A user without privileges, and a control group as an administrator gives it to such a user: owned by that user, who is
+# inside. In version two a group with others below it has no members, so the user is one further down.
 user=65534
 give_group() {
   local top kind options

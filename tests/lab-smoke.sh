@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every study that `lab list` names runs to its end with --smoke, and leaves what a run must leave: records of which some
-# are measurements, a table, a page with its title, and an order from which the run could go on.
+# Every study that `lab list` names runs to its end with --smoke, and leaves what a run must leave: records of which
+# some are measurements, a table, a page with its title, and an order from which the run could go on.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

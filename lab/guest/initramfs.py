@@ -43,7 +43,8 @@ def take_from(release, folder):
         os.makedirs(f"{place}/{part}/partial", exist_ok=True)
     with open(f"{place}/sources.list", "w") as file:
         file.write(f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {release} main\n")
-    places = {"Etc::SourceList": f"{place}/sources.list", "Etc::SourceParts": "-", "State::Lists": f"{place}/lists", "Cache": place}
+    places = {"Etc::SourceList": f"{place}/sources.list", "Etc::SourceParts": "-", "State::Lists": f"{place}/lists",
+              "Cache": place}
     APT[:] = [word for name, path in places.items() for word in ("-o", f"Dir::{name}={path}")]
 
 

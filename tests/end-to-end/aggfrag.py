@@ -1,4 +1,5 @@
-"""AGGFRAG mode (RFC 9347) between two gateways: many small packets in one, large ones across several, a constant rate."""
+"""AGGFRAG mode (RFC 9347) between two gateways: many small packets in one, large ones across several, a constant
+rate."""
 
 import signal
 import socket
@@ -15,7 +16,8 @@ RATE, SIZE = 200, 600
 
 
 def packed(name, options="", **shape):
-    """The associations and policies of one gateway, all in this mode; those that leave the left one have `options` too."""
+    """The associations and policies of one gateway, all in this mode; those that leave the left one have `options`
+    too."""
     text = setkey_text(name, **shape).replace("-r 1024", "-r 1024 -o aggfrag")
     line, rest = text.split("\n", 1)
     return line.replace("-o aggfrag", f"-o aggfrag {options}") + "\n" + rest
@@ -40,7 +42,8 @@ def all_traffic_passes(outer, udp):
             for family, header in ((4, 28), (6, 48)):
                 expect(sites.ping(family) == 3, f"no ping, IPv{family} inside")
                 # In any other mode the path's own MTU is more than the tunnel carries.
-                expect(sites.ping(family, size=1500 - header, more="-M do") == 3, f"1500 bytes do not pass, IPv{family}")
+                expect(sites.ping(family, size=1500 - header, more="-M do") == 3,
+                       f"1500 bytes do not pass, IPv{family}")
                 fetch(sites, family)
             only_protected(wire.settle(), outer, UDP if udp else ESP)
             lost_nothing(sites)
@@ -109,7 +112,8 @@ def a_rate_is_kept_whatever_is_sent(udp):
             left, right = start(sites, f"-o aggfrag-rate={RATE} -o aggfrag-size={SIZE}", udp=udp)
             idle = collect(wire, 100)
             expect(len({len(frame) for frame in idle}) == 1, f"lengths when idle: {sorted(set(map(len, idle)))}")
-            expect(SIZE - 4 < len(idle[0]) - ETHERNET <= SIZE, f"{len(idle[0]) - ETHERNET} bytes where {SIZE} were asked for")
+            expect(SIZE - 4 < len(idle[0]) - ETHERNET <= SIZE,
+                   f"{len(idle[0]) - ETHERNET} bytes where {SIZE} were asked for")
             # The control: the other direction has no rate, and is silent.
             back = [frame for frame in wire.frames if is_from_right(frame)]
             expect(not back, f"{len(back)} packets from the gateway that has nothing to send")
@@ -125,7 +129,8 @@ def a_rate_is_kept_whatever_is_sent(udp):
             left.setkey_text("deleteall 192.0.2.1 192.0.2.2 esp;")
             wire.settle()
             wire.clear()
-            expect(not [frame for frame in wire.settle() if is_from_left(frame, 4)], "it goes on without its association")
+            expect(not [frame for frame in wire.settle() if is_from_left(frame, 4)],
+                   "it goes on without its association")
     return test
 
 

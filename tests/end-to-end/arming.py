@@ -1,4 +1,5 @@
-"""`esplanade arm`: barriers before there is a gateway, taken over by the gateway that starts, kept when a file is broken."""
+"""`esplanade arm`: barriers before there is a gateway, taken over by the gateway that starts, kept when a file is
+broken."""
 
 import os
 import shutil
@@ -64,7 +65,8 @@ def closed_before_a_gateway_runs():
         status, output = boot.arm()
         expect(status == 0 and "armed" in output, f"exit status {status}:\n{output}")
         nothing_in_clear_passes(sites, "armed")
-        expect(sites.left.attempt("ip neigh flush all; ping -q -c 2 -W 1 192.0.2.2")[0] == 0, "the link itself is cut, IPv4")
+        expect(sites.left.attempt("ip neigh flush all; ping -q -c 2 -W 1 192.0.2.2")[0] == 0,
+               "the link itself is cut, IPv4")
         expect(sites.left.attempt("ip -6 neigh flush all; ping -q -c 2 -W 1 2001:db8::2")[0] == 0,
                "the link itself is cut, IPv6")
         status, output = boot.run("down")
@@ -83,7 +85,8 @@ def a_gateway_takes_the_barriers_over():
         for family in (4, 6):
             expect(sites.ping(family) == 3, f"no ping through the tunnel, IPv{family}")
         status, output = boot.arm()
-        expect(status != 0 and "a gateway that runs holds" in output, f"armed beside a gateway that runs: {status}\n{output}")
+        expect(status != 0 and "a gateway that runs holds" in output,
+               f"armed beside a gateway that runs: {status}\n{output}")
         gateway.stop()
         nothing_in_clear_passes(sites, "after the gateway stopped")
         expect(boot.run("down")[0] == 0, "down failed")
@@ -93,7 +96,8 @@ def a_broken_file_leaves_what_was_armed_last():
     with Sites("ar") as sites, Armed(sites.left, "spdadd 10.1.0.0/24 nonsense;") as boot:
         everything_passes(sites, "the control, before")
         status, output = boot.arm()
-        expect(status != 0 and "gateway.setkey:1:" in output and "nothing is armed" in output.lower(), f"{status}\n{output}")
+        expect(status != 0 and "gateway.setkey:1:" in output and "nothing is armed" in output.lower(),
+               f"{status}\n{output}")
         boot.write(setkey_text("left"))
         expect(boot.arm()[0] == 0, "arm failed")
         boot.write(setkey_text("left") + "\nspdadd 10.1.0.0/24 nonsense;")

@@ -171,11 +171,13 @@ def strangers_are_told_nothing():
         listener = subprocess.Popen([*NOBODY, "python3", "-c", """
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('there', flush=True)
-c, _ = s.accept(); c.settimeout(3); print(len(c.recv(4096)), flush=True)""", folder.control], stdout=subprocess.PIPE, text=True)
+c, _ = s.accept(); c.settimeout(3); print(len(c.recv(4096)), flush=True)""", folder.control], stdout=subprocess.PIPE,
+                                    text=True)
         try:
             expect(listener.stdout.readline() == "there\n", "the control failed: nobody listens")
             key = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x" + "5a" * 20 + ";"
-            done = subprocess.run([program("setkey"), "-c"], input=key, capture_output=True, text=True, timeout=patience(30),
+            done = subprocess.run([program("setkey"), "-c"], input=key, capture_output=True, text=True,
+                                  timeout=patience(30),
                                   env={**os.environ, "ESPLANADE_CONTROL": folder.control})
             expect(done.returncode != 0 and "user 65534" in done.stderr, f"setkey says: {done.stdout}{done.stderr}")
             expect(listener.stdout.readline() == "0\n", "the stranger was told something")

@@ -19,7 +19,9 @@ PATIENCE = patience(5)
 # What another program may take away of the first barrier and of what leads into the tunnel, once its owner is dead.
 WITHOUT_THE_REST = """nft flush ruleset
     for family in 4 6; do
-        for rule in $(ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/\\1/p'); do ip -$family rule del pref $rule; done
+        for rule in $(ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/\\1/p'); do
+            ip -$family rule del pref $rule
+        done
         ip -$family route flush table 4500
     done"""
 OURS = "for way in ingress egress; do tc filter show dev {} $way | grep 'handle 0xe5'; done"
@@ -142,7 +144,8 @@ def a_place_that_is_taken_is_told():
         expect("device filters NOT IN FORCE" in told and "tc qdisc del dev wan ingress" in told, told)
         expect("XFRM policies in part" in told and "the second one holds in part" in told, told)
         sites.left.sh("tc qdisc del dev wan ingress")
-        within(lambda: "barriers: nftables, device filters\n" in left.ask("status"), "the way is free, and no filter comes")
+        within(lambda: "barriers: nftables, device filters\n" in left.ask("status"),
+               "the way is free, and no filter comes")
         expect(left.status()["restorations"]["times"] == 0, "told as if taken away")
         expect(sites.ping() == 0, "the control failed: there is no other gateway")
 

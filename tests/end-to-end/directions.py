@@ -1,4 +1,5 @@
-"""What comes out of the tunnel: `in` judges what is delivered here, `fwd` what is forwarded, each alone; and whose it is."""
+"""What comes out of the tunnel: `in` judges what is delivered here, `fwd` what is forwarded, each alone; and whose it
+is."""
 
 import json
 import re
@@ -88,7 +89,8 @@ def a_live_change_takes_effect_at_once_and_back():
 def one_way_alone_keeps_trains_and_messages():
     """All that comes for the server comes out of the device for what may only be forwarded."""
     with Sites("di") as sites:
-        gateways = [sites.start(name, setkey_text(name) + "".join(closed_to_the_gateway(name, family) for family in (4, 6)))
+        gateways = [sites.start(name,
+                                setkey_text(name) + "".join(closed_to_the_gateway(name, family) for family in (4, 6)))
                     for name in ("left", "right")]
         serve(sites)
         for family in (4, 6):
@@ -140,7 +142,8 @@ def transport(ends=("192.0.2.1", FAR), left=True):
 
 
 def a_rewritten_outer_source_is_not_believed():
-    """Whoever sits on the path and has no key changes the outer source: it is the inner one too, and no ICV covers it."""
+    """Whoever sits on the path and has no key changes the outer source: it is the inner one too, and no ICV covers
+    it."""
     with Sites("di") as sites:
         sites.start("left", transport())
         right = sites.start("right", transport(left=False))
@@ -185,7 +188,8 @@ def an_association_that_takes_anothers_traffic_is_told():
         left = sites.start("left")
         sites.start("right")
         text = f"add 192.0.2.1 192.0.2.2 esp 0x3001 -m tunnel -r 1024 {AES_GCM.format(9)};"
-        done = subprocess.run([program("setkey"), "-c", "--control", left.control], input=text, capture_output=True, text=True)
+        done = subprocess.run([program("setkey"), "-c", "--control", left.control], input=text, capture_output=True,
+                              text=True)
         said = done.stdout + done.stderr
         expect(done.returncode == 0 and "0x00003001" in said and "0x00001001" in said, f"nothing is said: {said}")
         expect("in UDP 4500-4500" in said and "native" in said, f"not in what they differ: {said}")
@@ -194,7 +198,8 @@ def an_association_that_takes_anothers_traffic_is_told():
         explained = left.ask("explain", CLIENT[4], SERVER[4])
         expect("0x00001001" in explained and "carries nothing" in explained, f"explain: {explained}")
         renewal = f"add 192.0.2.1 192.0.2.2 esp 0x3003 -m tunnel -r 1024 {AES_GCM.format(10)};"
-        done = subprocess.run([program("setkey"), "-c", "--control", left.control], input=renewal, capture_output=True, text=True)
+        done = subprocess.run([program("setkey"), "-c", "--control", left.control], input=renewal, capture_output=True,
+                              text=True)
         expect("0x00003001" not in done.stderr, f"a renewal in kind is told: {done.stderr}")
 
 

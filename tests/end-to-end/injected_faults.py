@@ -1,4 +1,5 @@
-"""Each write to the kernel's configuration is refused once: in a start, in a change, in a stop. Nothing passes in clear.
+"""Each write to the kernel's configuration is refused once: in a start, in a change, in a stop. Nothing passes in
+clear.
 
 A sample of the calls, another one in each commit; with ESPLANADE_EVERY_CALL=1 each call by each error.
 """

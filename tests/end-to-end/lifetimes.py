@@ -57,7 +57,8 @@ def numbers_end():
     with Sites("lt") as sites:
         used = 2**32 - 1 - 10
         left = sites.start("left", limited(f"-o sequence={used}"))
-        right = sites.start("right", setkey_text("right", inner=(4,)).replace("-r 1024", f"-r 1024 -o sequence={used}", 1))
+        right = sites.start("right",
+                            setkey_text("right", inner=(4,)).replace("-r 1024", f"-r 1024 -o sequence={used}", 1))
         events = Events(left)
         expect(sites.ping(count=15) == 10, "not exactly ten pings came back")
         events.wait("sa-exhausted", spi="0x00001001")
@@ -81,7 +82,8 @@ def extended_numbers_stay():
         try:
             left.setkey_text(update)
         except GatewayError as error:
-            expect("4294967299" in str(error) and ":1:1" in str(error), f"the refusal does not say why and where: {error}")
+            expect("4294967299" in str(error) and ":1:1" in str(error),
+                   f"the refusal does not say why and where: {error}")
         else:
             sites.ping(count=8)
             expect(False, f"the update was taken; numbers on the wire: {outbound_numbers(wire)}")

@@ -54,7 +54,8 @@ def a_changed_port_is_told():
     with Sites("na") as sites:
         sites.start("left", text(True))
         # To its keys' manager the left gateway still has port 4500.
-        right = sites.start("right", text(True).replace("-P out", "-P x").replace("-P in", "-P out").replace("-P x", "-P in"))
+        right = sites.start("right",
+                            text(True).replace("-P out", "-P x").replace("-P in", "-P out").replace("-P x", "-P in"))
         events = Events(right)
         expect(sites.ping() == 3, "no ping before")
         expect(moved(right, "0x00001001") is None, "the control failed: it has moved already")
@@ -127,7 +128,8 @@ def a_datagram_without_a_checksum_is_taken():
         sites.left.sh("""nft add table ip bare; nft add chain ip bare out '{ type filter hook postrouting priority 0; }'
             nft add rule ip bare out oifname wan udp sport 4500 udp checksum set 0""")
         sites.start("left", text(True))
-        right = sites.start("right", text(True).replace("-P out", "-P x").replace("-P in", "-P out").replace("-P x", "-P in"))
+        right = sites.start("right",
+                            text(True).replace("-P out", "-P x").replace("-P in", "-P out").replace("-P x", "-P in"))
         wire = sites.listen(sites.wire, "left")
         expect(sites.ping() == 3, "no ping")
         frames = [frame for frame in wire.settle() if Esp.find(frame) and Packet.of(frame).source == "192.0.2.1"]

@@ -114,8 +114,8 @@ def only_who_has_seen_our_packets_lowers_the_mtu(outer):
 
 
 def a_forged_one_changes_no_route(outer, udp):
-    """The kernel caches what anybody claims of a path to our peer. The MTU of a route of ours comes from what is configured, and
-    from what quotes a packet of an association."""
+    """The kernel caches what anybody claims of a path to our peer. The MTU of a route of ours comes from what is
+    configured, and from what quotes a packet of an association."""
     def test():
         with Sites("pm") as sites:
             left, _ = sites.start_both(outer=outer, udp=udp)
@@ -136,13 +136,15 @@ def a_forged_one_changes_no_route(outer, udp):
             expect(believed is None, f"a path MTU of {believed} was learnt from a forged message")
             size = min(before.values())
             for family, header in ((4, 28), (6, 48)):
-                expect(sites.ping(family, size=size - header, more="-M do") == 3, f"{size} bytes do not pass any more, IPv{family}")
+                expect(sites.ping(family, size=size - header, more="-M do") == 3,
+                       f"{size} bytes do not pass any more, IPv{family}")
             return f"the kernel caches 1300, routes keep {size}"
     return test
 
 
 def a_forged_one_sends_nothing_the_slower_way(outer):
-    """What leaves by a packet ring, past the kernel's IP layer, fits its route's MTU. What does not leaves by a raw socket."""
+    """What leaves by a packet ring, past the kernel's IP layer, fits its route's MTU. What does not leaves by a raw
+    socket."""
     def test():
         with Sites("pm") as sites:
             sites.start_both(outer=outer, udp=False, options=("--native-io", "packet"))
@@ -162,7 +164,8 @@ def a_forged_one_sends_nothing_the_slower_way(outer):
             expect("mtu 1300" in cached, f"the control failed: the kernel caches no path MTU of 1300: {cached}")
             time.sleep(HOP_INTERVAL)
             after = by_raw_socket(sites, outer)
-            expect(after < PINGS / 2, f"{after} of {PINGS} packets leave by a raw socket after a forged message, {before} before")
+            expect(after < PINGS / 2,
+                   f"{after} of {PINGS} packets leave by a raw socket after a forged message, {before} before")
             return f"{before} and {after} of {PINGS} packets by a raw socket"
     return test
 
@@ -214,12 +217,14 @@ def learnt(gateway, outer, patience):
 
 def too_big(frame, mtu):
     """The ICMP message about a frame's packet, from the right gateway to the left one."""
-    ethernet = bytes.fromhex(MACS["left"].replace(":", "")) + bytes.fromhex(MACS["right"].replace(":", "")) + frame[12:14]
+    macs = [bytes.fromhex(MACS[name].replace(":", "")) for name in ("left", "right")]
+    ethernet = b"".join(macs) + frame[12:14]
     quoted = frame[14:14 + 500]
     if frame[12:14] == b"\x08\x00":
         icmp = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + quoted
         icmp = icmp[:2] + struct.pack("!H", checksum(icmp)) + icmp[4:]
-        header = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(icmp), 7, 0, 64, 1, 0) + frame[30:34] + frame[26:30])
+        fixed = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(icmp), 7, 0, 64, 1, 0)
+        header = bytearray(fixed + frame[30:34] + frame[26:30])
         struct.pack_into("!H", header, 10, checksum(header))
         return ethernet + bytes(header) + icmp
     icmp = struct.pack("!BBHI", 2, 0, 0, mtu) + quoted

@@ -52,7 +52,8 @@ def spis(wire):
 
 
 def on_the_wire(wire):
-    packets = [packet for packet in map(Packet.of, wire.settle()) if packet and packet.source in ("192.0.2.1", CLIENT[4])]
+    packets = [packet for packet in map(Packet.of, wire.settle())
+               if packet and packet.source in ("192.0.2.1", CLIENT[4])]
     protected = [packet for packet in packets if Esp.find(packet.frame)]
     clear = [packet for packet in packets if packet.source == CLIENT[4]]
     return len(protected), len(clear)
@@ -97,11 +98,12 @@ def the_higher_priority_decides():
         def text(left):
             return mirrored("any", left=left) + "".join(
                 mirrored("udp", action=action, left=left, ports=("any", port), prio=f"prio {prio}")
-                for action, port, prio in (("none", "5001", "high"), ("discard", "5002", "high"), ("discard", "5003", "low"),
-                                           ("entrust", "5004", "high")))
+                for action, port, prio in (("none", "5001", "high"), ("discard", "5002", "high"),
+                                           ("discard", "5003", "low"), ("entrust", "5004", "high")))
         left, _ = both(sites, text)
         wire = sites.listen(sites.wire, "left")
-        for port, wanted in ((5001, "clear"), (5002, "nothing"), (5003, "protected"), (5004, "clear"), (5005, "protected")):
+        for port, wanted in ((5001, "clear"), (5002, "nothing"), (5003, "protected"), (5004, "clear"),
+                             (5005, "protected")):
             protected, clear = sent(sites, wire, port=port)
             got = "protected" if protected and not clear else "clear" if clear and not protected else \
                 "nothing" if not clear and not protected else "both"
@@ -122,7 +124,8 @@ def use_passes_in_clear_without_association():
         wire.clear()
         expect(sites.ping() == 3, "no ping with associations")
         protected, clear = on_the_wire(wire)
-        expect(protected >= 1 and clear == 0, f"{protected} protected, {clear} in clear, although there are associations")
+        expect(protected >= 1 and clear == 0,
+               f"{protected} protected, {clear} in clear, although there are associations")
 
 
 def unique_takes_its_own_association():

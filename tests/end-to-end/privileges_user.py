@@ -67,7 +67,8 @@ def what_root_sends_is_not_taken_for_ours():
     with Sites("pu") as sites:
         wire = sites.listen(sites.wire, "left")
         as_root = own(sites, options=("--user", "root"), setkey=everything).start().ready()
-        expect(raw_packets(sites, wire, (), near, far, ESP), "the control failed: root's ESP is held where root is the user")
+        expect(raw_packets(sites, wire, (), near, far, ESP),
+               "the control failed: root's ESP is held where root is the user")
         as_root.ask("down")
         left = own(sites, setkey=everything).start().ready()
         rules = sites.left.sh("nft list table inet esplanade")
@@ -218,9 +219,11 @@ def as_the_user_of_a_package():
 
 
 def a_unit_that_is_the_user_from_the_start():
-    """As systemd starts one with User= and AmbientCapabilities=: the file is read, then that capability is given up, too.
+    """As systemd starts one with User= and AmbientCapabilities=: the file is read, then that capability is given up,
+    too.
 
-    Root has armed before, as the unit for that does, and systemd has given the folders to the user of the unit that starts.
+    Root has armed before, as the unit for that does, and systemd has given the folders to the user of the unit that
+    starts.
     """
     with Sites("pu") as sites:
         sites.start("right")
@@ -244,7 +247,8 @@ def a_unit_that_is_the_user_from_the_start():
         expect(held["Uid"].split() == [str(UID)] * 4, held["Uid"])
         command = " ".join([program(), "status", "--json", "--control", left.control])
         expect_refusal(*left.attempt("status"), f"ESPLANADE_USER={UID}")
-        expect(f'"user":"{UID}"' in left.host.sh(f"ESPLANADE_USER={UID}:{GID} {command}").replace(" ", ""), "root is not told")
+        expect(f'"user":"{UID}"' in left.host.sh(f"ESPLANADE_USER={UID}:{GID} {command}").replace(" ", ""),
+               "root is not told")
 
 
 def put_something_there(left):
@@ -264,7 +268,8 @@ CASES = {
     "no link is followed": no_link_is_followed,
     "as the user of a package": as_the_user_of_a_package,
     "a unit that is the user from the start": a_unit_that_is_the_user_from_the_start,
-    "a name that is nobody's is refused": refused(("no user `nobody-here`", "systemd-sysusers"), ("--user", "nobody-here")),
+    "a name that is nobody's is refused": refused(("no user `nobody-here`", "systemd-sysusers"),
+                                                  ("--user", "nobody-here")),
     "a number without a group is refused": refused((f"say {UID}:GROUP",), ("--user", str(UID))),
     "a TUN device that is closed to it is refused": refused(("chmod 666 /dev/net/tun",), wrap=(
         "bash", "-c", 'device=$(mktemp -u /run/tun.XXXXXX) && mknod -m 600 "$device" c 10 200 && '

@@ -21,7 +21,8 @@ ORDERS = {"left first": ("left", "right"), "right first": ("right", "left"), "bo
 
 
 def text(name, turn, outer=4, layers=TUNNEL, inner=(4, 6), width=1, more=""):
-    """The keys of one turn, several beside each other where the policies spread, and policies that are always the same."""
+    """The keys of one turn, several beside each other where the policies spread, and policies that are always the
+    same."""
     lines = []
     for way, ends in enumerate((OUTER[outer], OUTER[outer][::-1])):
         for number, beside in itertools.product(range(len(layers)), range(width)):
@@ -221,7 +222,8 @@ def taken_back_after_force():
 
 
 def killed_in_between(after):
-    """What a gateway that is started again loads is its file: the new keys. The peer's own rekey, or its next packet, mends it."""
+    """What a gateway that is started again loads is its file: the new keys. The peer's own rekey, or its next packet,
+    mends it."""
     def test():
         with Sites("rk") as sites:
             gateways = start(sites, inner=(4,))
@@ -239,7 +241,8 @@ def killed_in_between(after):
             is_over(gateways["right"], files["right"])
             expect(sites.ping(count=10) == 10, gateways["left"].ask("status") + gateways["right"].ask("status"))
             for spi in (0x1001, 0x1041):
-                numbers = [packet.sequence for packet in filter(None, map(Esp.find, wire.settle())) if packet.spi == spi]
+                numbers = [packet.sequence for packet in filter(None, map(Esp.find, wire.settle()))
+                           if packet.spi == spi]
                 expect(len(numbers) == len(set(numbers)), f"numbers of {spi:#x} come twice: {numbers}")
     return test
 

@@ -23,7 +23,8 @@ def by_turns(rounds, start=Sites.start, **shape):
     def test():
         with Sites("rp") as sites:
             wire = sites.listen(sites.wire, "left")
-            expect(sites.ping() == 3 and in_clear(wire.settle()), "the control failed: nothing is seen in clear without a gateway")
+            expect(sites.ping() == 3 and in_clear(wire.settle()),
+                   "the control failed: nothing is seen in clear without a gateway")
             left, right = (start(sites, name, **shape) for name in ("left", "right"))
             expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
             wire.clear()
@@ -104,7 +105,8 @@ def one_without_kept_numbers_does_not_give_way():
         left.options = ()
         status = left.launch("restart").wait(20)
         told = left.words()
-        expect(status == 1 and all(word in told for word in ("goes on", "numbers are not kept")), f"exit status {status}: {told}")
+        expect(status == 1 and all(word in told for word in ("goes on", "numbers are not kept")),
+               f"exit status {status}: {told}")
         expect(left.process.poll() is None and sites.ping() == 3, "the gateway that ran does not go on")
 
 

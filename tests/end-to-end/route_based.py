@@ -128,7 +128,8 @@ def a_name_that_is_taken():
             try:
                 left.setkey_text(pair(taken))
             except GatewayError as error:
-                expect(f"interface={taken}" in str(error) and "another name" in str(error), f"what does it say: {error}")
+                expect(f"interface={taken}" in str(error) and "another name" in str(error),
+                       f"what does it say: {error}")
             else:
                 expect(False, f"the name `{taken}` was taken over")
             expect(not left.status()["associations"], "half of it was done")

@@ -1,4 +1,5 @@
-"""`esplanade tune` on a host of its own: what is set is set, what is put back is as it was, whoever was killed in between."""
+"""`esplanade tune` on a host of its own: what is set is set, what is put back is as it was, whoever was killed in
+between."""
 
 import contextlib
 import json
@@ -14,7 +15,8 @@ from network.gateway import program
 from network.namespace import Network
 
 # Settings that a network namespace has to itself.
-NAMES = ("tcp.buffer_bytes", "tcp.sack", "ip_early_demux", "offloads", "rx_udp_gro_forwarding", "gro_flush_timeout_ns", "rps_cpus")
+NAMES = ("tcp.buffer_bytes", "tcp.sack", "ip_early_demux", "offloads", "rx_udp_gro_forwarding", "gro_flush_timeout_ns",
+         "rps_cpus")
 FEATURES = ("scatter-gather", "generic-receive-offload", "rx-udp-gro-forwarding", "rx-gro-list")
 FILES = ("/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_sack",
          "/proc/sys/net/ipv4/ip_early_demux", "/sys/class/net/wan/gro_flush_timeout",

@@ -282,7 +282,8 @@ def silence_is_filled_with_packets_that_carry_nothing(udp):
             while right.drops("dummy") < 2:
                 expect(time.monotonic() < deadline, f"none came: {right.ask('drops', '--json')}")
                 time.sleep(0.1)
-            expect(len([frame for frame in wire.frames if is_from_left(frame, 4)]) >= 2, "the control failed: none on the wire")
+            expect(len([frame for frame in wire.frames if is_from_left(frame, 4)]) >= 2,
+                   "the control failed: none on the wire")
             expect(not any(packet.source == CLIENT[4] for packet in map(Packet.of, arrived.settle(0.1)) if packet),
                    "something came out on the far side")
             expect(sites.ping() == 3, "no ping among them")

@@ -1,4 +1,5 @@
-"""The third barrier: policies of XFRM stand in where filters on devices cannot be, hold alone, come back, and go again."""
+"""The third barrier: policies of XFRM stand in where filters on devices cannot be, hold alone, come back, and go
+again."""
 
 import signal
 import time
@@ -15,8 +16,8 @@ from taken_away import Watched
 IN_THE_WAY = "for device in wan lan; do tc qdisc add dev $device ingress; done"
 OUT_OF_THE_WAY = "for device in wan lan; do tc qdisc del dev $device ingress; done"
 IN_PART = "XFRM policies in part"
-# What a policy of XFRM does not see: packet sockets, and what the host itself sends where that could not be told from what
-# is on its way into the tunnel.
+# What a policy of XFRM does not see: packet sockets, and what the host itself sends where that could not be told from
+# what is on its way into the tunnel.
 BESIDE = ("IPv4 leaving, local", "IPv6 leaving, local")
 
 
@@ -64,7 +65,8 @@ def tunnel_carries(sites):
         here, there = LOCAL[family], SERVER[family]
         for host, to in ((sites.left, f"-I {here} {there}"), (sites.server, here)):
             status, output = host.attempt(f"ping -q -n -c 2 -i 0.1 -W 1 {to}")
-            expect(status == 0, f"no ping {to}, IPv{family}: {output}\n{sites.left.sh('cat /proc/net/xfrm_stat | grep Pol')}")
+            expect(status == 0,
+                   f"no ping {to}, IPv{family}: {output}\n{sites.left.sh('cat /proc/net/xfrm_stat | grep Pol')}")
 
 
 def unbound_sockets_reach_the_tunnel():
@@ -133,11 +135,13 @@ def settings_that_open_it_are_told():
             told = left.ask("status")
             expect("XFRM policies NOT IN FORCE" in told and "there is no second one" in told, told)
             # Warnings come with the comparison of each second.
-            within(lambda s=setting: any(f"net.{s}" in text for text in left.status()["warnings"]), f"{setting}: no warning")
+            within(lambda s=setting: any(f"net.{s}" in text for text in left.status()["warnings"]),
+                   f"{setting}: no warning")
             sites.left.sh(f"sysctl -qw net.{setting}=0")
             within(lambda: IN_PART in left.ask("status"), f"{setting} is 0 again")
         sites.left.sh("sysctl -qw net.ipv4.conf.esp0.disable_policy=0")
-        within(lambda: sites.left.sh("sysctl -n net.ipv4.conf.esp0.disable_policy").strip() == "1", "not put back for esp0")
+        within(lambda: sites.left.sh("sysctl -n net.ipv4.conf.esp0.disable_policy").strip() == "1",
+               "not put back for esp0")
 
 
 def it_goes_when_filters_can_be():
@@ -154,7 +158,8 @@ def it_goes_when_filters_can_be():
 
 
 def the_link_itself_is_not_cut():
-    """Under policies over all addresses, nftables and filters gone: neighbours, leases, groups pass; nothing else comes in."""
+    """Under policies over all addresses, nftables and filters gone: neighbours, leases, groups pass; nothing else comes
+    in."""
     with Sites("xp") as sites:
         sites.left.sh(IN_THE_WAY)
         wire = sites.listen(sites.wire, "left")

@@ -90,7 +90,8 @@ class Bench:
         self.flood = compiled_flood(self.folder.name)
         self.sites = Sites("hostile")
         self.gateway = self.news = None
-        # Of the kind that is at work: what it was given, its round and how many there are, and what it keeps between them.
+        # Of the kind that is at work: what it was given, its round and how many there are, and what it keeps between
+        # them.
         self.special, self.number, self.rounds, self.kept = None, 0, 0, {}
 
     def __enter__(self):
@@ -109,7 +110,8 @@ class Bench:
                                  zip(map(setkey_text, ("left", "right")), also_from_outer_addresses()))
         self.taps = Taps(sites)
         router = sites.left.sh("cat /sys/class/net/lan/address").strip()
-        self.leaving = [Sender(self.flood, sites.client, packets.leaving_forwarded(router), (1 - LOCAL_SHARE) * self.rate),
+        self.leaving = [Sender(self.flood, sites.client, packets.leaving_forwarded(router),
+                               (1 - LOCAL_SHARE) * self.rate),
                         Sender(self.flood, sites.left, packets.leaving_local(), LOCAL_SHARE * self.rate)]
         self.arriving = [Sender(self.flood, sites.wire, packets.arriving(), self.rate)]
         # The far end stays; it looks for no replays, as the left one begins anew with each kind of attack.
@@ -181,7 +183,8 @@ class Bench:
         return self.gateway.status().get("restorations", {"times": 0})["times"]
 
     def unprotect(self):
-        """Ends the gateway and removes on purpose all that it has put up; then every kind passes again. How many packets did."""
+        """Ends the gateway and removes on purpose all that it has put up; then every kind passes again. How many
+        packets did."""
         self.remove()
         passed = self.expect_all_pass("with every barrier removed")
         self.forget()

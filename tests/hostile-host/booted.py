@@ -1,4 +1,5 @@
-"""In a guest that has just booted: what systemd would do, in the order of our units. Prints what passed in clear, by place.
+"""In a guest that has just booted: what systemd would do, in the order of our units. Prints what passed in clear, by
+place.
 
     booted.py RATE [arm]
 """
@@ -43,7 +44,8 @@ def main(rate, arm=None):
         network.link(client, "lan", left, "lan")
         run(["ip", "link", "set", "eth0", "netns", left.name, "name", "wan"])
         client.sh(CLIENT)
-        places = {"reached the client": Tap(client, "lan", from_the_stranger()), "delivered to sockets": Receivers(left)}
+        places = {"reached the client": Tap(client, "lan", from_the_stranger()),
+                  "delivered to sockets": Receivers(left)}
         router = left.sh("cat /sys/class/net/lan/address").strip()
         senders = [Sender(flood, client, packets.leaving_forwarded(router), (1 - LOCAL_SHARE) * float(rate))]
         gateway = Gateway(left, text, folder=folder, started=False)

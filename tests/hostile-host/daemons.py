@@ -1,7 +1,8 @@
-"""Daemons that exchange keys for the kernel's own IPsec, started and stopped beside the gateway: strongSwan's and Libreswan's.
+"""Daemons that exchange keys for the kernel's own IPsec, started and stopped beside the gateway: strongSwan's and
+Libreswan's.
 
-Debian lets only one of the two be installed, so Libreswan's package and the libraries that it names are unpacked into a folder of
-their own, and laid over /usr/libexec for the daemon alone:
+Debian lets only one of the two be installed, so Libreswan's package and the libraries that it names are unpacked into a
+folder of their own, and laid over /usr/libexec for the daemon alone:
 
     daemons.py        fetches them while there is an Internet
 """
@@ -21,7 +22,8 @@ from network.expect import expect  # noqa: E402
 CHARON = "/usr/lib/ipsec/charon"
 LIBRESWAN = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".cache/libreswan")
 PLUTO = "usr/libexec/ipsec/pluto"
-PACKAGES = ["libreswan", "libldns3", "libunbound8", "libevent-core-2.1-7", "libevent-pthreads-2.1-7", "libnss3", "libnss3-tools",
+PACKAGES = ["libreswan", "libldns3", "libunbound8", "libevent-core-2.1-7", "libevent-pthreads-2.1-7", "libnss3",
+            "libnss3-tools",
             "libnspr4"]
 # Seconds until a daemon has started, or has ended.
 START_TIMEOUT, HELD_FOR = 20, 0.05
@@ -69,7 +71,8 @@ def start_and_stop(bench, script, evidence):
         try:
             deadline = time.monotonic() + START_TIMEOUT
             while bench.attempt(evidence)[0] != 0:
-                expect(time.monotonic() < deadline and daemon.poll() is None, f"the daemon does not start: {words(log)}")
+                expect(time.monotonic() < deadline and daemon.poll() is None,
+                       f"the daemon does not start: {words(log)}")
                 time.sleep(0.05)
             time.sleep(HELD_FOR)
             expect(daemon.poll() is None, f"the daemon has ended: {words(log)}")

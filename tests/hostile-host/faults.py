@@ -1,7 +1,7 @@
 """Faults that end the gateway, or keep it from working: killed at each step, a full disk, no more memory.
 
-What it left in the kernel closes, and the next start takes that over. Each function does it once; `bench.number` counts the
-rounds, so that every round kills at another step.
+What it left in the kernel closes, and the next start takes that over. Each function does it once; `bench.number` counts
+the rounds, so that every round kills at another step.
 """
 
 import contextlib
@@ -50,8 +50,8 @@ def small_disk():
 
 @contextlib.contextmanager
 def one_heap():
-    """All threads take from one heap, as each further one has its room reserved in advance; and none is so large that addresses
-    for locked memory could be reserved."""
+    """All threads take from one heap, as each further one has its room reserved in advance; and none is so large that
+    addresses for locked memory could be reserved."""
     yield {"wrap": ("env", "MALLOC_ARENA_MAX=1", "prlimit", f"--as={ADDRESSES}")}, None
 
 

@@ -36,7 +36,8 @@ LIMIT, LOOK_INTERVAL = 7200, 3
 SLOWNESS = 10
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 # Of Python's library, what no test imports.
-LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*", "lib2to3",
+LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip", "config-*",
+                                  "lib2to3",
                                   "pydoc_data", "turtledemo", "distutils", "*.a")
 SOURCES = {"flood": HERE, "refuse": os.path.join(TESTS, "network")}
 TOOLS = ["nft", "tc", "sysctl", "ss", "setpriv", "unshare", "mount", "umount", "ip", "ping", "timeout", "dd", "stat"]
@@ -63,8 +64,8 @@ def things(folder):
 
 
 class Inside:
-    """A guest for these tests; as a context manager it goes with all that runs in it. `before` is called with the host at the
-    other end of its wire before it boots, and gives what is kept as `outside`."""
+    """A guest for these tests; as a context manager it goes with all that runs in it. `before` is called with the host
+    at the other end of its wire before it boots, and gives what is kept as `outside`."""
 
     def __init__(self, kind, before=lambda _: None):
         self.kind, self.before = kind, before
@@ -95,7 +96,8 @@ class Inside:
 
     def words(self, script, arguments):
         slowness = SLOWNESS if GUESTS[self.kind] is Emulated else 1
-        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes", f"ESPLANADE_SLOWNESS={slowness}",
+        words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes",
+                 f"ESPLANADE_SLOWNESS={slowness}",
                  "python3", "-u", f"/tests/{script}", *arguments]
         return f"cd /tests; {shlex.join(words)}"
 

@@ -16,8 +16,8 @@ from network.patience import patience
 # A table of nftables belongs to its maker, and stays when he dies, from this kernel on.
 OWNED_SINCE = (6, 9)
 
-# By one program for each family, and both at once: one after the other they would come back one after the other, and each
-# removal counts until it comes back once a second.
+# By one program for each family, and both at once: one after the other they would come back one after the other, and
+# each removal counts until it comes back once a second.
 RULES_DELETED = """for family in 4 6; do
     ip -$family rule | sed -n 's/^\\(10[0-9][0-9][0-9]\\):.*/rule del pref \\1/p' | ip -$family -batch - & done; wait"""
 ROUTES_FLUSHED = "ip route flush table 4500 & ip -6 route flush table 4500; wait"
@@ -29,15 +29,17 @@ OTHER_ADDRESS = f"""ip addr del 192.0.2.1/24 dev wan; ip addr add 192.0.2.9/24 d
     ip addr del 192.0.2.9/24 dev wan; ip addr add 192.0.2.1/24 dev wan
     ip addr del 2001:db8::1/64 dev wan; ip addr add 2001:db8::1/64 dev wan nodad; {OUTER_ROUTES}"""
 # Of conf.all and back; what a kernel does not have is left out.
-SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm": (1,), "forwarding": (0,), "accept_local": (1,),
+SETTINGS = {"ipv4": {"rp_filter": (1, 2), "disable_policy": (1,), "disable_xfrm": (1,), "forwarding": (0,),
+                     "accept_local": (1,),
                      "route_localnet": (1,), "accept_source_route": (1,), "src_valid_mark": (1,)},
             "ipv6": {"forwarding": (0,), "disable_policy": (1,), "accept_source_route": (1,)}}
 CLSACT_DELETED = "for device in wan lan; do echo qdisc del dev $device clsact; done | tc -batch -"
 # The gateway puts its own back meanwhile.
 FILTERS_PREVENTED = """for device in wan lan; do
     until tc qdisc add dev $device ingress 2>/dev/null; do tc qdisc del dev $device clsact || true; done; done"""
-FILTERS_DELETED = """for device in wan lan; do for way in ingress egress; do echo filter del dev $device $way; done; done |
-    tc -batch -"""
+FILTERS_DELETED = """for device in wan lan; do
+        for way in ingress egress; do echo filter del dev $device $way; done
+    done | tc -batch -"""
 # Seconds until policies of XFRM stand in for filters.
 PATIENCE = 10
 # Seconds that a gateway is held, and a setting is another one.
@@ -48,8 +50,9 @@ OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.
 
 @dataclass(frozen=True)
 class Kind:
-    """`attack` does it once, and gives back what only its owner can: outer devices, addresses, settings. `taken` are the
-    barriers that it takes down: while none other stands, nothing is promised, and what passes is told as a number."""
+    """`attack` does it once, and gives back what only its owner can: outer devices, addresses, settings. `taken` are
+    the barriers that it takes down: while none other stands, nothing is promised, and what passes is told as a
+    number."""
 
     attack: object
     taken: frozenset = frozenset()
@@ -123,7 +126,8 @@ def has_xfrm(bench):
 
 
 def stands_in_and_is_flushed(bench):
-    """Filters on devices cannot be, policies of XFRM stand in for them and are flushed as well; then filters can be again."""
+    """Filters on devices cannot be, policies of XFRM stand in for them and are flushed as well; then filters can be
+    again."""
     bench.sh(FILTERS_PREVENTED)
     policies_block(bench, True)
     bench.sh("ip xfrm policy flush ptype sub || ip xfrm policy flush")
@@ -188,8 +192,10 @@ TABLE_TAKEN = frozenset() if kernel() >= OWNED_SINCE else frozenset({"nftables"}
 FILTERS_TAKEN = frozenset({"device filters"})
 
 KINDS = {
-    "nft flush ruleset": with_bar(by("nft add table inet control; nft flush ruleset", "nft list table inet control"), TABLE_TAKEN),
-    "nftables table deleted while the gateway is stopped": with_bar(while_stopped("nft delete table inet esplanade"), TABLE_TAKEN),
+    "nft flush ruleset": with_bar(by("nft add table inet control; nft flush ruleset", "nft list table inet control"),
+                                  TABLE_TAKEN),
+    "nftables table deleted while the gateway is stopped": with_bar(while_stopped("nft delete table inet esplanade"),
+                                                                    TABLE_TAKEN),
     "routing rules deleted": with_bar(by(RULES_DELETED)),
     "routing table flushed": with_bar(by(ROUTES_FLUSHED)),
     "device down and up": with_bar(by("ip link set esp0 down; sleep 0.02; ip link set esp0 up")),
@@ -207,9 +213,11 @@ KINDS = {
     "another gateway is refused": Kind(one_that_is_refused),
     "qdisc clsact deleted": with_bar(by(CLSACT_DELETED), FILTERS_TAKEN, filters),
     "filters of devices deleted": with_bar(by(FILTERS_DELETED), FILTERS_TAKEN, filters),
-    "filters on devices prevented and XFRM flushed": Kind(stands_in_and_is_flushed, FILTERS_TAKEN | {"XFRM policies"}, has_both,
+    "filters on devices prevented and XFRM flushed": Kind(stands_in_and_is_flushed, FILTERS_TAKEN | {"XFRM policies"},
+                                                          has_both,
                                                           "xfrm", timed=False),
-    "nftables flushed and clsact deleted at once": with_bar(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters, held=True),
+    "nftables flushed and clsact deleted at once": with_bar(both_while_stopped, TABLE_TAKEN | FILTERS_TAKEN, filters,
+                                                            held=True),
     "killed at each step of a start": fault(faults.killed_in_a_start, special=faults.refused),
     "killed at each step of a change": fault(faults.killed_in_a_change, special=faults.refused),
     "killed at each step of a stop": fault(faults.killed_in_a_stop, special=faults.refused),

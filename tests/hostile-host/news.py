@@ -1,8 +1,9 @@
 """How long what was taken away stays away, by the kernel's own news (rtnetlink and nftables) of both moments.
 
-Each thing of the gateway's has a name made from what tells it from all others: a rule by family, preference and table, a route
-by family, table and destination, a device by name, a qdisc or filter by device and parent. A thing is lost with the news of
-its deletion (a device also when it is taken down, renamed or given another MTU), and back with the news of its creation.
+Each thing of the gateway's has a name made from what tells it from all others: a rule by family, preference and table,
+a route by family, table and destination, a device by name, a qdisc or filter by device and parent. A thing is lost with
+the news of its deletion (a device also when it is taken down, renamed or given another MTU), and back with the news of
+its creation.
 """
 
 import contextlib

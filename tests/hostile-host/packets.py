@@ -20,7 +20,8 @@ FIRST_NUMBER = 5100
 LARGE = 2000
 
 LEAVING_FORWARDED = ["udp", "tcp", "icmp", "fragments"]
-LEAVING_LOCAL = ["udp bound", "udp unbound", "udp cut by the kernel", "tcp bound", "tcp unbound", "icmp bound", "icmp unbound",
+LEAVING_LOCAL = ["udp bound", "udp unbound", "udp cut by the kernel", "tcp bound", "tcp unbound", "icmp bound",
+                 "icmp unbound",
                  "raw udp", "raw tcp", "raw icmp"]
 KINDS = ([f"forwarded {kind}" for kind in LEAVING_FORWARDED] + [f"local {kind}" for kind in LEAVING_LOCAL])
 NUMBERS = {kind: FIRST_NUMBER + position for position, kind in enumerate(KINDS)}
@@ -36,8 +37,8 @@ def ip(family, source, destination, protocol, payload, number, fragment=None):
     source, destination = packed(family, source), packed(family, destination)
     offset, more = fragment or (0, False)
     if family == 4:
-        header = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), number, offset // 8 | more << 13, 64,
-                                       protocol, 0, source, destination))
+        header = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), number, offset // 8 | more << 13,
+                                       64, protocol, 0, source, destination))
         struct.pack_into("!H", header, 10, checksum(header))
         return bytes(header) + payload
     if fragment:

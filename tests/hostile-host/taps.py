@@ -1,7 +1,7 @@
 """What passes in clear, counted by the kernel: taps on devices, and sockets that receive.
 
-A filter of classic BPF lets a tap see clear packets alone, so where none pass it costs nothing and loses nothing, at any
-rate; the kernel's own counter of a packet socket counts those that did not fit into its queue as well.
+A filter of classic BPF lets a tap see clear packets alone, so where none pass it costs nothing and loses nothing, at
+any rate; the kernel's own counter of a packet socket counts those that did not fit into its queue as well.
 """
 
 import contextlib
@@ -114,7 +114,8 @@ class Tap:
 
 
 class Receivers:
-    """Sockets of the left gateway's host: raw ones, which see what is delivered there, whole again where it came in pieces."""
+    """Sockets of the left gateway's host: raw ones, which see what is delivered there, whole again where it came in
+    pieces."""
 
     PROTOCOLS = {4: (UDP, TCP, ICMP), 6: (UDP, TCP, ICMP6)}
 

@@ -1,12 +1,13 @@
-"""Records of two runs that never happened, from a seed: one that shows everything a page can show, bars included, one that
-repeats a study. The layout is that of the lab's own records; what is wrong with it the lab says itself."""
+"""Records of two runs that never happened, from a seed: one that shows everything a page can show, bars included, one
+that repeats a study. The layout is that of the lab's own records; what is wrong with it the lab says itself."""
 
 import json
 import random
 
 CANARY = {"delivered": True, "client_side": 1}
 PLACE = {
-    "command": "esplanade lab run made --seed 7", "lab": "0.1.0", "cpu": "A processor <of> 2.80GHz", "cpu_flags": ["aes", "vaes"],
+    "command": "esplanade lab run made --seed 7", "lab": "0.1.0", "cpu": "A processor <of> 2.80GHz",
+    "cpu_flags": ["aes", "vaes"],
     "cpu_mhz": 2800.0, "cpus": 4, "memory_bytes": 16_000_000_000, "kernel": "6.18.0", "system": "Debian 12",
     "mitigations": {"spectre_v2": "Mitigation: \"retpolines\" & more"}, "settings": {"clock source": "tsc"},
     "testbed": "four namespaces of one machine", "versions": {"esplanade": "0.1.0", "iperf3": "3.12"},
@@ -36,10 +37,14 @@ to = {{ contender = "{to}" }}
 {limit}
 """ for name, about, figure, of, to, limit in [
     ("1", "AES-128-GCM against wireguard-go", "goodput_bps", "esplanade-aes-128-gcm", "wireguard-go", "at_least = 2.0"),
-    ("2", "the same against kernel-libipsec", "goodput_bps", "esplanade-aes-128-gcm", "kernel-libipsec-aes-128-gcm", "at_least = 10.5"),
-    ("3", "the same against plain IP", "goodput_bps", "esplanade-aes-128-gcm", "plain", "at_least = 0.9\nmoonshot = 1.0"),
-    ("4", "chacha against a tenth of plain IP", "goodput_bps", "esplanade-chacha20-poly1305", "plain", "at_least = 0.06"),
-    ("5", "99th percentile of the round trip, of twice that of plain IP", "rtt.p99_us", "esplanade-aes-128-gcm", "plain", "at_most = 2.0"),
+    ("2", "the same against kernel-libipsec", "goodput_bps", "esplanade-aes-128-gcm", "kernel-libipsec-aes-128-gcm",
+     "at_least = 10.5"),
+    ("3", "the same against plain IP", "goodput_bps", "esplanade-aes-128-gcm", "plain",
+     "at_least = 0.9\nmoonshot = 1.0"),
+    ("4", "chacha against a tenth of plain IP", "goodput_bps", "esplanade-chacha20-poly1305", "plain",
+     "at_least = 0.06"),
+    ("5", "99th percentile of the round trip, of twice that of plain IP", "rtt.p99_us", "esplanade-aes-128-gcm",
+     "plain", "at_most = 2.0"),
     ("6", "what nobody measured", "goodput_bps", "boringtun", "plain", "at_least = 0.5"),
 ])
 
@@ -96,29 +101,36 @@ def measured(contender, order, factors, number, rounds, bps, chance):
     readings = {"window_s": 3.0, "machine.user_s": 4.0, "machine.system_s": 3.0, "machine.softirq_s": 2.0,
                 "machine.irq_s": 0.0, "machine.steal_s": 0.1, "machine.idle_s": 2.9}
     if name != "plain":
-        readings |= {"left.cpu.user_s": 1.5, "left.cpu.system_s": 0.9, "right.cpu.user_s": 1.6, "right.cpu.system_s": 0.8,
+        readings |= {"left.cpu.user_s": 1.5, "left.cpu.system_s": 0.9, "right.cpu.user_s": 1.6,
+                     "right.cpu.system_s": 0.8,
                      "left.rss.peak_bytes": 7.1e6, "right.rss.peak_bytes": 7.4e6, "drops.replayed": 0.0}
     outcome = {
         "status": "measured",
         "check": {"client_reaches": [56, 1400], "server_reaches": [56, 1400], "wire_frames": 2,
                   "canaries": [{"from": side, "wire": wire, **CANARY} for side in ("client", "server")]},
-        "carried": {"tool": "iperf 3.12", "seconds": 3.0, "bytes": int(bps * 3 / 8), "goodput_bps": bps, "retransmits": 0,
+        "carried": {"tool": "iperf 3.12", "seconds": 3.0, "bytes": int(bps * 3 / 8), "goodput_bps": bps,
+                    "retransmits": 0,
                     "intervals_bps": [bps * chance.gauss(1, 0.03) for _ in range(3)]},
         "readings": readings,
     }
     figures = {"goodput_bps": bps, "ideal_bps": 9.6e9, "ideal_ratio": bps / 9.6e9}
     limit = LIMITS.get(name, "core")
-    verdict = {"limit": limit, "evidence": [f"the left gateway's thread was busy {chance.randint(90, 99)} % of the time"]}
+    verdict = {"limit": limit,
+               "evidence": [f"the left gateway's thread was busy {chance.randint(90, 99)} % of the time"]}
     return record(contender, order, factors, number, rounds, outcome, figures, verdict)
 
 
 def examined(contender, order, rounds, chance):
-    """The same under a profile: most of it the gateways', or where they are no processes the kernel's and the endpoints'."""
+    """The same under a profile: most of it the gateways', or where they are no processes the kernel's and the
+    endpoints'."""
     one = measured(contender, order, {}, rounds + 1, rounds, contender[3], chance)
     gateways = {"forwarding.network": 0.15} if contender[0] == "plain" else {
-        "left.cipher": 0.1, "left.own": 0.08, "left.checksum": 0.03, "left.copies": 0.09, "left.network": 0.1, "left.scheduling": 0.02,
-        "right.cipher": 0.09, "right.own": 0.07, "right.copies": 0.1, "right.network": 0.08, "right.kernel": 0.02, "forwarding.network": 0.02}
-    shares = gateways | {"endpoints.copies": 0.08, "endpoints.network": 0.05, "endpoints.own": 0.01, "kernel.network": 0.04, "others.own": 0.005}
+        "left.cipher": 0.1, "left.own": 0.08, "left.checksum": 0.03, "left.copies": 0.09, "left.network": 0.1,
+        "left.scheduling": 0.02,
+        "right.cipher": 0.09, "right.own": 0.07, "right.copies": 0.1, "right.network": 0.08, "right.kernel": 0.02,
+        "forwarding.network": 0.02}
+    shares = gateways | {"endpoints.copies": 0.08, "endpoints.network": 0.05, "endpoints.own": 0.01,
+                         "kernel.network": 0.04, "others.own": 0.005}
     one["outcome"] |= {"status": "examined", "by": "profile"}
     one["outcome"]["readings"] |= {f"profile.{name}_ratio": share for name, share in shares.items()}
     one["outcome"]["readings"] |= {"profile.samples_count": 2995.0, "profile.idle_ratio": 1 - sum(shares.values())}
@@ -133,7 +145,8 @@ def soaked(contender, order, factors, rounds, rate, chance):
     readings = {"load": load, "hidden": load * 0.3, "busiest": load * 2.2, "faster": 0.0, "cpu0.load": load * 2.2}
     one["outcome"] |= {"status": "examined", "by": "soaker"}
     one["outcome"]["readings"] |= {f"soaker.{name}_ratio": share for name, share in readings.items()}
-    one["outcome"]["readings"] |= {"soaker.processors_count": 4.0, "soaker.window_s": 3.0, "machine.nice_s": 60.0, "machine.idle_s": 0.0}
+    one["outcome"]["readings"] |= {"soaker.processors_count": 4.0, "soaker.window_s": 3.0, "machine.nice_s": 60.0,
+                                   "machine.idle_s": 0.0}
     one["verdict"] = None
     return one
 
@@ -143,7 +156,8 @@ def record(contender, order, factors, number, rounds, outcome, figures, verdict)
     return {
         "schema": 2, "study": "", "title": "", "trial": 0, "trials": 0, "round": number, "rounds": rounds, "seed": 7,
         "order": order, "contender": name, "label": label, "factors": {**own, **factors}, "protection": protection,
-        "reference": "plain", "load": "iperf3", "duration_s": 3.0, "started_unix": 1_795_308_071.0 + number, "took_s": 3.5,
+        "reference": "plain", "load": "iperf3", "duration_s": 3.0, "started_unix": 1_795_308_071.0 + number,
+        "took_s": 3.5,
         "outcome": outcome, "figures": figures, "verdict": verdict, "notes": [], "provenance": PLACE,
     }
 

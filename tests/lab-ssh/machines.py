@@ -192,7 +192,8 @@ class Run:
         path = f"{self.out}.toml"
         with open(path, "w") as file:
             file.write(spec)
-        argv = [program("esplanade-lab"), "run", path, "--out", self.out, "--seed", "1", "--ssh-config", config, *options]
+        argv = [program("esplanade-lab"), "run", path, "--out", self.out, "--seed", "1", "--ssh-config", config,
+                *options]
         with open(self.log, "w") as log:
             self.process = machines.hosts["lab"].start(argv, stdout=log, stderr=subprocess.STDOUT)
         self.machines = machines
@@ -209,7 +210,8 @@ class Run:
         def flows():
             if self.process.poll() is not None:
                 raise AssertionError(f"the run ended before its load: {self.words()} {self.outcomes()}")
-            return len(self.records()) >= ago and self.machines.having("alpha", "iperf3 --client 192.0.2.77 --port 5201 "
+            return len(self.records()) >= ago and self.machines.having("alpha",
+                                                                       "iperf3 --client 192.0.2.77 --port 5201 "
                                                   "--connect-timeout 3000 --json --time")
         until(flows, lambda: f"no load flows: {self.words()}")
         return self

@@ -70,7 +70,8 @@ def soaked(machines):
     outcomes = [record["outcome"] for record in run.records()]
     expect([outcome["status"] for outcome in outcomes] == ["measured", "examined"], run.outcomes())
     expect("soaker.load_ratio" not in outcomes[0]["readings"], outcomes[0]["readings"])
-    loads = [share for name, share in outcomes[1]["readings"].items() if name.startswith("soaker.") and name.endswith("load_ratio")]
+    loads = [share for name,
+             share in outcomes[1]["readings"].items() if name.startswith("soaker.") and name.endswith("load_ratio")]
     expect(len(loads) >= 2 and all(0 <= share <= 1 for share in loads), outcomes[1]["readings"])
     machines.unchanged(before)
 
@@ -105,7 +106,8 @@ def profiled(machines):
 def killed_lab_of_a_profile(machines):
     before = machines.pictures()
     run = machines.lab(SPEC + PROFILE + PLAIN, "--rounds", "1", "--duration", "10")
-    until(lambda: machines.having("alpha", "perf record") and machines.having("alpha", "--delay=-1"), "no perf runs on alpha")
+    until(lambda: machines.having("alpha", "perf record") and machines.having("alpha", "--delay=-1"),
+          "no perf runs on alpha")
     run.process.kill()
     run.ends(-signal.SIGKILL)
     machines.unchanged(before)
@@ -126,7 +128,8 @@ def killed_session(machines):
     run = machines.lab(SPEC + OURS, "--rounds", "2", *LONG).loads()
     machines.end("beta", "sshd: root")
     run.loads(ago=1)
-    expect(run.outcomes() == [("esplanade-aes-128-gcm-transport", "failed", "load", run.outcomes()[0][3])], run.outcomes())
+    expect(run.outcomes() == [("esplanade-aes-128-gcm-transport", "failed", "load", run.outcomes()[0][3])],
+           run.outcomes())
     run.process.send_signal(signal.SIGTERM)
     run.ends(130)
     machines.unchanged(before)
