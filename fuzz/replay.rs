@@ -1,5 +1,5 @@
-// Part of the tests called fuzz_corpora, each of which includes this file: runs a corpus through its fuzz target, without
-// a sanitizer.
+// Part of the tests called fuzz_corpora, each of which includes this file: runs a corpus through its fuzz target, with
+// no sanitizer.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our gateway, and OpenVPN where it is installed, carry IPv4 and IPv6 in IPv4 and IPv6: correctly, and loaded both ways at
-# once.
+# Our gateway, and OpenVPN where it is installed, carry IPv4 and IPv6 in IPv4 and IPv6: correctly, and loaded both ways
+# at once.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# netperf as a load: the messages where it is missing, too old or broken, on any machine; and where it is installed, that
-# it agrees with iperf3 on a link whose rate is known, over both families, both ways and through our tunnel.
+# netperf as a load: the messages where it is missing, too old or broken, on any machine; and where it is installed,
+# that it agrees with iperf3 on a link whose rate is known, over both families, both ways and through our tunnel.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

@@ -15,11 +15,11 @@ def at_root():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
 
-def tracked():
-    """Every file of the repository that is a file here, in order."""
+def tracked(foreign=False):
+    """Every file of the repository, in order; text that others wrote is left out unless `foreign`."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             capture_output=True, check=True, text=True).stdout.split("\0")
-    return sorted({path for path in listed if os.path.isfile(path) and not FOREIGN.search(path)})
+    return sorted({path for path in listed if os.path.isfile(path) and (foreign or not FOREIGN.search(path))})
 
 
 def read(path):
