@@ -49,7 +49,7 @@ impl RecordFilter {
 
 /// What became of a bar for one case.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BarResult {
+pub(crate) struct BarResult {
     /// The case's label, with the factors that tell it from others of the same bar.
     pub case: String,
     /// The mean of the ratio or figure.
@@ -64,7 +64,7 @@ pub struct BarResult {
 
 impl BarResult {
     /// The verdict in words.
-    pub fn verdict(&self) -> &'static str {
+    pub(crate) fn verdict(&self) -> &'static str {
         match self.met {
             Some(true) => "met",
             Some(false) => "NOT met",
@@ -74,7 +74,7 @@ impl BarResult {
 }
 
 /// Judges a bar; one result for each case it is about. Nothing where no round has all of it.
-pub fn judge(bar: &Bar, records: &[Record]) -> Vec<BarResult> {
+pub(crate) fn judge(bar: &Bar, records: &[Record]) -> Vec<BarResult> {
     let measured = |record: &&Record| matches!(record.outcome, Outcome::Measured { .. });
     let mut cases: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
     for record in records
@@ -209,7 +209,7 @@ fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
 }
 
 /// The table of all bars.
-pub fn text(bars: &[Bar], records: &[Record]) -> String {
+pub(crate) fn text(bars: &[Bar], records: &[Record]) -> String {
     let mut out = String::new();
     for bar in bars {
         let _ = writeln!(out, "{}  {}", bar.name, bar.about);
@@ -243,7 +243,7 @@ fn line(bar: &Bar, one: &BarResult) -> String {
 }
 
 /// The mean with its interval, where there is one.
-pub fn with_interval(one: &BarResult) -> String {
+pub(crate) fn with_interval(one: &BarResult) -> String {
     let interval = one.interval.map_or_else(String::new, |interval| {
         format!(" [{}, {}]", short(interval.low), short(interval.high))
     });

@@ -12,10 +12,10 @@ use crate::record::Provenance;
 use crate::testbed::{guest, isolate};
 use finding::finding;
 
-pub use finding::{Finding, Weight};
+pub(crate) use finding::{Finding, Weight};
 
 /// Looks at everything. Must be called before any thread exists.
-pub fn examine() -> Vec<Finding> {
+pub(crate) fn examine() -> Vec<Finding> {
     let mut findings = vec![machine(), namespaces(), tun()];
     findings.extend(TOOLS.iter().map(tool));
     findings.extend([processors(), clock(), buffers(), steal()]);
@@ -26,7 +26,7 @@ pub fn examine() -> Vec<Finding> {
 }
 
 /// The findings as JSON: an array of `{"weight": "good" | "poor" | "fatal", "text": …}`.
-pub fn json(findings: &[Finding]) -> String {
+pub(crate) fn json(findings: &[Finding]) -> String {
     let word = |weight| match weight {
         Weight::Good => "good",
         Weight::Poor => "poor",
@@ -209,7 +209,7 @@ fn steal() -> Finding {
 }
 
 /// The findings as lines, and whether an experiment can run at all.
-pub fn text(findings: &[Finding]) -> (String, bool) {
+pub(crate) fn text(findings: &[Finding]) -> (String, bool) {
     let mark = |weight| match weight {
         Weight::Good => "good ",
         Weight::Poor => "poor ",

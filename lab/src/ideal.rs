@@ -6,7 +6,7 @@ use crate::testbed::{Families, Family};
 
 /// What stands between a packet and the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Layers<'a> {
+pub(crate) enum Layers<'a> {
     /// Nothing.
     Plain,
     /// IPsec in tunnel mode.
@@ -20,20 +20,20 @@ pub enum Layers<'a> {
 /// The shortest packet of an Ethernet: a shorter one is filled up.
 const MIN_ETHERNET_PAYLOAD_BYTES: u32 = 46;
 /// Ethernet II: header, frame check sequence, preamble with start delimiter, and the gap before the next frame.
-pub const ETHERNET_OVERHEAD_BYTES: u32 = 14 + 4 + 8 + 12;
+pub(crate) const ETHERNET_OVERHEAD_BYTES: u32 = 14 + 4 + 8 + 12;
 const UDP_HEADER_BYTES: u32 = 8;
 /// TCP without options.
 const TCP_HEADER_BYTES: u32 = 20;
 /// RFC 7323 3.2: ten bytes, padded to a multiple of four.
 const TCP_TIMESTAMPS_BYTES: u32 = 12;
 /// MTU of an interface of WireGuard where nothing else is said: as its tools set it, room for an outer IPv6 header.
-pub const WIREGUARD_OVERHEAD_BYTES: u32 = 80;
+pub(crate) const WIREGUARD_OVERHEAD_BYTES: u32 = 80;
 /// What OpenVPN adds to a packet beside an IP header: UDP, opcode with the peer's number, packet number, tag.
-pub const OPENVPN_OVERHEAD_BYTES: u32 = 8 + 4 + 4 + 16;
+pub(crate) const OPENVPN_OVERHEAD_BYTES: u32 = 8 + 4 + 4 + 16;
 
 impl Layers<'_> {
     /// Length on the wire from the outer IP header on.
-    pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
+    pub(crate) fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         match self {
             Layers::Plain => packet,
             Layers::Ipsec(ipsec) => ipsec.wrapped(packet, outer),
@@ -53,7 +53,7 @@ impl Layers<'_> {
     }
 
     /// The largest packet that fits a wire of this MTU when wrapped.
-    pub fn largest(&self, mtu: u32, outer: Family) -> Option<u32> {
+    pub(crate) fn largest(&self, mtu: u32, outer: Family) -> Option<u32> {
         match self {
             Layers::Wireguard => mtu.checked_sub(WIREGUARD_OVERHEAD_BYTES),
             _ => (1..=mtu)
@@ -64,7 +64,7 @@ impl Layers<'_> {
 }
 
 /// Goodput of one TCP stream of full segments over a link of this rate, in bits per second.
-pub fn tcp(
+pub(crate) fn tcp(
     layers: Layers<'_>,
     families: Families,
     mtu: u32,
@@ -80,7 +80,7 @@ pub fn tcp(
 
 /// Goodput of UDP datagrams over a link of this rate, in bits of user data per second; `lengths` of user data go out in turn.
 /// `None` where one is too long to go in one piece: what fragments cost depends on who cuts them.
-pub fn datagrams(
+pub(crate) fn datagrams(
     layers: Layers<'_>,
     families: Families,
     mtu: u32,

@@ -12,7 +12,7 @@ use crate::record::{Outcome, Record};
 
 /// Tells the user, on standard error.
 #[derive(Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     /// Why who is absent, each said once however many cases it takes away.
     absent: BTreeSet<String>,
@@ -82,7 +82,7 @@ impl Drop for Progress {
 }
 
 /// A time as people say it: `45 s`, `12 min`, `1 h 40 min`.
-pub fn length(time: Duration) -> String {
+pub(crate) fn length(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{seconds} s"),
         seconds @ 100..5970 => format!("{} min", (seconds + 30) / 60),

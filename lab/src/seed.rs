@@ -2,16 +2,16 @@
 
 /// SplitMix64: tiny, well mixed, and fixed for ever, because old records must be repeatable.
 #[derive(Debug, Clone)]
-pub struct Seeded(u64);
+pub(crate) struct Seeded(u64);
 
 impl Seeded {
     /// The sequence that belongs to `seed`.
-    pub fn new(seed: u64) -> Seeded {
+    pub(crate) fn new(seed: u64) -> Seeded {
         Seeded(seed)
     }
 
     /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,12 +20,12 @@ impl Seeded {
     }
 
     /// A number below `bound` (which is not zero), without bias worth naming: the product method on 64 bits.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// Shuffles in place (Fisher and Yates).
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }

@@ -35,14 +35,14 @@ use crate::testbed::Hosts;
 use diagnostic::Diagnostic;
 use tree::Tree;
 
-pub use cell::Cell;
-pub use complaint::SpecError;
-pub use preset::Preset;
-pub use programs::Programs;
+pub(crate) use cell::Cell;
+pub(crate) use complaint::SpecError;
+pub(crate) use preset::Preset;
+pub(crate) use programs::Programs;
 
 /// An experiment as it was asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// The study's name.
     pub study: String,
     /// The study's title.
@@ -94,19 +94,23 @@ const TOP_LEVEL_FIELDS: [&str; 19] = [
 
 impl Spec {
     /// Reads a spec as it stands. `name` is what the file is called in errors.
-    pub fn read(text: &str, name: &str) -> Result<Spec, SpecError> {
+    pub(crate) fn read(text: &str, name: &str) -> Result<Spec, SpecError> {
         Spec::read_as(text, name, None)
     }
 
     /// Reads a spec under one of its presets.
-    pub fn read_as(text: &str, name: &str, preset: Option<Preset>) -> Result<Spec, SpecError> {
+    pub(crate) fn read_as(
+        text: &str,
+        name: &str,
+        preset: Option<Preset>,
+    ) -> Result<Spec, SpecError> {
         let file = DeTable::parse(text).map_err(|error| complaint::of_toml(&error, text, name))?;
         understood(Tree::of(&file), preset)
             .map_err(|wrong| SpecError::new(wrong.at, wrong.what, wrong.advice, text, name))
     }
 
     /// The ids of its contenders, each once, in their order.
-    pub fn contenders(&self) -> Vec<&str> {
+    pub(crate) fn contenders(&self) -> Vec<&str> {
         let mut ids: Vec<&str> = Vec::new();
         for cell in &self.cells {
             if !ids.contains(&cell.id.as_str()) {
@@ -117,15 +121,8 @@ impl Spec {
     }
 
     /// About how long it will take.
-    pub fn estimate(&self) -> Duration {
+    pub(crate) fn estimate(&self) -> Duration {
         self.round() * self.rounds as u32 + self.intrusive()
-    }
-
-    /// Fewer rounds, so that it fits; one at least.
-    pub fn fit(&mut self, budget: Duration) {
-        let budget = budget.saturating_sub(self.intrusive());
-        let rounds = budget.as_secs_f64() / self.round().as_secs_f64().max(1e-3);
-        self.rounds = self.rounds.min(rounds as usize).max(1);
     }
 
     fn round(&self) -> Duration {

@@ -10,12 +10,14 @@ mod outlier;
 mod ratio;
 mod student;
 
-pub use bootstrap::{bca, expanded};
-pub use netperf::{enough, width};
-pub use noise::{differs, floor, rank};
-pub use outlier::outliers;
-pub use ratio::{Estimate, paired, robust, separate};
-pub use student::{mean_interval, welch_interval};
+pub(crate) use bootstrap::{bca, expanded};
+#[cfg(test)]
+pub(crate) use netperf::enough;
+pub(crate) use netperf::width;
+pub(crate) use noise::{differs, floor, rank};
+pub(crate) use outlier::outliers;
+pub(crate) use ratio::{Estimate, paired, robust, separate};
+pub(crate) use student::{mean_interval, welch_interval};
 
 /// A range that holds a value with a stated confidence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,7 +41,7 @@ impl Interval {
 }
 
 /// The arithmetic mean; `None` of nothing.
-pub fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     match values.len() {
         0 => None,
         count => Some(values.iter().sum::<f64>() / count as f64),
@@ -47,21 +49,21 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// The unbiased variance; `None` of fewer than two values.
-pub fn variance(values: &[f64]) -> Option<f64> {
+pub(crate) fn variance(values: &[f64]) -> Option<f64> {
     let centre = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
     (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
 }
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
-pub fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     quantile(&sorted, 0.5)
 }
 
 /// The quantile of sorted values, linear between neighbours; `None` of nothing.
-pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);

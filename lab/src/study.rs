@@ -1,7 +1,7 @@
 //! The studies that come with the lab. Each is a spec like a user's own: `lab run demo` is `lab run demo.toml`.
 
 /// A spec that comes with the lab.
-pub struct Study {
+pub(crate) struct Study {
     /// The name a user types.
     pub name: &'static str,
     /// The text of its spec.
@@ -10,7 +10,7 @@ pub struct Study {
 
 /// All of them.
 #[rustfmt::skip]
-pub const STUDIES: [Study; 11] = [
+pub(crate) const STUDIES: [Study; 11] = [
     Study { name: "demo", text: include_str!("../studies/demo.toml") },
     Study { name: "bars", text: include_str!("../studies/bars.toml") },
     Study { name: "iatrou-2009", text: include_str!("../studies/iatrou-2009.toml") },
@@ -25,7 +25,7 @@ pub const STUDIES: [Study; 11] = [
 ];
 
 /// The study of this name.
-pub fn find(name: &str) -> Option<&'static Study> {
+pub(crate) fn find(name: &str) -> Option<&'static Study> {
     STUDIES.iter().find(|study| study.name == name)
 }
 

@@ -42,7 +42,7 @@ const fn row(
 
 /// Every suite.
 #[rustfmt::skip]
-pub const SUITES: [Suite; 25] = [
+pub(crate) const SUITES: [Suite; 25] = [
     row("null", "NULL", ("null", 0), ("", 0), None, None),
     row("null-sha1", "NULL + SHA1", ("null", 0), ("hmac-sha1", 20), Some("null-sha1"), Some(("NULL", SHA1))),
     row("aes-128-gcm", "AES-128-GCM", ("aes-gcm-16", 20), ("", 0), Some("aes128gcm16"), Some((GCM, "NULL"))),
@@ -71,7 +71,7 @@ pub const SUITES: [Suite; 25] = [
 ];
 
 /// The suite of this name.
-pub fn find(name: &str) -> Option<&'static Suite> {
+pub(crate) fn find(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)
 }
 

@@ -11,7 +11,7 @@ mod rekey;
 mod round_trip;
 mod soak;
 
-pub use frames::{Received, Sent};
+pub(crate) use frames::{Received, Sent};
 pub use round_trip::Answered;
 pub use soak::{Class, SoakCounts, SoakLine, Spinning};
 

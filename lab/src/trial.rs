@@ -18,7 +18,7 @@ use crate::testbed::{Testbed, Topology, WAN};
 use crate::verdict;
 
 /// What a trial needs beside its case.
-pub struct TrialContext<'a> {
+pub(crate) struct TrialContext<'a> {
     /// Builds a fresh topology for each trial.
     pub testbed: &'a mut dyn Testbed,
     /// What reads the cost.
@@ -32,7 +32,7 @@ pub struct TrialContext<'a> {
 }
 
 /// What a trial gives: the outcome, and what is worth knowing beside it.
-pub struct TrialResult {
+pub(crate) struct TrialResult {
     /// For the record.
     pub outcome: Outcome,
     /// What the load found.
@@ -45,7 +45,7 @@ pub struct TrialResult {
 
 impl TrialResult {
     /// An outcome without figures.
-    pub fn with(outcome: Outcome) -> TrialResult {
+    pub(crate) fn with(outcome: Outcome) -> TrialResult {
         TrialResult {
             outcome,
             figures: BTreeMap::new(),
@@ -63,7 +63,7 @@ struct StageFault {
 }
 
 /// Runs one trial. `token` makes this trial's canary unlike any other.
-pub fn run(case: &Case, trial: &mut TrialContext<'_>, token: &str) -> TrialResult {
+pub(crate) fn run(case: &Case, trial: &mut TrialContext<'_>, token: &str) -> TrialResult {
     let mut notes = Vec::new();
     let outcome =
         on_fresh_topology(case, trial, token, &mut notes).unwrap_or_else(StageFault::into_outcome);

@@ -25,7 +25,7 @@ const MAX_BUSY_IDLE_RATIO: f64 = 0.08;
 const DOMINANT_RATIO: f64 = 0.6;
 
 /// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
-pub fn judge(
+pub(crate) fn judge(
     demand: Demand,
     figures: &BTreeMap<String, f64>,
     readings: &Readings,

@@ -9,11 +9,11 @@ const ETHERNET: u32 = 1;
 const SNAP_LENGTH: u32 = 262_144;
 
 /// Writes frames to `W`.
-pub struct Writer<W>(W);
+pub(super) struct Writer<W>(W);
 
 impl<W: Write> Writer<W> {
     /// Writes the file's header.
-    pub fn begin(mut to: W) -> io::Result<Writer<W>> {
+    pub(super) fn begin(mut to: W) -> io::Result<Writer<W>> {
         let version: u32 = 2 | 4 << 16;
         for word in [MICROSECONDS_MAGIC, version, 0, 0, SNAP_LENGTH, ETHERNET] {
             to.write_all(&word.to_le_bytes())?;
@@ -22,7 +22,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes one frame in one call, so that a reader never finds half of it.
-    pub fn add(&mut self, frame: &Frame) -> io::Result<()> {
+    pub(super) fn add(&mut self, frame: &Frame) -> io::Result<()> {
         let length = frame.bytes.len() as u32;
         let words = [
             frame.at.as_secs() as u32,

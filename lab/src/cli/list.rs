@@ -16,7 +16,7 @@ const PRESETS: [Preset; 4] = [
 ];
 
 /// Prints all studies, or one with its contenders.
-pub fn list(study: Option<&str>) -> Result<ExitCode, String> {
+pub(super) fn list(study: Option<&str>) -> Result<ExitCode, String> {
     let text = match study {
         None => all()?,
         Some(name) => one(name)?,

@@ -19,7 +19,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Daemon {
     /// For the meters.
-    pub fn gateway(&self) -> Gateway {
+    pub(super) fn gateway(&self) -> Gateway {
         Gateway {
             side: self.side,
             pid: self.process.pid(),
@@ -27,7 +27,7 @@ impl Daemon {
     }
 
     /// Asks it to end, and sees to it.
-    pub fn stop(&mut self) -> Result<(), Fault> {
+    pub(super) fn stop(&mut self) -> Result<(), Fault> {
         self.process.stop(STOP_TIMEOUT)
     }
 }

@@ -2,7 +2,7 @@
 
 /// How a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub(crate) enum Weight {
     /// As it should be.
     Good,
     /// Something cannot be measured, or not as well.
@@ -13,7 +13,7 @@ pub enum Weight {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// How it weighs.
     pub weight: Weight,
     /// What was found, and what to do where something can be done.

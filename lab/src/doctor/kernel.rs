@@ -7,7 +7,7 @@ use super::finding::{Finding, Weight, finding};
 use crate::testbed::Quotas;
 
 /// All findings on the kernel.
-pub fn findings() -> Vec<Finding> {
+pub(super) fn findings() -> Vec<Finding> {
     let mut all: Vec<Finding> = MODULES.iter().map(module).collect();
     all.extend([governor(), multithreading(), sampling(), groups()]);
     all

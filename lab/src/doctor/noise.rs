@@ -15,7 +15,7 @@ const TRANSFER_TIME: Duration = Duration::from_millis(100);
 const NOISY_RATIO: f64 = 0.05;
 
 /// The finding. Starts a thread, so it must come after everything that must not.
-pub fn floor() -> Finding {
+pub(super) fn floor() -> Finding {
     match transfers().map(|rates| (stats::mean(&rates), stats::floor(&[rates], 0.95))) {
         Ok((Some(rate), Some(floor))) => {
             let weight = if floor < NOISY_RATIO {

@@ -6,7 +6,7 @@
 
 /// A search under way.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RateSearch {
+pub(super) struct RateSearch {
     goal: f64,
     /// Carried by a full trial; 0 until one was.
     carried: f64,
@@ -25,7 +25,7 @@ pub struct RateSearch {
 
 /// One trial to run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
+pub(super) struct Step {
     /// Frames per second.
     pub rate: f64,
     /// Whether it must have the full length.
@@ -46,7 +46,7 @@ const SHORT_TRIAL_WIDTH_RATIO: f64 = 0.10;
 impl RateSearch {
     /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is a guess: what
     /// arrived when far too much was sent.
-    pub fn new(most: f64, hint: f64, goal: f64, full_trials: u32) -> RateSearch {
+    pub(super) fn new(most: f64, hint: f64, goal: f64, full_trials: u32) -> RateSearch {
         let low = (hint * 0.5).min(most * 0.5);
         let high = (hint * 1.2).min(most);
         RateSearch {
@@ -63,7 +63,7 @@ impl RateSearch {
     }
 
     /// The next trial; `None` when the rate is known well enough.
-    pub fn next(&self) -> Option<Step> {
+    pub(super) fn next(&self) -> Option<Step> {
         if let Some((low, high)) = self.short {
             let rate = (low * high).sqrt();
             return Some(Step { rate, full: false });
@@ -81,7 +81,7 @@ impl RateSearch {
     }
 
     /// The loss ratio of a trial.
-    pub fn record(&mut self, step: Step, loss: f64) {
+    pub(super) fn record(&mut self, step: Step, loss: f64) {
         match (step.full, self.short) {
             (false, Some((low, high))) => {
                 self.record_short(low, high, step.rate, loss <= self.goal);
@@ -125,7 +125,7 @@ impl RateSearch {
     }
 
     /// The highest rate that a full trial carried.
-    pub fn found(&self) -> f64 {
+    pub(super) fn found(&self) -> f64 {
         self.carried
     }
 }

@@ -24,7 +24,8 @@ use crate::gateway::Side;
 use crate::host::{Command, Host, Process};
 use crate::testbed::Topology;
 
-pub use attribute::{OWNERS, ProcessRoles};
+pub(crate) use attribute::OWNERS;
+use attribute::ProcessRoles;
 pub use work_kind::WORK_KINDS;
 
 /// `profile.<who>.<place>_ratio`, `profile.idle_ratio`, `profile.samples_count`, and the busiest processor's

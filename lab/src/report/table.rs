@@ -21,7 +21,7 @@ const HEAD: [&str; 7] = [
 ];
 
 /// Title, table, what is missing and why, what the findings are beyond the table, the canary, and how to read it.
-pub fn text(records: &[Record]) -> String {
+pub(super) fn text(records: &[Record]) -> String {
     let Some(findings) = Findings::of(records) else {
         return "no trial was recorded\n".into();
     };

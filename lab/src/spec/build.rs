@@ -22,7 +22,7 @@ pub(super) use possible::Impossible;
 
 impl Spec {
     /// What is measured, ready to start.
-    pub fn cases(&self, programs: &Programs) -> Result<Vec<Case>, Fault> {
+    pub(crate) fn cases(&self, programs: &Programs) -> Result<Vec<Case>, Fault> {
         let cells = self.cells.iter().enumerate();
         cells
             .map(|(order, cell)| {
@@ -45,7 +45,7 @@ impl Spec {
 
 impl Cell {
     /// Every factor of it, for the record.
-    pub fn factors(&self) -> BTreeMap<String, String> {
+    pub(crate) fn factors(&self) -> BTreeMap<String, String> {
         let settings = self.settings.iter();
         let mut factors: BTreeMap<String, String> = settings
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -133,7 +133,7 @@ impl Cell {
     }
 
     /// The bits of user data per second that this cell could carry at most, where its link has a rate.
-    pub fn ideal_bps(&self) -> Option<f64> {
+    pub(crate) fn ideal_bps(&self) -> Option<f64> {
         let link = self.number("link.rate_mbit")? * 1e6;
         let mtu = self.number("mtu").map_or(1500, |mtu| mtu as u32);
         let timestamps = flag(&self.settings, "tcp.timestamps").unwrap_or(true);

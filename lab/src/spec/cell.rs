@@ -9,7 +9,7 @@ use crate::meter::IntrusiveMeter;
 
 /// One thing to measure in each round.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// The contender's id.
     pub id: String,
     /// The part of the study, where it has parts.

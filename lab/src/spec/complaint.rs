@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// One error with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpecError {
+pub(crate) struct SpecError {
     file: String,
     line: usize,
     column: usize,

@@ -157,7 +157,7 @@ pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Fa
 
 impl Factor {
     /// Whether it varies a case of this contender and load.
-    pub fn means_something_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
+    pub(super) fn means_something_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
         match self.whom {
             Whom::Testbed => true,
             Whom::Contenders(names) => names.contains(&contender),
@@ -166,7 +166,7 @@ impl Factor {
     }
 
     /// The value as a record keeps it.
-    pub fn value(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
+    pub(super) fn value(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
         match self.takes {
             Takes::Number(low, high, fractions) => self.number(written, low, high, fractions),
             Takes::CountOr(most, words) => {

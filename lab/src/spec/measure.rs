@@ -29,12 +29,12 @@ pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Diagnostic> {
 
 impl Measure {
     /// This, and on top of it what `other` says.
-    pub fn and(&self, other: &Measure) -> Measure {
+    pub(super) fn and(&self, other: &Measure) -> Measure {
         Measure([&self.0[..], &other.0[..]].concat())
     }
 
     /// Those that are on in the end.
-    pub fn asked(&self) -> Vec<IntrusiveMeter> {
+    pub(super) fn asked(&self) -> Vec<IntrusiveMeter> {
         let mut on = BTreeSet::new();
         for (intrusive, wanted) in &self.0 {
             if *wanted {

@@ -9,7 +9,7 @@ use super::tree::Tree;
 
 /// How much of a study is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
+pub(crate) enum Preset {
     /// At most 30 seconds: does it run at all.
     Smoke,
     /// About two minutes.
@@ -22,7 +22,7 @@ pub enum Preset {
 
 impl Preset {
     /// Its name in a spec and on the command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Preset::Smoke => "smoke",
             Preset::Quick => "quick",

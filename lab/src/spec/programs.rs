@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Where our own programs are.
 #[derive(Debug, Clone, Default)]
-pub struct Programs {
+pub(crate) struct Programs {
     /// `esplanade`, if it was found.
     pub esplanade: Option<PathBuf>,
     /// `esplanade-lab` itself, whose small tools run on the hosts.

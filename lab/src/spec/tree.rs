@@ -22,7 +22,7 @@ pub(super) struct Tree<'t> {
 
 impl<'t> Tree<'t> {
     /// Over the whole file.
-    pub fn of(file: &'t Spanned<DeTable<'t>>) -> Tree<'t> {
+    pub(super) fn of(file: &'t Spanned<DeTable<'t>>) -> Tree<'t> {
         Tree {
             table: file.get_ref(),
             at: (0, 0),
@@ -30,12 +30,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The value of this name.
-    pub fn get(&self, name: &str) -> Option<Placed<'t>> {
+    pub(super) fn get(&self, name: &str) -> Option<Placed<'t>> {
         self.table.get(name)
     }
 
     /// Names that are not among the known ones are errors.
-    pub fn only(&self, known: &[&str]) -> Result<(), Diagnostic> {
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), Diagnostic> {
         let stranger = self
             .table
             .keys()
@@ -51,12 +51,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The table of this name.
-    pub fn table(&self, name: &str) -> Result<Option<Tree<'t>>, Diagnostic> {
+    pub(super) fn table(&self, name: &str) -> Result<Option<Tree<'t>>, Diagnostic> {
         self.get(name).map(tree).transpose()
     }
 
     /// The tables of `[[name]]`, or of a list of inline tables.
-    pub fn tables(&self, name: &str) -> Result<Vec<Tree<'t>>, Diagnostic> {
+    pub(super) fn tables(&self, name: &str) -> Result<Vec<Tree<'t>>, Diagnostic> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -66,7 +66,7 @@ impl<'t> Tree<'t> {
     }
 
     /// Every value under its dotted name: `link.rate_mbit` may be written so or as a table `link`.
-    pub fn leaves(&self) -> Vec<(String, Range<usize>, Placed<'t>)> {
+    pub(super) fn leaves(&self) -> Vec<(String, Range<usize>, Placed<'t>)> {
         let mut leaves = Vec::new();
         walk(self.table, "", &mut leaves);
         leaves.sort_by_key(|(_, at, _)| at.start);
@@ -74,12 +74,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The text of this name.
-    pub fn text(&self, name: &str) -> Result<Option<&'t str>, Diagnostic> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'t str>, Diagnostic> {
         self.get(name).map(text).transpose()
     }
 
     /// The texts of a list.
-    pub fn texts(&self, name: &str) -> Result<Vec<&'t str>, Diagnostic> {
+    pub(super) fn texts(&self, name: &str) -> Result<Vec<&'t str>, Diagnostic> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -90,7 +90,7 @@ impl<'t> Tree<'t> {
     }
 
     /// The whole number of this name.
-    pub fn number(
+    pub(super) fn number(
         &self,
         name: &str,
         range: RangeInclusive<u32>,
@@ -113,7 +113,7 @@ impl<'t> Tree<'t> {
     }
 
     /// The number, whole or not, of this name.
-    pub fn real(&self, name: &str) -> Result<Option<f64>, Diagnostic> {
+    pub(super) fn real(&self, name: &str) -> Result<Option<f64>, Diagnostic> {
         self.get(name).map(real).transpose()
     }
 }

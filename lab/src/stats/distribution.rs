@@ -2,24 +2,24 @@
 //! inverse is found by halving, which is exact to the last bits and cannot go astray.
 
 /// Cumulative standard normal distribution.
-pub fn normal(x: f64) -> f64 {
+pub(super) fn normal(x: f64) -> f64 {
     let tail = 0.5 * upper_gamma_half(x * x / 2.0);
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// The value below which the share `p` of a standard normal lies.
-pub fn normal_quantile(p: f64) -> f64 {
+pub(super) fn normal_quantile(p: f64) -> f64 {
     invert(normal, p)
 }
 
 /// Cumulative Student's t distribution.
-pub fn student(t: f64, freedom: f64) -> f64 {
+pub(super) fn student(t: f64, freedom: f64) -> f64 {
     let tail = 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5);
     if t < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// The value below which the share `p` of a Student's t lies.
-pub fn student_quantile(p: f64, freedom: f64) -> f64 {
+pub(super) fn student_quantile(p: f64, freedom: f64) -> f64 {
     invert(|t| student(t, freedom), p)
 }
 

@@ -5,7 +5,7 @@ use super::distribution::student_quantile;
 use super::mean;
 
 /// The full width of the interval relative to the mean. `None` of fewer than two values or a mean of zero.
-pub fn width(values: &[f64], level: f64) -> Option<f64> {
+pub(crate) fn width(values: &[f64], level: f64) -> Option<f64> {
     let centre = mean(values)?;
     if values.len() < 2 || centre == 0.0 {
         return None;
@@ -18,7 +18,8 @@ pub fn width(values: &[f64], level: f64) -> Option<f64> {
 }
 
 /// Whether to stop: never before `least` values, always at `most`, in between as soon as the width is within `wanted`.
-pub fn enough(values: &[f64], level: f64, wanted: f64, least: usize, most: usize) -> bool {
+#[cfg(test)]
+pub(crate) fn enough(values: &[f64], level: f64, wanted: f64, least: usize, most: usize) -> bool {
     let narrow = width(values, level).is_some_and(|width| width <= wanted);
     values.len() >= most || (values.len() >= least && narrow)
 }

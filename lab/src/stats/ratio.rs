@@ -17,7 +17,7 @@ const ENOUGH_TO_RESAMPLE: usize = 8;
 const RESAMPLES: usize = 4000;
 
 /// The ratio of the means of pairs, first to second. `None` unless all numbers are positive.
-pub fn paired(pairs: &[(f64, f64)], level: f64, seed: u64) -> Option<Estimate> {
+pub(crate) fn paired(pairs: &[(f64, f64)], level: f64, seed: u64) -> Option<Estimate> {
     let value = ratio_of_means(pairs);
     if pairs.is_empty() || !pairs.iter().all(|(a, b)| *a > 0.0 && *b > 0.0) {
         return None;
@@ -52,7 +52,7 @@ fn by_logarithms(pairs: &[(f64, f64)], level: f64) -> Option<Interval> {
 }
 
 /// The ratio of the means of two samples that have nothing to do with each other. `None` unless all numbers are positive.
-pub fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
+pub(crate) fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     Some(Estimate {
         value: mean(a)? / mean(b)?,
@@ -62,7 +62,7 @@ pub fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
 
 /// The ratio of two samples that a few wild values cannot move: the median of every value of one over every value of the
 /// other (Hodges and Lehmann, on the logarithms).
-pub fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(crate) fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     let differences: Vec<f64> = in_a
         .iter()

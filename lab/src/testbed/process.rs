@@ -20,7 +20,7 @@ use crate::host::{Command, Finished, Process, program};
 use crate::stop::Stop;
 
 /// A started program.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     ended: OwnedFd,
     stdout: File,
@@ -31,7 +31,7 @@ pub struct Running {
 }
 
 /// Starts `command` in the network namespace; `None`: in our own. With `together`, both outputs go to one file in their order.
-pub fn start(
+pub(crate) fn start(
     command: &Command,
     namespace: Option<BorrowedFd<'_>>,
     stop: Stop,
@@ -135,7 +135,7 @@ pub(super) fn die_with_parent(child: &mut std::process::Command) {
 
 impl Running {
     /// Waits for the end; a program that takes longer is killed.
-    pub fn finish(mut self, limit: Duration) -> Result<Finished, Fault> {
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<Finished, Fault> {
         let code = self.wait(limit)?.ok_or_else(|| Fault::TimedOut {
             what: format!("`{}`", self.name),
             after: limit,

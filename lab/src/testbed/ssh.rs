@@ -31,7 +31,7 @@ use connection::Connection;
 use hosts::nobody;
 use remote_host::RemoteHost;
 
-pub use hosts::{HostSpec, Hosts, LinkSpec, Uploads};
+pub(crate) use hosts::{HostSpec, Hosts, LinkSpec, Uploads};
 
 /// Builds topologies of machines that are there already.
 pub struct Ssh {

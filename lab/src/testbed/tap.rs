@@ -12,7 +12,7 @@ use crate::host::Tap;
 use crate::socket;
 
 /// A packet socket with the kernel's offload header, so that a super-frame can be told from a frame.
-pub struct PacketSocket {
+pub(crate) struct PacketSocket {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
@@ -25,7 +25,7 @@ const QUEUE_BYTES: libc::c_int = 8 * 1024 * 1024;
 
 impl PacketSocket {
     /// Opens the ear in the calling thread's network namespace.
-    pub fn open(interface: &str) -> io::Result<PacketSocket> {
+    pub(crate) fn open(interface: &str) -> io::Result<PacketSocket> {
         let socket = socket::packet(interface, |socket| {
             socket::set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
             socket::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;

@@ -8,8 +8,9 @@ mod send;
 mod stamp;
 
 pub use counter::Received;
-pub use receive::Receive;
-pub use send::{Send, Sent};
+pub(super) use receive::Receive;
+pub(super) use send::Send;
+pub(crate) use send::Sent;
 
 #[cfg(test)]
 mod tests {

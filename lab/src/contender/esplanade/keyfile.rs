@@ -45,7 +45,7 @@ pub(in crate::contender) struct Layer<'k> {
 
 impl Keys {
     /// Draws keys from the system. SPIs begin at `spi + 1`.
-    pub fn fresh(ipsec: &IpsecConfig, spi: u32) -> Result<Keys, Fault> {
+    pub(crate) fn fresh(ipsec: &IpsecConfig, spi: u32) -> Result<Keys, Fault> {
         Ok(Keys {
             to_right: Direction::fresh(ipsec, spi + 1)?,
             to_left: Direction::fresh(ipsec, spi + 2)?,
@@ -60,7 +60,7 @@ impl Keys {
     }
 
     /// From where to where each direction goes.
-    pub fn directions(&self, map: &Addresses) -> [(IpAddr, IpAddr, &Direction); 2] {
+    pub(crate) fn directions(&self, map: &Addresses) -> [(IpAddr, IpAddr, &Direction); 2] {
         [
             (map.left, map.right, &self.to_right),
             (map.right, map.left, &self.to_left),
@@ -68,7 +68,7 @@ impl Keys {
     }
 
     /// The same of every association of one gateway, idle ones last: these are of other peers, which nobody plays.
-    pub fn all(
+    pub(crate) fn all(
         &self,
         side: Side,
         map: &Addresses,
@@ -86,7 +86,7 @@ impl Keys {
     }
 
     /// The file of one gateway: both read the same SAs that carry, and mirrored policies.
-    pub fn text(&self, ipsec: &IpsecConfig, side: Side, map: &Addresses) -> String {
+    pub(crate) fn text(&self, ipsec: &IpsecConfig, side: Side, map: &Addresses) -> String {
         let (left, right) = (map.left, map.right);
         let (near, far) = (&map.left_network, &map.right_network);
         let (to_right, to_left) = match side {
@@ -118,7 +118,7 @@ impl Keys {
     }
 
     /// What opens the capture, where an analyser can open it.
-    pub fn for_analysers(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
+    pub(crate) fn for_analysers(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
         let Some(names) = ipsec.suite.wireshark.filter(|_| !ipsec.bundle) else {
             return Vec::new();
         };
@@ -176,7 +176,7 @@ impl Direction {
     }
 
     /// The associations of this direction, the inner one first.
-    pub fn layers(&self, ipsec: &IpsecConfig) -> Vec<Layer<'_>> {
+    pub(crate) fn layers(&self, ipsec: &IpsecConfig) -> Vec<Layer<'_>> {
         let named = |name: &'static str| Some(name).filter(|name| !name.is_empty());
         let suite = ipsec.suite;
         let mode = match ipsec.mode {

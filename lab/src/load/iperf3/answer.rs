@@ -64,7 +64,7 @@ pub(super) fn read(json: &str) -> Result<Answer, String> {
 
 impl Answer {
     /// What the receivers counted: where data went both ways, the sum, and each way among the figures.
-    pub fn carried(self) -> Carried {
+    pub(super) fn carried(self) -> Carried {
         let figures = self.figures();
         let (there, back) = (&self.end.sum_received, &self.end.sum_received_bidir_reverse);
         let ways = || std::iter::once(there).chain(back);

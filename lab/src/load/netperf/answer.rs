@@ -52,7 +52,7 @@ fn complaint(said: &str) -> String {
 
 impl Answer<'_> {
     /// One stream, seen by whoever received it: the far end, or with `backwards` netperf itself.
-    pub fn of_stream(&self, backwards: bool) -> Result<Carried, String> {
+    pub(super) fn of_stream(&self, backwards: bool) -> Result<Carried, String> {
         let (received, sender) = if backwards {
             ("LOCAL_BYTES_RECVD", "REMOTE_TRANSPORT_RETRANS")
         } else {
@@ -65,7 +65,7 @@ impl Answer<'_> {
     }
 
     /// Datagrams of so many bytes: what was received counts, and what was sent is a figure.
-    pub fn of_datagrams(&self, bytes: u32) -> Result<Carried, String> {
+    pub(super) fn of_datagrams(&self, bytes: u32) -> Result<Carried, String> {
         let mut carried = self.of_bytes("REMOTE_BYTES_RECVD")?;
         let (sent, seconds) = (self.number("LOCAL_BYTES_SENT")?, carried.seconds.max(1e-9));
         let arrived = carried.bytes as f64;
@@ -81,7 +81,7 @@ impl Answer<'_> {
     }
 
     /// Questions of so many bytes, and answers as large.
-    pub fn of_questions(&self, bytes: u32) -> Result<Carried, String> {
+    pub(super) fn of_questions(&self, bytes: u32) -> Result<Carried, String> {
         let rate = self.number("TRANSACTION_RATE")?;
         let received = self.count("LOCAL_BYTES_RECVD")?;
         let mut figures = self.times()?;

@@ -22,7 +22,7 @@ const REMEDY: &str = "Fix: apt-get install netperf (Debian has it in its compone
 
 impl Program {
     /// Asks the program of this name.
-    pub fn of(host: &dyn Host, name: &'static str) -> Result<Program, Absence> {
+    pub(super) fn of(host: &dyn Host, name: &'static str) -> Result<Program, Absence> {
         if !host.has(name).unwrap_or(false) {
             return Err(Absence::new(format!("{name} is not installed"), REMEDY));
         }
@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// What they say to each other has no version of its own, and differs from one to the next.
-    pub fn understands(&self, far: &Program) -> Result<(), Absence> {
+    pub(super) fn understands(&self, far: &Program) -> Result<(), Absence> {
         if self.version == far.version {
             Ok(())
         } else {
@@ -82,7 +82,7 @@ impl Program {
     }
 
     /// For the record.
-    pub fn tool(&self) -> String {
+    pub(super) fn tool(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
 }

@@ -27,7 +27,7 @@ const IDLE: &str = "idle";
 
 /// Who is who on a machine.
 #[derive(Debug, Default)]
-pub struct ProcessRoles {
+pub(crate) struct ProcessRoles {
     /// The processes that carry packets.
     pub gateways: Vec<(i64, Side)>,
     /// What stands in a wire.
@@ -138,7 +138,7 @@ pub(super) struct SampleCounts {
 
 impl SampleCounts {
     /// Adds the samples of one machine.
-    pub fn add(&mut self, script: &str, roles: &ProcessRoles, machine: usize) {
+    pub(super) fn add(&mut self, script: &str, roles: &ProcessRoles, machine: usize) {
         for sample in read(script) {
             let (who, place) = (owner(&sample, roles), work_kind(&sample));
             self.samples += 1;
@@ -153,7 +153,7 @@ impl SampleCounts {
     }
 
     /// Shares of everything that was sampled. Nothing at all where nothing was.
-    pub fn readings(&self) -> Readings {
+    pub(super) fn readings(&self) -> Readings {
         let mut readings = Readings::from([("profile.samples_count".into(), self.samples as f64)]);
         if self.samples == 0 {
             return readings;
@@ -188,7 +188,7 @@ impl SampleCounts {
     }
 
     /// A line for each stack, the outermost first, with its number of samples: what flame graphs are drawn from.
-    pub fn folded(&self) -> String {
+    pub(super) fn folded(&self) -> String {
         let lines = self.stacks.iter();
         lines
             .map(|(stack, count)| format!("{stack} {count}\n"))

@@ -26,7 +26,7 @@ const SOFTIRQ: [&str; 4] = [
 
 impl<'t> Sample<'t> {
     /// The frames of a softirq alone, if it was in one.
-    pub fn in_softirq(&self) -> Option<&[&'t str]> {
+    pub(super) fn in_softirq(&self) -> Option<&[&'t str]> {
         let end = self.kernel.iter().position(|name| SOFTIRQ.contains(name))?;
         Some(&self.kernel[..end])
     }

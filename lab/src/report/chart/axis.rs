@@ -2,7 +2,7 @@
 
 /// A scale between two places.
 #[derive(Debug, Clone)]
-pub struct Axis {
+pub(super) struct Axis {
     low: f64,
     high: f64,
     logarithmic: bool,
@@ -12,7 +12,7 @@ pub struct Axis {
 
 impl Axis {
     /// From zero to a round number not below `most`.
-    pub fn from_zero(most: f64, from: f64, to: f64) -> Axis {
+    pub(super) fn from_zero(most: f64, from: f64, to: f64) -> Axis {
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most);
         Axis {
@@ -25,7 +25,7 @@ impl Axis {
     }
 
     /// Over the given values: logarithmic where they span more than a factor of 12, as sizes and link rates do.
-    pub fn over(values: &[f64], from: f64, to: f64) -> Axis {
+    pub(super) fn over(values: &[f64], from: f64, to: f64) -> Axis {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Axis {
@@ -38,7 +38,7 @@ impl Axis {
     }
 
     /// Over positive values on a logarithmic scale, from one of 1, 2, 5 times a power of ten to another.
-    pub fn decades(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
+    pub(super) fn decades(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
         let positive = values.filter(|value| *value > 0.0);
         let low = positive.clone().reduce(f64::min).unwrap_or(1.0);
         let high = positive.reduce(f64::max).unwrap_or(1.0);
@@ -55,7 +55,7 @@ impl Axis {
     }
 
     /// The place of a value; on a logarithmic scale what is below its beginning stands there.
-    pub fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
             false => (value - self.low) / (self.high - self.low),
@@ -64,7 +64,7 @@ impl Axis {
     }
 
     /// Round values to mark, zero and the end included.
-    pub fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             return round_steps(self.low, self.high);
         }

@@ -8,7 +8,7 @@ use crate::report::findings::Findings;
 use crate::report::html::{Cell, Table};
 
 /// The section; empty for a study without bars.
-pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
+pub(super) fn section(findings: &Findings, bars: &[Bar]) -> Section {
     let judged: Vec<(&Bar, Vec<BarResult>)> = bars
         .iter()
         .map(|bar| (bar, judge(bar, findings.records)))

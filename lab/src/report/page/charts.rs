@@ -15,7 +15,7 @@ const MANY: usize = 20;
 const DRAWINGS: usize = 8;
 
 /// The section.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
         for chart in of_part(findings, part) {

@@ -22,7 +22,7 @@ const STATES: [(&[&str], &str); 5] = [
 const MANY: usize = 36;
 
 /// The section on processor time, memory and drops.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut body = split(findings).map_or_else(Body::default, Body::from);
     soaked::show(findings, &mut body);
     if findings.cells().next().is_some() {

@@ -1,7 +1,7 @@
 //! Seconds since 1970 as a date a reader knows. UTC, because a report travels.
 
 /// As `2026-11-22 00:41 UTC`.
-pub fn text(unix: f64) -> String {
+pub(super) fn text(unix: f64) -> String {
     let seconds = unix.max(0.0) as i64;
     let (year, month, day) = civil(seconds.div_euclid(86_400));
     let minutes = seconds.rem_euclid(86_400) / 60;

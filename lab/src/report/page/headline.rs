@@ -6,7 +6,7 @@ use crate::report::html::escaped;
 use crate::report::quantity::{self, significant};
 
 /// The section.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let body: String = findings
         .parts
         .iter()

@@ -22,7 +22,7 @@ const TIMED: [(&str, &str); 3] = [
 const MANY: usize = 16;
 
 /// The section; empty where nothing was timed.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
         let charts = TIMED.into_iter().filter_map(|timed| chart(part, timed));

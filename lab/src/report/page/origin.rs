@@ -6,7 +6,7 @@ use crate::report::html::{Cell, Table, escaped};
 use crate::report::{Sightings, sightings};
 
 /// One line below the title.
-pub fn place_and_time(findings: &Findings) -> String {
+pub(super) fn place_and_time(findings: &Findings) -> String {
     let place = &findings.any.provenance;
     let began = findings.records.iter().map(|record| record.started_unix);
     let began = date::text(began.fold(f64::INFINITY, f64::min));
@@ -17,7 +17,7 @@ pub fn place_and_time(findings: &Findings) -> String {
 }
 
 /// The section.
-pub fn section(findings: &Findings, beside: &Beside) -> Section {
+pub(super) fn section(findings: &Findings, beside: &Beside) -> Section {
     let place = &findings.any.provenance;
     let mut facts = vec![
         (

@@ -14,7 +14,7 @@ const MANY: usize = 36;
 const DETAILED: usize = 12;
 
 /// The section; empty where no profile was taken.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let found: Vec<(&Measured, Vec<f64>)> = findings
         .cells()
         .filter_map(|cell| Some((cell, shares(cell)?)))

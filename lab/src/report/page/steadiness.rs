@@ -11,7 +11,7 @@ use crate::stats;
 use std::collections::BTreeSet;
 
 /// The section on how steady each was.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
     body.say(outliers(findings));
     Section::new("steadiness", "How steady it was", body)

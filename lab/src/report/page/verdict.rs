@@ -10,7 +10,7 @@ use crate::report::html::{Cell, Table};
 use crate::report::quantity::significant;
 
 /// The section; empty where no record carries a verdict.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut table = Table::new(
         "What limited each",
         &[
@@ -78,7 +78,7 @@ fn profiled<'a>(cell: &Measured<'a>) -> Option<&'a Verdict> {
 
 /// The limit that most trials name, and how many do. Where it is a question of time, a profile knows better what that
 /// went into.
-pub fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+pub(super) fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     let (limit, trials) = in_most_trials(cell)?;
     match profiled(cell) {
         Some(verdict) if !COUNTED.contains(&limit) && verdict.limit != "unknown" => {
@@ -104,7 +104,7 @@ fn in_most_trials<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
 pub const NOT_KNOWN: &str = "not known";
 
 /// The limit in words.
-pub fn words(limit: &str) -> &str {
+pub(super) fn words(limit: &str) -> &str {
     match limit {
         "link" => "the link",
         "generator" => "the load generator",

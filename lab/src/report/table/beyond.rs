@@ -8,7 +8,7 @@ use crate::report::findings::Findings;
 use crate::report::{page, profile, quantity, soaker};
 
 /// What a table of means cannot say: the noise, what stood apart, and what limited whom.
-pub fn text(findings: &Findings) -> String {
+pub(super) fn text(findings: &Findings) -> String {
     let mut out = String::new();
     for part in &findings.parts {
         let name = if part.name.is_empty() {

@@ -39,7 +39,7 @@ pub(in crate::spec) enum Kind {
 }
 
 impl Kind {
-    pub fn new(
+    pub(crate) fn new(
         kind: ContenderKind,
         settings: &Settings,
         load: LoadKind,
@@ -76,7 +76,7 @@ impl Kind {
 
     /// The contender's id, as it says it itself; offloads of the wire are told apart by it too, because they are part of
     /// the question.
-    pub fn id(&self, settings: &Settings) -> String {
+    pub(crate) fn id(&self, settings: &Settings) -> String {
         let name = match self {
             Kind::Plain => "plain".into(),
             Kind::Esplanade { ipsec, options } => Esplanade::name(ipsec, options),

@@ -20,7 +20,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Reads the table.
-    pub fn read(tree: Tree<'_>) -> Result<Entry, Diagnostic> {
+    pub(super) fn read(tree: Tree<'_>) -> Result<Entry, Diagnostic> {
         let Some(written) = tree.get("kind") else {
             return Err(Diagnostic {
                 at: tree.at.0..tree.at.1,
@@ -68,7 +68,7 @@ impl Entry {
 
     /// Whether the table of the contender alone decides about the factor: then what cannot exist is a mistake of that table
     /// and not a corner of a product of lists.
-    pub fn decides(&self, part: &Part<'_>, factor: &str) -> bool {
+    pub(super) fn decides(&self, part: &Part<'_>, factor: &str) -> bool {
         let one = |varied: &Varied| varied.1.len() == 1;
         let own = self.settings.iter().find(|(name, ..)| *name == factor);
         own.map_or_else(
@@ -78,7 +78,7 @@ impl Entry {
     }
 
     /// At the place of the factor: in the table of the contender, else where the part sets it.
-    pub fn wrong(&self, part: &Part<'_>, why: Impossible) -> Diagnostic {
+    pub(super) fn wrong(&self, part: &Part<'_>, why: Impossible) -> Diagnostic {
         let own = self.places.get(why.factor);
         let at = own.or_else(|| part.places.get(why.factor)).cloned();
         Diagnostic {
@@ -89,7 +89,7 @@ impl Entry {
     }
 
     /// Two tables that give the same cell.
-    pub fn twice(&self, id: &str) -> Diagnostic {
+    pub(super) fn twice(&self, id: &str) -> Diagnostic {
         Diagnostic {
             at: self.at.clone(),
             what: format!("`{id}` is listed twice"),

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::testbed::{Addresses, LAN, Layout, WAN};
 
 /// Programs that are brought along, each under its own name: the lab's first.
-pub type Uploads = Vec<(&'static str, PathBuf)>;
+pub(crate) type Uploads = Vec<(&'static str, PathBuf)>;
 
 /// The machines of a testbed.
 #[derive(Debug, Clone, PartialEq, Eq)]
