@@ -9,21 +9,21 @@
 //! Everything a packet needs is looked up when a snapshot is made: which associations a policy leads to, and where
 //! to find a policy among many (`index`).
 
-mod ahead;
 mod draft;
 mod explain;
+mod hash_index;
 mod index;
 mod interfaces;
-mod places;
+mod prefetch;
 mod resolve;
-mod rivals;
+mod shadowed;
 mod snapshot;
 mod spread;
 
-pub use ahead::TOGETHER;
+pub use prefetch::TOGETHER;
 pub use explain::{Explanation, Finding, Outcome};
 pub use interfaces::Interface;
-pub use rivals::Rival;
+pub use shadowed::Rival;
 pub use snapshot::{Allowed, Decision, SaIndex, Snapshot};
 
 use crate::command::{Answer, Command, Refused};

@@ -1,8 +1,8 @@
 //! What an IP packet says about itself: the outline that policy decides by.
 
-mod familiar;
+mod flow_template;
 
-pub use familiar::{Familiar, have_same_flow};
+pub use flow_template::{Familiar, have_same_flow};
 
 use crate::Dropped;
 use crate::wire::ip::{Chain, Ip, Ipv4, Ipv6, number};

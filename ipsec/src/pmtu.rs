@@ -10,12 +10,12 @@
 //! ```
 
 mod clamp;
-mod complaint;
-mod report;
+mod icmp_error;
+mod too_big;
 
 pub use clamp::{TcpChecksum, clamp_mss};
-pub use complaint::Complaint;
-pub use report::{report, report_expired};
+pub use too_big::Complaint;
+pub use icmp_error::{report, report_expired};
 
 use crate::packet::Outline;
 use crate::sa::{Protocol, SaConfig};

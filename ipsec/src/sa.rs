@@ -7,15 +7,15 @@
 //!
 //! An update replaces the configuration and keeps the state; delete and add makes a new state (RFC 4301 4.4.2.1).
 
-pub mod lifetime;
+mod lifetime_limits;
 pub mod replay;
 mod state;
 
+pub use lifetime_limits::{Lifetimes, Limits};
 pub use state::{Held, Kept, LifeEvent, SaState, Tally};
 
 use crate::aggfrag::Aggfrag;
 use crate::suite::Suite;
-use lifetime::Lifetimes;
 use multibuffer::{Key, prefetch};
 use std::fmt;
 use std::net::IpAddr;

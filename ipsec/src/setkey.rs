@@ -11,13 +11,13 @@
 //! Keys are never part of a message: an excerpt of the text shows them as asterisks.
 
 pub mod ast;
+mod diagnostic;
 mod dump;
 mod fuzzing;
 mod grammar;
 mod lexer;
 mod lower;
 mod print;
-mod problem;
 mod protocol;
 mod secret_text;
 mod spelling;
@@ -30,7 +30,7 @@ pub use lower::{
     Forwarding, Lowered, Names, NoNames, POLICY_OPTIONS, SA_OPTIONS, compile, lower, resolve,
 };
 pub use print::print;
-pub use problem::{Fault, Problem, Span, Warning};
+pub use diagnostic::{Fault, Problem, Span, Warning};
 pub use spelling::nearest;
 
-use problem::shown;
+use diagnostic::shown;

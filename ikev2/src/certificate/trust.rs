@@ -12,7 +12,7 @@ use webpki::{
     RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
 };
 
-mod blame;
+mod path_error;
 
 /// The most certificates of a peer that are looked at.
 pub const MAX_CERTIFICATES_OF_A_PEER: usize = 16;
@@ -143,7 +143,7 @@ impl Trust {
             return Err(failure(chain, 0, Check::KeyUsage { as_ca: false }));
         }
         self.build_path(peer, others, now)
-            .map_err(|error| blame::blame(self, chain, now, &error))?;
+            .map_err(|error| path_error::explain(self, chain, now, &error))?;
         Ok(key)
     }
 

@@ -1,6 +1,6 @@
 //! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
 
-use super::rivals::clash;
+use super::shadowed::clash;
 use super::spread::Spreader;
 use super::{SpdEntry, is_alive};
 use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};

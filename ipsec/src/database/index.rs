@@ -1,7 +1,7 @@
 //! Finding the first policy that matches among many: tuple-space search. Policies with the same pair of prefix lengths
 //! share a hash table, so a look-up costs one probe for each *shape* of policy, not one for each policy.
 
-use super::places::Places;
+use super::hash_index::Places;
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Selector, Upper, network};
 use multibuffer::prefetch;

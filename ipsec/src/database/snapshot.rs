@@ -3,7 +3,7 @@
 use super::SpdEntry;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
-use super::places::Places;
+use super::hash_index::Places;
 use super::resolve::{Demand, Resolver, Route, Way, demand_alike, satisfies};
 use super::spread::Spreader;
 use crate::Dropped;

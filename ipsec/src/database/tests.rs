@@ -3,7 +3,7 @@ use crate::Dropped;
 use crate::algorithm::Encryption;
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Action, Direction, Level, Prefix, Selector, Template, Upper};
-use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::{Lifetimes, Limits};
 use crate::sa::{Mode, Protocol, Reqid, SaConfig, SequenceNumber, Spi};
 use crate::suite::{Secret, Suite};
 use std::net::IpAddr;
@@ -814,4 +814,4 @@ fn a_device_keeps_its_number_while_others_come_and_go() {
 mod changes;
 mod directions;
 mod paths;
-mod rivals;
+mod shadowed;

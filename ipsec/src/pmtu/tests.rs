@@ -4,7 +4,7 @@ use super::*;
 use crate::Dropped;
 use crate::aggfrag::{self, Aggfrag};
 use crate::algorithm::{Encryption, Integrity};
-use crate::sa::lifetime::Lifetimes;
+use crate::sa::Lifetimes;
 use crate::sa::{
     DontFragment, Dscp, Mode, Protocol, Reqid, SaId, SequenceNumber, Spi, UdpEncapsulation,
 };

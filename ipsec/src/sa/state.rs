@@ -4,16 +4,16 @@
 //! ([`SaState::hold`]) and never held while a cipher runs; an association belongs to one lane for each direction, so
 //! that hardly anybody ever waits for it.
 
-mod kept;
-mod ledger;
+mod counters;
+mod saved;
 
-pub use kept::Kept;
+pub use saved::Kept;
 
 use crate::Dropped;
 use crate::aggfrag::{Aggfrag, Receiver, Released};
 use crate::command::Phase;
 use crate::sa::{SaConfig, SequenceNumber};
-use ledger::{Ledger, is_limited, last_number};
+use counters::{Ledger, is_limited, last_number};
 use multibuffer::prefetch;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

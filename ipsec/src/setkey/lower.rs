@@ -16,7 +16,7 @@ mod address;
 mod association;
 mod option;
 mod policy;
-mod refusal;
+mod unsupported;
 mod resolve;
 mod suite;
 
@@ -169,7 +169,7 @@ impl<'a> Lowering<'a> {
         span: Span,
         command: fn(Option<SaProtocol>) -> Command,
     ) -> Lower<()> {
-        let protocol = protocol.as_ref().map(refusal::sa_protocol).transpose()?;
+        let protocol = protocol.as_ref().map(unsupported::sa_protocol).transpose()?;
         self.push(command(protocol), span)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::aggfrag::Aggfrag;
 use crate::algorithm::Encryption;
-use crate::sa::lifetime::Lifetimes;
+use crate::sa::Lifetimes;
 use crate::sa::{Mode, Protocol, Reqid, SaId, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use etherparse::{Ipv4Header, Ipv6Header, UdpHeader};

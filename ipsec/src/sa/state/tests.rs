@@ -1,6 +1,6 @@
 use super::*;
 use crate::algorithm::Encryption;
-use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::{Lifetimes, Limits};
 use crate::sa::{Protocol, SaId, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use std::net::{IpAddr, Ipv4Addr};

@@ -3,7 +3,7 @@
 mod settings;
 
 use super::option::Options;
-use super::{Lower, Lowering, refusal};
+use super::{Lower, Lowering, unsupported};
 use crate::algorithm::Encryption;
 use crate::command::Command;
 use crate::sa::{SaConfig, SaId, Spi};
@@ -23,7 +23,7 @@ impl<'a> Lowering<'a> {
         let name = &entry.name;
         let pairs = self.pairs(name.lookup, &name.source.host, &name.destination.host);
         let pairs = self.note(pairs);
-        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let protocol = unsupported::sa_protocol(&name.protocol)?;
         let options = Options::read(&name.extensions.options)?;
         let suite = self.suite(entry, protocol, options.icv);
         let spi = self.spi(name.spi);
@@ -54,7 +54,7 @@ impl<'a> Lowering<'a> {
     ) -> Lower<()> {
         let (source, destination) =
             self.pair(name.lookup, &name.source.host, &name.destination.host)?;
-        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let protocol = unsupported::sa_protocol(&name.protocol)?;
         let spi = self.spi(name.spi)?;
         self.push(
             command(
@@ -70,7 +70,7 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn deleteall(&mut self, group: &SaGroup, span: Span) -> Lower<()> {
-        let protocol = refusal::sa_protocol(&group.protocol)?;
+        let protocol = unsupported::sa_protocol(&group.protocol)?;
         for (source, destination) in
             self.pairs(group.lookup, &group.source.host, &group.destination.host)?
         {
@@ -89,7 +89,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn getspi(&mut self, name: &SaName, span: Span) -> Lower<()> {
         let (source, destination) =
             self.pair(name.lookup, &name.source.host, &name.destination.host)?;
-        let protocol = refusal::sa_protocol(&name.protocol)?;
+        let protocol = unsupported::sa_protocol(&name.protocol)?;
         let range = match name.spi.node {
             0 => None,
             _ => self.spi(name.spi).map(|spi| Some((spi, spi)))?,

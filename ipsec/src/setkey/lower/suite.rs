@@ -1,6 +1,6 @@
 //! Algorithms and keys that fit each other.
 
-use super::{Lower, Lowering, refusal};
+use super::{Lower, Lowering, unsupported};
 use crate::algorithm::{self, Encryption, Integrity};
 use crate::sa::Protocol as SaProtocol;
 use crate::setkey::ast::*;
@@ -153,7 +153,7 @@ fn unknown_algorithm<'a>(
     other_flag: Option<&str>,
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> Problem {
-    if let Some(problem) = refusal::algorithm(name) {
+    if let Some(problem) = unsupported::algorithm(name) {
         return problem;
     }
     let shown = crate::setkey::shown(&name.node);

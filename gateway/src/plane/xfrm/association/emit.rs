@@ -1,7 +1,7 @@
 //! The message that makes an association.
 
 use super::identity::ESP_IN_UDP;
-use ipsec::sa::lifetime::Lifetimes;
+use ipsec::sa::Lifetimes;
 use ipsec::sa::{DontFragment, Dscp, Mode, SaConfig, UdpEncapsulation};
 use ipsec::suite::Secret;
 use netlink_packet_xfrm::state::ModifyMessage;

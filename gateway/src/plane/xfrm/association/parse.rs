@@ -4,7 +4,7 @@ use super::identity::{ESP_IN_UDP, identity, read_address};
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::{Phase, SaReport};
 use ipsec::dropped::Dropped;
-use ipsec::sa::lifetime::{Lifetimes, Limits};
+use ipsec::sa::{Lifetimes, Limits};
 use ipsec::sa::{DontFragment, Dscp, Mode, Reqid, SaConfig, SaId, UdpEncapsulation};
 use ipsec::suite::{Secret, Suite};
 use netlink_packet_xfrm::state::ModifyMessage;

@@ -2,7 +2,7 @@
 
 use super::{Lower, Lowering};
 use crate::aggfrag::Aggfrag;
-use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::{Lifetimes, Limits};
 use crate::sa::replay::MAX_WINDOW;
 use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, UdpEncapsulation};
 use crate::setkey::Problem;

@@ -3,7 +3,7 @@
 use crate::Dropped;
 use crate::command::Phase;
 use crate::sa::SaConfig;
-use crate::sa::lifetime::{Lifetimes, Limits};
+use crate::sa::{Lifetimes, Limits};
 use crate::sa::replay::Window;
 
 /// Numbers, window and limits; whoever changes them holds the association's lock.

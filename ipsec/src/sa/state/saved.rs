@@ -11,7 +11,7 @@
 //! reserves more in time ([`SaState::allow`]); without such a one all of them are allowed.
 
 use super::SaState;
-use super::ledger::{Ledger, last_number};
+use super::counters::{Ledger, last_number};
 use crate::sa::SaConfig;
 use crate::sa::replay::Window;
 use std::sync::atomic::Ordering;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::Dropped;
     use crate::algorithm::{Encryption, Integrity};
-    use crate::sa::lifetime::{Lifetimes, Limits};
+    use crate::sa::{Lifetimes, Limits};
     use crate::sa::{Protocol, SaId, SequenceNumber, Spi};
     use crate::suite::{Secret, Suite};
     use std::net::{IpAddr, Ipv4Addr};

@@ -5,7 +5,7 @@ use rustls_pki_types::UnixTime;
 use webpki::Error;
 
 /// Which certificate of `chain` failed, and at which check. No verdict changes here: the path was refused already.
-pub(super) fn blame(trust: &Trust, chain: &[Certificate], now: UnixTime, error: &Error) -> Failure {
+pub(super) fn explain(trust: &Trust, chain: &[Certificate], now: UnixTime, error: &Error) -> Failure {
     let (index, check) = find(trust, chain, now.as_secs(), error);
     failure(chain, index, check)
 }
