@@ -2,7 +2,7 @@
 
 use crate::iv::IvSource;
 use ipsec::Dropped;
-use ipsec::esp::Stamp;
+use ipsec::esp::OutboundEsp;
 use ipsec::sa::Sa;
 
 /// The next header of a packet that carries nothing.
@@ -21,7 +21,7 @@ pub fn seal(sa: &Sa, random: &mut IvSource, now: u64) -> Result<Vec<u8>, Dropped
     let bytes = plaintext.len() as u64;
     let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
     let iv = sa.iv_for(sequence, &mut |bytes| random.fill(bytes));
-    let stamp = Stamp::new(sa, sequence, iv, NOTHING_INSIDE, plaintext.len());
+    let stamp = OutboundEsp::new(sa, sequence, iv, NOTHING_INSIDE, plaintext.len());
     let mut packet = vec![0; stamp.packet_len()];
     let job = stamp.job(sa, &[], &plaintext, &mut packet);
     multibuffer::seal(&mut [job]);

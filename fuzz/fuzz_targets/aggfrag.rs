@@ -1,3 +1,7 @@
+//! Any bytes as AGGFRAG payloads.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ipsec::aggfrag::fuzz_body::payloads(data));
+#[path = "../bodies/aggfrag.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -1,4 +1,7 @@
 //! Any bytes as a peer's certificates, roots and revocation lists.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ikev2::certificate::fuzz_body::certificates(data));
+#[path = "../bodies/ike_certificate.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

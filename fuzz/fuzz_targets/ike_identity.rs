@@ -1,4 +1,7 @@
 //! Any bytes as an identity, on the wire and as text.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ikev2::identity::fuzz_body::identities(data));
+#[path = "../bodies/ike_identity.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -1,4 +1,7 @@
 //! Any bytes as an IKE message, and as what an encrypted payload held.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ikev2::message::fuzz_body::messages(data));
+#[path = "../bodies/ike_message.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -1,4 +1,7 @@
-//! Any bytes as an ESP packet, as it is and made genuine.
+//! Any bytes as an ESP packet, as it is, and sealed with a valid ICV.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ipsec::esp::fuzz_body::packets(data));
+#[path = "../bodies/packet_open.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -1,4 +1,7 @@
 //! Any bytes as a setkey text: parsed, lowered, printed, parsed again.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ipsec::setkey::check_any_text(data));
+#[path = "../bodies/setkey_text.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -1,4 +1,7 @@
 //! Any bytes as every header there is.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ipsec::wire::fuzz_body::headers(data));
+#[path = "../bodies/wire_headers.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));

@@ -154,7 +154,7 @@ impl Armed {
             .apply(&lowered.commands, 0, &mut next_spi)
             .map_err(|refused| {
                 let problem = lowered
-                    .places
+                    .spans
                     .get(refused.index)
                     .map(|place| Problem::new(*place, refused.reason.clone()));
                 problem.map_or(refused.reason, |problem| problem.render(name, text))
@@ -231,7 +231,7 @@ fn plan(snapshot: &Snapshot, port: u16, optional: Optional) -> Plan {
         udp_ports: BTreeSet::from([IKE_PORT, port]),
         ..Plan::default()
     };
-    for (policy, paths) in snapshot.ways_out() {
+    for (policy, paths) in snapshot.outbound_paths() {
         let mut paths = paths.filter(|path| !path.is_empty());
         plan.push(
             policy,

@@ -4,9 +4,10 @@ use crate::control::SetkeyText;
 use crate::local_time::utc_offset;
 use crate::plane::Plane;
 use dataplane::clock;
-use ipsec::command::{Answer, Command, Phase, Refused, SaReport};
+use ipsec::command::{Answer, Command, Refused, SaReport};
+use ipsec::sa::Phase;
 use ipsec::setkey::{
-    Forwarding, Frame, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
+    DumpContext, Forwarding, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
 };
 use zeroize::Zeroizing;
 
@@ -56,7 +57,7 @@ pub fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
 
 /// A refusal by the plane, at the statement that it is about.
 pub fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
-    match lowered.places.get(refused.index) {
+    match lowered.spans.get(refused.index) {
         Some(place) => ipsec::setkey::Problem::new(*place, refused.reason.clone())
             .render(&request.name, &request.text),
         None => refused.reason.clone(),
@@ -68,7 +69,7 @@ fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<Strin
     // Moments are told by a clock that the date is not: what was set since the start is added for the reader.
     let set_by = clock::date_of(now).wrapping_sub(now) as i64;
     let offset = move |moment: u64| set_by + utc_offset(moment.saturating_add_signed(set_by));
-    let frame = Frame {
+    let context = DumpContext {
         now,
         utc_offset: &offset,
         pid: request.pid,
@@ -78,9 +79,11 @@ fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<Strin
     for answer in answers {
         match answer {
             Answer::Done => {}
-            Answer::Sas(sas) => pieces.push(sas_piece(sas, request, &frame)),
+            Answer::Sas(sas) => pieces.push(sas_piece(sas, request, &context)),
             Answer::Policies(policies) => {
-                pieces.push(Zeroizing::new(dump_policies(policies, &frame).into_bytes()));
+                pieces.push(Zeroizing::new(
+                    dump_policies(policies, &context).into_bytes(),
+                ));
             }
             Answer::Spi(spi) => {
                 pieces.push(Zeroizing::new(
@@ -98,7 +101,11 @@ fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<Strin
     whole
 }
 
-fn sas_piece(sas: &[SaReport], request: &SetkeyText, frame: &Frame<'_>) -> Zeroizing<Vec<u8>> {
+fn sas_piece(
+    sas: &[SaReport],
+    request: &SetkeyText,
+    context: &DumpContext<'_>,
+) -> Zeroizing<Vec<u8>> {
     let shown: Vec<_> = sas
         .iter()
         .filter(|sa| request.with_dead || sa.phase != Phase::Dead)
@@ -107,7 +114,7 @@ fn sas_piece(sas: &[SaReport], request: &SetkeyText, frame: &Frame<'_>) -> Zeroi
     if request.short {
         return Zeroizing::new(dump_short(&shown).into_bytes());
     }
-    dump_sas(&shown, frame)
+    dump_sas(&shown, context)
 }
 
 #[cfg(test)]

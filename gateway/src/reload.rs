@@ -285,7 +285,7 @@ mod tests {
         let sent = |spi: u32| {
             let snapshot = plane.snapshot();
             let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == spi);
-            sa.map(|sa| sa.state.tally().sequence)
+            sa.map(|sa| sa.state.usage().sequence)
         };
         assert_eq!(
             [sent(300), sent(301), sent(302), sent(303)],

@@ -9,10 +9,11 @@ use dataplane::io::tun::TunOffloads;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::TrainKinds;
 use ipsec::Dropped;
-use ipsec::command::{Phase, PolicyReport, SaReport};
+use ipsec::command::{PolicyReport, SaReport};
 use ipsec::database::{Finding, Outcome, SaIndex, Snapshot};
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::policy::{Action, Direction, Level, Template};
+use ipsec::sa::Phase;
 use ipsec::sa::{Mode, SaConfig};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -215,15 +216,15 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
 pub fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let ids = |snapshot: &Snapshot, index: SaIndex| snapshot.sa(index).config.id;
     let known: HashSet<_> = before
-        .rivals()
+        .shadowed()
         .into_iter()
         .map(|rival| (ids(before, rival.idle), ids(before, rival.carrier)))
         .collect();
     let news = after
-        .rivals()
+        .shadowed()
         .into_iter()
         .filter(|rival| !known.contains(&(ids(after, rival.idle), ids(after, rival.carrier))));
-    let sentence = |rival: ipsec::database::Rival| {
+    let sentence = |rival: ipsec::database::Shadowed| {
         format!(
             "{} carries the traffic that {} would carry too: of associations that fit a policy the youngest carries \
              everything. Delete the one that is not meant, or tell them apart by `-u N` and `unique:N`",
@@ -315,7 +316,7 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
     };
     let _ = writeln!(text, "{outcome}");
     for finding in explanation.findings {
-        if let Finding::Rival { idle } = finding {
+        if let Finding::Shadowed { idle } = finding {
             let idle = kind_of(&snapshot.sa(idle).config);
             let _ = writeln!(text, "carries nothing: {idle}");
         }

@@ -237,7 +237,10 @@ impl Shared {
     }
 
     fn warn_if_over(&self, sa: &Sa) {
-        if sa.config.is_over(&sa.state.kept(), dataplane::clock::now()) {
+        if sa
+            .config
+            .is_exhausted(&sa.state.saved(), dataplane::clock::now())
+        {
             (self.warn)(&format!(
                 "{}: these keys have reached their hard limit or their last number before, which a restart does not change: \
                  set new keys on both sides",

@@ -35,7 +35,7 @@ fn main() {
             other => panic!("no question: {other:?}"),
         };
         println!("{answer}");
-        stdout().flush().expect("somebody who reads");
+        stdout().flush().expect("an open standard output");
     }
 }
 
@@ -51,7 +51,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn function(question: &Value) -> Prf {
     let id = question["prf"].as_u64().expect("a number") as u16;
-    prf::from_transform(id).expect("a transform of ours")
+    prf::from_transform(id).expect("a known transform")
 }
 
 fn protection(value: &Value) -> Protection {
@@ -128,7 +128,7 @@ fn secret(question: &Value) -> Value {
 
 fn exchange(question: &Value) -> Value {
     let id = question["group"].as_u64().expect("a number") as u16;
-    let group = Group::from_transform(id).expect("a group of ours");
+    let group = Group::from_transform(id).expect("a known group");
     let random = bytes(&question["random"]);
     let mut fill = |wanted: &mut [u8]| wanted.copy_from_slice(&random[..wanted.len()]);
     let pair = KeyPair::generate(group, &mut fill).expect("a key pair");

@@ -1,4 +1,4 @@
-//! AUTH: proof that whoever sent the first message of an IKE SA holds the key of the identity it claims (RFC 7296 2.15).
+//! AUTH: proof that the sender of the first message of an IKE SA holds the key of the identity that it claims (RFC 7296 2.15).
 //!
 //! ```text
 //!   what is signed   our first message | the peer's nonce | prf(SK_p, our ID payload's body)
@@ -120,7 +120,7 @@ impl Signed<'_> {
 pub struct SharedSecret(PrfKey);
 
 impl SharedSecret {
-    /// prf(secret, "Key Pad for IKEv2"): whoever keeps this needs the secret itself no more.
+    /// prf(secret, "Key Pad for IKEv2"): the secret itself is not needed afterwards.
     pub fn new(prf: Prf, secret: &[u8]) -> Self {
         let padded = PrfKey::new(prf, secret).compute(&[KEY_PAD]);
         Self(PrfKey::new(prf, &padded))
@@ -131,7 +131,7 @@ impl SharedSecret {
         self.0.compute(&[octets])
     }
 
-    /// Whether the peer's AUTH payload is one of the same secret, in a time that tells nothing of where they differ.
+    /// Whether the peer's AUTH payload was made with the same secret. The time it takes does not depend on where they differ.
     pub fn check(&self, method: u8, data: &[u8], octets: &[u8]) -> Result<(), AuthenticationError> {
         match Method::from_number(method) {
             Some(Method::SharedSecret) => {}
@@ -177,7 +177,7 @@ pub fn check_signature(
         Some(Method::Rsa) => check_rsa(key, data, octets),
         Some(Method::Ecdsa(curve)) => {
             let scheme = Scheme::EcdsaFixed(curve.hash());
-            // The library would take the key's curve for what the method says.
+            // The library would use the key's curve instead of the method's.
             if key.curve() != Some(curve) {
                 return Err(AuthenticationError::Signature(SignatureError::WrongKey(
                     scheme,
@@ -203,7 +203,7 @@ fn check_rsa(
         let verified = key.verify(*scheme, octets, signature);
         verified.is_ok()
     });
-    // Which hash it was meant to have is not known: that of most peers is named.
+    // The hash that was meant is not known: the error names the one that most peers use.
     let unknown = SignatureError::Mismatch(Scheme::RsaPkcs1(Hash::Sha256));
     good.ok_or(AuthenticationError::Signature(unknown))
 }

@@ -1,15 +1,14 @@
-//! Certificates: what one says, whether a chain leads to somebody who is trusted, and whether it names the peer.
+//! Certificates: their content, whether a chain leads to a trusted root, and whether it names the peer.
 //!
 //! ```text
 //!   certificate   one certificate: names, key, usage
-//!   trust         roots and revocation lists, and the road from a peer's certificate to a root
+//!   trust         roots and revocation lists, and the path from a peer's certificate to a root
 //!   failure       which check of which certificate failed
 //! ```
 //!
-//! rustls-webpki builds and checks paths; key usage and the names of IKE are checked here, because it knows them not.
+//! rustls-webpki builds and checks paths; key usage and the names of IKE are checked here, because it does not know them.
 
 mod failure;
-pub mod fuzz_body;
 mod parsed;
 mod trust;
 

@@ -5,8 +5,9 @@
 //!   └──────────── associated data ───────────────┘      └──────── encrypted ────────┘
 //! ```
 //!
-//! With a separate integrity algorithm the ICV covers all in front of it. Nothing inside is read before the ICV was right.
+//! With a separate integrity algorithm the ICV covers all in front of it. Nothing inside is read before the ICV was verified.
 
+use crate::fragments::{Fragment, MAX_FRAGMENTS};
 use crate::message::{
     Body, HEADER_LEN, Header, Malformed, Message, Payload, PayloadType, Place, Refusal, TooLong,
     payload,
@@ -174,29 +175,16 @@ pub enum Content<'m> {
     Fragment(Fragment<'m>),
 }
 
-/// An authentic part of what was encrypted. INVARIANT: the number is from 1 to the total.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fragment<'m> {
-    /// The type of the first payload, in fragment 1.
-    pub first: PayloadType,
-    /// Which one it is, from 1.
-    pub number: u16,
-    /// How many there are.
-    pub total: u16,
-    /// Its part of the payloads.
-    pub text: &'m [u8],
-}
-
 /// Why a message was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenError {
-    /// What is in clear of it is refused. Anybody can have sent this: no answer is owed.
+    /// The part in clear is refused. It is not authenticated, so no answer is sent.
     Outside(Refusal),
     /// It has no encrypted payload.
     InClear,
     /// It is not from the peer, or was changed: it is dropped without an answer (RFC 7296 2.21).
     BadIcv,
-    /// It is authentic, but what is inside is refused: the peer is told.
+    /// It is authentic, but its content is refused: the peer gets an error.
     Inside(Header, Refusal),
 }
 
@@ -261,7 +249,7 @@ impl Sealer {
         let parts = text.chunks(room.max(MIN_FRAGMENT_BYTES));
         let too_long = TooLong(PayloadType::ENCRYPTED_FRAGMENT);
         let total = u16::try_from(parts.len()).map_err(|_| too_long)?;
-        if total > crate::fragments::MAX_FRAGMENTS {
+        if total > MAX_FRAGMENTS {
             return Err(too_long);
         }
         let numbered = (1..=total).zip(parts);

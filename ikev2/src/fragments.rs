@@ -3,10 +3,7 @@
 //! One message is joined at a time, as the window of an IKE SA has one request and one response. What is held is bounded by
 //! [`MAX_FRAGMENTS`] and [`MAX_JOINED_BYTES`].
 
-use crate::{
-    encrypted::Fragment,
-    message::{Header, Payload, PayloadType, Refusal, payload},
-};
+use crate::message::{Header, Payload, PayloadType, Refusal, payload};
 use std::time::Duration;
 
 /// How many fragments a message may have: 64 KB in datagrams of 576 bytes.
@@ -15,6 +12,19 @@ pub const MAX_FRAGMENTS: u16 = 128;
 pub const MAX_JOINED_BYTES: usize = 65_535;
 /// After so long without a new fragment, what is held is given up (RFC 7383 2.6 leaves the time to us).
 pub const FRAGMENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An authentic part of what was encrypted. INVARIANT: the number is from 1 to the total.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragment<'m> {
+    /// The type of the first payload, in fragment 1.
+    pub first: PayloadType,
+    /// Which one it is, from 1.
+    pub number: u16,
+    /// How many there are.
+    pub total: u16,
+    /// Its part of the payloads.
+    pub text: &'m [u8],
+}
 
 /// The fragments of one message, as far as they have come.
 #[derive(Default)]
@@ -47,7 +57,7 @@ pub enum Offered {
 pub enum Reason {
     /// It had come before.
     Duplicate,
-    /// Fragments with a larger total have come: the peer has cut the message anew since (RFC 7383 2.6).
+    /// Fragments with a larger total have come: the peer has fragmented the message again since (RFC 7383 2.6).
     Outdated,
     /// More than [`MAX_FRAGMENTS`] in all.
     TooMany,

@@ -75,7 +75,7 @@ impl Group {
         row.expect("a row of the table")
     }
 
-    /// Why it is offered and taken only where somebody has named it (RFC 8247 2.4).
+    /// Why it is offered and accepted only where the configuration names it (RFC 8247 2.4).
     pub fn weakness(self) -> Option<&'static str> {
         match self {
             Self::Modp(ModpGroup::Modp1024) => Some(

@@ -1,9 +1,8 @@
-//! Who a peer says it is: the types of ID payloads (RFC 7296 3.5), as people write them, and which identity is which.
+//! The identity that a peer claims: the types of ID payloads (RFC 7296 3.5), as people write them, and which identity is which.
 
 use std::{error::Error, fmt, net::IpAddr, str::FromStr};
 
 mod distinguished_name;
-pub mod fuzz_body;
 mod pattern;
 
 pub use distinguished_name::DistinguishedName;
@@ -19,7 +18,7 @@ const ID_IPV6_ADDR: u8 = 5;
 const ID_DER_ASN1_DN: u8 = 9;
 const ID_KEY_ID: u8 = 11;
 
-/// Whom an ID payload names.
+/// The identity that an ID payload names.
 ///
 /// Two are equal where they name the same: letters of domains and of names in a directory are of either case.
 #[derive(Clone, Debug)]
@@ -176,7 +175,7 @@ fn key_id(text: &str) -> Option<Vec<u8>> {
         .filter(|bytes| !bytes.is_empty())
 }
 
-/// Text without blanks and control characters, which could lie to whoever reads a log.
+/// Text without blanks and control characters, which could forge lines of a log.
 fn printable(bytes: &[u8]) -> Option<String> {
     let text = str::from_utf8(bytes).ok()?;
     let hidden = |letter: char| letter.is_control() || letter.is_whitespace();

@@ -189,7 +189,7 @@ struct Material<'a>(&'a [u8]);
 impl<'a> Material<'a> {
     /// The next bytes.
     fn take(&mut self, len: usize) -> &'a [u8] {
-        // INVARIANT: whoever asks has made as much as is taken.
+        // INVARIANT: the caller has derived as many bytes as it takes.
         let (taken, rest) = self.0.split_at(len);
         self.0 = rest;
         taken

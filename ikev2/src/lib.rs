@@ -11,10 +11,14 @@
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
 //!   signatures   keys that sign, and choosing how        authentication  what AUTH payloads prove (RFC 7296 2.15)
-//!   identity     whom ID payloads name                   certificate  who vouches for them
+//!   identity     what ID payloads name                   certificate  chains that prove them
 //! ```
 
 #![forbid(unsafe_code)]
+
+// Unit tests run the bodies of fuzz targets, which name the crate as other crates do.
+#[cfg(test)]
+extern crate self as ikev2;
 
 pub mod authentication;
 pub mod certificate;

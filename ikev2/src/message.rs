@@ -1,4 +1,4 @@
-//! IKE messages (RFC 7296 section 3): bytes, and what they say.
+//! IKE messages (RFC 7296 section 3): from bytes, and back.
 //!
 //! What was parsed borrows the bytes it was read from. Printing it gives the same bytes again, but for reserved bits: these
 //! are ignored when read and zero when sent, as the RFC wants.
@@ -15,9 +15,6 @@ pub mod payload;
 mod payload_type;
 mod reader;
 mod writer;
-
-#[doc(hidden)]
-pub mod fuzz_body;
 
 pub use header::{ExchangeType, Flags, HEADER_LEN, Header, IkeSpi};
 pub use malformed::{Malformed, Place, Refusal};

@@ -1,13 +1,13 @@
 //! The Authentication Header (RFC 4302), one packet at a time, in the three steps of the pipeline.
 //!
 //! ```text
-//!   outbound   Stamp::new       sequence number, next header            prepare (in order)
-//!              Stamp::write     the header, its ICV zero                transform (any thread)
+//!   outbound   OutboundAh::new       sequence number, next header            prepare (in order)
+//!              OutboundAh::write     the header, its ICV zero                transform (any thread)
 //!              Covered::fill    all headers as the ICV covers them      transform
-//!              Stamp::job       the cipher's view of it                 transform
-//!   inbound    Received::look   SPI, sequence number, cheap window      prepare
+//!              OutboundAh::job       the cipher's view of it                 transform
+//!   inbound    InboundAh::parse   SPI, sequence number, cheap window      prepare
 //!              Covered::fill    as above                                transform
-//!              Received::job    the cipher's view                       transform
+//!              InboundAh::job    the cipher's view                       transform
 //! ```
 //!
 //! ```text
@@ -18,13 +18,12 @@
 //! The headers before AH must be final, but for what routers change, before the ICV is computed: IPv4's identification
 //! included, which [`identification`] chooses.
 
-pub mod fuzz_body;
 mod mutable;
 
 pub use mutable::clear_mutable;
 
 use crate::Dropped;
-use crate::sa::{Held, Sa, SaConfig, SequenceNumber};
+use crate::sa::{LockedState, Sa, SaConfig, SequenceNumber};
 use crate::wire::ah::{Ah, AhFields, FIXED_LEN};
 use multibuffer::{Iv, SignJob, Verdict, VerifyJob};
 
@@ -39,22 +38,22 @@ pub fn header_len(config: &SaConfig) -> usize {
     (FIXED_LEN + config.suite.icv_len()).next_multiple_of(unit)
 }
 
-/// The identification of an IPv4 packet with AH of this sequence number: never 0, which the kernel would replace
-/// behind the ICV's back (RFC 4302 3.3.3.1.1.1: it is covered).
+/// The identification of an IPv4 packet with AH of this sequence number: never 0, which the kernel would
+/// replace after the ICV was computed over it (RFC 4302 3.3.3.1.1.1).
 pub fn identification(sequence: SequenceNumber) -> u16 {
     (sequence.low() % 0xffff) as u16 + 1
 }
 
-/// Everything of a header but its ICV: made in order, used on any thread.
+/// The header of a packet to be signed, all but its ICV: made in order, used on any thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp {
+pub struct OutboundAh {
     fields: AhFields,
     header_len: usize,
     icv_len: usize,
     high: High,
 }
 
-impl Stamp {
+impl OutboundAh {
     /// Fixes the header. `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve).
     pub fn new(config: &SaConfig, sequence: SequenceNumber, next_header: u8) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Stamp {
         self.header_len
     }
 
-    /// Writes the header to `out`, which is exactly [`Stamp::header_len`] bytes; its ICV and padding are zero.
+    /// Writes the header to `out`, which is exactly [`OutboundAh::header_len`] bytes; its ICV and padding are zero.
     pub fn write(&self, out: &mut [u8]) {
         let (fixed, icv) = out.split_at_mut(FIXED_LEN);
         fixed.copy_from_slice(&self.fields.emit(icv.len()));
@@ -101,7 +100,7 @@ impl Stamp {
 
 /// Writes to `out` what the ICV covers before the payload: `headers`, from the first byte of IP to the last of AH,
 /// with mutable fields and the ICV zero. `out` is as long as `headers`, of which `ah_len` bytes are AH.
-pub fn cover(
+pub fn icv_input(
     config: &SaConfig,
     headers: &[u8],
     ah_len: usize,
@@ -120,27 +119,27 @@ pub fn cover(
     clear_mutable(before)
 }
 
-/// A packet that came in, looked at but not yet believed.
+/// A packet that came in, parsed and pre-checked, its ICV not verified.
 #[derive(Clone, Copy, Debug)]
-pub struct Received {
+pub struct InboundAh {
     sequence: SequenceNumber,
     next_header: u8,
     header_len: u16,
     high: High,
 }
 
-impl Received {
-    /// Reads the header at the start of `packet`, completes an extended sequence number and looks at the replay window
-    /// without moving it: cheap floods end here.
-    pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
-        Self::look_by(&sa.state.hold(), sa, packet)
+impl InboundAh {
+    /// Reads the header at the start of `packet`, completes an extended sequence number and checks it against the replay
+    /// window without moving that: replayed floods end here, before any cipher runs.
+    pub fn parse(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        Self::parse_locked(&sa.state.lock(), sa, packet)
     }
 
-    /// The same for a packet of a run, whose association's numbers are held.
-    pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+    /// The same where the association's state is already locked, for several packets of it in a row.
+    pub fn parse_locked(locked: &LockedState<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let config = &sa.config;
         let ah = Ah::new_checked(packet)?;
-        // RFC 4302 3.4.4 asks for the length; older Linux peers pad IPv4's to 8 bytes as well, which does no harm.
+        // RFC 4302 3.4.4 requires the length; older Linux peers pad IPv4's to 8 bytes as well, which does no harm.
         let least = FIXED_LEN + config.suite.icv_len();
         let fits = [4, 8]
             .map(|unit| least.next_multiple_of(unit))
@@ -148,7 +147,7 @@ impl Received {
         if !fits {
             return Err(Dropped::Malformed);
         }
-        let sequence = held.look(config, ah.sequence())?;
+        let sequence = locked.precheck(config, ah.sequence())?;
         Ok(Self {
             sequence,
             next_header: ah.next_header(),
@@ -157,7 +156,7 @@ impl Received {
         })
     }
 
-    /// The full sequence number, a guess until the ICV has proved it.
+    /// The full sequence number; its high half is inferred until the ICV is verified.
     pub fn sequence(&self) -> SequenceNumber {
         self.sequence
     }
@@ -172,7 +171,7 @@ impl Received {
         self.header_len.into()
     }
 
-    /// The job that checks `packet` (the same bytes as in [`Received::look`]), whose headers are `covered`.
+    /// The job that checks `packet` (the same bytes as in [`InboundAh::parse`]), whose headers are `covered`.
     pub fn job<'a>(&'a self, sa: &'a Sa, covered: &'a [u8], packet: &'a [u8]) -> VerifyJob<'a> {
         let (header, payload) = packet.split_at(self.header_len().min(packet.len()));
         let icv = FIXED_LEN..FIXED_LEN + sa.config.suite.icv_len();

@@ -119,7 +119,7 @@ const SWEET32: &str = "its 64-bit blocks repeat after some gigabytes under one k
 #[rustfmt::skip]
 pub static ENCRYPTION: [EncryptionRow; 17] = [
     EncryptionRow { name: "null", aliases: &["none"], ike: Some(11), xfrm: "ecb(cipher_null)", cipher: Cipher::Null,
-        key_lens: &[0], salt_len: 0, iv_len: 0, block_len: 1, icv_len: 0, weakness: Some("NULL does not encrypt: everybody on the path can read the traffic") },
+        key_lens: &[0], salt_len: 0, iv_len: 0, block_len: 1, icv_len: 0, weakness: Some("NULL does not encrypt: the traffic can be read on the path") },
     EncryptionRow { name: "des-cbc", aliases: &[], ike: Some(2), xfrm: "cbc(des)", cipher: Cipher::DesCbc,
         key_lens: &[8], salt_len: 0, iv_len: 8, block_len: 8, icv_len: 0, weakness: Some("DES keys of 56 bits are found by trying them all") },
     EncryptionRow { name: "3des-cbc", aliases: &[], ike: Some(3), xfrm: "cbc(des3_ede)", cipher: Cipher::TripleDesCbc,
@@ -135,7 +135,7 @@ pub static ENCRYPTION: [EncryptionRow; 17] = [
     EncryptionRow { name: "aes-gcm-8", aliases: &[], ike: Some(18), xfrm: "rfc4106(gcm(aes))", cipher: Cipher::AesGcm { icv_len: 8 },
         key_lens: &[20, 28, 36], salt_len: 4, iv_len: 8, block_len: 1, icv_len: 8, weakness: None },
     EncryptionRow { name: "aes-gmac", aliases: &[], ike: Some(21), xfrm: "rfc4543(gcm(aes))", cipher: Cipher::AesGmac,
-        key_lens: &[20, 28, 36], salt_len: 4, iv_len: 8, block_len: 1, icv_len: 16, weakness: Some("AES-GMAC does not encrypt: everybody on the path can read the traffic") },
+        key_lens: &[20, 28, 36], salt_len: 4, iv_len: 8, block_len: 1, icv_len: 16, weakness: Some("AES-GMAC does not encrypt: the traffic can be read on the path") },
     EncryptionRow { name: "aes-ccm-16", aliases: &["aes-ccm"], ike: Some(16), xfrm: "rfc4309(ccm(aes))", cipher: Cipher::AesCcm { icv_len: 16 },
         key_lens: &[19, 27, 35], salt_len: 3, iv_len: 8, block_len: 1, icv_len: 16, weakness: None },
     EncryptionRow { name: "aes-ccm-12", aliases: &[], ike: Some(15), xfrm: "rfc4309(ccm(aes))", cipher: Cipher::AesCcm { icv_len: 12 },

@@ -1,28 +1,28 @@
-//! What one can tell a plane: the language between those who configure (setkey, IKE) and those who enforce (our own
-//! data plane, the kernel's, a recorder).
+//! Commands for a plane: what configures (setkey, IKE) sends them, what enforces (our own data plane, the kernel's XFRM, a
+//! recorder) applies them.
 //!
 //! Keys that do not fit cannot get here: a [`SaConfig`] holds a [`Suite`](crate::suite::Suite), which is proof.
 
 use crate::policy::{Direction, Policy, Selector};
-use crate::sa::{Protocol, SaConfig, SaId, Spi};
+use crate::sa::{Phase, Protocol, SaConfig, SaId, Spi};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One thing to do, or to tell.
+/// One change, or one query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// A new association; one with the same id is an error.
     AddSa(Arc<SaConfig>),
     /// A new configuration for an association that exists; its state stays.
     UpdateSa(Arc<SaConfig>),
-    /// Take this association away.
+    /// Remove this association.
     DeleteSa {
         /// Which.
         id: SaId,
         /// Its source address, which setkey names too.
         source: IpAddr,
     },
-    /// Take away every association between two addresses.
+    /// Remove every association between two addresses.
     DeleteAllSas {
         /// Outer source.
         source: IpAddr,
@@ -31,7 +31,7 @@ pub enum Command {
         /// ESP or AH.
         protocol: Protocol,
     },
-    /// Tell about one association.
+    /// Show one association.
     GetSa {
         /// Which.
         id: SaId,
@@ -49,36 +49,36 @@ pub enum Command {
         /// Smallest and largest acceptable value; `None` lets the plane choose.
         range: Option<(Spi, Spi)>,
     },
-    /// Take away all associations, or all of one protocol.
+    /// Remove all associations, or all of one protocol.
     FlushSas(Option<Protocol>),
-    /// Tell about all associations, or all of one protocol.
+    /// Show all associations, or all of one protocol.
     DumpSas(Option<Protocol>),
     /// A new policy; one with the same selector and direction is an error.
     AddPolicy(Arc<Policy>),
     /// A policy, new or instead of the one with the same selector and direction.
     UpdatePolicy(Arc<Policy>),
-    /// Take this policy away.
+    /// Remove this policy.
     DeletePolicy {
         /// Which traffic.
         selector: Selector,
         /// Which way.
         direction: Direction,
     },
-    /// Tell about one policy.
+    /// Show one policy.
     GetPolicy {
         /// Which traffic.
         selector: Selector,
         /// Which way.
         direction: Direction,
     },
-    /// Take away all policies.
+    /// Remove all policies.
     FlushPolicies,
-    /// Tell about all policies.
+    /// Show all policies.
     DumpPolicies,
 }
 
 impl Command {
-    /// Whether it only tells and changes nothing.
+    /// Whether it is a query, which changes nothing.
     pub fn is_question(&self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl Command {
     }
 }
 
-/// What a plane says to one [`Command`].
+/// The answer of a plane to one [`Command`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It is done.
@@ -117,24 +117,10 @@ pub struct SaReport {
     pub bytes: u64,
     /// Packets carried.
     pub packets: u64,
-    /// Where it is in its life.
+    /// Its phase.
     pub phase: Phase,
     /// Drops charged to this association, by [`Dropped::index`](crate::Dropped::index); those that are not 0.
     pub drops: Vec<(crate::Dropped, u64)>,
-}
-
-/// Where an association is in its life (PF_KEY's states).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Phase {
-    /// An SPI is reserved, no keys yet.
-    Larval,
-    /// In use.
-    #[default]
-    Mature,
-    /// Past a soft limit.
-    Dying,
-    /// Past a hard limit; carries nothing.
-    Dead,
 }
 
 /// One policy as `setkey -DP` and `status` show it.
@@ -150,7 +136,7 @@ pub struct PolicyReport {
     pub last_used: u64,
 }
 
-/// Why a plane refused. Nothing was changed: a list of commands is obeyed as a whole or not at all.
+/// Why a plane refused. Nothing was changed: a list of commands is applied as a whole or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// Which command of the list, from 0.

@@ -35,7 +35,7 @@ pub enum Dropped {
     PolicyMismatch,
     /// Transport mode: authentic, but the packet came from another address than the association's, which no key covers.
     SourceNotOfAssociation,
-    /// No policy knows this traffic (RFC 4301 5.1, 5.2).
+    /// No policy matches this traffic (RFC 4301 5.1, 5.2).
     NoPolicy,
     /// A policy says discard.
     PolicyDiscard,
@@ -45,9 +45,9 @@ pub enum Dropped {
     LifetimeOver,
     /// The sequence number counter is exhausted (RFC 4303 3.3.3).
     SequenceOver,
-    /// Numbers could not be reserved where a restart would find them, and a nonce must not come twice.
+    /// Sequence numbers could not be saved for a restart, and a nonce must not be used twice.
     StateNotKept,
-    /// Too large for the path and must not be fragmented; its sender was told (RFC 4301 8.2).
+    /// Too large for the path and must not be fragmented; its sender got an ICMP error (RFC 4301 8.2).
     TooBig,
     /// A fragment that the policy's ports cannot be applied to (RFC 4301 7).
     Fragment,
@@ -55,8 +55,8 @@ pub enum Dropped {
     HopLimit,
     /// A packet in fragments or aggregated payloads of which a part was lost, or came too late (RFC 791 3.2, RFC 9347 2.2.3).
     Incomplete,
-    /// The path marked congestion on a packet whose transport does not know ECN: it must hear of it by loss
-    /// (RFC 6040 4.2).
+    /// The path marked congestion on a packet whose transport does not know ECN: only a loss signals
+    /// congestion to it (RFC 6040 4.2).
     Congested,
     /// The device or socket refused the packet.
     SendFailed,
@@ -152,29 +152,31 @@ impl Dropped {
             }
             Self::Replayed => {
                 "seen before: most likely the peer was restarted without its numbers (`run --state`) and counts from 1 again; \
-                 else a duplicate on the path, or somebody replays"
+                 else a duplicate on the path, or an attacker replays packets"
             }
             Self::TooOld => {
                 "older than the replay window: most likely the peer was restarted without its numbers (`run --state`) and counts \
-                 from 1 again; else the path reorders by more than the window, or somebody replays"
+                 from 1 again; else the path reorders by more than the window, or an attacker replays packets"
             }
             Self::ZeroSequence => "sequence number zero: the sender is broken, or has wrapped",
-            Self::BadIcv => "the keys or algorithms differ between the sides, or somebody tampers",
+            Self::BadIcv => {
+                "the keys or algorithms differ between the sides, or the packets were modified"
+            }
             Self::BadPadding => {
                 "authentic but wrongly padded: encryption keys or algorithms differ between the sides"
             }
             Self::BadInner => "authentic, but no IP packet is inside",
-            Self::Dummy => "a dummy packet of traffic-flow confidentiality; nothing is wrong",
+            Self::Dummy => "a dummy packet of traffic-flow confidentiality; not an error",
             Self::PolicyMismatch => {
-                "policy wants this traffic protected by another association; compare `setkey -DP` on both sides"
+                "policy requires this traffic through another association; compare `setkey -DP` on both sides"
             }
             Self::SourceNotOfAssociation => {
                 "in transport mode the outer source is the packet's own: a NAT has changed the peer's address (`update` the \
-                 association), or somebody on the path has"
+                 association), or it was forged on the path"
             }
-            Self::NoPolicy => "no policy knows this traffic; see `setkey -DP`",
+            Self::NoPolicy => "no policy matches this traffic; see `setkey -DP`",
             Self::PolicyDiscard => "a policy says discard",
-            Self::Acquire => "policy wants protection and no association fits; add one",
+            Self::Acquire => "policy requires protection and no association fits; add one",
             Self::LifetimeOver => "the association's hard lifetime is over; add a new one",
             Self::SequenceOver => {
                 "the sequence numbers of the association are used up; add a new one"
@@ -183,14 +185,16 @@ impl Dropped {
                 "the file that keeps sequence numbers cannot be written (disk full?), and these keys must not use a number twice; \
                  `esplanade status` has the reason"
             }
-            Self::TooBig => "larger than the path and not to be fragmented; the sender was told",
+            Self::TooBig => {
+                "larger than the path and not to be fragmented; the sender got an ICMP error"
+            }
             Self::Fragment => "a later fragment carries no ports and the policy needs them",
             Self::HopLimit => "the hop limit ran out: a routing loop?",
             Self::Incomplete => {
-                "a fragment or an aggregated part was lost on the path, or came later than is waited for"
+                "a fragment or an aggregated part was lost on the path, or came too late"
             }
             Self::Congested => {
-                "the path is congested and this transport does not know ECN; the loss tells it"
+                "the path is congested and this transport does not support ECN; the drop signals it"
             }
             Self::SendFailed => "the system refused the packet; look at routes and devices",
             Self::NoBuffer => "a queue was full: the machine is slower than the traffic",

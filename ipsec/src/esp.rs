@@ -2,22 +2,19 @@
 //!
 //! ```text
 //!   outbound   sealed_len      where the next packet will begin      prepare (in order)
-//!              Sa::fresh_iv    for suites that draw IVs             prepare
-//!              Stamp::new      header, IV, trailer are fixed        transform (any thread)
-//!              Stamp::job      the cipher's view of it              transform
-//!   inbound    Received::look  SPI, sequence number, cheap window   prepare
-//!              Received::job   the cipher's view                    transform
-//!              Received::strip padding and next header              transform
+//!              Sa::random_iv    for suites with random IVs             prepare
+//!              OutboundEsp::new      header, IV, trailer are fixed        transform (any thread)
+//!              OutboundEsp::job      the cipher's view of it              transform
+//!   inbound    InboundEsp::parse  SPI, sequence number, cheap window   prepare
+//!              InboundEsp::job   the cipher's view                    transform
+//!              InboundEsp::strip padding and next header              transform
 //!              SaState::admit  window and lifetimes (sa/state.rs)   commit (in order)
 //! ```
 //!
 //! A packet here runs from its SPI to its ICV; outer IP and UDP headers belong to [`crate::tunnel`].
 
-#[doc(hidden)]
-pub mod fuzz_body;
-
 use crate::Dropped;
-use crate::sa::{Held, Mode, Sa, SaConfig, SequenceNumber};
+use crate::sa::{LockedState, Mode, Sa, SaConfig, SequenceNumber};
 use multibuffer::{Iv, OpenJob, SealJob, Verdict};
 use std::ops::Range;
 
@@ -27,16 +24,16 @@ pub const HEADER_LEN: usize = 8;
 /// Pad length and next header, behind the padding (RFC 4303 2.5, 2.6).
 const TRAILER_LEN: usize = 2;
 
-/// Everything of a packet to be sealed but its plaintext. Holds no reference, so that it can wait in a slot.
+/// Header, IV and trailer of a packet to be sealed. Holds no reference, so that it can wait in a slot.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct OutboundEsp {
     authenticated: Authenticated,
     iv: Iv,
     trailer: Trailer,
     packet_len: usize,
 }
 
-impl Stamp {
+impl OutboundEsp {
     /// Fixes header, padding and trailer of the packet that carries `plaintext_len` bytes of `next_header`.
     /// `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve); `iv` comes from
     /// [`Sa::iv_for`].
@@ -63,7 +60,7 @@ impl Stamp {
         self.packet_len
     }
 
-    /// Writes SPI, sequence number and IV to the start of `out`, which is exactly [`Stamp::packet_len`] bytes, and
+    /// Writes SPI, sequence number and IV to the start of `out`, which is exactly [`OutboundEsp::packet_len`] bytes, and
     /// returns the job that seals `head ++ payload ++ trailer` behind them.
     pub fn job<'a>(
         &'a self,
@@ -96,14 +93,14 @@ pub fn sealed_len(config: &SaConfig, plaintext_len: usize) -> usize {
     HEADER_LEN + suite.iv_len() + plaintext_len + trailer + suite.icv_len()
 }
 
-/// Where the text of a packet begins, counted from its SPI.
+/// Where the ciphertext of a packet begins, counted from its SPI.
 #[inline]
-pub fn text_at(config: &SaConfig) -> usize {
+pub fn ciphertext_at(config: &SaConfig) -> usize {
     HEADER_LEN + config.suite.iv_len()
 }
 
 /// The largest plaintext whose sealed packet is at most `packet_len` bytes, or 0 if none is.
-pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
+pub fn max_plaintext_len(config: &SaConfig, packet_len: usize) -> usize {
     let suite = &config.suite;
     let overhead = HEADER_LEN + suite.iv_len() + suite.icv_len();
     let padded = packet_len.saturating_sub(overhead) / suite.align() * suite.align();
@@ -113,28 +110,28 @@ pub fn plaintext_limit(config: &SaConfig, packet_len: usize) -> usize {
 /// RFC 4303 2.4: 1, 2, 3, … as far as any cipher needs them.
 const PADDING: u128 = u128::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 
-/// A packet that came in, looked at but not yet believed.
+/// A packet that came in, parsed and pre-checked, its ICV not verified.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct InboundEsp {
     authenticated: Authenticated,
     sequence: SequenceNumber,
 }
 
-impl Received {
-    /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and looks at the replay window without
-    /// moving it: cheap floods end here.
-    pub fn look(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
-        Self::look_by(&sa.state.hold(), sa, packet)
+impl InboundEsp {
+    /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and checks it against the replay window without
+    /// moving that: replayed floods end here, before any cipher runs.
+    pub fn parse(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+        Self::parse_locked(&sa.state.lock(), sa, packet)
     }
 
-    /// The same for a packet of a run, whose association's numbers are held.
+    /// The same where the association's state is already locked, for several packets of it in a row.
     #[inline]
-    pub fn look_by(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+    pub fn parse_locked(locked: &LockedState<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         let suite = &sa.config.suite;
-        let text_at = text_at(&sa.config);
+        let ciphertext_at = ciphertext_at(&sa.config);
         let text_len = packet
             .len()
-            .checked_sub(text_at + suite.icv_len())
+            .checked_sub(ciphertext_at + suite.icv_len())
             .ok_or(Dropped::Malformed)?;
         if text_len < TRAILER_LEN || text_len & (suite.align() - 1) != 0 {
             return Err(Dropped::Malformed);
@@ -143,22 +140,22 @@ impl Received {
             .get(4..HEADER_LEN)
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or(Dropped::Malformed)?;
-        let sequence = held.look(&sa.config, u32::from_be_bytes(low))?;
+        let sequence = locked.precheck(&sa.config, u32::from_be_bytes(low))?;
         Ok(Self {
             authenticated: Authenticated::new(&sa.config, sequence),
             sequence,
         })
     }
 
-    /// The full sequence number, a guess until the ICV has proved it.
+    /// The full sequence number; its high half is inferred until the ICV is verified.
     pub fn sequence(&self) -> SequenceNumber {
         self.sequence
     }
 
-    /// The job that opens `packet` (the same bytes as in [`Received::look`]) in place.
+    /// The job that opens `packet` (the same bytes as in [`InboundEsp::parse`]) in place.
     pub fn job<'a>(&'a self, sa: &'a Sa, packet: &'a mut [u8]) -> OpenJob<'a> {
-        let text_at = text_at(&sa.config).min(packet.len());
-        let (header, text) = packet.split_at_mut(text_at);
+        let ciphertext_at = ciphertext_at(&sa.config).min(packet.len());
+        let (header, text) = packet.split_at_mut(ciphertext_at);
         let iv = match sa.config.has_implicit_iv() {
             true => implicit_iv(self.sequence),
             false => Iv::new(header.get(HEADER_LEN..).unwrap_or_default()),
@@ -173,11 +170,11 @@ impl Received {
         }
     }
 
-    /// After the job was genuine: where in `packet` the plaintext lies, without padding, and its next header.
-    /// RFC 4303 2.4: the padding must be 1, 2, 3, …, as every sender without other instructions makes it.
+    /// After the ICV was verified: where in `packet` the plaintext lies, without padding, and its next header.
+    /// RFC 4303 2.4: the padding must be 1, 2, 3, …, as RFC 4303 requires of every sender.
     pub fn strip(&self, sa: &Sa, packet: &[u8]) -> Result<(Range<usize>, u8), Dropped> {
         let suite = &sa.config.suite;
-        let start = text_at(&sa.config);
+        let start = ciphertext_at(&sa.config);
         let end = packet
             .len()
             .checked_sub(suite.icv_len())
@@ -206,29 +203,29 @@ impl Sa {
     /// The IV for the packet of this sequence number. `random` fills its argument with unpredictable bytes; CBC suites
     /// draw from it for every packet (RFC 3602 3), counter suites never do.
     pub fn iv_for(&self, sequence: SequenceNumber, random: &mut dyn FnMut(&mut [u8])) -> Iv {
-        match self.draws_ivs() {
-            true => self.fresh_iv(random),
-            false => self.iv_of(sequence),
+        match self.has_random_ivs() {
+            true => self.random_iv(random),
+            false => self.derived_iv(sequence),
         }
     }
 
-    /// Whether IVs are drawn, in order. Those of other suites follow from sequence numbers, on any thread.
+    /// Whether IVs are random, drawn in order. Those of other suites are derived from sequence numbers, on any thread.
     #[inline]
-    pub fn draws_ivs(&self) -> bool {
+    pub fn has_random_ivs(&self) -> bool {
         !self.config.has_implicit_iv() && !self.key.iv_is_counter()
     }
 
-    /// The IV of a suite that draws them.
-    pub fn fresh_iv(&self, random: &mut dyn FnMut(&mut [u8])) -> Iv {
+    /// The IV of a suite with random IVs.
+    pub fn random_iv(&self, random: &mut dyn FnMut(&mut [u8])) -> Iv {
         let mut bytes = [0; 16];
         let fresh = &mut bytes[..self.config.suite.iv_len()];
         random(fresh);
         Iv::new(fresh)
     }
 
-    /// The IV of a suite that does not.
+    /// The IV of a suite that derives it from the sequence number.
     #[inline]
-    pub fn iv_of(&self, sequence: SequenceNumber) -> Iv {
+    pub fn derived_iv(&self, sequence: SequenceNumber) -> Iv {
         match self.config.has_implicit_iv() {
             true => implicit_iv(sequence),
             false => Iv::new(&self.state.counter_iv(sequence).to_be_bytes()),
@@ -313,14 +310,14 @@ impl Authenticated {
 enum Trailer {
     /// Without traffic-flow confidentiality: at most 15 bytes of padding.
     Short { bytes: ShortTrailer, len: u8 },
-    /// With it: zeros before the padding (RFC 4303 2.7). Rare enough for the heap.
+    /// With it: zeros before the padding (RFC 4303 2.7). On the heap, because it is rare.
     Long(Box<[u8]>),
 }
 
 /// At most 15 bytes of padding and the trailer behind.
 ///
-/// MEASURED: made in whole words and aligned to them. Byte by byte, whoever copied it waited for its bytes to leave the store
-/// buffer, which took two thirds of the time of making a stamp.
+/// MEASURED: made in whole words and aligned to them. Written byte by byte, a copy of it waited for the bytes to leave the store
+/// buffer, which took two thirds of the time of [`OutboundEsp::new`].
 #[derive(Clone, Debug)]
 #[repr(align(16))]
 struct ShortTrailer([[u8; 16]; 2]);

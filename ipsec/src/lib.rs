@@ -1,23 +1,27 @@
-//! What the IPsec RFCs say, as pure code: no threads, no clock, no sockets, no randomness.
+//! The IPsec RFCs as pure code: no threads, no clock, no sockets, no randomness.
 //!
 //! The modules in the order in which a packet meets them:
 //!
 //! ```text
-//!   packet     what an IP packet says about itself           wire/    the headers, bytes <-> meaning
+//!   packet     the facts of an IP packet that policy needs   wire/    headers, bytes <-> fields
 //!   policy     which traffic is protected, and how           database the SAD and SPD, and one Snapshot of both
 //!   sa         one security association: configuration, and the state that outlives snapshots
-//!   tunnel     the outer header around the inner one         esp      stamp, seal, look, open, strip
-//!   ah         stamp, cover, sign, look, verify            transport the headers that stay outside
+//!   tunnel     the outer header around the inner one         esp      seal, parse, open, strip
+//!   ah         sign, parse, verify                          transport headers before ESP or AH
 //!   aggfrag    many packets in one, one across many
 //!   nat        what a NAT breaks in transport mode
-//!   fragment   cut and join                                  pmtu     what fits, and telling who sent too much
+//!   fragment   fragment and reassemble                       pmtu     what fits, and ICMP errors where it does not
 //!   dropped    every reason why a packet goes no further
 //! ```
 //!
 //! and in the order in which a configuration does: `setkey` text becomes [`command::Command`]s, a
-//! [`database::Database`] obeys them and publishes snapshots. [`algorithm`] is the one table of suites.
+//! [`database::Database`] applies them and publishes snapshots. [`algorithm`] is the one table of suites.
 
 #![forbid(unsafe_code)]
+
+// Unit tests run the bodies of fuzz targets, which name the crate as other crates do.
+#[cfg(test)]
+extern crate self as ipsec;
 
 pub mod aggfrag;
 pub mod ah;

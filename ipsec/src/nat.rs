@@ -1,8 +1,8 @@
-//! What a NAT on the way breaks in transport mode, and how it is mended (RFC 3948 3.1.2).
+//! What a NAT on the path breaks in transport mode, and how it is corrected (RFC 3948 3.1.2).
 //!
 //! The sender's checksum of TCP, UDP and ICMPv6 covers the addresses it knows; the packet arrives with others. The
-//! original addresses are known to nobody where keys are set by hand, so the checksum is made anew, which RFC 3948
-//! allows once the packet is authentic: its ICV has said that no byte behind the addresses has changed.
+//! original addresses are unknown where keys are set by hand, so the checksum is recomputed, which RFC 3948 allows once the
+//! packet is authentic: its ICV proves that no byte behind the addresses has changed.
 
 use crate::packet::{FragmentKind, Outline};
 use crate::wire::checksum::Sum;
@@ -18,7 +18,7 @@ fn place(protocol: u8) -> Option<(usize, usize)> {
     }
 }
 
-/// Makes the checksum of a whole packet anew over the addresses that it arrived with. A UDP datagram that was sent
+/// Recomputes the checksum of a whole packet over the addresses that it arrived with. A UDP datagram that was sent
 /// without one over IPv4 stays without.
 pub fn renew_checksum(packet: &mut [u8], outline: &Outline) {
     let Some((at, least)) = place(outline.protocol) else {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
-    /// One packet of each protocol from this source, by somebody else's builder.
+    /// One packet of each protocol from this source, built by etherparse.
     fn packets(source: u8) -> Vec<Vec<u8>> {
         let v4 = || PacketBuilder::ipv4([10, 0, 0, source], [192, 0, 2, 2], 64);
         let mut from = [0xfd; 16];
@@ -71,8 +71,8 @@ mod tests {
         packets
     }
 
-    /// Only the address is changed, as by a NAT that cannot see what is encrypted; IPv4's own checksum is the rebuilt
-    /// header's business.
+    /// Only the address is changed, as by a NAT that cannot see what is encrypted; IPv4's own checksum belongs to
+    /// the rebuilt header.
     #[test]
     fn after_a_nat_a_packet_has_the_checksum_that_its_new_source_would_have_made() {
         for (mut sent, wanted) in packets(1).into_iter().zip(packets(99)) {

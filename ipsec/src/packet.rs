@@ -1,8 +1,8 @@
-//! What an IP packet says about itself: the outline that policy decides by.
+//! The facts of an IP packet that policy decides by: its outline.
 
 mod flow_template;
 
-pub use flow_template::{Familiar, have_same_flow};
+pub use flow_template::{FlowTemplate, have_same_flow};
 
 use crate::Dropped;
 use crate::wire::ip::{Chain, Ip, Ipv4, Ipv6, number};
@@ -98,7 +98,7 @@ impl Outline {
     }
 }
 
-/// The addresses that a packet shows, unchecked: enough to guess what it will need.
+/// The addresses of a packet, unchecked: enough for prefetching.
 #[inline]
 pub fn hosts(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {

@@ -1,11 +1,11 @@
-//! Path MTU: what fits through an association, what becomes of a packet that does not, and whom to believe.
+//! Path MTU: what fits through an association, what happens to a packet that does not, and which ICMP messages count.
 //!
 //! ```text
 //!   inner packet ──► judge ──► Fits                        by the MTU inside the tunnel: inner_mtu
-//!                         ├──► CutInside    IPv4 without DF
+//!                         ├──► FragmentInner    IPv4 without DF
 //!                         ├──► Report(mtu)  ──► report ──► ICMP to the sender (RFC 4301 8.2.1)
-//!                         └──► CutOutside   IPv6 up to 1280, which every link must carry
-//!   outer ICMP   ──► Complaint::read ──► plausible ──► a smaller path MTU (RFC 4301 8.2.2)
+//!                         └──► FragmentOuter   IPv6 up to 1280, which every link must carry
+//!   outer ICMP   ──► TooBigMessage::read ──► accepted_mtu ──► a smaller path MTU (RFC 4301 8.2.2)
 //!   TCP SYN      ──► clamp_mss, so that TCP never gets there
 //! ```
 
@@ -14,8 +14,8 @@ mod icmp_error;
 mod too_big;
 
 pub use clamp::{TcpChecksum, clamp_mss};
-pub use too_big::Complaint;
-pub use icmp_error::{report, report_expired};
+pub use icmp_error::{packet_too_big, time_exceeded};
+pub use too_big::TooBigMessage;
 
 use crate::packet::Outline;
 use crate::sa::{Protocol, SaConfig};
@@ -29,11 +29,11 @@ pub const MIN_MTU_V6: usize = 1280;
 pub const MIN_MTU_V4: usize = 68;
 
 /// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits. RFC 9347 2.2.8: where
-/// packets go on in the next payload the tunnel has no MTU of its own, and the path's is as good as any.
+/// packets go on in the next payload the tunnel has no MTU of its own, and the path's is used.
 pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
     match sa.aggfrag {
         Some(aggfrag) if aggfrag.fragments => return path_mtu,
-        Some(_) => return aggfrag::room(sa, path_mtu),
+        Some(_) => return aggfrag::payload_capacity(sa, path_mtu),
         None => {}
     }
     let ip_len = match sa.id.destination {
@@ -46,7 +46,7 @@ pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
 /// The most bytes that `sa` carries in `room` bytes behind an IP header: ESP's plaintext, or what stands behind AH.
 pub fn payload_mtu(sa: &SaConfig, room: usize) -> usize {
     match sa.id.protocol {
-        Protocol::Esp => esp::plaintext_limit(sa, room.saturating_sub(sa.encapsulation_len())),
+        Protocol::Esp => esp::max_plaintext_len(sa, room.saturating_sub(sa.encapsulation_len())),
         Protocol::Ah => room.saturating_sub(ah::header_len(sa)),
     }
 }
@@ -69,15 +69,15 @@ pub enum Fit {
     /// It fits.
     Fits,
     /// Cut it to the inner MTU with a [`Cutter`](crate::fragment::Cutter), then protect each fragment.
-    CutInside,
-    /// Drop it and tell its sender this MTU by [`report()`].
-    Report(usize),
-    /// Protect it and let the outer packet be fragmented: it is not larger than what its sender may take for granted.
-    CutOutside,
+    FragmentInner,
+    /// Drop it and send its sender this MTU by [`packet_too_big`].
+    TooBig(usize),
+    /// Protect it and let the outer packet be fragmented: it is not larger than what its sender may expect to pass.
+    FragmentOuter,
 }
 
-/// Judges a packet by the MTU inside the tunnel (RFC 4301 8.2.1, RFC 2473 7).
-pub fn judge(packet: &Outline, inner_mtu: usize) -> Fit {
+/// How a packet fits the MTU inside the tunnel (RFC 4301 8.2.1, RFC 2473 7).
+pub fn fit(packet: &Outline, inner_mtu: usize) -> Fit {
     let granted = match packet.source {
         IpAddr::V4(_) => MIN_MTU_V4,
         IpAddr::V6(_) => MIN_MTU_V6,
@@ -85,13 +85,13 @@ pub fn judge(packet: &Outline, inner_mtu: usize) -> Fit {
     if packet.total_len <= inner_mtu {
         Fit::Fits
     } else if packet.total_len <= granted {
-        Fit::CutOutside
+        Fit::FragmentOuter
     } else if packet.dont_fragment {
-        Fit::Report(inner_mtu.max(granted))
+        Fit::TooBig(inner_mtu.max(granted))
     } else if inner_mtu >= granted {
-        Fit::CutInside
+        Fit::FragmentInner
     } else {
-        Fit::CutOutside
+        Fit::FragmentOuter
     }
 }
 

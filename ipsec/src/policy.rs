@@ -48,7 +48,7 @@ pub(crate) fn network(address: IpAddr, len: u8) -> u128 {
         .unwrap_or(0)
 }
 
-/// The upper layer that a selector asks for.
+/// The upper layer that a selector matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Upper {
     /// Whatever it is.
@@ -72,7 +72,7 @@ pub enum Upper {
         /// Message code.
         code: Option<u8>,
     },
-    /// Ports without a protocol, as setkey's `addr[port] … any` writes it: TCP, UDP and their kin.
+    /// Ports without a protocol, as setkey's `addr[port] … any` writes it: TCP, UDP, DCCP, SCTP, UDP-Lite.
     Ports {
         /// Source port.
         source_port: Option<u16>,
@@ -123,7 +123,7 @@ pub struct Template {
 pub enum Action {
     /// Drop it.
     Discard,
-    /// Pass it in clear (`none`), by the kernel's own path.
+    /// Pass it unencrypted by normal routing (`none`).
     Bypass,
     /// Leave it to the socket's own policy (`entrust`); here the same as bypass, with a warning.
     Entrust,

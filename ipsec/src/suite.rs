@@ -19,7 +19,7 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The key itself; whoever asks is responsible for where it goes.
+    /// The key itself; the caller must not leave copies behind.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -184,7 +184,7 @@ impl Suite {
         }
         if !self.is_authenticated() {
             warnings.push(
-                "without an integrity algorithm anybody on the path can change the traffic unseen; add `-A`"
+                "without an integrity algorithm the traffic can be modified on the path without being noticed; add `-A`"
                     .to_owned(),
             );
         }

@@ -1,5 +1,5 @@
-//! The headers that stay outside in transport mode (RFC 4302 3.1.1, RFC 4303 3.1.1): where they end, and what becomes of
-//! them when ESP or AH comes in behind them or is taken out.
+//! The headers before ESP or AH in transport mode (RFC 4302 3.1.1, RFC 4303 3.1.1): where they end, and how they change when
+//! ESP or AH is inserted behind them or removed.
 //!
 //! ```text
 //!   [ IP, options │ hop-by-hop, routing, fragment ]                       [ destination options, upper layer ]
@@ -17,7 +17,7 @@ const NEXT_HEADER_AT: usize = 6;
 
 /// The headers of one packet that stay outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outside {
+pub struct UnprotectedHeaders {
     /// Their bytes.
     pub len: usize,
     /// Where among them the byte stands that names what follows.
@@ -26,7 +26,7 @@ pub struct Outside {
     pub next: u8,
 }
 
-impl Outside {
+impl UnprotectedHeaders {
     /// The headers of `packet` that stay outside when it is protected.
     pub fn of(packet: &[u8]) -> Result<Self, Dropped> {
         Self::up_to(packet, |chain| {

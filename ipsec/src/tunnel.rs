@@ -35,8 +35,8 @@ pub struct Outer {
     /// TTL or hop limit.
     pub hop_limit: u8,
     /// Bytes at the start of each packet that are its headers up to ESP or AH, options and extension headers included:
-    /// 0 where they do not travel with the packet and a sink has yet to write them.
-    pub written: u16,
+    /// 0 where they are not part of the packet and a sink has yet to write them.
+    pub emitted_len: u16,
 }
 
 impl Outer {
@@ -51,21 +51,21 @@ impl Outer {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
             },
-            ..Self::of_our_own(sa)
+            ..Self::without_inner(sa)
         }
     }
 
     /// The outer header of every packet of an association in AGGFRAG mode, whatever is inside. RFC 9347 2.2.5: the inner DF
     /// bit never matters, the DSCP is not copied unless configured, and ECN need not be mapped.
-    pub fn packing(sa: &SaConfig) -> Self {
+    pub fn for_aggfrag(sa: &SaConfig) -> Self {
         Self {
             dont_fragment: sa.df != DontFragment::Clear,
-            ..Self::of_our_own(sa)
+            ..Self::without_inner(sa)
         }
     }
 
-    /// The outer header of a packet that carries nobody's: a dummy, or a reminder for NATs.
-    pub fn of_our_own(sa: &SaConfig) -> Self {
+    /// The outer header of a packet without an inner one: a dummy, or a NAT keepalive.
+    pub fn without_inner(sa: &SaConfig) -> Self {
         let ports = sa
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port));
@@ -77,12 +77,12 @@ impl Outer {
             traffic_class: outer_traffic_class(sa, 0),
             dont_fragment: false,
             hop_limit: HOP_LIMIT,
-            written: 0,
+            emitted_len: 0,
         }
     }
 
     /// Reads the outer headers of a whole packet; also says where ESP or AH begins. RFC 3948 2.2, 2.3: a UDP payload
-    /// that starts with four zero bytes is IKE's, one byte 0xff a keepalive; neither is ours.
+    /// that starts with four zero bytes is IKE's, one byte 0xff a keepalive; neither is ESP.
     ///
     /// Where link padding may follow the packet, [`Outer::payload`] says where ESP or AH ends as well.
     pub fn read(packet: &[u8]) -> Result<(Self, usize), Dropped> {
@@ -116,7 +116,7 @@ impl Outer {
             traffic_class: outline.traffic_class,
             dont_fragment: outline.dont_fragment,
             hop_limit: outline.hop_limit,
-            written: 0,
+            emitted_len: 0,
         };
         Ok((outer, range))
     }
@@ -218,7 +218,7 @@ fn read_encapsulation(bytes: &[u8]) -> Result<((u16, u16), usize), Dropped> {
 }
 
 /// A label that is the same for all packets of one tunnel and most likely another for another (RFC 6437 3, RFC 6438
-/// 4). Made from what is visible outside, so that it tells nothing about the inner flows.
+/// 4). Made from what is visible outside, so that it reveals nothing about the inner flows.
 fn flow_label(source: Ipv6Addr, destination: Ipv6Addr, ports: Option<(u16, u16)>) -> u32 {
     let (from, to) = ports.unwrap_or_default();
     let sum = (u128::from(source).rotate_left(61) ^ u128::from(destination))
@@ -249,7 +249,7 @@ fn inner_ecn(outer: u8, inner: u8) -> Result<u8, Dropped> {
     const ECT_0: u8 = 0b10;
     const CE: u8 = 0b11;
     match (inner, outer) {
-        // The transport does not know ECN: only a drop tells it of congestion.
+        // The transport does not support ECN: only a drop signals congestion.
         (NOT_ECT, CE) => Err(Dropped::Congested),
         (NOT_ECT, _) => Ok(NOT_ECT),
         (CE, _) | (_, CE) => Ok(CE),

@@ -1,4 +1,4 @@
-//! The headers, bytes and meaning, in one vocabulary for all of them.
+//! The headers, as bytes and as fields, in one vocabulary for all of them.
 //!
 //! ```text
 //!   bytes ──► View::new_checked ──► accessors      every length was proven there, so that no accessor can panic
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A view borrows the bytes it read and ends where its own length field says: link padding behind a packet is never
-//! seen. Only here are network bytes addressed by position; everybody else asks a view.
+//! seen. Only here are network bytes addressed by position; all other modules use a view.
 
 pub mod ah;
 pub mod checksum;
@@ -15,9 +15,6 @@ pub mod icmp;
 pub mod ip;
 pub mod tcp;
 pub mod udp;
-
-#[doc(hidden)]
-pub mod fuzz_body;
 
 /// Two bytes in network order.
 fn be16(high: u8, low: u8) -> u16 {

@@ -188,7 +188,7 @@ fn note_origin(snapshot: &Snapshot, batch: &InboundBatch, packet: &InboundPacket
     if let Some((port, _)) = arrival.outer.ports {
         let sa = snapshot.sa(packet.sa);
         let from = SocketAddr::new(arrival.outer.source, port);
-        sa.state.hear_from(&sa.config, from);
+        sa.state.record_peer_endpoint(&sa.config, from);
     }
 }
 

@@ -5,7 +5,7 @@ use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
 use ipsec::sa::Mode;
-use ipsec::transport::Outside;
+use ipsec::transport::UnprotectedHeaders;
 use multibuffer::VerifyJob;
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ impl NestedLayer {
         let config = &snapshot.sa(self.sa).config;
         let outside = match config.mode {
             Mode::Tunnel => None,
-            _ => Some(Outside::plain(config.id.destination.is_ipv6(), 0).len),
+            _ => Some(UnprotectedHeaders::plain(config.id.destination.is_ipv6(), 0).len),
         };
         pmtu::bundle_mtu(std::iter::once((config, outside)), self.mtu)
     }

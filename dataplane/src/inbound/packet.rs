@@ -4,7 +4,7 @@ use super::chain::SaChain;
 use crate::train::merge::GroCandidate;
 use ipsec::Dropped;
 use ipsec::database::SaIndex;
-use ipsec::sa::{Held, Protocol, Sa, SequenceNumber};
+use ipsec::sa::{LockedState, Protocol, Sa, SequenceNumber};
 use ipsec::{ah, esp};
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ pub(super) struct InboundPacket {
 /// One layer's ESP or AH header, parsed and pre-checked; its ICV is not verified.
 #[derive(Clone, Debug)]
 pub(super) enum LayerHeader {
-    Esp(esp::Received),
-    Ah(ah::Received),
+    Esp(esp::InboundEsp),
+    Ah(ah::InboundAh),
     /// None of its own: the packet came in another one's AGGFRAG payload.
     Inside,
 }
@@ -38,17 +38,17 @@ impl LayerHeader {
     /// Parses the ESP or AH header at the start of `packet` and looks it up in the replay window, without moving it.
     pub fn parse(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         match sa.config.id.protocol {
-            Protocol::Esp => esp::Received::look(sa, packet).map(Self::Esp),
-            Protocol::Ah => ah::Received::look(sa, packet).map(Self::Ah),
+            Protocol::Esp => esp::InboundEsp::parse(sa, packet).map(Self::Esp),
+            Protocol::Ah => ah::InboundAh::parse(sa, packet).map(Self::Ah),
         }
     }
 
     /// The same for a packet of a run, whose SA's state is locked.
     #[inline]
-    pub fn parse_held(held: &Held<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+    pub fn parse_held(held: &LockedState<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         match sa.config.id.protocol {
-            Protocol::Esp => esp::Received::look_by(held, sa, packet).map(Self::Esp),
-            Protocol::Ah => ah::Received::look_by(held, sa, packet).map(Self::Ah),
+            Protocol::Esp => esp::InboundEsp::parse_locked(held, sa, packet).map(Self::Esp),
+            Protocol::Ah => ah::InboundAh::parse_locked(held, sa, packet).map(Self::Ah),
         }
     }
 

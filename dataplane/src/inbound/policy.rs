@@ -13,7 +13,7 @@
 use crate::io::tun_devices::{FWD_ONLY_DEVICE, IN_ONLY_DEVICE};
 use ipsec::Dropped;
 use ipsec::database::{Allowed, SaIndex, Snapshot};
-use ipsec::packet::{Familiar, Outline};
+use ipsec::packet::{FlowTemplate, Outline};
 
 /// Checks packets against policy; remembers the last answer, as most packets are followed by another one of their flow.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct LastAllowed {
     outline: Outline,
     sa: SaIndex,
     interface: u32,
-    familiar: Option<Familiar>,
+    familiar: Option<FlowTemplate>,
 }
 
 impl PolicyCheck {
@@ -62,7 +62,7 @@ impl PolicyCheck {
             outline: *outline,
             sa,
             interface,
-            familiar: Familiar::new(packet, outline),
+            familiar: FlowTemplate::new(packet, outline),
         });
         Ok(interface)
     }

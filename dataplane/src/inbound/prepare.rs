@@ -11,9 +11,9 @@ use crate::path_mtu::PathMtus;
 use crate::pipeline::pump::Prepare;
 use arc_swap::ArcSwap;
 use ipsec::Dropped;
-use ipsec::database::{SaIndex, Snapshot, TOGETHER};
+use ipsec::database::{MAX_PREFETCH_PACKETS, SaIndex, Snapshot};
 use ipsec::pmtu;
-use ipsec::sa::{Held, Protocol, SaId};
+use ipsec::sa::{LockedState, Protocol, SaId};
 use ipsec::wire::ip::number::UDP;
 use std::io;
 use std::net::IpAddr;
@@ -76,7 +76,7 @@ struct Parser<'a> {
     /// The SA found last: most packets of a batch belong to it.
     last: Option<LastSa>,
     /// Its state, locked as long as it is the last.
-    held: Option<Held<'a>>,
+    held: Option<LockedState<'a>>,
 }
 
 struct LastSa {
@@ -90,13 +90,13 @@ impl Parser<'_> {
     /// Parses every datagram of every item.
     fn parse(mut self, batch: &mut InboundBatch) {
         for item in 0..batch.intake.items.len() {
-            if item % TOGETHER == 0 {
+            if item % MAX_PREFETCH_PACKETS == 0 {
                 self.prefetch(&batch.intake, item);
             }
             let (range, arrival) = batch.intake.items[item].clone();
             let stride = arrival.stride.max(1);
             for start in range.clone().step_by(stride) {
-                let headers = arrival.outer.written;
+                let headers = arrival.outer.emitted_len;
                 let end = range.end.min(start + stride);
                 let range = end.min(start + usize::from(headers))..end;
                 batch.counts.arrived += 1;
@@ -121,10 +121,10 @@ impl Parser<'_> {
     fn prefetch(&self, intake: &ReceiveBuffer<Arrival>, item: usize) {
         let items = intake.items[item..].iter();
         let ids = items.filter_map(|(range, arrival)| {
-            let headers = usize::from(arrival.outer.written);
+            let headers = usize::from(arrival.outer.emitted_len);
             sa_id(intake.bytes.get(range.start + headers..range.end)?, arrival).ok()
         });
-        self.snapshot.fetch_arrivals(ids);
+        self.snapshot.prefetch_inbound(ids);
     }
 
     /// The packet's SA, the largest packet that fits the path back, and its header.
@@ -136,7 +136,7 @@ impl Parser<'_> {
         let (index, inner_mtu) = self.find(packet, arrival)?;
         let sa = self.snapshot.sa(index);
         let in_udp = arrival.outer.protocol == UDP;
-        let held = self.held.get_or_insert_with(|| sa.state.hold());
+        let held = self.held.get_or_insert_with(|| sa.state.lock());
         let checked = if sa.config.encapsulation.is_some() == in_udp {
             LayerHeader::parse_held(held, sa, packet)
         } else {
@@ -183,7 +183,7 @@ fn sa_id(packet: &[u8], arrival: &Arrival) -> Result<SaId, Dropped> {
         UDP => Protocol::Esp,
         number if number == Protocol::Esp.number() => Protocol::Esp,
         // RFC 4302 3.4.4: the ICV covers the headers before AH, so a source must hand them over.
-        number if number == Protocol::Ah.number() && arrival.outer.written > 0 => Protocol::Ah,
+        number if number == Protocol::Ah.number() && arrival.outer.emitted_len > 0 => Protocol::Ah,
         _ => return Err(Dropped::Unsupported),
     };
     read_sa_id(

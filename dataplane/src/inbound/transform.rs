@@ -39,7 +39,7 @@ impl Transform for InboundBatch {
         };
         let mut jobs = recycle(std::mem::take(&mut self.jobs));
         for packets in self.packets.chunks_mut(JOBS_PER_CALL) {
-            snapshot.fetch_sas_of(packets.iter().map(|packet| packet.sa));
+            snapshot.prefetch_associations(packets.iter().map(|packet| packet.sa));
             jobs = icv::open(snapshot, packets, (&mut self.intake.bytes[..], false), jobs);
             prefetch_policies(snapshot, packets, &self.intake.bytes);
             let mut processor = InnerProcessor {
@@ -79,10 +79,10 @@ impl Transform for InboundBatch {
 /// Prefetches the policies that packets out of tunnels will be checked against.
 fn prefetch_policies(snapshot: &Snapshot, packets: &[InboundPacket], bytes: &[u8]) {
     let hosts = packets.iter().filter_map(|packet| {
-        let text_at = esp::text_at(&snapshot.sa(packet.sa).config);
+        let text_at = esp::ciphertext_at(&snapshot.sa(packet.sa).config);
         packet::hosts(bytes.get(packet.range.start + text_at..packet.range.end)?)
     });
-    snapshot.fetch_policies_in(hosts);
+    snapshot.prefetch_inbound_policies(hosts);
 }
 
 /// RFC 4303 3.4.4, RFC 4301 5.2: removes padding and tunnel header, checks policy. If there is one more layer inside, it

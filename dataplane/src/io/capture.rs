@@ -143,7 +143,7 @@ impl Recorder {
         for inside in bytes.chunks(stride.max(1)) {
             let identification = self.count as u16;
             self.write(|packet| {
-                if outer.written == 0 {
+                if outer.emitted_len == 0 {
                     packet.resize(outer.len(), 0);
                     outer.emit(inside.len(), identification, packet);
                 }

@@ -127,6 +127,6 @@ pub fn control_messages(data: &[u8]) {
 fn look_at(buffer: &ReceiveBuffer<Arrival>) {
     for (range, arrival) in &buffer.items {
         assert!(range.end <= buffer.bytes.len());
-        assert!(arrival.stride > 0 && usize::from(arrival.outer.written) < range.len());
+        assert!(arrival.stride > 0 && usize::from(arrival.outer.emitted_len) < range.len());
     }
 }

@@ -151,7 +151,7 @@ pub(crate) fn along_cable(family: Family) -> Outer {
         traffic_class: 0xb9,
         dont_fragment: true,
         hop_limit: 61,
-        written: 0,
+        emitted_len: 0,
     }
 }
 

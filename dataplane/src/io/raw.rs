@@ -194,7 +194,7 @@ impl Reader {
                 .and_then(|outer| write_v6(outer, received.control, &mut buffer.bytes, range)),
         };
         match described {
-            Some((outer, range)) if range.len() > usize::from(outer.written) => {
+            Some((outer, range)) if range.len() > usize::from(outer.emitted_len) => {
                 let stride = range.len();
                 buffer.items.push((range, Arrival { outer, stride }));
             }
@@ -215,7 +215,7 @@ impl Reader {
             traffic_class: 0,
             dont_fragment: true,
             hop_limit: 0,
-            written: 0,
+            emitted_len: 0,
         };
         for note in received.control.parsed() {
             match note {
@@ -234,7 +234,10 @@ fn read_v4(packet: &[u8], range: Range<usize>) -> Option<(Outer, Range<usize>)> 
     let (outer, inside) = Outer::payload(packet).ok()?;
     let written = inside.start as u16;
     Some((
-        Outer { written, ..outer },
+        Outer {
+            emitted_len: written,
+            ..outer
+        },
         range.start..range.start + inside.end,
     ))
 }
@@ -269,7 +272,13 @@ fn write_v6(
     }
     let whole = first.is_none() || leads_to(packet, outer.protocol, headers_len);
     let written = headers_len as u16;
-    whole.then_some((Outer { written, ..outer }, start..range.end))
+    whole.then_some((
+        Outer {
+            emitted_len: written,
+            ..outer
+        },
+        start..range.end,
+    ))
 }
 
 fn leads_to(packet: &[u8], protocol: u8, headers_len: usize) -> bool {
@@ -356,7 +365,7 @@ impl SelectiveSink for RawSink {
         Family::of(burst.outer.destination) == self.socket.family
             && burst.outer.protocol == self.protocol.number()
             && burst.outer.ports.is_none()
-            && burst.outer.written == 0
+            && burst.outer.emitted_len == 0
             && burst.stride > 0
     }
 }

@@ -7,7 +7,7 @@ use crate::counters::PacketCounts;
 use crate::io::{MAX_ITEM_BYTES, ReceiveBuffer};
 use crate::train::Offload;
 use ipsec::database::Snapshot;
-use ipsec::esp::Stamp;
+use ipsec::esp::OutboundEsp;
 use ipsec::sa::SequenceNumber;
 use multibuffer::{Iv, SealJob};
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub struct OutboundBatch {
     /// Packets whose senders get an ICMP error with a smaller MTU.
     pub(super) too_big: Vec<TooBig>,
     pub(super) counts: PacketCounts,
-    pub(super) stamps: Vec<Stamp>,
+    pub(super) stamps: Vec<OutboundEsp>,
     pub(super) heads: Vec<u8>,
     pub(super) sealed: Vec<u8>,
     pub(super) jobs: Vec<SealJob<'static>>,

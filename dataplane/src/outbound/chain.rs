@@ -7,7 +7,7 @@
 
 use ipsec::database::SaIndex;
 use ipsec::sa::SaConfig;
-use ipsec::transport::Outside;
+use ipsec::transport::UnprotectedHeaders;
 use ipsec::tunnel::Outer;
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub(super) enum LayerMode {
         inside: u8,
     },
     /// These headers stay outside.
-    Transport(Outside),
+    Transport(UnprotectedHeaders),
 }
 
 impl LayerMode {

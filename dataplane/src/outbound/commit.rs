@@ -64,7 +64,7 @@ impl OutboundCommit {
         };
         for packet in &batch.too_big {
             let bytes = &batch.intake.bytes[packet.item.clone()];
-            if pmtu::report(bytes, packet.mtu, packet.reporter, &mut self.report) {
+            if pmtu::packet_too_big(bytes, packet.mtu, packet.reporter, &mut self.report) {
                 let delivery = Delivery {
                     offload: Offload::default(),
                     pieces: &[IoSlice::new(&self.report)],

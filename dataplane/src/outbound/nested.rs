@@ -66,8 +66,8 @@ pub(super) struct PacketLayer {
 
 /// The ESP or AH header that a layer adds.
 pub(super) enum LayerHeader {
-    Esp(esp::Stamp),
-    Ah(ah::Stamp),
+    Esp(esp::OutboundEsp),
+    Ah(ah::OutboundAh),
 }
 
 impl LayerHeader {
@@ -81,12 +81,12 @@ impl LayerHeader {
     ) -> (Self, usize) {
         match sa.config.id.protocol {
             Protocol::Esp => {
-                let stamp = esp::Stamp::new(sa, sequence, iv, next_header, inside);
+                let stamp = esp::OutboundEsp::new(sa, sequence, iv, next_header, inside);
                 let len = stamp.packet_len();
                 (Self::Esp(stamp), len)
             }
             Protocol::Ah => {
-                let stamp = ah::Stamp::new(&sa.config, sequence, next_header);
+                let stamp = ah::OutboundAh::new(&sa.config, sequence, next_header);
                 let len = stamp.header_len() + inside;
                 (Self::Ah(stamp), len)
             }

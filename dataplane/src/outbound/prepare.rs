@@ -27,7 +27,7 @@ use crate::pipeline::pump::Prepare;
 use aggfrag::Packers;
 use arc_swap::ArcSwap;
 use ipsec::database::Snapshot;
-use ipsec::fragment::{Limits, Reassembler};
+use ipsec::fragment::{Reassembler, ReassemblyLimits};
 use planner::Planner;
 use std::io;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl OutboundPrepare {
             ivs,
             paths,
             hook,
-            reassembler: Reassembler::new(Limits::default()),
+            reassembler: Reassembler::new(ReassemblyLimits::default()),
             chains: Vec::new(),
             packers: Packers::default(),
         }

@@ -10,7 +10,7 @@ use crate::buffers::{prefix_mut, recycle};
 use crate::pipeline::lane::Transform;
 use headers::protected_part;
 use ipsec::database::Snapshot;
-use ipsec::esp::Stamp;
+use ipsec::esp::OutboundEsp;
 use ipsec::sa::Sa;
 
 impl Transform for OutboundBatch {
@@ -36,7 +36,7 @@ impl OutboundBatch {
         let planned = &self.planned;
         for items in planned.items.chunks(JOBS_PER_CALL) {
             let sas = items.iter().map(|item| planned.plans[item.plan].sa);
-            snapshot.fetch_sas_of(sas);
+            snapshot.prefetch_associations(sas);
         }
         self.stamps.clear();
         let mut reservations = planned.reservations.iter();
@@ -88,12 +88,12 @@ impl OutboundBatch {
 }
 
 impl SequenceReservation {
-    fn stamp(&self, sa: &Sa, next_header: u8) -> Stamp {
-        let iv = if sa.draws_ivs() {
+    fn stamp(&self, sa: &Sa, next_header: u8) -> OutboundEsp {
+        let iv = if sa.has_random_ivs() {
             self.iv
         } else {
-            sa.iv_of(self.sequence)
+            sa.derived_iv(self.sequence)
         };
-        Stamp::new(sa, self.sequence, iv, next_header, self.plaintext_len)
+        OutboundEsp::new(sa, self.sequence, iv, next_header, self.plaintext_len)
     }
 }

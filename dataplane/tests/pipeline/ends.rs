@@ -7,7 +7,7 @@ use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::train::Offload;
 use ipsec::Dropped;
 use ipsec::packet::Outline;
-use ipsec::sa::{LifeEvent, SequenceNumber};
+use ipsec::sa::{LifetimeEvent, SequenceNumber};
 use ipsec::tunnel::Outer;
 use std::net::SocketAddr;
 
@@ -31,9 +31,9 @@ fn after_the_last_sequence_number_nothing_is_sent_and_somebody_is_told() {
         assert_eq!(world.delivered_numbers(), [0, 1, 2]);
         let (left, _) = world.balance();
         assert_eq!(left.drops[Dropped::SequenceOver.index()], 2);
-        assert_eq!(sa.state.tally().sequence, u32::MAX.into());
+        assert_eq!(sa.state.usage().sequence, u32::MAX.into());
         let events = sa.state.take_events(&sa.config, NOW);
-        assert_eq!(events, [LifeEvent::SequenceOver]);
+        assert_eq!(events, [LifetimeEvent::SequenceOver]);
         assert!(sa.state.is_dead());
     }
 }
@@ -73,7 +73,7 @@ fn a_dummy_packet_is_swallowed_moves_the_window_and_looks_like_any_other() {
             let packet = dummy::seal(sa, &mut random, NOW).unwrap();
             lengths.push(packet.len());
             let arrival = Arrival {
-                outer: Outer::of_our_own(&sa.config),
+                outer: Outer::without_inner(&sa.config),
                 stride: packet.len(),
             };
             world.wire.put(packet.clone(), arrival);
@@ -200,11 +200,11 @@ fn only_an_authentic_packet_says_that_its_sender_has_moved() {
         world.receive();
     };
     hear(at_home, false);
-    assert_eq!(state.moved_to(), None);
+    assert_eq!(state.observed_peer_endpoint(), None);
     hear(elsewhere, true);
-    assert_eq!(state.moved_to(), None);
+    assert_eq!(state.observed_peer_endpoint(), None);
     hear(elsewhere, false);
-    assert_eq!(state.moved_to(), Some(elsewhere));
+    assert_eq!(state.observed_peer_endpoint(), Some(elsewhere));
     hear(at_home, false);
-    assert_eq!(state.moved_to(), None);
+    assert_eq!(state.observed_peer_endpoint(), None);
 }

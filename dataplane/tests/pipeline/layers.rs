@@ -203,7 +203,7 @@ fn a_change_of_any_byte_drops_the_packet_by_name_and_moves_no_window() {
         world.left_in.put(datagram(1, 60), Offload::default());
         world.send();
         let (packet, arrival) = world.wire.take_all().remove(0);
-        let written = usize::from(arrival.outer.written);
+        let written = usize::from(arrival.outer.emitted_len);
         let is_v6 = arrival.outer.destination.is_ipv6();
         let mutable: &[usize] = if is_v6 {
             &[1, 2, 3, 7]
@@ -227,7 +227,7 @@ fn a_change_of_any_byte_drops_the_packet_by_name_and_moves_no_window() {
         assert_eq!(right.packets, 0, "{}", way.name);
         assert_eq!(right.dropped(), tried, "{}", way.name);
         for sa in world.right_databases.load().sas() {
-            assert_eq!(sa.state.tally().sequence, 0, "{}", way.name);
+            assert_eq!(sa.state.usage().sequence, 0, "{}", way.name);
         }
         world.wire.put(packet, arrival);
         world.receive();
@@ -253,7 +253,7 @@ fn each_association_of_a_bundle_counts_moves_its_window_and_refuses_a_replay() {
         assert_eq!(right.drops[Dropped::Replayed.index()], 10, "{}", way.name);
         let (left, right) = (world.left_databases.load(), world.right_databases.load());
         for (left, right) in left.sas().zip(right.sas()) {
-            let (left, right) = (left.state.tally(), right.state.tally());
+            let (left, right) = (left.state.usage(), right.state.usage());
             assert_eq!((left.packets, right.packets), (10, 10), "{}", way.name);
             assert_eq!(
                 (right.sequence, right.bytes),
@@ -308,7 +308,7 @@ fn an_inner_layer_that_is_forged_moves_the_outer_window_alone() {
             spi: Spi::new(spi).unwrap(),
         };
         let sa = databases.sa(databases.find(&id).unwrap());
-        (sa.state.tally().sequence, sa.state.drops())
+        (sa.state.usage().sequence, sa.state.drops())
     };
     assert_eq!(tally(Protocol::Ah, 0x1002), (1, vec![]));
     assert_eq!(
@@ -340,7 +340,7 @@ fn packets_that_fill_the_path_through_a_bundle_fit_it_exactly() {
         }
         world.send();
         let sizes = world.wire.take_all().into_iter().map(|(bytes, arrival)| {
-            let added = match arrival.outer.written {
+            let added = match arrival.outer.emitted_len {
                 0 => arrival.outer.len(),
                 _ => 0,
             };
@@ -396,7 +396,11 @@ fn options_and_extension_headers_stay_outside_and_come_back() {
             let (packet, arrival) = world.wire.take_all().remove(0);
             // RFC 4302 3.1.1: behind hop-by-hop options, before those for the destination.
             let written = if v6 { 48 } else { 32 };
-            assert_eq!(usize::from(arrival.outer.written), written, "{templates}");
+            assert_eq!(
+                usize::from(arrival.outer.emitted_len),
+                written,
+                "{templates}"
+            );
             world.wire.put(packet, arrival);
             world.receive();
             let delivered = world.delivered();

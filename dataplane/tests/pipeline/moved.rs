@@ -200,7 +200,7 @@ fn without_a_gateway() {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     };
     let mut bytes = vec![1; PACKETS as usize * SIZE];
     for train in 0..TRAINS {

@@ -17,7 +17,7 @@ use dataplane::pipeline::pump::LaneConfig;
 use desk::{Desk, Ends, lock};
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
-use ipsec::fragment::{Limits, Offered, Reassembler};
+use ipsec::fragment::{Offered, Reassembler, ReassemblyLimits};
 use ipsec::packet::Outline;
 use ipsec::sa::SaConfig;
 use ipsec::tunnel::Outer;
@@ -116,7 +116,7 @@ impl Engine {
                 Pump::Seal(Box::new(outbound.pump(size, &lane_config, Arc::default())))
             }
         };
-        let fragments = Reassembler::new(Limits::default());
+        let fragments = Reassembler::new(ReassemblyLimits::default());
         Ok(Self {
             pump,
             desk,
@@ -170,7 +170,7 @@ impl Engine {
     /// How long a receiver waits for a payload that is missing.
     fn patience(&self) -> Duration {
         let aggfrags = self.snapshot.sas().filter_map(|sa| sa.config.aggfrag);
-        let longest = aggfrags.map(|aggfrag| aggfrag.patience).max();
+        let longest = aggfrags.map(|aggfrag| aggfrag.reorder_timeout_ms).max();
         // The clock that is waited for moves in steps of a few milliseconds.
         longest.map_or(Duration::ZERO, |patience| {
             Duration::from_millis(u64::from(patience) + 20)

@@ -26,7 +26,7 @@ impl Routed {
             return Ok(0);
         };
         let local = self.end(&database.snapshot(), &name)?;
-        database.know_local(&[local]);
+        database.set_local_addresses(&[local]);
         let snapshot = database.snapshot();
         let mut known = snapshot.interfaces().iter();
         let found = known.find(|interface| *interface.name == *name);

@@ -12,7 +12,7 @@ use crate::state::{Numbers, Pending};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, Snapshot};
-use ipsec::sa::{LifeEvent, SaConfig, SaId};
+use ipsec::sa::{LifetimeEvent, SaConfig, SaId};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl<K: Kernel> OwnPlane<K> {
 
     /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's tables
     /// unless these could not follow. Then every tick tries again.
-    pub fn tick(&mut self) -> (Vec<(SaId, LifeEvent)>, io::Result<()>) {
+    pub fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
         let events = self.database.tick((self.clock)());
         let after = self.database.snapshot();
@@ -115,7 +115,7 @@ impl<K: Kernel> OwnPlane<K> {
     /// Brings the kernel's side in line again, after addresses or paths have changed.
     pub fn refresh(&mut self) -> io::Result<()> {
         let addresses = self.kernel.addresses()?;
-        if self.database.know_local(&addresses) {
+        if self.database.set_local_addresses(&addresses) {
             self.published.store(self.database.snapshot());
         }
         let followed = self.kernel.enforce(&self.database.snapshot());
@@ -154,7 +154,7 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         let mut draft = self.database.clone();
         let addresses = self.kernel.addresses();
         if let Ok(addresses) = &addresses {
-            draft.know_local(addresses);
+            draft.set_local_addresses(addresses);
         }
         let addresses = addresses.unwrap_or_default();
         let answers = draft.apply(commands, (self.clock)(), &mut random)?;

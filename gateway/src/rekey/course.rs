@@ -284,12 +284,12 @@ fn delete(ends: &Ends, snapshot: &Snapshot) -> Vec<Command> {
 fn counts(names: &[Name], snapshot: &Snapshot) -> Vec<u64> {
     let count = |name: &Name| {
         let sa = name.find(snapshot);
-        sa.map_or(0, |sa| sa.state.tally().packets)
+        sa.map_or(0, |sa| sa.state.usage().packets)
     };
     names.iter().map(count).collect()
 }
 
 fn last_used(names: &[Name], snapshot: &Snapshot) -> u64 {
-    let last = |name: &Name| Some(name.find(snapshot)?.state.tally().last_used);
+    let last = |name: &Name| Some(name.find(snapshot)?.state.usage().last_used);
     names.iter().filter_map(last).max().unwrap_or(0)
 }

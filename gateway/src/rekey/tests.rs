@@ -57,7 +57,7 @@ fn arrive(plane: &Recorder, spi: u32, now: u64) {
     let snapshot = plane.snapshot();
     let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == spi);
     let sa = sa.unwrap();
-    let next = sa.state.tally().sequence + 1;
+    let next = sa.state.usage().sequence + 1;
     sa.state
         .admit(&sa.config, SequenceNumber(next), 100, now)
         .unwrap();
@@ -85,7 +85,7 @@ fn spis(plane: &Recorder) -> Vec<u32> {
 /// The SPI by which packets of the policy leave.
 fn sends_by(plane: &Recorder) -> u32 {
     let snapshot = plane.snapshot();
-    let (_, mut paths) = snapshot.ways_out().next().unwrap();
+    let (_, mut paths) = snapshot.outbound_paths().next().unwrap();
     let path = paths.next().unwrap();
     snapshot.sa(path[0]).config.id.spi.get()
 }

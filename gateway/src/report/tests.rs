@@ -316,7 +316,10 @@ fn explain_names_policy_association_and_outcome() {
         text.contains("it leaves protected") && text.contains("0x00001001"),
         "{text}"
     );
-    assert!(text.contains("no `in` policy knows the answers"), "{text}");
+    assert!(
+        text.contains("no `in` policy matches the answers"),
+        "{text}"
+    );
     assert!(
         text.starts_with("policy 1: 10.1.0.0/24[any] 10.2.0.0/24[53] udp out ipsec"),
         "{text}"

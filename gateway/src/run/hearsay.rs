@@ -3,7 +3,7 @@
 use arc_swap::ArcSwap;
 use dataplane::io::{MtuReportCheck, PmtuCache};
 use ipsec::database::Snapshot;
-use ipsec::pmtu::Complaint;
+use ipsec::pmtu::TooBigMessage;
 use ipsec::sa::SequenceNumber;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -31,8 +31,9 @@ fn believed(
     let present = paths.mtu(peer).map_or(usize::MAX, |mtu| mtu as usize);
     let to_peer = snapshot.sas().filter(|sa| sa.config.id.destination == peer);
     let mut mtus = to_peer.filter_map(|sa| {
-        let highest = SequenceNumber(sa.state.tally().sequence);
-        Complaint::about(&sa.config, claim, quote)?.plausible(&sa.config, highest, present)
+        let highest = SequenceNumber(sa.state.usage().sequence);
+        TooBigMessage::from_error_queue(&sa.config, claim, quote)?
+            .accepted_mtu(&sa.config, highest, present)
     });
     mtus.next().map(|mtu| mtu as u32)
 }

@@ -229,11 +229,12 @@ impl Host {
         for sa in snapshot.sas().filter(|sa| sa.config.keepalive > 0) {
             let config = &sa.config;
             let reminded = self.reminded.get(&config.id).copied().unwrap_or(0);
-            let tally = sa.state.tally();
+            let tally = sa.state.usage();
             let last = tally.last_used.max(reminded).max(tally.created);
             if self.local.contains(&config.source) && now >= last + u64::from(config.keepalive) {
                 // RFC 3948 2.3: the single byte 0xff.
-                self.sockets.send_aside(&Outer::of_our_own(config), &[0xff]);
+                self.sockets
+                    .send_aside(&Outer::without_inner(config), &[0xff]);
                 self.reminded.insert(config.id, now);
             }
         }
@@ -244,7 +245,7 @@ impl Host {
     pub fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
         for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
             let config = &sa.config;
-            let tally = sa.state.tally();
+            let tally = sa.state.usage();
             let last = tally.last_used.max(tally.created);
             if !self.local.contains(&config.source) || now < last + u64::from(config.dummy) {
                 continue;
@@ -256,7 +257,7 @@ impl Host {
     /// One packet that carries nothing. What has reached its end sends nothing any more, not even that.
     pub fn send_dummy(&mut self, sa: &Sa, now: u64) {
         if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
-            let outer = Outer::of_our_own(&sa.config);
+            let outer = Outer::without_inner(&sa.config);
             self.sockets.send_aside(&outer, &packet);
         }
     }
@@ -334,7 +335,7 @@ impl Kernel for Host {
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
         self.put_rings(snapshot)?;
-        if snapshot.ways_differ() && self.forward().is_none() {
+        if snapshot.in_and_fwd_differ() && self.forward().is_none() {
             let (site, netlink) = self.installed.site_and_netlink();
             self.devices.open_doors(site, netlink)?;
         }

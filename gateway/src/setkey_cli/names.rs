@@ -1,6 +1,6 @@
 //! Names as this machine knows them.
 
-use ipsec::setkey::Names;
+use ipsec::setkey::{LookupError, Names};
 use std::net::{IpAddr, ToSocketAddrs};
 
 /// Asks the system's resolver for hosts and `/etc/services` for services.
@@ -8,9 +8,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 pub struct SystemNames;
 
 impl Names for SystemNames {
-    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, String> {
-        let found = (name, 0).to_socket_addrs();
-        let found = found.map_err(|error| format!("this name cannot be looked up: {error}"))?;
+    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
+        let found = (name, 0).to_socket_addrs()?;
         Ok(found.map(|address| address.ip()).collect())
     }
 

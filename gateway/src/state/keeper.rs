@@ -15,7 +15,7 @@ use super::name::Name;
 use super::record::Moment;
 use super::store::{Place, Store};
 use ipsec::database::Snapshot;
-use ipsec::sa::{Kept, Sa, SaConfig, SaId, SaState};
+use ipsec::sa::{Sa, SaConfig, SaId, SaState, SavedCounters};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ struct Followed {
     /// Whether it is in the databases no more, and only packets in flight may hold it.
     is_gone: bool,
     /// What was written last.
-    written: Kept,
+    written: SavedCounters,
     /// How far it may go.
     allowed: u64,
 }
@@ -162,7 +162,7 @@ impl<D: Disk> Keeper<D> {
         let config = &changed.sa.config;
         let kept = self.store.record(place).kept(moment);
         let own = config.sequence;
-        let start = Kept {
+        let start = SavedCounters {
             sent: kept.sent.max(own),
             edge: kept.edge.max(own),
             ..kept
@@ -177,7 +177,7 @@ impl<D: Disk> Keeper<D> {
             record.take(&start, moment);
             record.reserved = end;
         });
-        changed.sa.state.allow(start.sent);
+        changed.sa.state.allow_up_to(start.sent);
     }
 
     /// What an association of this name that is gone has used: exactly so, once nobody holds it.
@@ -198,7 +198,7 @@ impl<D: Disk> Keeper<D> {
             let place = self.store.find(&changed.name);
             if let Some(place) = place.filter(|place| self.store.is_durable(*place)) {
                 let end = self.store.record(place).reserved;
-                changed.sa.state.allow(end);
+                changed.sa.state.allow_up_to(end);
             }
             return;
         };
@@ -207,7 +207,7 @@ impl<D: Disk> Keeper<D> {
             followed.allow_what_is_durable(&self.store);
         } else {
             // What is reserved is so for the keys of before alone, and the others may be in use in a moment.
-            followed.allowed = followed.state.allow_no_more();
+            followed.allowed = followed.state.freeze_numbers();
         }
     }
 
@@ -281,7 +281,7 @@ impl Followed {
     fn new<D: Disk>(sa: &Sa, place: Place, sends: bool, store: &Store<D>) -> Self {
         let allowed = match store.is_durable(place) {
             true => store.record(place).reserved,
-            false => sa.state.kept().sent,
+            false => sa.state.saved().sent,
         };
         Self {
             id: sa.config.id,
@@ -290,7 +290,7 @@ impl Followed {
             last: sa.config.last_number(),
             sends,
             is_gone: false,
-            written: Kept::default(),
+            written: SavedCounters::default(),
             allowed,
         }
     }
@@ -298,7 +298,7 @@ impl Followed {
     /// An update is published, or was given up: what was received under the other keys is theirs to the last.
     fn settle_on<D: Disk>(&mut self, place: Option<Place>, store: &mut Store<D>, moment: Moment) {
         let keep = place.unwrap_or(self.places[0]);
-        let kept = self.state.kept();
+        let kept = self.state.saved();
         for place in self.places.drain(..).filter(|place| *place != keep) {
             store.change(place, |record| record.take(&kept, moment));
             store.set_in_use(place, false);
@@ -307,7 +307,7 @@ impl Followed {
     }
 
     fn write<D: Disk>(&mut self, store: &mut Store<D>, moment: Moment) {
-        let (kept, short) = self.state.look_at();
+        let (kept, short) = self.state.saved_and_shortage();
         let left = self.allowed.saturating_sub(kept.sent);
         let end = block_end(kept.sent, self.last);
         let wants = !self.is_gone && (short || self.sends && left < (end - kept.sent) / 2);
@@ -341,14 +341,14 @@ impl Followed {
             .map(|place| store.record(*place).reserved);
         let end = ends.min().unwrap_or(0);
         if !self.is_gone && end > self.allowed {
-            self.state.allow(end);
+            self.state.allow_up_to(end);
             self.allowed = end;
         }
     }
 
     /// The last writing. What is reserved counts as used, unless nobody uses its numbers any more.
     fn close<D: Disk>(&self, store: &mut Store<D>, moment: Moment, is_exact: bool) {
-        let kept = self.state.kept();
+        let kept = self.state.saved();
         for place in &self.places {
             store.change(*place, |record| {
                 record.take(&kept, moment);

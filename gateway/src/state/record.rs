@@ -1,7 +1,7 @@
 //! One association in the file: 128 bytes with a checksum, so that a record half written is known as one.
 
 use super::name::{NAME_LEN, Name};
-use ipsec::sa::Kept;
+use ipsec::sa::SavedCounters;
 
 /// Bytes of a record.
 pub const RECORD_LEN: usize = 128;
@@ -61,7 +61,7 @@ impl Record {
     }
 
     /// Takes over everything but the numbers that are reserved, which never fall.
-    pub fn take(&mut self, kept: &Kept, moment: Moment) {
+    pub fn take(&mut self, kept: &SavedCounters, moment: Moment) {
         let since = |moment: u64| match moment {
             0 => 0,
             moment => moment.saturating_sub(kept.created) + 1,
@@ -78,13 +78,13 @@ impl Record {
     }
 
     /// What a new incarnation goes on from.
-    pub fn kept(&self, moment: Moment) -> Kept {
+    pub fn kept(&self, moment: Moment) -> SavedCounters {
         let created = moment.now.saturating_sub(self.age_at(moment));
         let at = |use_| match use_ {
             0 => 0,
             use_ => created + use_ - 1,
         };
-        Kept {
+        SavedCounters {
             sent: self.reserved,
             edge: self.edge,
             bytes: self.bytes,
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn lifetimes_go_on_in_the_same_boot_whatever_the_date_says() {
-        let kept = Kept {
+        let kept = SavedCounters {
             created: 1_800_000_000,
             first_used: 1_800_000_010,
             last_used: 1_800_000_050,
-            ..Kept::default()
+            ..SavedCounters::default()
         };
         let mut record = record();
         record.take(&kept, moment(1_800_000_060, 500));
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn a_machine_without_a_clock_counts_at_least_the_time_that_it_was_up() {
         let mut record = record();
-        let kept = Kept {
+        let kept = SavedCounters {
             created: 1_800_000_000,
-            ..Kept::default()
+            ..SavedCounters::default()
         };
         record.take(&kept, moment(1_800_000_060, 500));
         // Of an earlier boot.
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn what_is_reserved_and_the_edge_never_fall() {
         let mut record = record();
-        record.take(&Kept::default(), moment(1_800_000_060, 1));
+        record.take(&SavedCounters::default(), moment(1_800_000_060, 1));
         assert_eq!((record.reserved, record.edge), (1 << 20, 77));
     }
 }

@@ -1,5 +1,6 @@
-//! Which check of which certificate failed, for people who have to mend it.
+//! Which check of which certificate failed, for the administrator who has to correct it.
 
+use super::Certificate;
 use crate::signatures::PublicKeyError;
 use std::{error::Error, fmt};
 
@@ -31,7 +32,7 @@ pub enum Check {
     },
     /// Its key may not sign messages (key usage), or, for a CA, not certificates.
     KeyUsage {
-        /// Whether it stands above another certificate.
+        /// Whether it is above another certificate.
         as_ca: bool,
     },
     /// Its purposes (extended key usage) have none that IKE takes.
@@ -48,15 +49,15 @@ pub enum Check {
     },
     /// Its CA has revoked it.
     Revoked,
-    /// No revocation list says anything about it, and one has to.
+    /// No revocation list covers it, and one is required.
     RevocationUnknown,
-    /// The revocation list that speaks of it is too old, and a fresh one has to.
+    /// The revocation list that covers it is too old, and a current one is required.
     RevocationListExpired,
     /// It signed another certificate without being a CA.
     NotCa,
     /// A CA stands where the certificate of a peer belongs.
     IsCa,
-    /// More CAs stand under it than it allows.
+    /// More CAs are below it than it allows.
     PathLength,
     /// A name under it is outside of its name constraints.
     NameConstraint,
@@ -75,6 +76,17 @@ pub enum Check {
     TooComplex,
     /// Something else: what the library says.
     Other(String),
+}
+
+impl Failure {
+    /// The certificate at `index` did not pass `check`.
+    pub(super) fn at(chain: &[Certificate], index: usize, check: Check) -> Self {
+        let subject = chain.get(index).map(Certificate::subject);
+        Self {
+            certificate: subject.unwrap_or_default(),
+            check,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -101,7 +113,7 @@ impl fmt::Display for Check {
                 let named = named.join("; ");
                 return write!(
                     f,
-                    "it does not name {claimed}, as whom the peer comes; it names {named}"
+                    "it does not name {claimed}, the identity that the peer claims; it names {named}"
                 );
             }
             Self::KeyUsage { as_ca: false } => {

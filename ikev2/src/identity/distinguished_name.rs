@@ -15,7 +15,7 @@ pub struct DistinguishedName {
 }
 
 impl DistinguishedName {
-    /// From its encoding; `None` where that is no name, or an empty one, which names nobody.
+    /// From its encoding; `None` where that is no name, or an empty name.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let name = Name::from_der(der).ok()?;
         (!name.is_empty()).then(|| Self {
@@ -66,7 +66,7 @@ impl Eq for DistinguishedName {}
 
 impl fmt::Display for DistinguishedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What could lie to whoever reads a log is left out.
+        // Control characters could forge lines of a log.
         let text = self.name.to_string();
         let shown = text
             .chars()

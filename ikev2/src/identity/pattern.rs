@@ -1,4 +1,4 @@
-//! Whom a connection expects at its far end.
+//! The identity that a connection expects of its peer.
 
 use super::{Identity, IdentityError, same_domain};
 use std::{fmt, str::FromStr};
@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 /// What the identity of a peer has to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Anybody whom the rest of the connection lets in.
+    /// Any identity that the rest of the connection admits.
     Any,
     /// This one.
     Exactly(Identity),

@@ -73,7 +73,7 @@ pub struct Header {
     pub exchange: ExchangeType,
     /// The flags.
     pub flags: Flags,
-    /// Matches responses to requests and tells retransmissions.
+    /// Matches responses to requests and identifies retransmissions.
     pub message_id: u32,
 }
 

@@ -51,9 +51,9 @@ pub enum Body<'a> {
     SecurityAssociation(SecurityAssociation<'a>),
     /// KE: a public value (3.4).
     KeyExchange(KeyExchange<'a>),
-    /// IDi: who the initiator says it is (3.5).
+    /// IDi: the identity that the initiator claims (3.5).
     IdentificationInitiator(Identification<'a>),
-    /// IDr: who the responder says it is, or whom the initiator wants (3.5).
+    /// IDr: the identity that the responder claims, or that the initiator expects (3.5).
     IdentificationResponder(Identification<'a>),
     /// CERT (3.6).
     Certificate(Certificate<'a>),
@@ -67,7 +67,7 @@ pub enum Body<'a> {
     Notify(Notify<'a>),
     /// D (3.11).
     Delete(Delete<'a>),
-    /// V: what only its vendor knows how to read (3.12).
+    /// V: bytes that only their vendor defines (3.12).
     VendorId(&'a [u8]),
     /// TSi (3.13).
     TrafficSelectorsInitiator(Vec<TrafficSelector<'a>>),
@@ -169,7 +169,7 @@ fn chain(first: PayloadType, bytes: &[u8], place: Where) -> Result<Vec<Payload<'
         let critical = flags & CRITICAL != 0;
         let next = PayloadType(next);
         let body = Body::parse(kind, next, critical, body, place)?;
-        // RFC 7296 3.14: an encrypted payload is the last, and its Next Payload field speaks of what is inside.
+        // RFC 7296 3.14: an encrypted payload is the last, and its Next Payload field is the type of the first payload inside.
         kind = if body.first_inside().is_some() {
             PayloadType::NONE
         } else {

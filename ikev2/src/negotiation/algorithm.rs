@@ -189,3 +189,12 @@ impl fmt::Display for Algorithm {
         }
     }
 }
+
+/// The names of several algorithms in one text.
+pub(super) fn joined(algorithms: &[Algorithm], between: &str) -> String {
+    let names: Vec<_> = algorithms.iter().map(Algorithm::to_string).collect();
+    match names.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(between),
+    }
+}

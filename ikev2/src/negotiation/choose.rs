@@ -2,6 +2,7 @@
 
 use super::{
     Algorithm, Difference, Offer, Refused, Subject,
+    algorithm::{NONE, joined},
     difference::{Comparison, MAX_COMPARISONS},
 };
 use crate::{
@@ -32,7 +33,7 @@ pub enum KeyExchangeOffered {
     Ignored,
 }
 
-/// What was chosen. INVARIANT: algorithms of an offer of ours and of a proposal of the peer, at most one of each type.
+/// What was chosen. INVARIANT: algorithms that both our offer and the peer's proposal have, at most one of each type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chosen {
     /// The number of the peer's proposal.
@@ -265,7 +266,7 @@ impl Chosen {
 
     fn group_id(&self) -> Option<u16> {
         let id = self.of(TransformType::KEY_EXCHANGE)?.id;
-        (id != super::algorithm::NONE).then_some(id)
+        (id != NONE).then_some(id)
     }
 
     /// Whether sequence numbers have 64 bits.
@@ -288,6 +289,6 @@ impl Chosen {
 
 impl std::fmt::Display for Chosen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&super::difference::joined(&self.algorithms, "-"))
+        f.write_str(&joined(&self.algorithms, "-"))
     }
 }

@@ -1,27 +1,27 @@
 //! Why proposals do not fit: the material of an explanation for an administrator.
 
-use super::{Algorithm, Offer};
+use super::{Algorithm, Offer, algorithm::joined};
 use crate::message::payload::{Proposal, Protocol, TransformType};
 use std::fmt;
 
 /// How many comparisons an explanation keeps.
 pub(super) const MAX_COMPARISONS: usize = 256;
 
-/// No proposal of the peer fits one of ours: answered by NO_PROPOSAL_CHOSEN.
+/// No proposal of the peer fits one of our offers: answered by NO_PROPOSAL_CHOSEN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Of each proposal of the peer against each of ours, the closest first: at most 256.
+    /// Of each proposal of the peer against each of our offers, the closest first: at most 256.
     pub comparisons: Vec<Comparison>,
 }
 
-/// One proposal of the peer against one of ours.
+/// One proposal of the peer against one of our offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comparison {
     /// The number of the peer's proposal.
     pub number: u8,
     /// Its text, as we would write it.
     pub theirs: String,
-    /// The text of ours.
+    /// The text of our offer.
     pub ours: String,
     /// What has nothing in common. INVARIANT: at least one.
     pub differences: Vec<Difference>,
@@ -59,14 +59,6 @@ impl Comparison {
             ours: ours.to_string(),
             differences,
         }
-    }
-}
-
-pub(super) fn joined(algorithms: &[Algorithm], between: &str) -> String {
-    let names: Vec<_> = algorithms.iter().map(Algorithm::to_string).collect();
-    match names.as_slice() {
-        [] => "none".to_owned(),
-        names => names.join(between),
     }
 }
 

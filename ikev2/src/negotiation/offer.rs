@@ -1,13 +1,13 @@
 //! What we propose and take: of each type of transform some algorithms, the most wanted first.
 
-use super::Algorithm;
+use super::{Algorithm, NamedSuite, algorithm::joined};
 use crate::message::payload::{Proposal, Protocol, TransformType};
 use std::fmt;
 
 /// How many transforms one proposal can have: their number travels in 8 bits.
 const MAX_ALGORITHMS: usize = 255;
 
-/// One proposal of ours. INVARIANT: for its protocol it has what must be there and nothing else, and its ciphers either all
+/// One proposal that we make. INVARIANT: for its protocol it has what must be there and nothing else, and its ciphers either all
 /// authenticate by themselves or none does (RFC 7296 3.3 wants two proposals otherwise).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
@@ -37,7 +37,7 @@ impl Offer {
     /// are alternatives. For IKE the pseudorandom function follows from the integrity algorithm where none is named; for ESP
     /// and AH both kinds of sequence numbers are taken where none is named, extended ones rather.
     pub fn parse(text: &str, protocol: Protocol) -> Result<Self, OfferError> {
-        let text = super::NamedSuite::named(text).map_or(text, |suite| suite.text(protocol));
+        let text = NamedSuite::named(text).map_or(text, |suite| suite.text(protocol));
         let named =
             |name| Algorithm::named(name).ok_or_else(|| OfferError::Unknown(str::to_owned(name)));
         let algorithms = text.split('-').map(named).collect::<Result<Vec<_>, _>>()?;
@@ -170,7 +170,7 @@ impl Offer {
 
 impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::difference::joined(&self.algorithms, "-").fmt(f)
+        joined(&self.algorithms, "-").fmt(f)
     }
 }
 

@@ -80,7 +80,7 @@ pub fn decode(der: &[u8]) -> Option<Scheme> {
     }
     let row = SCHEMES.iter().find(|row| row.0 == identifier.oid)?;
     let parameters_fit = match row.1 {
-        // RFC 4055 5: NULL, and whoever reads takes their absence too.
+        // RFC 4055 5: NULL; a reader accepts their absence too.
         Scheme::RsaPkcs1(_) => is_null_or_absent(identifier.parameters),
         // RFC 5758 3.2, RFC 8410 3: none.
         _ => identifier.parameters.is_none(),

@@ -10,7 +10,7 @@ const RSA_HASHES: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 /// How RSA signs where the peer can check both.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RsaPadding {
-    /// PSS, which RFC 8247 4.2 demands of everybody.
+    /// PSS, which RFC 8247 4.2 demands of all implementations.
     #[default]
     Pss,
     /// PKCS#1 v1.5, for peers that take nothing else.

@@ -18,7 +18,7 @@ pub enum Received<'a> {
     /// It comes for the first time: it is to be worked on and answered.
     New,
     /// It was answered: the same bytes again, and nothing else (RFC 7296 2.1). Of a request in fragments the first one alone
-    /// asks for this (RFC 7383 2.6.1).
+    /// causes this (RFC 7383 2.6.1).
     Again(&'a [Vec<u8>]),
     /// It is being worked on.
     InProgress,

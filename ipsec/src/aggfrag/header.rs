@@ -7,7 +7,7 @@ pub const HEADER_LEN: usize = 4;
 /// Bytes of the one with it (RFC 9347 6.1.2).
 const CONGESTION_LEN: usize = 24;
 
-/// Where in a payload the first data block begins, and what a sender with congestion control tells.
+/// Where in a payload the first data block begins, and the report of a sender with congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Bytes from the header's end to the first data block that begins here or in a later payload: what belongs to a
@@ -17,7 +17,7 @@ pub struct Header {
     pub congestion: Option<Congestion>,
 }
 
-/// What sub-type 1 tells beside (RFC 9347 6.1.2).
+/// What sub-type 1 adds (RFC 9347 6.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Congestion {
     /// The sender probes the path's MTU.
@@ -39,7 +39,7 @@ pub struct Congestion {
 }
 
 impl Header {
-    /// Reads the header of a payload; the data blocks follow. Reserved bits are ignored, as both sub-types want it.
+    /// Reads the header of a payload; the data blocks follow. Reserved bits are ignored, as both sub-types require.
     pub fn read(payload: &[u8]) -> Result<(Self, &[u8]), Dropped> {
         match payload.first() {
             Some(0) => {

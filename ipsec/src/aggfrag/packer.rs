@@ -3,11 +3,11 @@
 use super::header::{HEADER_LEN, Header};
 use crate::Dropped;
 
-/// The fewest bytes of a packet with which it is begun: as many as tell its length, so that a receiver knows from the
-/// first part on how much is to come.
-const LEAST_PART: usize = 6;
-/// The least room: an IPv6 header, so that no packet is spread over senselessly many payloads.
-const LEAST_ROOM: usize = 40;
+/// The fewest bytes of a packet in its first fragment: enough to hold its length, so that a receiver knows from the first
+/// fragment on how much is to come.
+const MIN_FIRST_FRAGMENT_BYTES: usize = 6;
+/// The smallest capacity of a payload: an IPv6 header, so that no packet is spread over very many payloads.
+const MIN_CAPACITY_BYTES: usize = 40;
 
 /// Puts the packets of one association into payloads, one open payload at a time.
 pub struct Packer {
@@ -39,11 +39,11 @@ impl Packer {
         done: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Dropped> {
         let len = head.len() + rest.len();
-        if self.room < LEAST_ROOM || len > self.limit() {
+        if self.room < MIN_CAPACITY_BYTES || len > self.limit() {
             return Err(Dropped::TooBig);
         }
         let free = self.free();
-        if len > free && (!self.fragments || free < LEAST_PART) {
+        if len > free && (!self.fragments || free < MIN_FIRST_FRAGMENT_BYTES) {
             self.flush(done);
         }
         let mut left = len;
@@ -104,8 +104,8 @@ impl Packer {
         vec![0; HEADER_LEN + self.room]
     }
 
-    /// Begins anew with another room; an open payload is flushed before, or forgotten.
-    pub fn reshape(&mut self, room: usize, fragments: bool) {
+    /// Starts over with another capacity; a payload that was not flushed before is discarded.
+    pub fn reconfigure(&mut self, room: usize, fragments: bool) {
         self.open.clear();
         self.room = room;
         self.fragments = fragments;

@@ -31,12 +31,12 @@ fn pack(packer: &mut Packer, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 /// What a receiver makes of payloads offered at these numbers, one each millisecond.
 fn receive<'a>(
-    receiver: &mut Receiver,
+    receiver: &mut Unpacker,
     window: u16,
     payloads: impl IntoIterator<Item = (u64, &'a Vec<u8>)>,
 ) -> (Vec<Vec<u8>>, Vec<Dropped>) {
     let (mut packets, mut drops) = (Vec::new(), Vec::new());
-    let mut out = |released: Released<'_>| match released {
+    let mut out = |released: Unpacked<'_>| match released {
         Ok(packet) => packets.push(packet.to_vec()),
         Err(reason) => drops.push(reason),
     };
@@ -109,7 +109,7 @@ fn without_fragments_only_whole_packets_travel_and_too_large_ones_are_refused() 
         panic!("nothing is sent")
     });
     assert_eq!(refused, Err(Dropped::TooBig));
-    let (received, drops) = receive(&mut Receiver::default(), 0, numbered(&payloads));
+    let (received, drops) = receive(&mut Unpacker::default(), 0, numbered(&payloads));
     assert_eq!((received, drops), (packets.to_vec(), vec![]));
 }
 
@@ -120,7 +120,7 @@ fn padding_between_the_parts_of_a_packet_changes_nothing() {
     let mut payloads = pack(&mut packer, &packets);
     payloads.insert(1, packer.padding());
     payloads.insert(2, Header::emit(0).to_vec());
-    let (received, drops) = receive(&mut Receiver::default(), 3, numbered(&payloads));
+    let (received, drops) = receive(&mut Unpacker::default(), 3, numbered(&payloads));
     assert_eq!(
         (received, drops),
         (packets.to_vec(), vec![Dropped::Dummy; 2])
@@ -137,7 +137,7 @@ fn a_lost_part_drops_its_packet_by_name_and_the_offset_finds_the_next() {
     let payloads = pack(&mut Packer::new(100, true, false), &packets);
     for lost in 1..3 {
         let kept = numbered(&payloads).filter(|&(number, _)| number != lost + 1);
-        let (received, drops) = receive(&mut Receiver::default(), 3, kept);
+        let (received, drops) = receive(&mut Unpacker::default(), 3, kept);
         let left = [packets[0].clone(), packets[2].clone()];
         assert_eq!(
             (received, drops),
@@ -154,7 +154,7 @@ fn payloads_that_overtake_within_the_window_are_put_in_order_and_later_ones_are_
         let offered = numbers
             .iter()
             .map(|&number| (number, &payloads[number as usize - 1]));
-        receive(&mut Receiver::default(), 3, offered.collect::<Vec<_>>())
+        receive(&mut Unpacker::default(), 3, offered.collect::<Vec<_>>())
     };
     assert_eq!(order(&[1, 3, 4, 2, 5]), (packets[..5].to_vec(), vec![]));
     let (received, drops) = order(&[1, 3, 4, 5, 6, 2, 7]);
@@ -167,9 +167,9 @@ fn payloads_that_overtake_within_the_window_are_put_in_order_and_later_ones_are_
 fn what_waits_behind_a_lost_payload_waits_no_longer_than_its_time() {
     let packets: Vec<_> = (0..3).map(|mark| packet(true, 90, mark)).collect();
     let payloads = pack(&mut Packer::new(100, false, false), &packets);
-    let mut receiver = Receiver::default();
+    let mut receiver = Unpacker::default();
     let mut count = 0;
-    let mut out = |released: Released<'_>| count += usize::from(released.is_ok());
+    let mut out = |released: Unpacked<'_>| count += usize::from(released.is_ok());
     receiver.offer(SequenceNumber(1), &payloads[0], 3, 10, &mut out);
     assert_eq!(receiver.deadline(100), None);
     receiver.offer(SequenceNumber(3), &payloads[2], 3, 20, &mut out);
@@ -185,7 +185,7 @@ fn what_waits_behind_a_lost_payload_waits_no_longer_than_its_time() {
 fn a_receiver_joins_a_sender_that_has_long_been_running_or_begins_anew() {
     let packets: Vec<_> = (0..40).map(|mark| packet(true, 90, mark)).collect();
     let payloads = pack(&mut Packer::new(100, false, false), &packets);
-    let mut receiver = Receiver::default();
+    let mut receiver = Unpacker::default();
     let running = (70_000..).zip(&payloads);
     assert_eq!(
         receive(&mut receiver, 3, running),
@@ -218,7 +218,7 @@ fn the_header_with_congestion_control_is_read_field_by_field() {
     };
     assert_eq!(header.congestion, Some(congestion));
     assert_eq!((header.block_offset, data), (0, &inside[..]));
-    let (received, drops) = receive(&mut Receiver::default(), 3, [(1, &payload)]);
+    let (received, drops) = receive(&mut Unpacker::default(), 3, [(1, &payload)]);
     assert_eq!((received, drops), (vec![inside], vec![]));
 }
 
@@ -235,7 +235,7 @@ fn what_cannot_be_is_dropped_by_name_and_the_next_payload_is_read() {
     ];
     for payload in bad {
         let payloads = [payload.to_vec(), good[0].clone()];
-        let (received, drops) = receive(&mut Receiver::default(), 3, numbered(&payloads));
+        let (received, drops) = receive(&mut Unpacker::default(), 3, numbered(&payloads));
         assert_eq!(drops, [Dropped::BadInner], "{payload:02x?}");
         assert_eq!(received, [packet(true, 40, 1)]);
     }
@@ -248,7 +248,7 @@ fn an_offset_that_contradicts_the_packet_begun_before_drops_it() {
     for wrong in [0u16, 1, 49, 51, 65_535] {
         let mut payloads = payloads.clone();
         payloads[1][2..4].copy_from_slice(&wrong.to_be_bytes());
-        let (received, drops) = receive(&mut Receiver::default(), 3, numbered(&payloads));
+        let (received, drops) = receive(&mut Unpacker::default(), 3, numbered(&payloads));
         assert!(!received.contains(&packets[0]), "{wrong}");
         assert!(drops.contains(&Dropped::BadInner), "{wrong}");
     }
@@ -263,7 +263,7 @@ fn every_changed_byte_of_a_header_is_survived_and_the_next_whole_packet_comes_ou
     for (place, value) in (0..payloads[1].len()).flat_map(|place| [(place, 0), (place, 0xff)]) {
         let mut payloads = payloads.clone();
         payloads[1][place] = value;
-        let (received, _) = receive(&mut Receiver::default(), 3, numbered(&payloads));
+        let (received, _) = receive(&mut Unpacker::default(), 3, numbered(&payloads));
         assert!(received.ends_with(&packets[4..]), "{place}");
     }
 }
@@ -295,7 +295,7 @@ proptest! {
         if padded {
             prop_assert!(payloads.iter().all(|payload| payload.len() == room + HEADER_LEN));
         }
-        let received = receive(&mut Receiver::default(), 3, numbered(&payloads));
+        let received = receive(&mut Unpacker::default(), 3, numbered(&payloads));
         prop_assert_eq!(received, (packets, vec![]));
     }
 
@@ -320,7 +320,7 @@ proptest! {
         }
         offered.sort_by_key(|&(time, ..)| time);
         let in_time = offered.iter().map(|&(_, number, payload)| (number, payload));
-        let (received, _) = receive(&mut Receiver::default(), window, in_time);
+        let (received, _) = receive(&mut Unpacker::default(), window, in_time);
         prop_assert!(is_subsequence(&received, &packets));
         let is_kind = fates.iter().take(payloads.len()).all(|&(fate, delay)| {
             fate > 2 || fate == 2 && delay <= u64::from(window)

@@ -17,7 +17,7 @@ use crate::wire::ip::number;
 const IMMUTABLE_OPTIONS: [u8; 5] = [130, 133, 134, 148, 149];
 /// IPv4's loose and strict source route.
 const SOURCE_ROUTES: [u8; 2] = [131, 137];
-/// IPv6's bit in an option type that says that routers may change the data (RFC 8200 4.2).
+/// The bit of an IPv6 option type that allows routers to change the data (RFC 8200 4.2).
 const MAY_CHANGE: u8 = 0x20;
 /// Routing headers whose addresses are swapped one by one with the destination: RFC 2460 4.4, RFC 6275 6.4.
 const SWAPPING_ROUTES: [u8; 2] = [0, 2];
@@ -27,7 +27,7 @@ const ROUTE_AT: usize = 8;
 /// Makes of a copy of all headers before AH, from the first byte of IP on, what the ICV covers (RFC 4302 3.3.3.1.1,
 /// 3.3.3.1.2). Sender and receiver do the same: the sender's lengths and protocol must be those with AH in place.
 ///
-/// Options that cannot be told apart are [`Dropped::Malformed`]; a fragment ([`Dropped::Fragment`]) must be reassembled
+/// Options without a valid length are [`Dropped::Malformed`]; a fragment ([`Dropped::Fragment`]) must be reassembled
 /// first (RFC 4302 3.3.4).
 pub fn clear_mutable(headers: &mut [u8]) -> Result<(), Dropped> {
     match headers.first().map(|first| first >> 4) {

@@ -40,7 +40,7 @@ fn ipv6(len: usize) -> Vec<u8> {
 
 /// A whole packet around `payload`.
 fn sealed(sa: &Sa, sequence: u64, payload: &[u8]) -> Vec<u8> {
-    let stamp = Stamp::new(&sa.config, SequenceNumber(sequence), 6);
+    let stamp = OutboundAh::new(&sa.config, SequenceNumber(sequence), 6);
     let (len, v6) = (
         stamp.header_len() + payload.len(),
         sa.config.id.destination.is_ipv6(),
@@ -50,7 +50,7 @@ fn sealed(sa: &Sa, sequence: u64, payload: &[u8]) -> Vec<u8> {
     packet.resize(ip_len + stamp.header_len(), 0xff);
     stamp.write(&mut packet[ip_len..]);
     let mut covered = vec![0; packet.len()];
-    cover(&sa.config, &packet, stamp.header_len(), &mut covered).unwrap();
+    icv_input(&sa.config, &packet, stamp.header_len(), &mut covered).unwrap();
     let icv = &mut packet[ip_len + FIXED_LEN..];
     multibuffer::sign(&mut [stamp.job(sa, &covered, payload, icv)]);
     packet.extend(payload);
@@ -59,10 +59,10 @@ fn sealed(sa: &Sa, sequence: u64, payload: &[u8]) -> Vec<u8> {
 
 fn open(sa: &Sa, packet: &[u8]) -> Result<Vec<u8>, Dropped> {
     let ip_len = if packet[0] >> 4 == 6 { 40 } else { 20 };
-    let received = Received::look(sa, &packet[ip_len..])?;
+    let received = InboundAh::parse(sa, &packet[ip_len..])?;
     let ah_len = received.header_len();
     let mut covered = vec![0; ip_len + ah_len];
-    cover(&sa.config, &packet[..ip_len + ah_len], ah_len, &mut covered)?;
+    icv_input(&sa.config, &packet[..ip_len + ah_len], ah_len, &mut covered)?;
     let mut jobs = [received.job(sa, &covered, &packet[ip_len..])];
     multibuffer::verify(&mut jobs);
     if jobs[0].verdict != Verdict::Genuine {
@@ -154,7 +154,7 @@ fn a_change_of_any_byte_is_found_but_for_what_routers_change() {
                 continue;
             }
             assert!(outcome.is_err(), "byte {at}");
-            assert_eq!(fresh.state.tally().sequence, 0, "byte {at}");
+            assert_eq!(fresh.state.usage().sequence, 0, "byte {at}");
         }
     }
 }

@@ -1,19 +1,19 @@
 //! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
 
-use super::shadowed::clash;
+use super::change_error::ChangeError;
+use super::shadowed::nat_conflict;
+use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
-use super::{SpdEntry, is_alive};
-use crate::command::{Answer, Command, PolicyReport, Refused, SaReport};
+use crate::command::{Answer, Command, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
 use crate::sa::{Protocol, Sa, SaConfig, SaId, SaState, Spi};
 use multibuffer::without_stack_copies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a reserved SPI waits for its keys, in seconds (KAME's and Linux's default).
-const LARVAL_SECONDS: u64 = 30;
+const LARVAL_TIMEOUT_SECONDS: u64 = 30;
 
 /// Associations and policies in the order in which they were added.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Draft {
     spreader: Option<Spreader>,
 }
 
-type Outcome = Result<Answer, String>;
+type Outcome = Result<Answer, ChangeError>;
 
 impl Draft {
     pub(super) fn sas(&self) -> impl Iterator<Item = &Arc<Sa>> {
@@ -46,20 +46,22 @@ impl Draft {
         self.spreader.unwrap_or_default()
     }
 
-    pub(super) fn obey_all(
+    pub(super) fn apply_all(
         &mut self,
         commands: &[Command],
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Vec<Answer>, Refused> {
-        let mut obey = |(index, command)| {
-            self.obey(command, now, random)
-                .map_err(|reason| Refused { index, reason })
+        let mut apply = |(index, command)| {
+            self.apply(command, now, random).map_err(|error| Refused {
+                index,
+                reason: error.to_string(),
+            })
         };
-        commands.iter().enumerate().map(&mut obey).collect()
+        commands.iter().enumerate().map(&mut apply).collect()
     }
 
-    fn obey(&mut self, command: &Command, now: u64, random: &mut dyn FnMut() -> u64) -> Outcome {
+    fn apply(&mut self, command: &Command, now: u64, random: &mut dyn FnMut() -> u64) -> Outcome {
         match command {
             Command::AddSa(config) => self.add_sa(config, now, random),
             Command::UpdateSa(config) => self.update_sa(config, now, random),
@@ -110,10 +112,12 @@ impl Draft {
             Command::DeletePolicy {
                 selector,
                 direction,
-            } => match self.remove_policy(selector, *direction) {
-                true => Ok(Answer::Done),
-                false => Err(no_policy()),
-            },
+            } => {
+                if !self.remove_policy(selector, *direction) {
+                    return Err(ChangeError::NoPolicy);
+                }
+                Ok(Answer::Done)
+            }
             Command::GetPolicy {
                 selector,
                 direction,
@@ -124,7 +128,7 @@ impl Draft {
                     .find(|entry| entry.is(selector, *direction));
                 entry
                     .map(|entry| Answer::Policies(vec![entry.report()]))
-                    .ok_or_else(no_policy)
+                    .ok_or(ChangeError::NoPolicy)
             }
             Command::FlushPolicies => {
                 self.policies.clear();
@@ -144,18 +148,15 @@ impl Draft {
         random: &mut dyn FnMut() -> u64,
     ) -> Outcome {
         if self.places.contains_key(&config.id) {
-            return Err(format!(
-                "there is already {}; delete it first, or use `update` to change it and keep its counters",
-                describe(&config.id)
-            ));
+            return Err(ChangeError::SaExists(config.id));
         }
-        self.keep_hosts_apart(config)?;
+        self.check_nat_conflict(config)?;
         self.larval.retain(|(id, _)| *id != config.id);
         self.places.insert(config.id, self.sas.len());
         let start = random();
         let state = match self.removed_before(config) {
             Some(state) => {
-                state.can_become(config)?;
+                state.check_update(config)?;
                 Some(state)
             }
             None => None,
@@ -195,7 +196,7 @@ impl Draft {
         }
         let place = self.find(&config.id, config.source)?;
         let state = Arc::clone(&self.sas[place].state);
-        state.can_become(config)?;
+        state.check_update(config)?;
         let updated = without_stack_copies(|| Arc::new(Sa::with_state((**config).clone(), state)));
         self.updated.push(Arc::clone(&updated));
         self.sas[place] = updated;
@@ -204,8 +205,8 @@ impl Draft {
 
     /// RFC 3948 5.2: two hosts behind one NAT have one address here, and policies know hosts by their addresses. An update
     /// is not asked: a NAT that gives one host another port moves all its associations, one after the other.
-    fn keep_hosts_apart(&self, config: &SaConfig) -> Result<(), String> {
-        let Some(known) = clash(config, self.sas.iter().map(|sa| &**sa)) else {
+    fn check_nat_conflict(&self, config: &SaConfig) -> Result<(), ChangeError> {
+        let Some(known) = nat_conflict(config, self.sas.iter().map(|sa| &**sa)) else {
             return Ok(());
         };
         let ports = |config: &SaConfig| {
@@ -216,14 +217,11 @@ impl Draft {
                 format!("UDP ports {source} to {destination}")
             })
         };
-        Err(format!(
-            "{} has the same ends by {}, and this one is by {}: two hosts behind one NAT, and in transport mode policies \
-             could not tell which of them a packet is for. Use `-m tunnel`, give each its own `-u N` with policies of its \
-             own ports (`unique:N`), or delete the other one first",
-            describe(&known.id),
-            ports(known),
-            ports(config)
-        ))
+        Err(ChangeError::SameNat {
+            known: known.id,
+            known_ports: ports(known),
+            ports: ports(config),
+        })
     }
 
     fn delete_sa(&mut self, id: &SaId, source: IpAddr) -> Outcome {
@@ -237,18 +235,13 @@ impl Draft {
         Ok(Answer::Done)
     }
 
-    fn find(&self, id: &SaId, source: IpAddr) -> Result<usize, String> {
+    fn find(&self, id: &SaId, from: IpAddr) -> Result<usize, ChangeError> {
         let place = self
             .places
             .get(id)
             .copied()
-            .filter(|place| self.sas[*place].config.source == source);
-        place.ok_or_else(|| {
-            format!(
-                "there is no {} from {source}; `setkey -D` lists what there is",
-                describe(id)
-            )
-        })
+            .filter(|place| self.sas[*place].config.source == from);
+        place.ok_or(ChangeError::NoSa { id: *id, from })
     }
 
     fn get_spi(
@@ -274,8 +267,8 @@ impl Draft {
             .find(|id| {
                 !self.places.contains_key(id) && !self.larval.iter().any(|(larva, _)| larva == id)
             })
-            .ok_or("every SPI of that range is in use")?;
-        self.larval.push((id, now + LARVAL_SECONDS));
+            .ok_or(ChangeError::NoFreeSpi)?;
+        self.larval.push((id, now + LARVAL_TIMEOUT_SECONDS));
         Ok(Answer::Spi(id.spi))
     }
 
@@ -291,7 +284,7 @@ impl Draft {
     }
 
     /// Once nothing can be refused any more: lets shared state follow updated configurations.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finish_updates(&mut self) {
         for sa in self.updated.drain(..) {
             sa.state.reconfigure(&sa.config);
             let used = sa.config.sequence;
@@ -302,8 +295,8 @@ impl Draft {
     }
 
     /// Takes out associations whose hard limit is over.
-    pub(super) fn bury_dead(&mut self) {
-        self.sas.retain(|sa| is_alive(sa));
+    pub(super) fn remove_dead(&mut self) {
+        self.sas.retain(|sa| sa.is_alive());
         self.places = self
             .sas
             .iter()
@@ -313,7 +306,7 @@ impl Draft {
     }
 
     /// Takes back reserved SPIs that were never keyed; whether there were any.
-    pub(super) fn forget_larval(&mut self, now: u64) -> bool {
+    pub(super) fn expire_larval(&mut self, now: u64) -> bool {
         let before = self.larval.len();
         self.larval.retain(|(_, until)| *until > now);
         self.larval.len() < before
@@ -326,20 +319,14 @@ impl Draft {
         random: &mut dyn FnMut() -> u64,
     ) -> Outcome {
         if !self.known.insert((policy.selector, policy.direction)) {
-            return Err("there is already a policy for this traffic in this direction; delete it first, or use `spdupdate`"
-                .to_owned());
+            return Err(ChangeError::PolicyExists);
         }
         if policy.spread > 1 {
             self.spreader.get_or_insert_with(|| Spreader::new(random));
         }
         self.last_policy += 1;
-        self.policies.push(Arc::new(SpdEntry {
-            policy: Arc::clone(policy),
-            id: self.last_policy,
-            created: now,
-            used: AtomicBool::new(false),
-            last_used: AtomicU64::new(0),
-        }));
+        let entry = SpdEntry::new(Arc::clone(policy), self.last_policy, now);
+        self.policies.push(Arc::new(entry));
         Ok(Answer::Done)
     }
 
@@ -352,48 +339,17 @@ impl Draft {
     }
 }
 
-impl SpdEntry {
-    fn is(&self, selector: &Selector, direction: Direction) -> bool {
-        self.policy.selector == *selector && self.policy.direction == direction
-    }
-
-    fn report(&self) -> PolicyReport {
-        PolicyReport {
-            policy: Arc::clone(&self.policy),
-            id: self.id,
-            created: self.created,
-            last_used: self.last_used.load(Ordering::Relaxed),
-        }
-    }
-}
-
 fn report(sa: &Sa) -> SaReport {
-    let tally = sa.state.tally();
+    let usage = sa.state.usage();
     SaReport {
         config: Arc::new(sa.config.clone()),
-        sequence: tally.sequence,
-        created: tally.created,
-        first_used: tally.first_used,
-        last_used: tally.last_used,
-        bytes: tally.bytes,
-        packets: tally.packets,
-        phase: tally.phase,
+        sequence: usage.sequence,
+        created: usage.created,
+        first_used: usage.first_used,
+        last_used: usage.last_used,
+        bytes: usage.bytes,
+        packets: usage.packets,
+        phase: usage.phase,
         drops: sa.state.drops(),
     }
-}
-
-fn describe(id: &SaId) -> String {
-    let protocol = match id.protocol {
-        Protocol::Esp => "ESP",
-        Protocol::Ah => "AH",
-    };
-    format!(
-        "an {protocol} association to {} with SPI {}",
-        id.destination, id.spi
-    )
-}
-
-fn no_policy() -> String {
-    "there is no policy for this traffic in this direction; `setkey -DP` lists what there is"
-        .to_owned()
 }

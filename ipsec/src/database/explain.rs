@@ -1,4 +1,4 @@
-//! What would happen to a packet, and why: the same look-ups that packets go through, told step by step.
+//! What would happen to a packet, and why: the same look-ups that packets go through, with the reason for each step.
 
 use super::{Decision, SaIndex, Snapshot};
 use crate::Dropped;
@@ -6,7 +6,7 @@ use crate::packet::Outline;
 use crate::policy::{Action, Direction, Policy};
 use std::sync::Arc;
 
-/// What a packet would meet on its way out.
+/// What would happen to an outbound packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The policy that decides, with its number.
@@ -26,7 +26,7 @@ pub struct Explanation {
 pub enum Outcome {
     /// It leaves protected.
     Protected,
-    /// It leaves in clear, by the kernel's own path.
+    /// It is sent unencrypted, by normal routing.
     InClear,
     /// It is dropped.
     Dropped(Dropped),
@@ -40,12 +40,12 @@ pub enum Finding {
         /// Number of the `in` policy.
         inbound: u32,
     },
-    /// The policy asks for an association and there is none between those addresses with that protocol, mode and reqid.
+    /// The policy requires an association and none has those addresses, protocol, mode and reqid.
     NoAssociation,
     /// Answers would arrive without a policy that lets them in.
     NoWayBack,
-    /// Another association fits as well and carries nothing, though it has other algorithms or another encapsulation.
-    Rival {
+    /// Another association fits as well and carries nothing; it has other algorithms or another encapsulation.
+    Shadowed {
         /// That one.
         idle: SaIndex,
     },
@@ -58,21 +58,21 @@ impl Finding {
     pub fn advice(self) -> String {
         match self {
             Self::DirectionsSwapped { inbound } => format!(
-                "no `out` policy knows this traffic, but `in` policy {inbound} does: the two directions are swapped, \
+                "no `out` policy matches this traffic, but `in` policy {inbound} does: the two directions are swapped, \
                  or this is the other gateway's file"
             ),
-            Self::NoAssociation => "the policy wants protection and no association fits it; compare addresses, mode and \
+            Self::NoAssociation => "the policy requires protection and no association fits it; compare addresses, mode and \
                                     reqid (`-u`, `unique:N`) in `setkey -D` and `setkey -DP`"
                 .to_owned(),
-            Self::NoWayBack => "no `in` policy knows the answers to this traffic, so they would be dropped; add the \
+            Self::NoWayBack => "no `in` policy matches the answers to this traffic, so they would be dropped; add the \
                                 mirror image of the `out` policy"
                 .to_owned(),
-            Self::Rival { .. } => "another association fits this policy too, with other algorithms or another encapsulation; \
-                                   the youngest carries everything: delete the one that is not meant, or tell them apart \
+            Self::Shadowed { .. } => "another association fits this policy too, with other algorithms or another encapsulation; \
+                                   the youngest carries everything: delete the wrong one, or distinguish them \
                                    by `-u N` and `unique:N`"
                 .to_owned(),
             Self::TunnelInsideItself => "the tunnel's far end lies inside the protected network; outer packets are kept \
-                                         out by their mark, but a narrower selector would be plainer"
+                                         out by their mark, but a narrower selector would be clearer"
                 .to_owned(),
         }
     }
@@ -136,9 +136,11 @@ impl Snapshot {
             findings.push(Finding::NoWayBack);
         }
         if let Decision::Protect(path) = decision {
-            let rivals = self.rivals().into_iter();
-            let of_path = rivals.filter(|rival| path.contains(&rival.carrier));
-            findings.extend(of_path.map(|rival| Finding::Rival { idle: rival.idle }));
+            let shadowed = self.shadowed().into_iter();
+            let of_path = shadowed.filter(|shadowed| path.contains(&shadowed.carrier));
+            findings.extend(of_path.map(|shadowed| Finding::Shadowed {
+                idle: shadowed.idle,
+            }));
         }
         let far_ends = templates
             .iter()

@@ -1,12 +1,12 @@
-//! Places of things in a table, found by hash. A slot takes eight bytes, so that those of a hundred thousand things fit into a
-//! cache; the things themselves may not, and can be asked for in time ([`Places::guess`]).
+//! A hash table from keys to positions in another table. A slot takes eight bytes, so the slots of a hundred thousand
+//! entries fit into a cache; the entries themselves may not, and can be prefetched ([`HashIndex::guess`]).
 
 use multibuffer::prefetch;
 use std::hash::{BuildHasher, RandomState};
 
-/// Slots, of which at least half are empty. Nothing is ever taken out.
+/// Slots, of which at least half are empty. No entry is ever removed.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct HashIndex {
     slots: Box<[Slot]>,
     /// By how much a hash is shifted to name a slot.
     shift: u32,
@@ -15,25 +15,25 @@ pub(super) struct Places {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Some of the hash: two that differ are of different things.
+    /// A part of the hash: keys with different tags differ.
     tag: u32,
     place: u32,
 }
 
-/// No place.
+/// A slot without an entry.
 const EMPTY: Slot = Slot {
     tag: 0,
     place: u32::MAX,
 };
 
-impl Places {
-    /// The places of these keys, all of them different, in the order in which they come.
+impl HashIndex {
+    /// The positions of these keys, all of them different, in their order.
     pub fn of<const N: usize>(keys: impl ExactSizeIterator<Item = [u64; N]>) -> Self {
         let count = (2 * keys.len()).next_power_of_two().max(2);
         let mut places = Self {
             slots: vec![EMPTY; count].into(),
             shift: 64 - count.trailing_zeros(),
-            // Nobody who chooses keys can choose them so that they meet.
+            // Random, so that keys cannot be chosen to collide.
             seed: RandomState::new().hash_one(count),
         };
         for (key, place) in keys.zip(0..) {
@@ -51,7 +51,7 @@ impl Places {
         self.slots[at] = Slot { tag, place };
     }
 
-    /// The place of a key; `is_it` tells whether it is at a place.
+    /// The position of a key; `is_it` checks whether the entry at a position has it.
     #[inline]
     pub fn find<const N: usize>(&self, key: [u64; N], is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if self.slots.is_empty() {
@@ -71,13 +71,13 @@ impl Places {
         }
     }
 
-    /// Where a key most probably is, without a look at the thing itself.
+    /// The most probable position of a key, without reading the entry.
     #[inline]
     pub fn guess<const N: usize>(&self, key: [u64; N]) -> Option<u32> {
         self.find(key, |_| true)
     }
 
-    /// Asks for the slot of a key.
+    /// Prefetches the slot of a key.
     #[inline]
     pub fn fetch<const N: usize>(&self, key: [u64; N]) {
         if let Some(slot) = self.slots.get(self.first(self.hash(key))) {
@@ -108,7 +108,7 @@ mod tests {
     fn every_key_has_its_place_and_no_other_key_has_one() {
         for count in [0_u64, 1, 2, 3, 100, 10_000] {
             let keys: Vec<_> = (0..count).map(|n| [n << 40, n]).collect();
-            let places = Places::of(keys.iter().copied());
+            let places = HashIndex::of(keys.iter().copied());
             let find = |key: [u64; 2]| places.find(key, |place| keys[place as usize] == key);
             for (place, key) in (0..).zip(&keys) {
                 assert_eq!(find(*key), Some(place));
@@ -119,9 +119,9 @@ mod tests {
 
     #[test]
     fn a_guess_is_nearly_always_right_and_a_table_of_nothing_has_none() {
-        let places = Places::of((0..10_000_u32).map(|n| [n.into()]));
+        let places = HashIndex::of((0..10_000_u32).map(|n| [n.into()]));
         let right = (0..10_000).filter(|n| places.guess([u64::from(*n)]) == Some(*n));
         assert!(right.count() > 9_990);
-        assert_eq!(Places::default().guess([1]), None);
+        assert_eq!(HashIndex::default().guess([1]), None);
     }
 }

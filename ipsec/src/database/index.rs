@@ -1,7 +1,7 @@
 //! Finding the first policy that matches among many: tuple-space search. Policies with the same pair of prefix lengths
 //! share a hash table, so a look-up costs one probe for each *shape* of policy, not one for each policy.
 
-use super::hash_index::Places;
+use super::hash_index::HashIndex;
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Selector, Upper, network};
 use multibuffer::prefetch;
@@ -19,19 +19,19 @@ struct Shape {
     is_v6: bool,
     source_len: u8,
     destination_len: u8,
-    /// The best rank in here: once something better is found, this shape need not be asked.
+    /// The best rank in here: once something better is found, this shape is not searched.
     first_rank: u32,
     /// Of the first candidate for each pair of networks.
-    places: Places,
+    places: HashIndex,
     candidates: Vec<Candidate>,
 }
 
-/// A selector. INVARIANT: fits into a cache line, so that finding it is waiting once.
+/// A selector. INVARIANT: fits into a cache line, so that one memory access finds it.
 #[repr(align(64))]
 struct Candidate {
     networks: Networks,
     rank: u32,
-    /// The next one of the same pair of networks, by order of rank; 0 if there is none, as the first is nobody's next.
+    /// The next one of the same pair of networks, by order of rank; 0 if there is none: position 0 is never a next one.
     next: u32,
     upper: Upper,
 }
@@ -44,7 +44,7 @@ type Networks = (u128, u128);
 pub(super) enum Fit {
     Yes,
     No,
-    /// A later fragment, whose ports nobody knows, against a selector that asks for ports.
+    /// A later fragment, whose ports are unknown, against a selector with ports.
     Unclear,
 }
 
@@ -91,14 +91,14 @@ impl Index {
         best
     }
 
-    /// Asks for where packets between these hosts are looked up.
+    /// Prefetches the slots for packets between these hosts.
     pub(super) fn fetch(&self, hosts: Hosts) {
         for shape in self.probable(hosts) {
             shape.places.fetch(words(shape.networks(hosts)));
         }
     }
 
-    /// Which selector most probably fits, for [`Index::rank`]; asks for it.
+    /// The selector that most probably fits, for [`Index::rank`]; prefetches it.
     pub(super) fn guess(&self, hosts: Hosts) -> Option<Guess> {
         self.probable(hosts).zip(0..).find_map(|(shape, number)| {
             let place = shape.places.guess(words(shape.networks(hosts)))?;
@@ -117,11 +117,13 @@ impl Index {
     }
 
     fn probable(&self, (source, _): Hosts) -> impl Iterator<Item = &Shape> {
-        /// Where packets meet policies of more shapes than this, nothing is guessed about the others.
-        const MOST: usize = 4;
+        /// Shapes beyond this number are not prefetched.
+        const MAX_PREFETCHED_SHAPES: usize = 4;
         let is_v6 = source.is_ipv6();
         let shapes = self.shapes.iter();
-        shapes.filter(move |shape| shape.is_v6 == is_v6).take(MOST)
+        shapes
+            .filter(move |shape| shape.is_v6 == is_v6)
+            .take(MAX_PREFETCHED_SHAPES)
     }
 }
 
@@ -161,10 +163,10 @@ impl Drafted {
         self.pairs[number].1.push((rank, *upper));
     }
 
-    /// The first of each pair stand in front, where their places say; all others behind.
+    /// The first candidate of each pair stands at the pair's position; all others follow behind.
     fn finish(self, shape: Shape) -> Shape {
         let pairs = self.pairs;
-        let places = Places::of(pairs.iter().map(|(networks, _)| words(*networks)));
+        let places = HashIndex::of(pairs.iter().map(|(networks, _)| words(*networks)));
         let candidate = |networks, (rank, upper): (u32, Upper)| Candidate {
             networks,
             rank,
@@ -200,7 +202,7 @@ impl Shape {
             source_len: selector.source.len,
             destination_len: selector.destination.len,
             first_rank,
-            places: Places::default(),
+            places: HashIndex::default(),
             candidates: Vec::new(),
         }
     }
@@ -282,7 +284,7 @@ fn fit_pair(packet: &Outline, first: Option<u16>, second: Option<u16>) -> Fit {
             Fit::Yes
         }
         Some(_) => Fit::No,
-        // RFC 4301 7: a later fragment must not slip past a policy because nobody can see its ports.
+        // RFC 4301 7: a later fragment must not slip past a policy because its ports are not visible.
         None if packet.fragment == FragmentKind::Later => Fit::Unclear,
         None => Fit::No,
     }

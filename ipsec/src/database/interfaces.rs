@@ -1,13 +1,13 @@
-//! Devices with associations of their own (`-o interface=NAME`): what is routed into one leaves through its association,
-//! and what comes through that comes out of it. Routes are then the policy, so any routing daemon can be in charge.
+//! Devices with associations of their own (`-o interface=NAME`): packets routed into one leave through its association,
+//! and packets from that association come out of it. Routes take the place of policies, so any routing daemon can decide.
 //!
 //! ```text
 //!   route ──► vpn0 ──► the youngest association of `vpn0` that leaves from here     vpn1 ──► another peer's
-//!   vpn0 ◄── whichever association of `vpn0` the peer has used
+//!   vpn0 ◄── any association of `vpn0`
 //! ```
 
-use super::{SaIndex, is_alive};
-use crate::command::Phase;
+use super::SaIndex;
+use crate::sa::Phase;
 use crate::sa::Sa;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ pub struct Interface {
     /// Its number, the same for as long as the database lives; never 0.
     pub number: u32,
     /// The association that its traffic leaves through, if there is one.
-    pub way_out: Option<SaIndex>,
+    pub outbound_sa: Option<SaIndex>,
 }
 
-/// Numbers of names, handed out once.
+/// Numbers of names, assigned once.
 #[derive(Clone, Default)]
 pub(super) struct Numbers(HashMap<Arc<str>, u32>);
 
@@ -32,7 +32,7 @@ pub(super) struct Numbers(HashMap<Arc<str>, u32>);
 #[derive(Default)]
 pub(super) struct Interfaces {
     all: Vec<Interface>,
-    ways_out: HashMap<u32, [SaIndex; 1]>,
+    outbound_sas: HashMap<u32, [SaIndex; 1]>,
     /// Of each association, empty where none has a device.
     of_sa: Vec<u32>,
 }
@@ -52,13 +52,13 @@ impl Numbers {
                 interfaces.all.push(Interface {
                     name: Arc::clone(name),
                     number,
-                    way_out: way_out(sas, name, local),
+                    outbound_sa: outbound_sa(sas, name, local),
                 });
             }
         }
         let known = interfaces.all.iter();
-        interfaces.ways_out = known
-            .filter_map(|interface| Some((interface.number, [interface.way_out?])))
+        interfaces.outbound_sas = known
+            .filter_map(|interface| Some((interface.number, [interface.outbound_sa?])))
             .collect();
         interfaces
     }
@@ -78,20 +78,20 @@ impl Interfaces {
         self.of_sa.get(sa.0 as usize).copied().unwrap_or(0)
     }
 
-    pub fn way_out(&self, number: u32) -> Option<&[SaIndex]> {
-        self.ways_out.get(&number).map(|way| &way[..])
+    pub fn outbound_sa(&self, number: u32) -> Option<&[SaIndex]> {
+        self.outbound_sas.get(&number).map(|way| &way[..])
     }
 }
 
-/// The youngest association of a device that leaves from here, one that is not about to end if possible.
-fn way_out(sas: &[Arc<Sa>], name: &Arc<str>, local: &HashSet<IpAddr>) -> Option<SaIndex> {
+/// The youngest outbound association of a device, if possible one that is not dying.
+fn outbound_sa(sas: &[Arc<Sa>], name: &Arc<str>, local: &HashSet<IpAddr>) -> Option<SaIndex> {
     let leaves = |(_, sa): &(usize, &Arc<Sa>)| {
         sa.config.interface.as_ref() == Some(name)
             && local.contains(&sa.config.source)
             && !sa.config.is_standby
-            && is_alive(sa)
+            && sa.is_alive()
     };
-    let is_fresh = |sa: &Sa| sa.state.tally().phase == Phase::Mature;
+    let is_fresh = |sa: &Sa| sa.state.usage().phase == Phase::Mature;
     sas.iter()
         .enumerate()
         .filter(leaves)

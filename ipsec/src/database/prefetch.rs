@@ -1,30 +1,31 @@
-//! Fetching ahead. Where there are tens of thousands of associations, a packet finds its own in no cache, and what leads to it
-//! is a chain in which each step waits for memory. So before a batch is worked on, its packets take each step together:
+//! Prefetching. With tens of thousands of associations, a packet's own is in no cache, and the way to it is a chain of
+//! look-ups in which each step waits for memory. So before a batch is processed, all its packets take each step together:
 //!
 //! ```text
 //!   hosts ──► slot of the index ──► selector ──► what the policy comes to ──► association ──► its numbers
 //!    all           all                all                 all                     all            all
 //! ```
 //!
-//! Nothing here decides anything: what was guessed wrong is waited for when its packet's turn comes.
+//! Nothing is decided here: a wrong guess only means that the packet waits for memory later.
 
+use super::SaIndex;
 use super::index::{Guess, Hosts};
-use super::resolve::{Route, Way};
-use super::snapshot::{SaIndex, Snapshot, Spd, words};
+use super::resolve::{Route, SaPaths};
+use super::snapshot::{Snapshot, Spd, words};
 use crate::sa::SaId;
 use multibuffer::prefetch;
 
-/// How many packets take their steps together.
-pub const TOGETHER: usize = 64;
+/// How many packets take their steps together at most.
+pub const MAX_PREFETCH_PACKETS: usize = 64;
 
-/// So few associations are in a cache anyway.
-const FEW: usize = 128;
+/// Up to this number, associations are in a cache anyway.
+const MAX_CACHED_ASSOCIATIONS: usize = 128;
 
 impl Snapshot {
-    /// Asks for all that packets between these hosts will need on their way out. At most [`TOGETHER`] are looked at.
-    pub fn fetch_ways_out(&self, hosts: impl Iterator<Item = Hosts>) {
+    /// Prefetches what outbound packets between these hosts need. At most [`MAX_PREFETCH_PACKETS`] are read.
+    pub fn prefetch_outbound(&self, hosts: impl Iterator<Item = Hosts>) {
         self.among_many(hosts, |hosts| {
-            let mut sas = [None; TOGETHER];
+            let mut sas = [None; MAX_PREFETCH_PACKETS];
             let ranks = self.out.fetch_entries(hosts);
             for ((sa, rank), hosts) in sas.iter_mut().zip(ranks).zip(hosts) {
                 *sa = rank.and_then(|rank| self.fetch_way(rank, *hosts));
@@ -34,10 +35,10 @@ impl Snapshot {
         });
     }
 
-    /// Asks for all that packets will need that name these associations as theirs. At most [`TOGETHER`] are looked at.
-    pub fn fetch_arrivals(&self, ids: impl Iterator<Item = SaId>) {
+    /// Prefetches what inbound packets with these SPIs need. At most [`MAX_PREFETCH_PACKETS`] are read.
+    pub fn prefetch_inbound(&self, ids: impl Iterator<Item = SaId>) {
         self.among_many(ids, |ids| {
-            let mut sas = [None; TOGETHER];
+            let mut sas = [None; MAX_PREFETCH_PACKETS];
             for id in ids {
                 self.places.fetch(words(id));
             }
@@ -49,23 +50,23 @@ impl Snapshot {
         });
     }
 
-    /// Asks for what inbound policy will need for packets between these hosts. At most [`TOGETHER`] are looked at.
-    pub fn fetch_policies_in(&self, hosts: impl Iterator<Item = Hosts>) {
+    /// Prefetches what inbound policy needs for packets between these hosts. At most [`MAX_PREFETCH_PACKETS`] are read.
+    pub fn prefetch_inbound_policies(&self, hosts: impl Iterator<Item = Hosts>) {
         self.among_many(hosts, |hosts| {
             self.inbound.fetch_entries(hosts);
-            if self.ways_differ {
+            if self.in_and_fwd_differ {
                 self.forward.fetch_entries(hosts);
             }
         });
     }
 
-    /// Asks for the association and the numbers that a packet belongs to.
-    pub fn fetch_sas_of(&self, sas: impl Iterator<Item = SaIndex>) {
+    /// Prefetches these associations and their counters.
+    pub fn prefetch_associations(&self, sas: impl Iterator<Item = SaIndex>) {
         self.among_many(sas, |indices| {
             for index in indices {
                 self.fetch_place(Some(*index));
             }
-            let mut sas = [None; TOGETHER];
+            let mut sas = [None; MAX_PREFETCH_PACKETS];
             for (sa, index) in sas.iter_mut().zip(indices) {
                 *sa = Some(*index);
             }
@@ -73,21 +74,22 @@ impl Snapshot {
         });
     }
 
-    /// Hands on what differs from packet to packet, if there is more than one and they are many enough to be far.
+    /// Calls `fetch` with what differs from packet to packet, if there is more than one and the associations are many enough to
+    /// be out of the cache.
     #[inline]
     fn among_many<T: Copy + PartialEq>(
         &self,
         mut of_packets: impl Iterator<Item = T>,
         fetch: impl FnOnce(&[T]),
     ) {
-        if self.sas.len() <= FEW {
+        if self.sas.len() <= MAX_CACHED_ASSOCIATIONS {
             return;
         }
         let Some(first) = of_packets.next() else {
             return;
         };
-        let (mut different, mut count) = ([first; TOGETHER], 1);
-        for of_packet in of_packets.take(TOGETHER - 1) {
+        let (mut different, mut count) = ([first; MAX_PREFETCH_PACKETS], 1);
+        for of_packet in of_packets.take(MAX_PREFETCH_PACKETS - 1) {
             if of_packet != different[count - 1] {
                 different[count] = of_packet;
                 count += 1;
@@ -102,7 +104,7 @@ impl Snapshot {
         let route = &self.out.entries[rank as usize].answer;
         match route {
             Route::Fixed(_) => route.between(source, destination).and_then(first),
-            // Rare, and not looked up twice.
+            // Rare, and not worth a second look-up.
             Route::Discard | Route::Bypass | Route::ByHosts(_) => None,
         }
     }
@@ -124,10 +126,10 @@ impl Snapshot {
 }
 
 impl<A> Spd<A> {
-    /// Asks for the policies that most probably fit, and returns their ranks.
-    fn fetch_entries(&self, hosts: &[Hosts]) -> [Option<u32>; TOGETHER] {
-        let mut guesses: [Option<Guess>; TOGETHER] = [None; TOGETHER];
-        let mut ranks = [None; TOGETHER];
+    /// Prefetches the policies that most probably fit, and returns their ranks.
+    fn fetch_entries(&self, hosts: &[Hosts]) -> [Option<u32>; MAX_PREFETCH_PACKETS] {
+        let mut guesses: [Option<Guess>; MAX_PREFETCH_PACKETS] = [None; MAX_PREFETCH_PACKETS];
+        let mut ranks = [None; MAX_PREFETCH_PACKETS];
         for hosts in hosts {
             self.index.fetch(*hosts);
         }
@@ -144,11 +146,11 @@ impl<A> Spd<A> {
     }
 }
 
-fn first(way: &Way) -> Option<SaIndex> {
+fn first(way: &SaPaths) -> Option<SaIndex> {
     match way {
-        Way::Path(path) => path.first().copied(),
+        SaPaths::Single(path) => path.first().copied(),
         // Which one a flow takes is not guessed.
-        Way::OneOf(_) => None,
+        SaPaths::Spread(_) => None,
     }
 }
 

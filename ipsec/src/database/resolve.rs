@@ -1,48 +1,48 @@
 //! Which associations a policy's templates lead to: decided once for each snapshot, not once for each packet.
 
-use super::{SaIndex, is_alive};
-use crate::command::Phase;
+use super::SaIndex;
 use crate::policy::{Action, Level, Policy, Template};
+use crate::sa::Phase;
 use crate::sa::{Mode, Protocol, Reqid, Sa};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What outbound traffic of one policy meets.
+/// What happens to outbound traffic of one policy.
 pub(super) enum Route {
     Discard,
     /// Bypass or entrust.
     Bypass,
     /// The same for every packet; `None` if a demanded association is missing.
-    Fixed(Option<Way>),
-    /// Transport mode between whichever hosts the packet names.
+    Fixed(Option<SaPaths>),
+    /// Transport mode between the hosts of the packet.
     #[expect(
         clippy::box_collection,
         reason = "rare, and would make all others large"
     )]
-    ByHosts(Box<HashMap<(IpAddr, IpAddr), Way>>),
+    ByHosts(Box<HashMap<(IpAddr, IpAddr), SaPaths>>),
 }
 
-/// What inbound traffic of one policy must have come through. Its path is checked against the templates.
+/// The associations that inbound traffic of one policy must have come through; checked against the templates.
 pub(super) enum Demand {
     Discard,
     /// Nothing at all: bypass or entrust.
     Bypass,
-    /// What the templates say. If it came through this association alone, that is known to be right.
+    /// The templates. A packet that came through this association alone is known to satisfy them.
     Protect {
         known: Option<SaIndex>,
     },
 }
 
 /// The associations of one policy between two ends.
-pub(super) enum Way {
+pub(super) enum SaPaths {
     /// One after the other, innermost first.
-    Path(Path),
+    Single(Path),
     /// One of these, by flow; there is one.
-    OneOf(Box<[SaIndex]>),
+    Spread(Box<[SaIndex]>),
 }
 
-/// Associations one after the other. A single one stands where the way itself is read.
+/// Associations one after the other. A single one is stored inline.
 pub(super) enum Path {
     One([SaIndex; 1]),
     Several(Box<[SaIndex]>),
@@ -69,8 +69,8 @@ impl std::ops::Deref for Path {
 }
 
 impl Route {
-    /// The way of packets between two hosts.
-    pub(super) fn between(&self, source: IpAddr, destination: IpAddr) -> Option<&Way> {
+    /// The associations for packets between two hosts.
+    pub(super) fn between(&self, source: IpAddr, destination: IpAddr) -> Option<&SaPaths> {
         match self {
             Self::Discard | Self::Bypass => None,
             Self::Fixed(way) => way.as_ref(),
@@ -78,7 +78,7 @@ impl Route {
         }
     }
 
-    /// All paths that packets may take; of a policy between many hosts those of one pair, whoever they are.
+    /// All paths that packets may take; of a policy between many hosts those of any one pair.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[SaIndex]> {
         let way = match self {
             Self::Discard | Self::Bypass => None,
@@ -86,8 +86,8 @@ impl Route {
             Self::ByHosts(ways) => ways.values().next(),
         };
         let (path, alternatives) = match way {
-            Some(Way::Path(path)) => (Some(&**path), &[][..]),
-            Some(Way::OneOf(alternatives)) => (None, &**alternatives),
+            Some(SaPaths::Single(path)) => (Some(&**path), &[][..]),
+            Some(SaPaths::Spread(alternatives)) => (None, &**alternatives),
             None => (None, &[][..]),
         };
         let alternatives = alternatives.iter().map(std::slice::from_ref);
@@ -104,7 +104,7 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(sas: &'a [Arc<Sa>]) -> Self {
         let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
-        // One that serves a device of its own serves no policy, and one that stands by serves none yet.
+        // An association of a device serves no policy, and a standby one serves none yet.
         let shared =
             |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none() && !sa.config.is_standby;
         for (place, sa) in sas.iter().enumerate().filter(shared) {
@@ -135,7 +135,7 @@ impl<'a> Resolver<'a> {
         }
         let pairs = match (selector.source.is_host(), selector.destination.is_host()) {
             (true, true) => vec![(selector.source.address, selector.destination.address)],
-            _ => self.pairs_within(policy),
+            _ => self.host_pairs_within(policy),
         };
         let resolved = pairs
             .into_iter()
@@ -164,7 +164,7 @@ impl<'a> Resolver<'a> {
         candidates.iter().rev().find(satisfies).copied()
     }
 
-    fn pairs_within(&self, policy: &Policy) -> Vec<(IpAddr, IpAddr)> {
+    fn host_pairs_within(&self, policy: &Policy) -> Vec<(IpAddr, IpAddr)> {
         let within = |(source, destination, _): &&(IpAddr, IpAddr, Protocol)| {
             policy.selector.source.contains(*source)
                 && policy.selector.destination.contains(*destination)
@@ -176,16 +176,21 @@ impl<'a> Resolver<'a> {
             .collect()
     }
 
-    /// What packets between two hosts meet; `None` if a demanded association is missing.
-    fn way(&self, policy: &Policy, templates: &[Template], hosts: (IpAddr, IpAddr)) -> Option<Way> {
+    /// The associations for packets between two hosts; `None` if a required one is missing.
+    fn way(
+        &self,
+        policy: &Policy,
+        templates: &[Template],
+        hosts: (IpAddr, IpAddr),
+    ) -> Option<SaPaths> {
         if let ([only], 2..) = (templates, policy.spread) {
             let ends = only.endpoints.unwrap_or(hosts);
             let alternatives = self.youngest(only, ends, policy.spread.into());
             if !alternatives.is_empty() {
-                return Some(Way::OneOf(alternatives));
+                return Some(SaPaths::Spread(alternatives));
             }
         }
-        self.resolve(templates, hosts).map(Way::Path)
+        self.resolve(templates, hosts).map(SaPaths::Single)
     }
 
     /// The associations for a packet between two hosts, innermost first; `None` if a demanded one is missing.
@@ -205,17 +210,17 @@ impl<'a> Resolver<'a> {
         Some(path.into())
     }
 
-    /// The youngest association that fits, one that is not about to end if possible: as the kernel chooses.
+    /// The youngest association that fits, if possible one that is not dying: as the kernel chooses.
     fn best(&self, template: &Template, ends: (IpAddr, IpAddr)) -> Option<SaIndex> {
         self.fitting(template, ends)
             .max_by_key(|index| self.merit(*index))
     }
 
-    /// The same, but so many of them. One that is about to end stays among them until its successor takes its place: flows
-    /// then move once.
+    /// The same, but up to `most` of them. A dying one stays among them until its successor takes its place: flows then move
+    /// once.
     fn youngest(&self, template: &Template, ends: (IpAddr, IpAddr), most: usize) -> Box<[SaIndex]> {
         let mut fitting: Vec<_> = self.fitting(template, ends).collect();
-        // Cached: an association may begin to end while others are compared with it.
+        // Cached: an association may become dying while it is compared with others.
         fitting.sort_by_cached_key(|index| std::cmp::Reverse(self.merit(*index)));
         fitting.truncate(most);
         fitting.into()
@@ -230,14 +235,14 @@ impl<'a> Resolver<'a> {
         candidates.into_iter().flatten().copied().filter(|index| {
             let sa = &self.sas[index.0 as usize];
             // As in the kernel: a template without a number leads to associations without a number.
-            is_alive(sa)
+            sa.is_alive()
                 && mode_fits(sa, template.mode)
                 && sa.config.reqid == wanted_reqid(template)
         })
     }
 
     fn merit(&self, index: SaIndex) -> (bool, u32) {
-        let phase = self.sas[index.0 as usize].state.tally().phase;
+        let phase = self.sas[index.0 as usize].state.usage().phase;
         (phase == Phase::Mature, index.0)
     }
 }

@@ -1,23 +1,23 @@
-//! Associations between the same two ends that policies cannot tell apart: the youngest carries everything, as in the
-//! kernel. That is how keys are renewed; where the two do not look alike on the wire it is more likely a mistake.
+//! Associations with the same two ends, protocol and reqid: policies use the youngest for everything, as the kernel does.
+//! That is how keys are renewed; where the two differ on the wire it is more likely a mistake.
 //!
 //! ```text
 //!   template esp/tunnel/A-B ──► 0x1003  native       carries the traffic: the youngest that fits
-//!                           └─► 0x1001  ESP in UDP   carries nothing: a rival
+//!                           └─► 0x1001  ESP in UDP   carries nothing: shadowed
 //! ```
 //!
-//! In transport mode behind one NAT it is never right: both ends have the NAT's address, and one would get the other's
+//! In transport mode behind one NAT it is always wrong: both hosts have the NAT's address, and one would get the other's
 //! traffic. There the later association is refused (RFC 3948 5.2).
 
-use super::resolve::{Route, Way};
-use super::{SaIndex, Snapshot, is_alive};
+use super::resolve::{Route, SaPaths};
+use super::{SaIndex, Snapshot};
 use crate::sa::{Mode, Protocol, Reqid, Sa, SaConfig};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// An association that carries nothing, and the one that carries what it could.
+/// An association that carries nothing, and the one that is used instead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rival {
+pub struct Shadowed {
     /// It fits too, but is not the youngest.
     pub idle: SaIndex,
     /// It is the youngest that fits.
@@ -26,45 +26,45 @@ pub struct Rival {
 
 impl Snapshot {
     /// The associations that carry nothing on the way out because a younger one fits as well that has other algorithms or
-    /// another encapsulation. One that is renewed in kind is not among them.
-    pub fn rivals(&self) -> Vec<Rival> {
+    /// another encapsulation. One that was renewed with the same algorithms is not among them.
+    pub fn shadowed(&self) -> Vec<Shadowed> {
         let carriers = self.carriers();
         let mut groups: HashMap<_, Vec<SaIndex>> = HashMap::new();
         for (place, sa) in (0..).zip(&self.sas) {
             let may_carry = sa.config.interface.is_none() && !sa.config.is_standby;
-            if may_carry && is_alive(sa) {
+            if may_carry && sa.is_alive() {
                 let key = ends(&sa.config);
                 groups.entry(key).or_default().push(SaIndex(place));
             }
         }
-        let mut rivals = Vec::new();
+        let mut shadowed = Vec::new();
         for carrier in &carriers {
             let sa = self.sa(*carrier);
             let others = groups.get(&ends(&sa.config)).into_iter().flatten();
             let idle = others.filter(|other| !carriers.contains(other));
             let unlike = idle.filter(|other| is_unlike(sa, self.sa(**other)));
-            rivals.extend(unlike.map(|idle| Rival {
+            shadowed.extend(unlike.map(|idle| Shadowed {
                 idle: *idle,
                 carrier: *carrier,
             }));
         }
-        rivals.sort_by_key(|rival| (rival.idle.0, rival.carrier.0));
-        rivals
+        shadowed.sort_by_key(|shadowed| (shadowed.idle.0, shadowed.carrier.0));
+        shadowed
     }
 
     /// Every association that some policy leads packets through.
     fn carriers(&self) -> HashSet<SaIndex> {
         let mut carriers = HashSet::new();
         for entry in &self.out.entries {
-            let ways: Vec<&Way> = match &entry.answer {
+            let ways: Vec<&SaPaths> = match &entry.answer {
                 Route::Discard | Route::Bypass => Vec::new(),
                 Route::Fixed(way) => way.iter().collect(),
                 Route::ByHosts(ways) => ways.values().collect(),
             };
             for way in ways {
                 match way {
-                    Way::Path(path) => carriers.extend(path.iter().copied()),
-                    Way::OneOf(alternatives) => carriers.extend(alternatives.iter().copied()),
+                    SaPaths::Single(path) => carriers.extend(path.iter().copied()),
+                    SaPaths::Spread(alternatives) => carriers.extend(alternatives.iter().copied()),
                 }
             }
         }
@@ -72,9 +72,9 @@ impl Snapshot {
     }
 }
 
-/// RFC 3948 5.2: why an association cannot be beside others, if its packets and theirs would go to two hosts behind one NAT
-/// that no policy can tell apart.
-pub(super) fn clash<'a>(
+/// RFC 3948 5.2: another association whose packets would go to a different host behind the same NAT, with no policy able to
+/// distinguish the two hosts.
+pub(super) fn nat_conflict<'a>(
     new: &SaConfig,
     mut others: impl Iterator<Item = &'a Sa>,
 ) -> Option<&'a SaConfig> {
@@ -88,12 +88,12 @@ pub(super) fn clash<'a>(
             && known.mode != Mode::Tunnel
             && new.mode != Mode::Tunnel
             && known.encapsulation.is_some_and(|known| known != ports)
-            && is_alive(sa)
+            && sa.is_alive()
     };
     others.find(clashes).map(|sa| &sa.config)
 }
 
-/// What a template knows an association by.
+/// What a template selects an association by.
 type Ends = (IpAddr, IpAddr, Protocol, Reqid);
 
 fn ends(config: &SaConfig) -> Ends {

@@ -1,14 +1,15 @@
 //! Both databases at one moment, with everything a packet needs looked up beforehand.
 
-use super::SpdEntry;
+use super::SaIndex;
+use super::hash_index::HashIndex;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
-use super::hash_index::Places;
-use super::resolve::{Demand, Resolver, Route, Way, demand_alike, satisfies};
+use super::resolve::{Demand, Resolver, Route, SaPaths, demand_alike, satisfies};
+use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
-use crate::policy::{Action, Direction, Level, Policy, Template};
+use crate::policy::{Direction, Level, Policy, Template};
 use crate::sa::{Sa, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,21 +19,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Default)]
 pub struct Snapshot {
     pub(super) sas: Vec<Arc<Sa>>,
-    pub(super) places: Places,
+    pub(super) places: HashIndex,
     pub(super) out: Spd<Route>,
     pub(super) inbound: Spd<Demand>,
     pub(super) forward: Spd<Demand>,
     /// Whether `in` and `fwd` policies can come to different verdicts. Where they cannot, a packet is judged once.
-    pub(super) ways_differ: bool,
+    pub(super) in_and_fwd_differ: bool,
     interfaces: Interfaces,
     spreader: Spreader,
 }
 
-/// An association's place in one snapshot. Never valid in another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SaIndex(pub u32);
-
-/// What inbound policy allows a packet to be used for that was opened.
+/// What inbound policy allows for a packet that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Allowed {
     /// To be delivered here or forwarded, as its destination has it.
@@ -52,7 +49,7 @@ pub enum Decision<'a> {
     Drop(Dropped),
     /// Protect by these, the first applied innermost.
     Protect(&'a [SaIndex]),
-    /// A policy wants protection and no association exists: tell whoever can make one.
+    /// A policy requires protection and no association exists: a key manager may create one.
     Acquire {
         /// Number of the policy.
         policy: u32,
@@ -65,7 +62,7 @@ pub(super) struct Spd<A> {
     pub index: Index,
 }
 
-/// A policy in one snapshot. INVARIANT: fits into a cache line with all that a packet looks at.
+/// A policy in one snapshot. INVARIANT: all that a packet reads fits into a cache line.
 #[repr(align(64))]
 pub(super) struct Entry<A> {
     pub answer: A,
@@ -88,30 +85,30 @@ impl Snapshot {
         let demands = |direction| Spd::new(&sorted, direction, |policy| resolver.demand(policy));
         let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
         let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
-        let ways_differ = !inbound.judges_as(&forward);
-        let places = Places::of(sas.iter().map(|sa| words(&sa.config.id)));
+        let in_and_fwd_differ = !inbound.judges_as(&forward);
+        let places = HashIndex::of(sas.iter().map(|sa| words(&sa.config.id)));
         Self {
             sas,
             places,
             out,
             inbound,
             forward,
-            ways_differ,
+            in_and_fwd_differ,
             interfaces,
             spreader,
         }
     }
 
     /// Whether `in` and `fwd` policies can come to different verdicts about a packet.
-    pub fn ways_differ(&self) -> bool {
-        self.ways_differ
+    pub fn in_and_fwd_differ(&self) -> bool {
+        self.in_and_fwd_differ
     }
 
-    /// Tells of each policy that was used since it was last asked.
-    pub(super) fn take_used(&self, mut tell: impl FnMut(&SpdEntry)) {
-        self.out.take_used(&mut tell);
-        self.inbound.take_used(&mut tell);
-        self.forward.take_used(&mut tell);
+    /// Calls `mark` for each policy that was used since the last call.
+    pub(super) fn take_used(&self, mut mark: impl FnMut(&SpdEntry)) {
+        self.out.take_used(&mut mark);
+        self.inbound.take_used(&mut mark);
+        self.forward.take_used(&mut mark);
     }
 
     /// The association for an arriving packet.
@@ -141,9 +138,9 @@ impl Snapshot {
     }
 
     /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a path's
-    /// associations innermost first, and several paths where flows are spread. Of a policy between many hosts only those of one
-    /// pair are told, whoever they are.
-    pub fn ways_out(
+    /// associations innermost first, and several paths where flows are spread. Of a policy between many hosts only those of any
+    /// one pair are returned.
+    pub fn outbound_paths(
         &self,
     ) -> impl Iterator<Item = (&Arc<Policy>, impl Iterator<Item = &[SaIndex]>)> {
         let entries = self.out.entries.iter();
@@ -155,8 +152,8 @@ impl Snapshot {
         let found = self.out.index.find(packet);
         let route = found.map(|(rank, _)| &self.out.entries[rank as usize].answer);
         match route.and_then(|route| route.between(packet.source, packet.destination)) {
-            Some(Way::OneOf(alternatives)) => alternatives.len(),
-            Some(Way::Path(_)) | None => 0,
+            Some(SaPaths::Spread(alternatives)) => alternatives.len(),
+            Some(SaPaths::Single(_)) | None => 0,
         }
     }
 
@@ -170,12 +167,12 @@ impl Snapshot {
         self.interfaces.of(sa)
     }
 
-    /// What becomes of a packet that was routed into a device. One with associations of its own needs no policy, and
+    /// The decision about a packet that was routed into a device. One with associations of its own needs no policy, and
     /// without an association nothing leaves.
-    pub fn outbound_by(&self, interface: u32, packet: &Outline) -> Decision<'_> {
+    pub fn outbound_via(&self, interface: u32, packet: &Outline) -> Decision<'_> {
         match interface {
             0 => self.outbound(packet),
-            number => match self.interfaces.way_out(number) {
+            number => match self.interfaces.outbound_sa(number) {
                 Some(sas) => Decision::Protect(sas),
                 None => Decision::Drop(Dropped::Acquire),
             },
@@ -197,9 +194,9 @@ impl Snapshot {
             Route::Bypass => Decision::Bypass,
             route @ (Route::Fixed(_) | Route::ByHosts(_)) => {
                 match route.between(packet.source, packet.destination) {
-                    Some(Way::Path(path)) if path.is_empty() => Decision::Bypass,
-                    Some(Way::Path(path)) => Decision::Protect(path),
-                    Some(Way::OneOf(alternatives)) => {
+                    Some(SaPaths::Single(path)) if path.is_empty() => Decision::Bypass,
+                    Some(SaPaths::Single(path)) => Decision::Protect(path),
+                    Some(SaPaths::Spread(alternatives)) => {
                         let sa = |index| self.sa(index);
                         Decision::Protect(self.spreader.choose(alternatives, packet, sa))
                     }
@@ -210,7 +207,7 @@ impl Snapshot {
     }
 
     /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301
-    /// 5.2. Whether the host keeps or forwards it is the kernel's business; `in` judges it for the one and `fwd` for the
+    /// 5.2. Whether the host delivers or forwards it is the kernel's decision; `in` judges it for the one and `fwd` for the
     /// other, each alone.
     pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<Allowed, Dropped> {
         if let [only] = path
@@ -219,7 +216,7 @@ impl Snapshot {
             return Ok(Allowed::Both);
         }
         let here = self.allows(&self.inbound, packet, path);
-        if !self.ways_differ {
+        if !self.in_and_fwd_differ {
             return here.map(|()| Allowed::Both);
         }
         match (here, self.allows(&self.forward, packet, path)) {
@@ -247,13 +244,15 @@ impl Snapshot {
             Demand::Bypass if path.is_empty() => Ok(()),
             Demand::Bypass => Err(Dropped::PolicyMismatch),
             Demand::Protect { known: Some(sa) } if path == [*sa] => Ok(()),
-            Demand::Protect { .. } if self.walked(entry.spd.templates(), path) => Ok(()),
+            Demand::Protect { .. } if self.satisfies_templates(entry.spd.templates(), path) => {
+                Ok(())
+            }
             Demand::Protect { .. } => Err(Dropped::PolicyMismatch),
         }
     }
 
-    /// Whether a packet that came through `path` went through what `templates` demand, no less and no more.
-    fn walked(&self, templates: &[Template], path: &[SaIndex]) -> bool {
+    /// Whether `path` is what `templates` require, no less and no more.
+    fn satisfies_templates(&self, templates: &[Template], path: &[SaIndex]) -> bool {
         let mut path = path.iter().map(|index| self.sa(*index)).peekable();
         for template in templates.iter().rev() {
             let came_through = path.next_if(|sa| satisfies(sa, template)).is_some();
@@ -276,7 +275,7 @@ impl Snapshot {
         }
     }
 
-    /// The policies of a direction in which packets are asked what they came through.
+    /// The policies of an inbound direction, which check the associations that a packet came through.
     fn demands(&self, direction: Direction) -> Option<&Spd<Demand>> {
         match direction {
             Direction::Out => None,
@@ -286,7 +285,7 @@ impl Snapshot {
     }
 }
 
-/// What becomes of a packet that a policy wants protected where no association can do it.
+/// The decision about a packet that requires protection where no association exists.
 fn without_association(entry: &SpdEntry) -> Decision<'static> {
     let is_optional = |template: &Template| template.level == Level::Use;
     match entry.templates().iter().all(is_optional) {
@@ -295,7 +294,7 @@ fn without_association(entry: &SpdEntry) -> Decision<'static> {
     }
 }
 
-/// What an association is found by.
+/// The key of an association in the hash index.
 pub(super) fn words(id: &SaId) -> [u64; 3] {
     let address = match id.destination {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -305,18 +304,9 @@ pub(super) fn words(id: &SaId) -> [u64; 3] {
     [(address >> 64) as u64, address as u64, rest]
 }
 
-impl SpdEntry {
-    fn templates(&self) -> &[Template] {
-        match &self.policy.action {
-            Action::Protect(templates) => templates,
-            Action::Discard | Action::Bypass | Action::Entrust => &[],
-        }
-    }
-}
-
 impl<A> Entry<A> {
     fn mark_used(&self) {
-        // A load first: readers on many cores then share the line instead of fighting for it.
+        // A load first: readers on many cores then share the cache line instead of invalidating it.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -348,17 +338,16 @@ impl<A> Spd<A> {
         Self { entries, index }
     }
 
-    /// Tells of each policy that was used since it was last asked.
-    fn take_used(&self, tell: &mut impl FnMut(&SpdEntry)) {
+    /// Calls `mark` for each policy that was used since the last call.
+    fn take_used(&self, mark: &mut impl FnMut(&SpdEntry)) {
         for entry in &self.entries {
             if entry.used.swap(false, Ordering::Relaxed) {
-                tell(&entry.spd);
+                mark(&entry.spd);
             }
         }
     }
 
-    /// Whether every packet meets the same here as there: the same policies in the same order, but for words that mean the
-    /// same.
+    /// Whether both give every packet the same verdict: the same policies in the same order, up to levels that mean the same.
     fn judges_as(&self, other: &Self) -> bool {
         let alike =
             |(one, two): (&Entry<A>, &Entry<A>)| demand_alike(&one.spd.policy, &two.spd.policy);

@@ -6,10 +6,10 @@
 //!                         └─► number for association C ─┘
 //! ```
 //!
-//! All packets of a flow go one way, so they stay in order. When an association comes or goes, only those flows move that it
-//! wins or loses (rendezvous hashing), and they move once.
+//! All packets of a flow use one association, so they stay in order. When an association is added or removed, only the flows
+//! that it wins or loses move (rendezvous hashing), and they move once.
 
-use super::{SaIndex, is_alive};
+use super::SaIndex;
 use crate::packet::{FragmentKind, Outline};
 use crate::sa::{Sa, Spi};
 use crate::wire::ip::number;
@@ -21,7 +21,7 @@ use std::hash::Hasher;
 use std::hash::SipHasher;
 use std::net::IpAddr;
 
-/// Knows flows by a key that nobody outside knows: who sends cannot choose the association, nor heap flows on one.
+/// Hashes flows with a secret key, so that a sender cannot choose the association or put many flows on one.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Spreader {
     key: [u64; 2],
@@ -37,7 +37,7 @@ impl Spreader {
 
     /// Which of `alternatives` a packet takes; one that has died is passed over. They are not empty.
     ///
-    /// INVARIANT: the caller holds the numbers of none of them. Whether one lives is asked under the same lock.
+    /// INVARIANT: the caller has locked none of them: whether one is alive is read under the same lock.
     pub fn choose<'a, 's>(
         &self,
         alternatives: &'a [SaIndex],
@@ -46,12 +46,12 @@ impl Spreader {
     ) -> &'a [SaIndex] {
         let flow = self.flow(packet);
         let number = |place: &usize| weight(flow, sa(alternatives[*place]).config.id.spi);
-        let lives = |place: &usize| is_alive(sa(alternatives[*place]));
+        let lives = |place: &usize| sa(alternatives[*place]).is_alive();
         let all = 0..alternatives.len();
-        // Nearly always it is alive: whether the others are need not be asked.
+        // Nearly always it is alive, and the others need not be checked.
         let best = all.clone().max_by_key(number).filter(lives);
         let place = best.or_else(|| all.filter(lives).max_by_key(number));
-        // Where all have died, the first says so.
+        // Where all are dead, the first one reports it.
         std::slice::from_ref(&alternatives[place.unwrap_or(0)])
     }
 
@@ -81,7 +81,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Real ports: type and code of ICMP tell no flows apart.
+/// Real ports only: type and code of ICMP do not distinguish flows.
 fn ports(packet: &Outline) -> Option<(u16, u16)> {
     let is_icmp = matches!(packet.protocol, number::ICMP | number::ICMPV6);
     packet

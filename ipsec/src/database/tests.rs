@@ -2,9 +2,10 @@ use super::*;
 use crate::Dropped;
 use crate::algorithm::Encryption;
 use crate::packet::{FragmentKind, Outline};
-use crate::policy::{Action, Direction, Level, Prefix, Selector, Template, Upper};
-use crate::sa::{Lifetimes, Limits};
-use crate::sa::{Mode, Protocol, Reqid, SaConfig, SequenceNumber, Spi};
+use crate::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
+use crate::sa::{
+    LifetimeLimits, Lifetimes, Mode, Protocol, Reqid, Sa, SaConfig, SequenceNumber, Spi,
+};
 use crate::suite::{Secret, Suite};
 use std::net::IpAddr;
 
@@ -110,13 +111,13 @@ fn add_policy(policy: Policy) -> Command {
     Command::AddPolicy(Arc::new(policy))
 }
 
-fn obey(database: &mut Database, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
+fn apply(database: &mut Database, commands: &[Command]) -> Result<Vec<Answer>, Refused> {
     database.apply(commands, 1000, &mut || 0x1234_5678_9abc)
 }
 
 fn database(commands: &[Command]) -> Database {
     let mut database = Database::default();
-    obey(&mut database, commands).unwrap();
+    apply(&mut database, commands).unwrap();
     database
 }
 
@@ -147,7 +148,7 @@ fn a_list_with_one_bad_command_changes_nothing() {
         add(tunnel(0x1001)),
         Command::DumpPolicies,
     ];
-    let refused = obey(&mut database, &list).unwrap_err();
+    let refused = apply(&mut database, &list).unwrap_err();
     assert_eq!(refused.index, 2);
     assert!(
         refused.reason.contains("delete it first"),
@@ -155,15 +156,15 @@ fn a_list_with_one_bad_command_changes_nothing() {
         refused.reason
     );
     assert_eq!(
-        spis(&obey(&mut database, &[Command::DumpSas(None)]).unwrap()),
+        spis(&apply(&mut database, &[Command::DumpSas(None)]).unwrap()),
         [0x1001]
     );
     assert_eq!(
-        obey(&mut database, &[Command::DumpPolicies]).unwrap(),
+        apply(&mut database, &[Command::DumpPolicies]).unwrap(),
         [Answer::Policies(vec![])]
     );
     assert!(
-        obey(&mut database, &[add_policy(site_to_site(Level::Require))]).is_ok(),
+        apply(&mut database, &[add_policy(site_to_site(Level::Require))]).is_ok(),
         "nothing of it is remembered"
     );
 }
@@ -184,20 +185,20 @@ fn an_update_keeps_the_state_and_a_new_association_does_not() {
         replay_window: 128,
         ..tunnel(0x1001)
     };
-    obey(&mut database, &[Command::UpdateSa(Arc::new(stricter))]).unwrap();
+    apply(&mut database, &[Command::UpdateSa(Arc::new(stricter))]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(2));
     let delete = Command::DeleteSa {
         id: id(0x1001, GATEWAYS.1),
         source: address(GATEWAYS.0),
     };
     // The same keys at once, as a file with `flush` that is loaded again: a number must not be used twice.
-    obey(&mut database, &[delete.clone(), add(tunnel(0x1001))]).unwrap();
+    apply(&mut database, &[delete.clone(), add(tunnel(0x1001))]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(3));
     let again = SaConfig {
         sequence: 9,
         ..tunnel(0x1001)
     };
-    obey(&mut database, &[delete.clone(), add(again)]).unwrap();
+    apply(&mut database, &[delete.clone(), add(again)]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(10));
     let suite = Suite::new(
         Some((
@@ -211,11 +212,11 @@ fn an_update_keeps_the_state_and_a_new_association_does_not() {
         suite: suite.unwrap(),
         ..tunnel(0x1001)
     };
-    obey(&mut database, &[delete.clone(), add(other_keys)]).unwrap();
+    apply(&mut database, &[delete.clone(), add(other_keys)]).unwrap();
     assert_eq!(sent(&database), SequenceNumber(1));
-    obey(&mut database, std::slice::from_ref(&delete)).unwrap();
+    apply(&mut database, std::slice::from_ref(&delete)).unwrap();
     assert!(
-        obey(&mut database, &[delete])
+        apply(&mut database, &[delete])
             .unwrap_err()
             .reason
             .contains("there is no")
@@ -232,21 +233,21 @@ fn a_reserved_spi_is_free_and_waits_for_its_keys() {
         protocol: Protocol::Esp,
         range,
     };
-    let answer = obey(&mut database, std::slice::from_ref(&get_spi)).unwrap();
+    let answer = apply(&mut database, std::slice::from_ref(&get_spi)).unwrap();
     assert_eq!(answer, [Answer::Spi(Spi::new(0x1002).unwrap())]);
     assert!(
-        obey(&mut database, std::slice::from_ref(&get_spi))
+        apply(&mut database, std::slice::from_ref(&get_spi))
             .unwrap_err()
             .reason
             .contains("in use")
     );
-    obey(
+    apply(
         &mut database,
         &[Command::UpdateSa(Arc::new(tunnel(0x1002)))],
     )
     .unwrap();
     assert_eq!(
-        spis(&obey(&mut database, &[Command::DumpSas(None)]).unwrap()),
+        spis(&apply(&mut database, &[Command::DumpSas(None)]).unwrap()),
         [0x1001, 0x1002]
     );
     database.tick(5000);
@@ -270,15 +271,15 @@ fn an_update_that_takes_extended_numbers_away_is_refused_once_they_are_needed() 
     };
     let mut database = database(&[add(extended)]);
     let update = Command::UpdateSa(Arc::new(short));
-    assert!(obey(&mut database, std::slice::from_ref(&update)).is_ok());
+    assert!(apply(&mut database, std::slice::from_ref(&update)).is_ok());
     let back = Command::UpdateSa(Arc::new(SaConfig {
         esn: true,
         ..snapshot_sa(&database).config.clone()
     }));
-    obey(&mut database, &[back]).unwrap();
+    apply(&mut database, &[back]).unwrap();
     let sa = snapshot_sa(&database);
     sa.state.reserve(&sa.config, 5, 100, 1001).unwrap();
-    let refused = obey(&mut database, &[update]).unwrap_err();
+    let refused = apply(&mut database, &[update]).unwrap_err();
     assert!(
         refused.reason.contains("4294967298") && refused.reason.contains("-o esn"),
         "{}",
@@ -302,24 +303,24 @@ fn flush_and_deleteall_take_what_they_name() {
         destination: address(GATEWAYS.1),
         protocol: Protocol::Esp,
     };
-    obey(
+    apply(
         &mut database,
         &[Command::FlushSas(Some(Protocol::Ah)), delete_all],
     )
     .unwrap();
     assert_eq!(
-        spis(&obey(&mut database, &[Command::DumpSas(None)]).unwrap()),
+        spis(&apply(&mut database, &[Command::DumpSas(None)]).unwrap()),
         [0x2001]
     );
-    obey(&mut database, &[Command::FlushSas(None)]).unwrap();
+    apply(&mut database, &[Command::FlushSas(None)]).unwrap();
     assert_eq!(database.snapshot().sas().count(), 0);
 }
 
 #[test]
 fn the_youngest_association_that_is_not_dying_carries_the_traffic() {
-    let soft = Limits {
+    let soft = LifetimeLimits {
         packets: 1,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     let dying = SaConfig {
         lifetimes: Lifetimes {
@@ -339,16 +340,16 @@ fn the_youngest_association_that_is_not_dying_carries_the_traffic() {
     sa.state.reserve(&sa.config, 1, 100, 1001).unwrap();
     assert_eq!(
         database.tick(1001),
-        [(id(0x1002, GATEWAYS.1), LifeEvent::Soft)]
+        [(id(0x1002, GATEWAYS.1), LifetimeEvent::Soft)]
     );
     assert_eq!(chosen(&database, &site_packet()), Some(0x1001));
 }
 
 #[test]
 fn a_dead_association_is_told_taken_out_and_missed() {
-    let hard = Limits {
+    let hard = LifetimeLimits {
         age: 60,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     let mortal = SaConfig {
         lifetimes: Lifetimes {
@@ -361,13 +362,13 @@ fn a_dead_association_is_told_taken_out_and_missed() {
     assert_eq!(database.tick(1059), []);
     assert_eq!(
         database.tick(1060),
-        [(id(0x1001, GATEWAYS.1), LifeEvent::Hard)]
+        [(id(0x1001, GATEWAYS.1), LifetimeEvent::Hard)]
     );
     assert_eq!(
         database.snapshot().outbound(&site_packet()),
         Decision::Acquire { policy: 1 }
     );
-    assert!(obey(&mut database, &[add(tunnel(0x1001))]).is_ok());
+    assert!(apply(&mut database, &[add(tunnel(0x1001))]).is_ok());
 }
 
 #[test]
@@ -403,7 +404,7 @@ fn use_passes_in_clear_without_an_association_and_require_does_not() {
         database.snapshot().outbound(&site_packet()),
         Decision::Bypass
     );
-    obey(
+    apply(
         &mut database,
         &[Command::UpdatePolicy(Arc::new(site_to_site(
             Level::Require,
@@ -626,9 +627,9 @@ fn one_that_stands_by_sends_nothing_until_it_is_updated_and_receives_all_the_sam
     assert_eq!(sends(&database), Some(0x1001));
     assert!(database.snapshot().find(&by(0x1002, true).id).is_some());
     let update = |config| Command::UpdateSa(Arc::new(config));
-    obey(&mut database, &[update(by(0x1002, false))]).unwrap();
+    apply(&mut database, &[update(by(0x1002, false))]).unwrap();
     assert_eq!(sends(&database), Some(0x1002));
-    obey(
+    apply(
         &mut database,
         &[update(by(0x1002, true)), update(by(0x1001, true))],
     )
@@ -640,7 +641,7 @@ fn one_that_stands_by_sends_nothing_until_it_is_updated_and_receives_all_the_sam
 fn the_use_of_a_policy_is_shown_after_the_next_tick() {
     let mut database = database(&[add_policy(site_to_site(Level::Require))]);
     let last_used =
-        |database: &mut Database| match &obey(database, &[Command::DumpPolicies]).unwrap()[..] {
+        |database: &mut Database| match &apply(database, &[Command::DumpPolicies]).unwrap()[..] {
             [Answer::Policies(reports)] => reports[0].last_used,
             _ => panic!(),
         };
@@ -720,7 +721,7 @@ fn explain_names_the_policy_the_association_and_what_is_missing() {
         direction: Direction::In,
         ..policy("10.2.0.0/16", "10.1.0.0/16", Upper::Any, Action::Bypass)
     };
-    obey(&mut database, &[add(tunnel(0x1001)), add_policy(back)]).unwrap();
+    apply(&mut database, &[add(tunnel(0x1001)), add_policy(back)]).unwrap();
     let explanation = database.snapshot().explain(&site_packet());
     assert_eq!(
         (explanation.outcome, explanation.path.len()),
@@ -751,20 +752,24 @@ fn what_is_routed_into_a_device_leaves_through_its_youngest_association_from_her
         add(device(5, ("192.0.2.8", "192.0.2.9"), "vpn2")),
     ];
     database.apply(&commands, 0, &mut || 0).unwrap();
-    assert!(database.know_local(&[address(GATEWAYS.0)]));
-    assert!(!database.know_local(&[address(GATEWAYS.0)]));
+    assert!(database.set_local_addresses(&[address(GATEWAYS.0)]));
+    assert!(!database.set_local_addresses(&[address(GATEWAYS.0)]));
     let snapshot = database.snapshot();
-    let way_out = |name: &str| {
+    let outbound_sa = |name: &str| {
         let known = snapshot.interfaces().iter();
         let interface = known.clone().find(|known| &*known.name == name).unwrap();
-        match snapshot.outbound_by(interface.number, &packet("10.1.0.5", "10.2.0.5", 17, None)) {
+        match snapshot.outbound_via(interface.number, &packet("10.1.0.5", "10.2.0.5", 17, None)) {
             Decision::Protect(&[index]) => Some(snapshot.sa(index).config.id.spi.get()),
             Decision::Drop(Dropped::Acquire) => None,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(
-        (way_out("vpn0"), way_out("vpn1"), way_out("vpn2")),
+        (
+            outbound_sa("vpn0"),
+            outbound_sa("vpn1"),
+            outbound_sa("vpn2")
+        ),
         (Some(3), Some(4), None)
     );
 }
@@ -792,7 +797,7 @@ fn policies_and_devices_do_not_share_associations() {
 #[test]
 fn a_device_keeps_its_number_while_others_come_and_go() {
     let mut database = Database::default();
-    let mut obey = |commands: &[Command]| {
+    let mut apply = |commands: &[Command]| {
         database.apply(commands, 0, &mut || 0).unwrap();
         let snapshot = database.snapshot();
         let number = |known: &Interface| (known.name.to_string(), known.number);
@@ -800,13 +805,13 @@ fn a_device_keeps_its_number_while_others_come_and_go() {
     };
     let add = |spi, name| Command::AddSa(Arc::new(device(spi, GATEWAYS, name)));
     let named = |name: &str, number| (name.to_owned(), number);
-    assert_eq!(obey(&[add(1, "vpn0")]), [named("vpn0", 1)]);
+    assert_eq!(apply(&[add(1, "vpn0")]), [named("vpn0", 1)]);
     assert_eq!(
-        obey(&[Command::FlushSas(None), add(2, "vpn1")]),
+        apply(&[Command::FlushSas(None), add(2, "vpn1")]),
         [named("vpn1", 2)]
     );
     assert_eq!(
-        obey(&[add(3, "vpn0")]),
+        apply(&[add(3, "vpn0")]),
         [named("vpn1", 2), named("vpn0", 1)]
     );
 }

@@ -28,7 +28,7 @@ fn config(suite: Suite, spi: u32) -> SaConfig {
 }
 
 fn seal(sa: &Sa, sequence: SequenceNumber, iv: Iv, next_header: u8, plaintext: &[u8]) -> Vec<u8> {
-    let stamp = Stamp::new(sa, sequence, iv, next_header, plaintext.len());
+    let stamp = OutboundEsp::new(sa, sequence, iv, next_header, plaintext.len());
     let mut packet = vec![0; stamp.packet_len()];
     let (head, payload) = plaintext.split_at(plaintext.len() / 3);
     multibuffer::seal(&mut [stamp.job(sa, head, payload, &mut packet)]);
@@ -37,7 +37,7 @@ fn seal(sa: &Sa, sequence: SequenceNumber, iv: Iv, next_header: u8, plaintext: &
 
 fn open(sa: &Sa, packet: &[u8]) -> Result<(Vec<u8>, u8), Dropped> {
     let mut packet = packet.to_vec();
-    let received = Received::look(sa, &packet)?;
+    let received = InboundEsp::parse(sa, &packet)?;
     let mut jobs = [received.job(sa, &mut packet)];
     multibuffer::open(&mut jobs);
     if jobs[0].verdict != Verdict::Genuine {
@@ -187,7 +187,7 @@ fn every_layout_carries_every_length_with_and_without_extended_numbers() {
                 &plaintext,
             );
             assert_eq!(packet.len(), sealed_len(&sa.config, len));
-            assert!(plaintext_limit(&sa.config, packet.len()) >= len);
+            assert!(max_plaintext_len(&sa.config, packet.len()) >= len);
             assert_eq!(
                 open(&sa, &packet),
                 Ok((plaintext, 4)),
@@ -204,7 +204,7 @@ fn the_limit_is_the_longest_plaintext_that_fits() {
     for suite in layouts() {
         let config = config(suite, 0x1234);
         for room in 0..400 {
-            let limit = plaintext_limit(&config, room);
+            let limit = max_plaintext_len(&config, room);
             assert!(limit == 0 || sealed_len(&config, limit) <= room);
             assert!(
                 sealed_len(&config, limit + 1) > room,
@@ -241,7 +241,7 @@ fn a_change_anywhere_in_a_packet_is_refused_and_moves_no_window() {
             let mut changed = packet.clone();
             changed[at] ^= 0x10;
             assert!(open(&sa, &changed).is_err(), "byte {at}");
-            assert_eq!(sa.state.tally().sequence, 0);
+            assert_eq!(sa.state.usage().sequence, 0);
         }
         for len in 0..packet.len() {
             assert!(open(&sa, &packet[..len]).is_err(), "cut to {len}");
@@ -376,8 +376,8 @@ fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
 fn what_has_no_trailer_or_no_whole_blocks_is_malformed_at_the_first_look() {
     for suite in layouts() {
         let sa = Sa::new(config(suite, 0x1234), 0, 0);
-        let around = text_at(&sa.config) + sa.config.suite.icv_len();
-        let look = |len| Received::look(&sa, &vec![1; len]).err();
+        let around = ciphertext_at(&sa.config) + sa.config.suite.icv_len();
+        let look = |len| InboundEsp::parse(&sa, &vec![1; len]).err();
         for len in 0..around {
             assert_eq!(look(len), Some(Dropped::Malformed), "{len}");
         }

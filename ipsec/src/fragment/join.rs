@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// How much incomplete packets may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ReassemblyLimits {
     /// Bytes, bookkeeping included.
     pub bytes: usize,
     /// Pieces of one packet. 65535 bytes over a path of 576 are 118.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub seconds: u64,
 }
 
-impl Default for Limits {
+impl Default for ReassemblyLimits {
     fn default() -> Self {
         Self {
             bytes: 4 << 20,
@@ -40,7 +40,7 @@ pub enum Offered {
 /// Keeps fragments until their packets are whole.
 #[derive(Debug)]
 pub struct Reassembler {
-    limits: Limits,
+    limits: ReassemblyLimits,
     partial: BTreeMap<Key, Partial>,
     /// Keys by age: the number grows with each new packet.
     by_age: BTreeMap<u64, Key>,
@@ -55,7 +55,7 @@ const OVERHEAD: usize = 128;
 #[derive(Debug)]
 struct Partial {
     serial: u64,
-    born: u64,
+    added: u64,
     /// In order of offset, never overlapping.
     pieces: Vec<Piece>,
     /// Bytes of the whole payload, once the last fragment was seen.
@@ -63,7 +63,7 @@ struct Partial {
     /// The first fragment's headers, ready for the whole packet.
     headers: Vec<u8>,
     ecn: EcnSeen,
-    /// RFC 5722: something overlapped; nothing of this packet is believed any more.
+    /// RFC 5722: fragments overlapped; all further ones of this packet are dropped.
     poisoned: bool,
 }
 
@@ -75,7 +75,7 @@ struct Piece {
 
 impl Reassembler {
     /// An empty one.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ReassemblyLimits) -> Self {
         Self {
             limits,
             partial: BTreeMap::new(),
@@ -86,12 +86,12 @@ impl Reassembler {
         }
     }
 
-    /// Bytes that incomplete packets take now; never above [`Limits::bytes`] between calls.
+    /// Bytes that incomplete packets take now; never above [`ReassemblyLimits::bytes`] between calls.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Packets given up so far: too old, or pushed out by newer ones. One whose own fragment was refused is told by that
+    /// Packets given up so far: too old, or pushed out by newer ones. One whose own fragment was refused is reported by that
     /// error instead.
     pub fn given_up(&self) -> u64 {
         self.given_up
@@ -117,8 +117,8 @@ impl Reassembler {
     /// Gives up what is too old; also done by [`Reassembler::offer`].
     pub fn expire(&mut self, now: u64) {
         while let Some((_, &key)) = self.by_age.first_key_value() {
-            let born = self.partial.get(&key).map_or(0, |partial| partial.born);
-            if now < born.saturating_add(self.limits.seconds) {
+            let added = self.partial.get(&key).map_or(0, |partial| partial.added);
+            if now < added.saturating_add(self.limits.seconds) {
                 return;
             }
             self.forget(&key);
@@ -137,7 +137,7 @@ impl Reassembler {
         verdict?;
         if !complete {
             self.make_room(&key);
-            // Its own packet may have been the one that had to go.
+            // Its own packet may have been dropped to make room.
             return self
                 .partial
                 .contains_key(&key)
@@ -176,10 +176,10 @@ impl Reassembler {
 }
 
 impl Partial {
-    fn new(serial: u64, born: u64) -> Self {
+    fn new(serial: u64, added: u64) -> Self {
         Self {
             serial,
-            born,
+            added,
             pieces: Vec::new(),
             total: None,
             headers: Vec::new(),

@@ -60,7 +60,7 @@ fn cut(packet: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, Dropped> {
 
 /// Offers all and returns the packet that came out of the last one.
 fn join(fragments: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     let mut whole = None;
     for fragment in fragments {
         if let Offered::Joined(packet) = reassembler.offer(fragment, 0).unwrap() {
@@ -159,7 +159,7 @@ fn the_first_fragment_of_ipv6_must_hold_all_headers() {
 
 #[test]
 fn whole_packets_pass_and_atomic_fragments_stand_alone() {
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     let packet = ipv4(&[], &payload(30));
     assert_eq!(reassembler.offer(&packet, 0), Ok(Offered::NotFragment));
     let whole = ipv6(50, &[], &payload(30));
@@ -213,7 +213,7 @@ fn overlapping_fragments_lose_the_whole_packet_and_those_still_to_come() {
         ),
     ];
     for (what, first, second) in overlaps {
-        let mut reassembler = Reassembler::new(Limits::default());
+        let mut reassembler = Reassembler::new(ReassemblyLimits::default());
         assert_eq!(reassembler.offer(&first, 0), Ok(Offered::Held), "{what}");
         assert_eq!(
             reassembler.offer(&second, 0),
@@ -245,7 +245,7 @@ fn exact_duplicates_do_no_harm() {
 
 #[test]
 fn pieces_that_no_packet_can_have_are_malformed() {
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     let mut odd = ipv4(&[], &payload(13));
     odd[6] = 0x20;
     let mut empty = ipv4(&[], &[]);
@@ -263,7 +263,7 @@ fn pieces_that_no_packet_can_have_are_malformed() {
 fn headers_that_push_a_packet_beyond_its_length_field_lose_it() {
     let mut first = ipv4(&[1; 40], &payload(8));
     first[6] = 0x20;
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     assert_eq!(reassembler.offer(&first, 0), Ok(Offered::Held));
     let mut rest = ipv4(&[], &payload(65504));
     rest[7] = 1;
@@ -273,7 +273,7 @@ fn headers_that_push_a_packet_beyond_its_length_field_lose_it() {
 
 #[test]
 fn fragments_of_different_packets_are_not_mixed() {
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     let first = piece(0, 4, true, 1);
     assert_eq!(reassembler.offer(&first, 0), Ok(Offered::Held));
     for (at, value) in [(5, 0x35), (9, 51), (12, 193), (19, 3)] {
@@ -287,7 +287,7 @@ fn fragments_of_different_packets_are_not_mixed() {
 
 #[test]
 fn an_incomplete_packet_is_given_up_after_its_time() {
-    let mut reassembler = Reassembler::new(Limits::default());
+    let mut reassembler = Reassembler::new(ReassemblyLimits::default());
     assert_eq!(
         reassembler.offer(&piece(0, 4, true, 1), 100),
         Ok(Offered::Held)
@@ -305,9 +305,9 @@ fn an_incomplete_packet_is_given_up_after_its_time() {
 
 #[test]
 fn a_flood_stays_within_bounds_and_the_oldest_go_first() {
-    let limits = Limits {
+    let limits = ReassemblyLimits {
         bytes: 20_000,
-        ..Limits::default()
+        ..ReassemblyLimits::default()
     };
     let mut reassembler = Reassembler::new(limits);
     for id in 0..2000u16 {
@@ -327,18 +327,18 @@ fn a_flood_stays_within_bounds_and_the_oldest_go_first() {
 
 #[test]
 fn one_packet_larger_than_the_bound_is_refused_and_one_of_too_many_pieces_too() {
-    let mut reassembler = Reassembler::new(Limits {
+    let mut reassembler = Reassembler::new(ReassemblyLimits {
         bytes: 500,
-        ..Limits::default()
+        ..ReassemblyLimits::default()
     });
     assert_eq!(
         reassembler.offer(&piece(0, 100, true, 1), 0),
         Err(Dropped::NoBuffer)
     );
     assert_eq!(reassembler.held_bytes(), 0);
-    let mut reassembler = Reassembler::new(Limits {
+    let mut reassembler = Reassembler::new(ReassemblyLimits {
         pieces: 3,
-        ..Limits::default()
+        ..ReassemblyLimits::default()
     });
     for place in 0..3 {
         let offered = reassembler.offer(&piece(2 * place, 2 * place + 1, true, 1), 0);
@@ -368,7 +368,7 @@ fn congestion_marks_of_fragments_reach_the_packet() {
         for (fragment, field) in fragments.iter_mut().zip(fields) {
             fragment[1] = 0xb8 | field;
         }
-        let mut reassembler = Reassembler::new(Limits::default());
+        let mut reassembler = Reassembler::new(ReassemblyLimits::default());
         assert_eq!(reassembler.offer(&fragments[0], 0), Ok(Offered::Held));
         match (reassembler.offer(&fragments[1], 0), expected) {
             (Ok(Offered::Joined(packet)), Some(ecn)) => {
@@ -435,7 +435,7 @@ proptest! {
     fn random_pieces_never_panic_exceed_the_bound_or_join_to_anything_but_a_packet(
         pieces in proptest::collection::vec((0usize..12, 1usize..6, any::<bool>(), 0u8..2, 0u64..200), 1..60),
     ) {
-        let limits = Limits { bytes: 2000, pieces: 6, seconds: 60 };
+        let limits = ReassemblyLimits { bytes: 2000, pieces: 6, seconds: 60 };
         let mut reassembler = Reassembler::new(limits);
         let mut now = 0;
         for (from, len, more, id, wait) in pieces {

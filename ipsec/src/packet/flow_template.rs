@@ -1,24 +1,24 @@
-//! The next packet of a flow, known by its raw headers: most packets follow another one that differs from it in nothing
-//! but length, identification and checksum, and need not be read field by field.
+//! The next packet of a flow, recognised by its raw headers: most packets follow one that differs from them only in length,
+//! identification and checksum, and need not be parsed field by field.
 
 use super::{FragmentKind, Outline};
 
-/// The headers of one packet, to know others of its flow by.
+/// The headers of one packet, to recognise others of its flow.
 ///
 /// ```text
 ///   IPv4   [ver tos ---- ---- flags][ttl proto ---- source][destination ports]      ----: not looked at
 ///   IPv6   [ver class flow ---- next hops][source][destination][ports]
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Familiar {
+pub struct FlowTemplate {
     key: Key,
     header_len: usize,
 }
 
 type Key = [u64; 6];
 
-impl Familiar {
-    /// What `packet`, whose outline was read, shows of its flow; `None` if it has options or extension headers, is a
+impl FlowTemplate {
+    /// The template of `packet`, whose outline was read; `None` if it has options or extension headers, is a
     /// fragment or has no ports.
     pub fn new(packet: &[u8], outline: &Outline) -> Option<Self> {
         let plain_len = if outline.source.is_ipv4() { 20 } else { 40 };
@@ -32,7 +32,7 @@ impl Familiar {
         })
     }
 
-    /// The total length of `packet`, if reading it would find nothing else that is new.
+    /// The total length of `packet`, if everything else in its outline is the template's.
     #[inline]
     pub fn total_len_of(&self, packet: &[u8]) -> Option<usize> {
         if !is_same(&key(packet)?, &self.key) {
@@ -58,7 +58,7 @@ pub fn have_same_flow(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// MEASURED: a comparison of arrays calls `memcmp`, which takes longer than all else that is done to know a packet.
+/// MEASURED: a comparison of arrays calls `memcmp`, which takes longer than the rest of the comparison.
 #[inline]
 fn is_same(a: &Key, b: &Key) -> bool {
     let differing = a.iter().zip(b).map(|(a, b)| a ^ b);

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::wire::checksum::Sum;
-use crate::wire::fuzz_body;
 use etherparse::{IpHeaders, LaxSlicedPacket, NetSlice, PacketBuilder, SlicedPacket};
 use proptest::prelude::*;
+
+#[path = "../../../fuzz/bodies/fragments.rs"]
+mod fragments;
+#[path = "../../../fuzz/bodies/wire_headers.rs"]
+mod wire_headers;
 
 /// A ping of 8 bytes, 192.168.0.10 to 192.168.0.1, as tcpdump shows it.
 const PING: [u8; 36] = [
@@ -426,15 +430,15 @@ proptest! {
         first in prop_oneof![Just(0x45u8), Just(0x46), Just(0x60), any::<u8>()],
         next in prop_oneof![Just(0u8), Just(43), Just(44), Just(60), Just(17), Just(50)],
     ) {
-        fuzz_body::headers(&data);
+        wire_headers::check(&data);
         let mut likely = data;
         if let [version, _, high, low, six_high, six_low, named, _, _, protocol, ..] = &mut likely[..] {
             (*version, *named, *protocol) = (first, next, next);
             (*high, *low, *six_high, *six_low) = (0, *low % 128, 0, *six_low % 128);
         }
-        fuzz_body::headers(&likely);
+        wire_headers::check(&likely);
         let len = (likely.len() as u16).to_be_bytes();
-        fuzz_body::fragments(&[&len[..], &likely, &len, &likely, &likely].concat());
+        fragments::check(&[&len[..], &likely, &len, &likely, &likely].concat());
     }
 
     #[test]
@@ -446,7 +450,7 @@ proptest! {
         let mut packet = packet;
         let at = at.index(packet.len());
         packet[at] = value;
-        fuzz_body::headers(&packet);
+        wire_headers::check(&packet);
         let lax = LaxSlicedPacket::from_ip(&packet).is_ok();
         prop_assert!(Outline::read(&packet).is_err() || lax);
     }
@@ -467,7 +471,7 @@ fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
 fn the_next_packet_of_a_flow_is_familiar_whatever_its_length() {
     for v6 in [false, true] {
         let first = datagram(v6, &[1; 100]);
-        let familiar = Familiar::new(&first, &Outline::read(&first).unwrap()).unwrap();
+        let familiar = FlowTemplate::new(&first, &Outline::read(&first).unwrap()).unwrap();
         let mut next = datagram(v6, &[2; 60]);
         let len = next.len();
         next.extend([0; 6]);
@@ -482,7 +486,7 @@ fn fragments_and_packets_without_ports_are_never_familiar() {
     let options = ipv6(60, &[&pad(17)[..], &UDP_DATAGRAM].concat());
     for packet in [later, options, ipv6(59, &[])] {
         let outline = Outline::read(&packet).unwrap();
-        assert!(Familiar::new(&packet, &outline).is_none());
+        assert!(FlowTemplate::new(&packet, &outline).is_none());
     }
 }
 
@@ -495,7 +499,7 @@ proptest! {
     ) {
         let first = datagram(v6, &[1; 24]);
         let outline = Outline::read(&first).unwrap();
-        let familiar = Familiar::new(&first, &outline).unwrap();
+        let familiar = FlowTemplate::new(&first, &outline).unwrap();
         let mut packet = datagram(v6, &[3; 20]);
         for (at, value) in changes {
             if let Some(byte) = packet.get_mut(at) {

@@ -1,5 +1,5 @@
-//! Telling a sender what fits, ICMP "fragmentation needed" and ICMPv6 "packet too big", and that a packet has come to the
-//! end of its hop limit, "time exceeded".
+//! ICMP errors for the sender of a packet: "fragmentation needed" and "packet too big" with the MTU that fits, and "time
+//! exceeded".
 
 use super::MIN_MTU_V6;
 use crate::packet::{FragmentKind, Outline};
@@ -10,18 +10,18 @@ use crate::wire::ip::{Ipv4Fields, Ipv6Fields, number, v4, v6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes that every IPv4 host takes, hence the longest ICMP error (RFC 1812 4.3.2.3).
-const LONGEST_V4: usize = 576;
+const MAX_ICMP_ERROR_BYTES_V4: usize = 576;
 
-/// Writes into `out`, emptied first, the ICMP message that tells `packet`'s sender that `mtu` is all that fits.
+/// Writes into `out`, emptied first, the ICMP message for `packet`'s sender that only `mtu` bytes fit.
 /// `reporter` is the address it comes from, of the same family.
 ///
 /// False, and nothing written, where no message may be sent (RFC 1122 3.2.2, RFC 4443 2.4): about an ICMP error, a
 /// later fragment, a source that is no single host, or an IPv4 destination that is not one.
-pub fn report(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec<u8>) -> bool {
+pub fn packet_too_big(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec<u8>) -> bool {
     let fields = TooBigFields {
         mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
     };
-    tell(
+    emit(
         packet,
         reporter,
         [fields.emit_v4(0), fields.emit_v6(0)],
@@ -29,22 +29,22 @@ pub fn report(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec<u8>) ->
     )
 }
 
-/// Writes into `out`, emptied first, the ICMP message that tells `packet`'s sender that its hop limit ended at `reporter`,
-/// an address of the same family (RFC 1812 5.3.1, RFC 4443 3.3). False, and nothing written, where [`report`] says nothing
-/// either.
-pub fn report_expired(packet: &[u8], reporter: IpAddr, out: &mut Vec<u8>) -> bool {
+/// Writes into `out`, emptied first, the ICMP message for `packet`'s sender that its hop limit ended at `reporter`, an
+/// address of the same family (RFC 1812 5.3.1, RFC 4443 3.3). False, and nothing written, where [`packet_too_big`] writes
+/// nothing either.
+pub fn time_exceeded(packet: &[u8], reporter: IpAddr, out: &mut Vec<u8>) -> bool {
     let header = |kind| [kind, 0, 0, 0, 0, 0, 0, 0];
     let headers = [icmp::TIME_EXCEEDED, icmp::TIME_EXCEEDED_V6].map(header);
-    tell(packet, reporter, headers, out)
+    emit(packet, reporter, headers, out)
 }
 
 /// The message with one of two headers, whose checksums are 0 still: version 4's, version 6's.
-fn tell(packet: &[u8], reporter: IpAddr, headers: [Header; 2], out: &mut Vec<u8>) -> bool {
+fn emit(packet: &[u8], reporter: IpAddr, headers: [Header; 2], out: &mut Vec<u8>) -> bool {
     out.clear();
     let Ok(outline) = Outline::read(packet) else {
         return false;
     };
-    if !may_be_told(&outline) {
+    if !may_be_answered(&outline) {
         return false;
     }
     let quoted = packet.get(..outline.total_len).unwrap_or_default();
@@ -65,7 +65,7 @@ fn finished(mut header: Header, sum: u16) -> Header {
 }
 
 fn write_v4(ends: (Ipv4Addr, Ipv4Addr), header: Header, quoted: &[u8], out: &mut Vec<u8>) {
-    let room = LONGEST_V4 - v4::MIN_HEADER_LEN - icmp::HEADER_LEN;
+    let room = MAX_ICMP_ERROR_BYTES_V4 - v4::MIN_HEADER_LEN - icmp::HEADER_LEN;
     let quoted = quoted.get(..room).unwrap_or(quoted);
     let sum = checksum::over(&[&header, quoted]);
     let ip = Ipv4Fields {
@@ -106,7 +106,7 @@ fn write_v6(ends: (Ipv6Addr, Ipv6Addr), header: Header, quoted: &[u8], out: &mut
     out.extend_from_slice(quoted);
 }
 
-fn may_be_told(packet: &Outline) -> bool {
+fn may_be_answered(packet: &Outline) -> bool {
     let is_error = match (packet.protocol, packet.ports) {
         (number::ICMP, Some((kind, _))) => matches!(kind, 3 | 4 | 5 | 11 | 12),
         // Types below 128 are errors; 137 is Redirect (RFC 4443 2.4 (e.1, e.2)).

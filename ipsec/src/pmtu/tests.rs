@@ -150,19 +150,19 @@ fn a_path_too_small_for_anything_has_an_inner_mtu_of_zero() {
 fn what_does_not_fit_is_cut_or_reported_by_family_and_df() {
     for (ends, len, df, mtu, expected) in [
         (V4, 1400, true, 1400, Fit::Fits),
-        (V4, 1401, true, 1400, Fit::Report(1400)),
-        (V4, 1401, false, 1400, Fit::CutInside),
-        (V4, 68, true, 40, Fit::CutOutside),
-        (V4, 100, true, 40, Fit::Report(68)),
-        (V4, 100, false, 40, Fit::CutOutside),
+        (V4, 1401, true, 1400, Fit::TooBig(1400)),
+        (V4, 1401, false, 1400, Fit::FragmentInner),
+        (V4, 68, true, 40, Fit::FragmentOuter),
+        (V4, 100, true, 40, Fit::TooBig(68)),
+        (V4, 100, false, 40, Fit::FragmentOuter),
         (V6, 1400, true, 1400, Fit::Fits),
-        (V6, 1401, true, 1400, Fit::Report(1400)),
-        (V6, 1281, true, 1200, Fit::Report(1280)),
-        (V6, 1280, true, 1200, Fit::CutOutside),
+        (V6, 1401, true, 1400, Fit::TooBig(1400)),
+        (V6, 1281, true, 1200, Fit::TooBig(1280)),
+        (V6, 1280, true, 1200, Fit::FragmentOuter),
     ] {
         let outline = Outline::read(&packet(ends, 59, len, df)).unwrap();
         assert_eq!(
-            judge(&outline, mtu),
+            fit(&outline, mtu),
             expected,
             "{len} bytes, DF {df}, MTU {mtu}"
         );
@@ -174,7 +174,7 @@ fn the_report_over_ipv4_is_fragmentation_needed_with_the_mtu_and_a_quotation() {
     let mut out = vec![1, 2, 3];
     for (len, quoted) in [(60, 60), (1500, 548)] {
         let original = packet(V4, 59, len, true);
-        assert!(report(&original, 1398, ROUTER.0, &mut out));
+        assert!(packet_too_big(&original, 1398, ROUTER.0, &mut out));
         let sliced = SlicedPacket::from_ip(&out).unwrap();
         let Some(NetSlice::Ipv4(ip)) = &sliced.net else {
             panic!("not IPv4");
@@ -202,7 +202,7 @@ fn the_report_over_ipv6_is_packet_too_big_with_the_mtu_and_a_quotation() {
     let mut out = Vec::new();
     for (len, quoted) in [(60, 60), (1500, 1232)] {
         let original = packet(V6, 59, len, true);
-        assert!(report(&original, 1398, ROUTER.1, &mut out));
+        assert!(packet_too_big(&original, 1398, ROUTER.1, &mut out));
         let sliced = SlicedPacket::from_ip(&out).unwrap();
         let Some(NetSlice::Ipv6(ip)) = &sliced.net else {
             panic!("not IPv6");
@@ -229,7 +229,7 @@ fn the_report_over_ipv6_is_packet_too_big_with_the_mtu_and_a_quotation() {
 fn the_end_of_the_hop_limit_is_time_exceeded_with_a_quotation() {
     let mut out = Vec::new();
     let original = packet(V4, 59, 1500, true);
-    assert!(report_expired(&original, ROUTER.0, &mut out));
+    assert!(time_exceeded(&original, ROUTER.0, &mut out));
     let sliced = SlicedPacket::from_ip(&out).unwrap();
     let Some(TransportSlice::Icmpv4(icmp)) = &sliced.transport else {
         panic!("not ICMP");
@@ -241,7 +241,7 @@ fn the_end_of_the_hop_limit_is_time_exceeded_with_a_quotation() {
     assert_eq!(icmp.payload(), &original[..548]);
 
     let (original, mut out) = (packet(V6, 59, 1500, true), Vec::new());
-    assert!(report_expired(&original, ROUTER.1, &mut out));
+    assert!(time_exceeded(&original, ROUTER.1, &mut out));
     let sliced = SlicedPacket::from_ip(&out).unwrap();
     let (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Icmpv6(icmp))) =
         (&sliced.net, &sliced.transport)
@@ -293,7 +293,10 @@ fn nobody_is_told_where_rfc_1122_and_rfc_4443_forbid_it() {
         } else {
             ROUTER.0
         };
-        assert!(!report(&packet, 1000, reporter, &mut out), "{packet:02x?}");
+        assert!(
+            !packet_too_big(&packet, 1000, reporter, &mut out),
+            "{packet:02x?}"
+        );
         assert!(out.is_empty());
     }
 }
@@ -303,10 +306,10 @@ fn somebody_is_told_about_pings_and_ipv6_multicast_but_not_across_families() {
     let mut out = Vec::new();
     let mut ping = packet(V4, 1, 100, true);
     ping[20] = 8;
-    assert!(report(&ping, 1000, ROUTER.0, &mut out));
+    assert!(packet_too_big(&ping, 1000, ROUTER.0, &mut out));
     let group = packet((V6.0, "ff05::1".parse().unwrap()), 59, 100, true);
-    assert!(report(&group, 1000, ROUTER.1, &mut out));
-    assert!(!report(&group, 1000, ROUTER.0, &mut out));
+    assert!(packet_too_big(&group, 1000, ROUTER.1, &mut out));
+    assert!(!packet_too_big(&group, 1000, ROUTER.0, &mut out));
 }
 
 /// What a router says about a packet of 1500 bytes that `sa` sent with this sequence number.
@@ -323,7 +326,7 @@ fn complaint_of_a_router(sa: &SaConfig, spi: u32, sequence: u32, mtu: usize) -> 
         ROUTER.1
     };
     let mut out = Vec::new();
-    assert!(report(&sent, mtu, reporter, &mut out));
+    assert!(packet_too_big(&sent, mtu, reporter, &mut out));
     out
 }
 
@@ -333,11 +336,11 @@ fn a_complaint_about_a_recent_packet_of_ours_lowers_the_path_mtu() {
         for encapsulation in [None, Some(PORTS)] {
             let sa = sa(ends, encapsulation);
             let message = complaint_of_a_router(&sa, 0x1001, 1000, 1400);
-            let complaint = Complaint::read(&message).unwrap();
+            let complaint = TooBigMessage::read(&message).unwrap();
             assert_eq!((complaint.spi, complaint.sequence), (0x1001, 1000));
             assert_eq!((complaint.quoted_len, complaint.mtu), (1500, 1400));
             for highest in [1000, 1001, 1000 + (1 << 20) - 1, (7 << 32) | 1500] {
-                let believed = complaint.plausible(&sa, SequenceNumber(highest), 1500);
+                let believed = complaint.accepted_mtu(&sa, SequenceNumber(highest), 1500);
                 assert_eq!(believed, Some(1400), "highest {highest}");
             }
         }
@@ -347,79 +350,79 @@ fn a_complaint_about_a_recent_packet_of_ours_lowers_the_path_mtu() {
 #[test]
 fn a_complaint_that_anybody_could_have_made_up_is_not_believed() {
     let sa = sa(V4, Some(PORTS));
-    let genuine = Complaint::read(&complaint_of_a_router(&sa, 0x1001, 1000, 1400)).unwrap();
+    let genuine = TooBigMessage::read(&complaint_of_a_router(&sa, 0x1001, 1000, 1400)).unwrap();
     let highest = SequenceNumber(1000);
-    assert_eq!(genuine.plausible(&sa, highest, 1500), Some(1400));
+    assert_eq!(genuine.accepted_mtu(&sa, highest, 1500), Some(1400));
     for (what, lie) in [
         (
             "SPI",
-            Complaint {
+            TooBigMessage {
                 spi: 0x1002,
                 ..genuine
             },
         ),
         (
             "not sent yet",
-            Complaint {
+            TooBigMessage {
                 sequence: 1001,
                 ..genuine
             },
         ),
         (
             "zero",
-            Complaint {
+            TooBigMessage {
                 sequence: 0,
                 ..genuine
             },
         ),
         (
             "source",
-            Complaint {
+            TooBigMessage {
                 source: V4.1,
                 ..genuine
             },
         ),
         (
             "destination",
-            Complaint {
+            TooBigMessage {
                 destination: V4.0,
                 ..genuine
             },
         ),
         (
             "port",
-            Complaint {
+            TooBigMessage {
                 ports: Some((4500, 4501)),
                 ..genuine
             },
         ),
         (
             "not encapsulated",
-            Complaint {
+            TooBigMessage {
                 ports: None,
                 ..genuine
             },
         ),
         (
             "no smaller",
-            Complaint {
+            TooBigMessage {
                 mtu: 1500,
                 ..genuine
             },
         ),
         (
             "the packet was smaller",
-            Complaint {
+            TooBigMessage {
                 quoted_len: 1400,
                 ..genuine
             },
         ),
     ] {
-        assert_eq!(lie.plausible(&sa, highest, 1500), None, "{what}");
+        assert_eq!(lie.accepted_mtu(&sa, highest, 1500), None, "{what}");
     }
     let long_ago = SequenceNumber(1000 + (1 << 20));
-    assert_eq!(genuine.plausible(&sa, long_ago, 1500), None);
-    assert_eq!(genuine.plausible(&sa, highest, 1400), None);
+    assert_eq!(genuine.accepted_mtu(&sa, long_ago, 1500), None);
+    assert_eq!(genuine.accepted_mtu(&sa, highest, 1400), None);
 }
 
 #[test]
@@ -433,9 +436,9 @@ fn no_complaint_pushes_the_path_mtu_below_what_every_path_carries() {
         (577, Some(577)),
     ] {
         let message = complaint_of_a_router(&v4, 0x1001, 1000, claimed);
-        let complaint = Complaint::read(&message).unwrap();
+        let complaint = TooBigMessage::read(&message).unwrap();
         assert_eq!(
-            complaint.plausible(&v4, highest, 1500),
+            complaint.accepted_mtu(&v4, highest, 1500),
             believed,
             "{claimed}"
         );
@@ -443,9 +446,9 @@ fn no_complaint_pushes_the_path_mtu_below_what_every_path_carries() {
     let v6 = sa(V6, None);
     for (claimed, believed) in [(0, None), (1279, None), (1280, Some(1280))] {
         let message = complaint_of_a_router(&v6, 0x1001, 1000, claimed);
-        let complaint = Complaint::read(&message).unwrap();
+        let complaint = TooBigMessage::read(&message).unwrap();
         assert_eq!(
-            complaint.plausible(&v6, highest, 1500),
+            complaint.accepted_mtu(&v6, highest, 1500),
             believed,
             "{claimed}"
         );
@@ -461,23 +464,23 @@ fn a_complaint_with_a_wrong_checksum_or_about_something_else_is_refused() {
             let mut tampered = message.clone();
             tampered[at] ^= 0x40;
             assert_eq!(
-                Complaint::read(&tampered),
+                TooBigMessage::read(&tampered),
                 Err(Dropped::Malformed),
                 "byte {at}"
             );
         }
         let mut unreachable = message.clone();
         unreachable[icmp_at] = 1;
-        assert_eq!(Complaint::read(&unreachable), Err(Dropped::Unsupported));
+        assert_eq!(TooBigMessage::read(&unreachable), Err(Dropped::Unsupported));
     }
     let mut out = Vec::new();
-    assert!(report(
+    assert!(packet_too_big(
         &packet(V4, 47, 1500, true),
         1400,
         ROUTER.0,
         &mut out
     ));
-    assert_eq!(Complaint::read(&out), Err(Dropped::Unsupported));
+    assert_eq!(TooBigMessage::read(&out), Err(Dropped::Unsupported));
 }
 
 /// A TCP segment that etherparse built, with its options in this order.
@@ -578,7 +581,7 @@ proptest! {
     #[test]
     fn no_bytes_panic(data in proptest::collection::vec(any::<u8>(), 0..120), v6 in any::<bool>(), kind in 0u8..4) {
         let mut data = data;
-        let _ = Complaint::read(&data);
+        let _ = TooBigMessage::read(&data);
         clamp_mss(&mut data, 1000, TcpChecksum::Finished);
         let ends = if v6 { V6 } else { V4 };
         let protocol = if v6 { 58 } else { 1 };
@@ -589,7 +592,7 @@ proptest! {
             if let Some(first) = likely.get_mut(header_len) {
                 *first = kind;
             }
-            let _ = Complaint::read(&likely);
+            let _ = TooBigMessage::read(&likely);
             clamp_mss(&mut likely, 100, TcpChecksum::Finished);
         }
     }
@@ -615,8 +618,8 @@ fn where_packets_go_on_in_the_next_payload_the_tunnel_has_the_mtu_of_its_path() 
         // ESP header, IV and ICV are 32 bytes; the text is a whole number of words.
         let text = |outer_len: usize| (outer_len - outer - 32) / 4 * 4 - 2;
         assert_eq!(inner_mtu(&with(whole), 1500), text(1500) - 4);
-        assert_eq!(aggfrag::room(&with(small), 1500), text(600) - 4);
-        assert_eq!(aggfrag::room(&with(small), 500), text(500) - 4);
-        assert_eq!(aggfrag::room(&with(small), 50), 0);
+        assert_eq!(aggfrag::payload_capacity(&with(small), 1500), text(600) - 4);
+        assert_eq!(aggfrag::payload_capacity(&with(small), 500), text(500) - 4);
+        assert_eq!(aggfrag::payload_capacity(&with(small), 50), 0);
     }
 }

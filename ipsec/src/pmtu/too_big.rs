@@ -1,7 +1,7 @@
-//! Judging an ICMP message from outside that says a protected packet was too big.
+//! Checking an ICMP message from the network that a protected packet was too big.
 //!
-//! Nobody authenticates it, so it must show that its sender saw one of our recent packets, it can only lower a path
-//! MTU, and never below what every path can be expected to carry (RFC 4301 8.2.2, RFC 5927 7).
+//! It is not authenticated, so it must quote one of our recent packets, it can only lower a path MTU, and never below what
+//! every path can be expected to carry (RFC 4301 8.2.2, RFC 5927 7).
 
 use super::MIN_MTU_V6;
 use crate::Dropped;
@@ -13,20 +13,18 @@ use crate::wire::ip::{Chain, Ip, Ipv4, Ipv6, number};
 use crate::wire::udp;
 use std::net::IpAddr;
 
-/// What every IPv4 host takes (RFC 1122 3.3.3). A claim below it is likelier an attack than a path.
-const LOWEST_V4: usize = 576;
+/// What every IPv4 host accepts (RFC 1122 3.3.3). A lower claim is more likely an attack than a path.
+const MIN_ACCEPTED_MTU_V4: usize = 576;
 
-/// How many sequence numbers ago a packet may have been sent whose complaint is still believed: about a second at a
-/// million packets per second.
-const RECENT: u64 = 1 << 20;
+/// How many sequence numbers ago a quoted packet may have been sent: about a second at a million packets per second.
+const MAX_AGE_PACKETS: u64 = 1 << 20;
 
-/// Sizes that links have, for routers that do not tell theirs (RFC 1191 7.1).
+/// Common MTUs of links, for routers that do not report theirs (RFC 1191 7.1).
 const PLATEAUS: [usize; 9] = [32000, 17914, 8166, 4352, 2002, 1492, 1006, 576, 508];
 
-/// What a "too big" message says about the packet that it quotes. The fields can as well be filled from a socket's
-/// error queue.
+/// A "too big" message and the packet that it quotes. The fields can as well be filled from a socket's error queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Complaint {
+pub struct TooBigMessage {
     /// Source of the quoted packet: ours.
     pub source: IpAddr,
     /// Its destination: the peer.
@@ -55,7 +53,7 @@ struct Quoted<'a> {
     payload: &'a [u8],
 }
 
-impl Complaint {
+impl TooBigMessage {
     /// Reads a whole IP packet that holds an ICMP message about an ESP or AH packet. [`Dropped::Unsupported`] if it is
     /// about anything else.
     pub fn read(packet: &[u8]) -> Result<Self, Dropped> {
@@ -77,9 +75,9 @@ impl Complaint {
         })
     }
 
-    /// What a socket's error queue tells: the destination of our packet, the claim, and the quote of what followed the outer
-    /// header. `None` if too little is quoted to prove anything.
-    pub fn about(sa: &SaConfig, mtu: u32, quote: &[u8]) -> Option<Self> {
+    /// From a socket's error queue: the MTU that the message claims, and the quote of what followed the outer header. `None` if
+    /// too little is quoted.
+    pub fn from_error_queue(sa: &SaConfig, mtu: u32, quote: &[u8]) -> Option<Self> {
         let (spi, sequence) = spi_and_sequence(sa.id.protocol.number(), quote).ok()?;
         let ports = sa
             .encapsulation
@@ -96,15 +94,15 @@ impl Complaint {
         })
     }
 
-    /// The path MTU to believe in from now on, if the message may be believed: it quotes a packet that `sa` sent lately
-    /// (`highest` is the last number used), and lowers `present`.
-    pub fn plausible(
+    /// The new path MTU, if the message is plausible: it quotes a recent packet of `sa` (`highest` is the last number used), and
+    /// its MTU is lower than `present`.
+    pub fn accepted_mtu(
         &self,
         sa: &SaConfig,
         highest: SequenceNumber,
         present: usize,
     ) -> Option<usize> {
-        let mtu = self.believable_mtu()?;
+        let mtu = self.plausible_mtu()?;
         let lowers = mtu < present && mtu < self.quoted_len;
         (self.quotes(sa) && self.is_recent(highest) && lowers).then_some(mtu)
     }
@@ -121,17 +119,17 @@ impl Complaint {
 
     fn is_recent(&self, highest: SequenceNumber) -> bool {
         let ago = u64::from(highest.low().wrapping_sub(self.sequence));
-        ago < highest.0.min(RECENT)
+        ago < highest.0.min(MAX_AGE_PACKETS)
     }
 
-    fn believable_mtu(&self) -> Option<usize> {
+    fn plausible_mtu(&self) -> Option<usize> {
         match self.destination {
-            // RFC 1191 5: an old router tells no MTU; take the next common one below the packet's length.
+            // RFC 1191 5: an old router reports no MTU; take the next common one below the packet's length.
             IpAddr::V4(_) if self.mtu == 0 => PLATEAUS
                 .into_iter()
                 .find(|plateau| *plateau < self.quoted_len)
-                .map(|plateau| plateau.max(LOWEST_V4)),
-            IpAddr::V4(_) => Some(self.mtu.max(LOWEST_V4)),
+                .map(|plateau| plateau.max(MIN_ACCEPTED_MTU_V4)),
+            IpAddr::V4(_) => Some(self.mtu.max(MIN_ACCEPTED_MTU_V4)),
             // RFC 8201 4: a claim below the smallest link MTU is discarded.
             IpAddr::V6(_) => (self.mtu >= MIN_MTU_V6).then_some(self.mtu),
         }

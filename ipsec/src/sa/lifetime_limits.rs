@@ -3,15 +3,15 @@
 /// Soft and hard limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lifetimes {
-    /// Past these an event asks for a successor.
-    pub soft: Limits,
+    /// Past these an event requests a successor.
+    pub soft: LifetimeLimits,
     /// Past these nothing is carried any more.
-    pub hard: Limits,
+    pub hard: LifetimeLimits,
 }
 
 /// Limits of each kind; 0 is "none", as in setkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
+pub struct LifetimeLimits {
     /// Bytes carried (plaintext, as the kernel counts them).
     pub bytes: u64,
     /// Packets carried.

@@ -13,21 +13,21 @@ use crate::Dropped;
 use crate::sa::SequenceNumber;
 
 /// The largest window, in packets.
-pub const MAX_WINDOW: u32 = 8192;
+pub const MAX_REPLAY_WINDOW_PACKETS: u32 = 8192;
 
 const WORD: u64 = u64::BITS as u64;
 
 /// The window of one inbound association.
-pub struct Window {
+pub struct ReplayWindow {
     size: u64,
     top: u64,
     words: Box<[u64]>,
 }
 
-impl Window {
-    /// A window of `size` packets, 0 for no check; at most [`MAX_WINDOW`].
+impl ReplayWindow {
+    /// A window of `size` packets, 0 for no check; at most [`MAX_REPLAY_WINDOW_PACKETS`].
     pub fn new(size: u32) -> Self {
-        let size = size.min(MAX_WINDOW);
+        let size = size.min(MAX_REPLAY_WINDOW_PACKETS);
         Self {
             size: size.into(),
             top: 0,
@@ -59,7 +59,7 @@ impl Window {
 
     /// Changes the size and keeps what is known; numbers that a larger window newly covers count as seen.
     pub fn resize(&mut self, size: u32) {
-        let size = size.min(MAX_WINDOW);
+        let size = size.min(MAX_REPLAY_WINDOW_PACKETS);
         if u64::from(size) == self.size {
             return;
         }

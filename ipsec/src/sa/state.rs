@@ -1,50 +1,50 @@
-//! What an association remembers: sequence numbers, replay window, lifetimes and counters.
+//! The state of an association: sequence numbers, replay window, lifetimes and counters.
 //!
 //! It is shared by every snapshot that holds the association. One short lock guards it, taken once for a run of packets
-//! ([`SaState::hold`]) and never held while a cipher runs; an association belongs to one lane for each direction, so
-//! that hardly anybody ever waits for it.
+//! ([`SaState::lock`]) and never held while a cipher runs; an association belongs to one lane for each direction, so
+//! that it is hardly ever contended.
 
 mod counters;
 mod saved;
 
-pub use saved::Kept;
+pub use saved::SavedCounters;
 
 use crate::Dropped;
-use crate::aggfrag::{Aggfrag, Receiver, Released};
-use crate::command::Phase;
-use crate::sa::{SaConfig, SequenceNumber};
-use counters::{Ledger, is_limited, last_number};
+use crate::aggfrag::{Aggfrag, Unpacked, Unpacker};
+use crate::sa::{Phase, SaConfig, SequenceNumber};
+use counters::{Counters, is_limited};
 use multibuffer::prefetch;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use thiserror::Error;
 
-/// The living half of an association. The order is kept in memory: what every packet needs comes first
+/// The changing half of an association. The order is kept in memory: what every packet needs comes first
 /// (`SaState::fetch`).
 #[repr(C)]
 pub struct SaState {
-    ledger: Mutex<Ledger>,
+    counters: Mutex<Counters>,
     created: AtomicU64,
     counter_start: u64,
-    /// Whether `origin` holds one: looked at for each packet, where the lock would be too dear.
-    has_moved: AtomicBool,
+    /// Whether `peer_endpoint` holds one: looked at for each packet, where the lock would cost too much.
+    peer_has_moved: AtomicBool,
     /// By reason; absent until the first one, for most associations never drop anything.
     drops: OnceLock<Box<[AtomicU64; Dropped::ALL.len()]>>,
-    /// Parts of packets that AGGFRAG payloads brought; absent until the first one came.
-    unpacking: Mutex<Option<Box<Receiver>>>,
-    origin: Mutex<Option<SocketAddr>>,
+    /// Parts of packets from AGGFRAG payloads; absent until the first one came.
+    unpacking: Mutex<Option<Box<Unpacker>>>,
+    peer_endpoint: Mutex<Option<SocketAddr>>,
 }
 
-/// The numbers of one association, held for a run of its packets: one lock for many. Whoever holds them must take no
-/// other association's, nor do anything that may sleep.
-pub struct Held<'a> {
-    ledger: MutexGuard<'a, Ledger>,
+/// The counters of one association, locked once for several packets in a row. The holder must not lock another
+/// association's, nor do anything that may sleep.
+pub struct LockedState<'a> {
+    counters: MutexGuard<'a, Counters>,
     created: u64,
 }
 
-/// Something an administrator or key manager should hear of.
+/// An event for the administrator or key manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LifeEvent {
+pub enum LifetimeEvent {
     /// A soft limit was passed for the first time.
     Soft,
     /// A hard limit was reached.
@@ -53,9 +53,21 @@ pub enum LifeEvent {
     SequenceOver,
 }
 
-/// The numbers an association shows, read at one moment.
+/// An update without extended sequence numbers for an association that has used more than 32 bits of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(
+    "its sequence numbers have reached {used}, and without extended ones there are none above {}: keep `-o esn`, or \
+     delete it and add one with new keys",
+    u32::MAX
+)]
+pub struct SequenceTooHigh {
+    /// The highest number sent or received.
+    pub used: u64,
+}
+
+/// The counters of an association, read at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct SaUsage {
     /// The highest sequence number sent or received so far.
     pub sequence: u64,
     /// Seconds since the Unix epoch, as are the next two; 0 for never.
@@ -68,7 +80,7 @@ pub struct Tally {
     pub bytes: u64,
     /// Packets carried.
     pub packets: u64,
-    /// Where it is in its life.
+    /// Its phase.
     pub phase: Phase,
 }
 
@@ -76,32 +88,32 @@ impl SaState {
     /// A new incarnation. `counter_start` is random, so that two incarnations of one key do not share counter IVs.
     pub fn new(config: &SaConfig, now: u64, counter_start: u64) -> Self {
         Self {
-            ledger: Mutex::new(Ledger::new(config)),
+            counters: Mutex::new(Counters::new(config)),
             created: AtomicU64::new(now),
             counter_start,
             drops: OnceLock::new(),
             unpacking: Mutex::new(None),
-            has_moved: AtomicBool::new(false),
-            origin: Mutex::new(None),
+            peer_has_moved: AtomicBool::new(false),
+            peer_endpoint: Mutex::new(None),
         }
     }
 
-    /// Asks for what every packet needs.
+    /// Prefetches what every packet needs.
     pub(crate) fn fetch(&self) {
-        prefetch(&self.ledger);
+        prefetch(&self.counters);
         prefetch(&self.counter_start);
-        prefetch(&self.has_moved);
+        prefetch(&self.peer_has_moved);
     }
 
-    /// Holds the numbers until the answer is dropped.
-    pub fn hold(&self) -> Held<'_> {
-        Held {
-            ledger: self.lock(),
+    /// Locks the counters until the returned guard is dropped.
+    pub fn lock(&self) -> LockedState<'_> {
+        LockedState {
+            counters: self.counters(),
             created: self.created.load(Ordering::Relaxed),
         }
     }
 
-    /// [`Held::reserve`] for one train alone.
+    /// [`LockedState::reserve`] for one train alone.
     pub fn reserve(
         &self,
         config: &SaConfig,
@@ -109,7 +121,7 @@ impl SaState {
         bytes_each: u64,
         now: u64,
     ) -> Result<(SequenceNumber, u32), Dropped> {
-        self.hold().reserve(config, packets, bytes_each, now)
+        self.lock().reserve(config, packets, bytes_each, now)
     }
 
     /// The explicit counter IV that belongs to a sequence number: never the same twice in one incarnation.
@@ -117,12 +129,12 @@ impl SaState {
         self.counter_start.wrapping_add(sequence.0)
     }
 
-    /// [`Held::look`] for one packet alone.
-    pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
-        self.hold().look(config, low)
+    /// [`LockedState::precheck`] for one packet alone.
+    pub fn precheck(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
+        self.lock().precheck(config, low)
     }
 
-    /// [`Held::admit`] for one packet alone.
+    /// [`LockedState::admit`] for one packet alone.
     pub fn admit(
         &self,
         config: &SaConfig,
@@ -130,40 +142,40 @@ impl SaState {
         bytes: u64,
         now: u64,
     ) -> Result<(), Dropped> {
-        self.hold().admit(config, sequence, bytes, now)
+        self.lock().admit(config, sequence, bytes, now)
     }
 
     /// Inbound, commit, after [`SaState::admit`]: takes an AGGFRAG payload; packets that are whole now go to `out`, in order.
-    /// Returns when [`SaState::stop_waiting`] has something to do, if ever. `now` is in milliseconds.
+    /// Returns when to call [`SaState::expire_unpacking`], if ever. `now` is in milliseconds.
     pub fn unpack(
         &self,
         aggfrag: &Aggfrag,
         sequence: SequenceNumber,
         payload: &[u8],
         now: u64,
-        out: &mut dyn FnMut(Released<'_>),
+        out: &mut dyn FnMut(Unpacked<'_>),
     ) -> Option<u64> {
-        let mut receiver = self.receiver();
-        let receiver = receiver.get_or_insert_default();
-        receiver.offer(sequence, payload, aggfrag.window, now, out);
-        receiver.deadline(aggfrag.patience)
+        let mut unpacker = self.unpacker();
+        let unpacker = unpacker.get_or_insert_default();
+        unpacker.offer(sequence, payload, aggfrag.reorder_window, now, out);
+        unpacker.deadline(aggfrag.reorder_timeout_ms)
     }
 
-    /// Gives up what has been missing for too long, and returns when to look again.
-    pub fn stop_waiting(
+    /// Gives up what has been missing for too long, and returns when to call again.
+    pub fn expire_unpacking(
         &self,
         aggfrag: &Aggfrag,
         now: u64,
-        out: &mut dyn FnMut(Released<'_>),
+        out: &mut dyn FnMut(Unpacked<'_>),
     ) -> Option<u64> {
-        let mut receiver = self.receiver();
-        let receiver = receiver.as_mut()?;
-        receiver.expire(aggfrag.patience, now, out);
-        receiver.deadline(aggfrag.patience)
+        let mut unpacker = self.unpacker();
+        let unpacker = unpacker.as_mut()?;
+        unpacker.expire(aggfrag.reorder_timeout_ms, now, out);
+        unpacker.deadline(aggfrag.reorder_timeout_ms)
     }
 
-    fn receiver(&self) -> MutexGuard<'_, Option<Box<Receiver>>> {
-        // What a caller's panic has left half-way is a packet that will be found incomplete.
+    fn unpacker(&self) -> MutexGuard<'_, Option<Box<Unpacker>>> {
+        // A panic half-way leaves a packet that will be found incomplete.
         self.unpacking
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -188,14 +200,14 @@ impl SaState {
             .collect()
     }
 
-    /// Limits passed since the last call, each told once. `now` also ages the association.
-    pub fn take_events(&self, config: &SaConfig, now: u64) -> Vec<LifeEvent> {
-        let mut ledger = self.lock();
-        let _ = ledger.check_age(config, self.created.load(Ordering::Relaxed), now);
+    /// The limits passed since the last call, each reported once. `now` also ages the association.
+    pub fn take_events(&self, config: &SaConfig, now: u64) -> Vec<LifetimeEvent> {
+        let mut counters = self.counters();
+        let _ = counters.check_age(config, self.created.load(Ordering::Relaxed), now);
         let due = [
-            (ledger.soft.take(), LifeEvent::Soft),
-            (ledger.hard.take(), LifeEvent::Hard),
-            (ledger.sequence_over.take(), LifeEvent::SequenceOver),
+            (counters.soft.take(), LifetimeEvent::Soft),
+            (counters.hard.take(), LifetimeEvent::Hard),
+            (counters.sequence_over.take(), LifetimeEvent::SequenceOver),
         ];
         due.into_iter()
             .filter(|(due, _)| *due)
@@ -203,77 +215,75 @@ impl SaState {
             .collect()
     }
 
-    /// Notes where an authentic packet in UDP came from: of interest only if the association says otherwise, as behind
-    /// a NAT that has chosen another port or address (RFC 7296 2.23).
+    /// Records where an authentic packet in UDP came from, if that is not the association's peer address: a NAT may have chosen
+    /// another port or address (RFC 7296 2.23).
     #[inline]
-    pub fn hear_from(&self, config: &SaConfig, from: SocketAddr) {
+    pub fn record_peer_endpoint(&self, config: &SaConfig, from: SocketAddr) {
         let Some(udp) = config.encapsulation else {
             return;
         };
         let moved = (config.source, udp.source_port) != (from.ip(), from.port());
-        if moved || self.has_moved.load(Ordering::Relaxed) {
-            *self.lock_origin() = moved.then_some(from);
-            self.has_moved.store(moved, Ordering::Relaxed);
+        if moved || self.peer_has_moved.load(Ordering::Relaxed) {
+            *self.lock_peer_endpoint() = moved.then_some(from);
+            self.peer_has_moved.store(moved, Ordering::Relaxed);
         }
     }
 
-    /// Where the last authentic packet came from, if that is not where the association says.
-    pub fn moved_to(&self) -> Option<SocketAddr> {
-        *self.lock_origin()
+    /// Where the last authentic packet came from, if that is not the association's peer address.
+    pub fn observed_peer_endpoint(&self) -> Option<SocketAddr> {
+        *self.lock_peer_endpoint()
     }
 
-    /// Whether an association of this configuration can go on from here, or why not: numbers beyond 32 bits need
-    /// extended ones, or they would begin again (RFC 4303 3.3.3).
-    pub fn can_become(&self, config: &SaConfig) -> Result<(), String> {
-        let ledger = self.lock();
-        let used = ledger.sent.max(ledger.window.top());
-        match used > last_number(config) {
-            false => Ok(()),
-            true => Err(format!(
-                "its sequence numbers have reached {used}, and without extended ones there are none above {}: keep \
-                 `-o esn`, or delete it and add one with new keys",
-                u32::MAX
-            )),
+    /// Whether an association of this configuration can go on from here: numbers beyond 32 bits need extended ones, or they
+    /// would begin again (RFC 4303 3.3.3).
+    pub fn check_update(&self, config: &SaConfig) -> Result<(), SequenceTooHigh> {
+        let counters = self.counters();
+        let used = counters.sent.max(counters.window.top());
+        if used > config.last_number() {
+            return Err(SequenceTooHigh { used });
         }
+        Ok(())
     }
 
-    /// Follows an update of the configuration.
+    /// Applies an update of the configuration.
     pub fn reconfigure(&self, config: &SaConfig) {
-        let mut ledger = self.lock();
-        ledger.window.resize(config.replay_window);
-        ledger.is_limited = is_limited(config);
+        let mut counters = self.counters();
+        counters.window.resize(config.replay_window);
+        counters.is_limited = is_limited(config);
     }
 
-    /// All numbers at one moment.
-    pub fn tally(&self) -> Tally {
-        let ledger = self.lock();
-        Tally {
-            sequence: ledger.sent.max(ledger.window.top()),
+    /// All counters at one moment.
+    pub fn usage(&self) -> SaUsage {
+        let counters = self.counters();
+        SaUsage {
+            sequence: counters.sent.max(counters.window.top()),
             created: self.created.load(Ordering::Relaxed),
-            first_used: ledger.first_used,
-            last_used: ledger.last_used,
-            bytes: ledger.bytes,
-            packets: ledger.packets,
-            phase: ledger.phase(),
+            first_used: counters.first_used,
+            last_used: counters.last_used,
+            bytes: counters.bytes,
+            packets: counters.packets,
+            phase: counters.phase(),
         }
     }
 
     /// Whether a hard limit has ended it.
     pub fn is_dead(&self) -> bool {
-        self.lock().phase() == Phase::Dead
+        self.counters().phase() == Phase::Dead
     }
 
-    fn lock_origin(&self) -> MutexGuard<'_, Option<SocketAddr>> {
-        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_peer_endpoint(&self) -> MutexGuard<'_, Option<SocketAddr>> {
+        self.peer_endpoint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
-        // Nothing below can panic half-way through a change, so a poisoned ledger is still whole.
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        // Nothing below can panic half-way through a change, so poisoned counters are still whole.
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held<'_> {
+impl LockedState<'_> {
     /// Outbound, prepare: takes up to `packets` consecutive sequence numbers, and `bytes_each` of lifetime for each.
     /// Returns the first number and how many were granted (at least 1). A hard limit is never overshot.
     pub fn reserve(
@@ -283,27 +293,27 @@ impl Held<'_> {
         bytes_each: u64,
         now: u64,
     ) -> Result<(SequenceNumber, u32), Dropped> {
-        let ledger = &mut *self.ledger;
-        ledger.check_age(config, self.created, now)?;
-        let granted = ledger.grant(config, packets, bytes_each)?;
-        let first = SequenceNumber(ledger.sent + 1);
-        ledger.sent += u64::from(granted);
-        ledger.count(config, granted.into(), bytes_each, now);
+        let counters = &mut *self.counters;
+        counters.check_age(config, self.created, now)?;
+        let granted = counters.grant(config, packets, bytes_each)?;
+        let first = SequenceNumber(counters.sent + 1);
+        counters.sent += u64::from(granted);
+        counters.count(config, granted.into(), bytes_each, now);
         Ok((first, granted))
     }
 
     /// Inbound, prepare: the full sequence number, if the window would take it. Nothing moves.
     #[inline]
-    pub fn look(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
-        let ledger = &*self.ledger;
+    pub fn precheck(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
+        let counters = &*self.counters;
         let sequence = match config.esn {
-            true => ledger.window.extend(low).ok_or(Dropped::TooOld)?,
+            true => counters.window.extend(low).ok_or(Dropped::TooOld)?,
             false => SequenceNumber(low.into()),
         };
         if sequence.0 == 0 && config.replay_window > 0 {
             return Err(Dropped::ZeroSequence);
         }
-        ledger.window.check(sequence)?;
+        counters.window.check(sequence)?;
         Ok(sequence)
     }
 
@@ -316,12 +326,12 @@ impl Held<'_> {
         bytes: u64,
         now: u64,
     ) -> Result<(), Dropped> {
-        let ledger = &mut *self.ledger;
-        ledger.check_age(config, self.created, now)?;
-        ledger.window.check(sequence)?;
-        ledger.grant_lifetime(config, 1, bytes)?;
-        ledger.window.admit(sequence)?;
-        ledger.count(config, 1, bytes, now);
+        let counters = &mut *self.counters;
+        counters.check_age(config, self.created, now)?;
+        counters.window.check(sequence)?;
+        counters.grant_lifetime(config, 1, bytes)?;
+        counters.window.admit(sequence)?;
+        counters.count(config, 1, bytes, now);
         Ok(())
     }
 }

@@ -65,9 +65,9 @@ pub enum Statement {
     /// `deleteall`: remove all security associations between two addresses.
     DeleteAll(Box<SaGroup>),
     /// `flush`: remove all security associations, or those of one protocol.
-    Flush(Option<At<Protocol>>),
+    Flush(Option<At<ProtocolWord>>),
     /// `dump`: show all security associations, or those of one protocol.
-    Dump(Option<At<Protocol>>),
+    Dump(Option<At<ProtocolWord>>),
     /// `spdadd`: a new policy.
     SpdAdd(Box<PolicyEntry>),
     /// `spdupdate`: a policy replaces the one with its selector and direction.
@@ -146,7 +146,7 @@ pub struct Endpoint {
 
 /// The protocol of a security association.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Protocol {
+pub enum ProtocolWord {
     /// ESP.
     Esp,
     /// ESP as it was before 1998 (RFC 1827).
@@ -173,7 +173,7 @@ pub struct SaName {
     /// The receiver.
     pub destination: Endpoint,
     /// The protocol.
-    pub protocol: At<Protocol>,
+    pub protocol: At<ProtocolWord>,
     /// The security parameter index.
     pub spi: At<u32>,
     /// `-m` and the other options before the algorithms.
@@ -203,14 +203,14 @@ pub struct SaGroup {
     /// The receiver.
     pub destination: Endpoint,
     /// The protocol.
-    pub protocol: At<Protocol>,
+    pub protocol: At<ProtocolWord>,
 }
 
 /// The options of a security association.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Extensions {
     /// `-m`.
-    pub mode: Option<At<Mode>>,
+    pub mode: Option<At<ModeWord>>,
     /// `-r`: the replay window.
     pub replay: Option<At<u64>>,
     /// `-u`: the identifier that policies of level `unique:N` ask for.
@@ -235,7 +235,7 @@ pub struct Extensions {
 
 /// What `-m` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum ModeWord {
     /// Between the two addresses.
     Transport,
     /// For whole packets of others.

@@ -1,4 +1,4 @@
-//! What `setkey -D` and `setkey -DP` print, blank for blank as ipsec-tools does on Linux, for scripts read it.
+//! What `setkey -D` and `setkey -DP` print, byte for byte the classic setkey output of ipsec-tools on Linux, which scripts parse.
 //!
 //! Tabs begin the indented lines, a blank follows the second address and the state, a time that never was is twenty
 //! blanks. What ipsec-tools has no field for (extended numbers, DSCP …) is not shown here.
@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 
 use super::protocol::{self, GRE, ICMP, ICMP6, MOBILITY};
 use super::secret_text::SecretText;
-use crate::command::{Phase, PolicyReport, SaReport};
+use crate::command::{PolicyReport, SaReport};
 use crate::policy::{Action, Direction, Level, Policy, Prefix, Template, Upper};
-use crate::sa::{Mode, Protocol, Reqid, SaConfig};
+use crate::sa::{Mode, Phase, Protocol, Reqid, SaConfig};
 use crate::suite::Secret;
 
 mod time;
@@ -24,7 +24,7 @@ const LARGEST_MANUAL_REQID: u32 = 0x3fff;
 
 /// What a dump depends on besides the entries.
 #[derive(Clone, Copy)]
-pub struct Frame<'a> {
+pub struct DumpContext<'a> {
     /// Seconds since the Unix epoch.
     pub now: u64,
     /// How many seconds local time was ahead of universal time at a moment.
@@ -35,7 +35,7 @@ pub struct Frame<'a> {
     pub ports: bool,
 }
 
-impl Frame<'_> {
+impl DumpContext<'_> {
     fn time(&self, seconds: u64) -> String {
         match seconds {
             0 => " ".repeat(20),
@@ -45,24 +45,24 @@ impl Frame<'_> {
 }
 
 /// What `setkey -D` prints. It holds keys: zeroed when dropped.
-pub fn dump_sas(sas: &[SaReport], frame: &Frame<'_>) -> Zeroizing<Vec<u8>> {
+pub fn dump_sas(sas: &[SaReport], context: &DumpContext<'_>) -> Zeroizing<Vec<u8>> {
     let mut out = SecretText::default();
     if sas.is_empty() {
         out.push(b"No SAD entries.\n");
     }
     for (index, sa) in sas.iter().enumerate() {
-        head(&mut out, &sa.config, frame.ports);
+        head(&mut out, &sa.config, context.ports);
         keys(&mut out, &sa.config);
         state(&mut out, sa);
-        times(&mut out, sa, frame);
+        times(&mut out, sa, context);
         let left = sas.len() - 1 - index;
-        let _ = writeln!(out, "\tsadb_seq={left} pid={} refcnt=0", frame.pid);
+        let _ = writeln!(out, "\tsadb_seq={left} pid={} refcnt=0", context.pid);
     }
     out.into_bytes()
 }
 
 /// What `setkey -DP` prints.
-pub fn dump_policies(policies: &[PolicyReport], frame: &Frame<'_>) -> String {
+pub fn dump_policies(policies: &[PolicyReport], context: &DumpContext<'_>) -> String {
     if policies.is_empty() {
         return "No SPD entries.\n".to_owned();
     }
@@ -75,12 +75,16 @@ pub fn dump_policies(policies: &[PolicyReport], frame: &Frame<'_>) -> String {
             last_used,
         } = report;
         selector(&mut out, policy);
-        decision(&mut out, policy, frame.ports);
-        let (created, last_used) = (frame.time(*created), frame.time(*last_used));
+        decision(&mut out, policy, context.ports);
+        let (created, last_used) = (context.time(*created), context.time(*last_used));
         let _ = writeln!(out, "\tcreated: {created}  lastused: {last_used}");
         let left = policies.len() - 1 - index;
         let _ = writeln!(out, "\tlifetime: 0(s) validtime: 0(s)");
-        let _ = writeln!(out, "\tspid={id} seq={left} pid={}\n\trefcnt=1", frame.pid);
+        let _ = writeln!(
+            out,
+            "\tspid={id} seq={left} pid={}\n\trefcnt=1",
+            context.pid
+        );
     }
     out
 }
@@ -166,22 +170,22 @@ fn state(out: &mut SecretText, sa: &SaReport) {
     );
 }
 
-fn times(out: &mut SecretText, sa: &SaReport, frame: &Frame<'_>) {
+fn times(out: &mut SecretText, sa: &SaReport, context: &DumpContext<'_>) {
     let lifetimes = &sa.config.lifetimes;
     let (hard, soft) = (&lifetimes.hard, &lifetimes.soft);
-    let (created, now) = (frame.time(sa.created), frame.time(frame.now));
+    let (created, now) = (context.time(sa.created), context.time(context.now));
     let _ = writeln!(out, "\tcreated: {created}\tcurrent: {now}");
     let age = if sa.created == 0 {
         0
     } else {
-        frame.now.saturating_sub(sa.created)
+        context.now.saturating_sub(sa.created)
     };
     let _ = writeln!(
         out,
         "\tdiff: {age}(s)\thard: {}(s)\tsoft: {}(s)",
         hard.age, soft.age
     );
-    let last = frame.time(sa.last_used);
+    let last = context.time(sa.last_used);
     let _ = writeln!(
         out,
         "\tlast: {last}\thard: {}(s)\tsoft: {}(s)",
@@ -321,7 +325,7 @@ fn template(out: &mut String, template: &Template, ports: bool) {
         .map(|(near, far)| format!("{}-{}", end(near), end(far)));
     let level = match template.level {
         Level::Use => "use".to_owned(),
-        // The default is to require; the kernel's own dump does not tell them apart either.
+        // The default is to require; the kernel's own dump does not distinguish them either.
         Level::Default | Level::Require => "require".to_owned(),
         Level::Unique(None) => "unique".to_owned(),
         Level::Unique(Some(Reqid(id))) if id > LARGEST_MANUAL_REQID => format!("unique#{id}"),

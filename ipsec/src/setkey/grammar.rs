@@ -230,7 +230,7 @@ impl Cursor<'_> {
         Ok(statement)
     }
 
-    fn optional_protocol(&mut self) -> Parse<Option<At<Protocol>>> {
+    fn optional_protocol(&mut self) -> Parse<Option<At<ProtocolWord>>> {
         match self.peek_kind() {
             Some(Kind::Semicolon) | None => Ok(None),
             _ if self.at_next_statement() => Ok(None),

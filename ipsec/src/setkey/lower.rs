@@ -1,11 +1,14 @@
-//! From the tree to commands: here a text is judged.
+//! From the tree to commands: here a text is checked.
 //!
-//! What comes out can be obeyed as it stands: names are addresses, every key fits its algorithm, every number its
+//! The result can be applied as it is: names are addresses, every key fits its algorithm, every number its
 //! field. Whatever is not so is a [`Problem`] at its place, and then there are no commands at all. What is allowed but
-//! unwise is a [`Warning`]; the same one many times over is told once, with its number.
+//! unwise is a [`Warning`]; the same one many times over is reported once, with its count.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
+
+use thiserror::Error;
 
 use super::ast::*;
 use super::{Problem, Span, Warning, parse};
@@ -16,9 +19,9 @@ mod address;
 mod association;
 mod option;
 mod policy;
-mod unsupported;
 mod resolve;
 mod suite;
+mod unsupported;
 
 pub use option::{POLICY_OPTIONS, SA_OPTIONS};
 pub use resolve::resolve;
@@ -28,8 +31,8 @@ pub use resolve::resolve;
 pub struct Lowered {
     /// What to do, in order.
     pub commands: Vec<Command>,
-    /// Where in the text each command comes from, for a plane that refuses one.
-    pub places: Vec<Span>,
+    /// Where in the text each command stands, for the error message of a plane that refuses one.
+    pub spans: Vec<Span>,
     /// What may not be what was wanted.
     pub warnings: Vec<Warning>,
 }
@@ -47,9 +50,20 @@ pub enum Forwarding {
 /// What looks up names for a text.
 pub trait Names {
     /// The addresses of a host, or why there are none.
-    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, String>;
+    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, LookupError>;
     /// The port of a service.
     fn service(&mut self, name: &str) -> Option<u16>;
+}
+
+/// Why a name has no address.
+#[derive(Debug, Error)]
+pub enum LookupError {
+    /// Nothing is looked up.
+    #[error("names are not looked up here")]
+    NumericOnly,
+    /// The system's resolver has no address.
+    #[error("this name cannot be looked up: {0}")]
+    Resolver(#[from] io::Error),
 }
 
 /// Knows no names: texts have to be numeric.
@@ -57,8 +71,8 @@ pub trait Names {
 pub struct NoNames;
 
 impl Names for NoNames {
-    fn host(&mut self, _: &str) -> Result<Vec<IpAddr>, String> {
-        Err("names are not looked up here".to_owned())
+    fn host(&mut self, _: &str) -> Result<Vec<IpAddr>, LookupError> {
+        Err(LookupError::NumericOnly)
     }
 
     fn service(&mut self, _: &str) -> Option<u16> {
@@ -146,7 +160,7 @@ impl<'a> Lowering<'a> {
     /// Appends a command.
     fn push(&mut self, command: Command, place: Span) -> Lower<()> {
         self.out.commands.push(command);
-        self.out.places.push(place);
+        self.out.spans.push(place);
         Ok(())
     }
 
@@ -165,11 +179,14 @@ impl<'a> Lowering<'a> {
 
     fn of_protocol(
         &mut self,
-        protocol: &Option<At<Protocol>>,
+        protocol: &Option<At<ProtocolWord>>,
         span: Span,
         command: fn(Option<SaProtocol>) -> Command,
     ) -> Lower<()> {
-        let protocol = protocol.as_ref().map(unsupported::sa_protocol).transpose()?;
+        let protocol = protocol
+            .as_ref()
+            .map(unsupported::sa_protocol)
+            .transpose()?;
         self.push(command(protocol), span)
     }
 

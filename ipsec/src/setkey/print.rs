@@ -88,7 +88,7 @@ impl Printer {
         self.protocol(&group.protocol.node);
     }
 
-    fn of_protocol(&mut self, verb: &str, protocol: &Option<At<Protocol>>) {
+    fn of_protocol(&mut self, verb: &str, protocol: &Option<At<ProtocolWord>>) {
         self.word(verb);
         if let Some(protocol) = protocol {
             self.protocol(&protocol.node);
@@ -106,17 +106,17 @@ impl Printer {
         }
     }
 
-    fn protocol(&mut self, protocol: &Protocol) {
+    fn protocol(&mut self, protocol: &ProtocolWord) {
         self.word(match protocol {
-            Protocol::Esp => "esp",
-            Protocol::EspOld => "esp-old",
-            Protocol::EspUdp(_) => "esp-udp",
-            Protocol::Ah => "ah",
-            Protocol::AhOld => "ah-old",
-            Protocol::IpComp => "ipcomp",
-            Protocol::Tcp => "tcp",
+            ProtocolWord::Esp => "esp",
+            ProtocolWord::EspOld => "esp-old",
+            ProtocolWord::EspUdp(_) => "esp-udp",
+            ProtocolWord::Ah => "ah",
+            ProtocolWord::AhOld => "ah-old",
+            ProtocolWord::IpComp => "ipcomp",
+            ProtocolWord::Tcp => "tcp",
         });
-        if let Protocol::EspUdp(Some(original)) = protocol {
+        if let ProtocolWord::EspUdp(Some(original)) = protocol {
             self.word(&host(&original.node));
         }
     }
@@ -180,8 +180,8 @@ impl Printer {
         self.word(verb);
         self.lookup(entry.lookup);
         match &entry.selector {
-            Selector::Tagged(tag) => self.word(&format!("tagged \"{}\"", tag.node)),
-            Selector::Ranges(ranges) => {
+            SelectorClause::Tagged(tag) => self.word(&format!("tagged \"{}\"", tag.node)),
+            SelectorClause::Ranges(ranges) => {
                 self.word(&range(&ranges.source));
                 self.word(&range(&ranges.destination));
                 self.word(&upper(ranges.upper.node));
@@ -192,7 +192,7 @@ impl Printer {
         self.policy(&entry.policy);
     }
 
-    fn policy(&mut self, policy: &Policy) {
+    fn policy(&mut self, policy: &PolicyClause) {
         self.flag("-P", Some(direction(policy.direction.node)));
         if let Some(priority) = policy.priority {
             self.word(&priority_words(priority.node));
@@ -232,21 +232,21 @@ fn range(range: &Range) -> String {
     host(&range.host.node) + &prefix.unwrap_or_default() + &port(&range.port)
 }
 
-fn upper(upper: Upper) -> String {
+fn upper(upper: UpperClause) -> String {
     let name = |number: u8| match protocol::name(number) {
         Some(name) => name.to_owned(),
         None => number.to_string(),
     };
     match upper {
-        Upper::Any => "any".to_owned(),
-        Upper::Protocol(number) => name(number),
-        Upper::Gre(key) => format!("gre {key}"),
-        Upper::Message {
+        UpperClause::Any => "any".to_owned(),
+        UpperClause::Protocol(number) => name(number),
+        UpperClause::Gre(key) => format!("gre {key}"),
+        UpperClause::Message {
             protocol,
             kind,
             code: None,
         } => format!("{} {kind}", name(protocol)),
-        Upper::Message {
+        UpperClause::Message {
             protocol,
             kind,
             code: Some(code),
@@ -256,11 +256,11 @@ fn upper(upper: Upper) -> String {
     }
 }
 
-fn mode(mode: Mode) -> &'static str {
+fn mode(mode: ModeWord) -> &'static str {
     match mode {
-        Mode::Transport => "transport",
-        Mode::Tunnel => "tunnel",
-        Mode::Any => "any",
+        ModeWord::Transport => "transport",
+        ModeWord::Tunnel => "tunnel",
+        ModeWord::Any => "any",
     }
 }
 
@@ -272,11 +272,11 @@ fn padding(padding: Padding) -> &'static str {
     }
 }
 
-fn direction(direction: Direction) -> &'static str {
+fn direction(direction: DirectionWord) -> &'static str {
     match direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-        Direction::Forward => "fwd",
+        DirectionWord::In => "in",
+        DirectionWord::Out => "out",
+        DirectionWord::Forward => "fwd",
     }
 }
 
@@ -295,17 +295,17 @@ fn priority_words(priority: Priority) -> String {
     }
 }
 
-fn action_word(action: Action) -> &'static str {
+fn action_word(action: ActionWord) -> &'static str {
     match action {
-        Action::Discard => "discard",
-        Action::None => "none",
-        Action::Ipsec => "ipsec",
-        Action::Entrust => "entrust",
-        Action::Bypass => "bypass",
+        ActionWord::Discard => "discard",
+        ActionWord::None => "none",
+        ActionWord::Ipsec => "ipsec",
+        ActionWord::Entrust => "entrust",
+        ActionWord::Bypass => "bypass",
     }
 }
 
-fn template_word(template: &Template) -> String {
+fn template_word(template: &TemplateClause) -> String {
     let protocol = match template.protocol.node {
         TemplateProtocol::Esp => "esp",
         TemplateProtocol::Ah => "ah",
@@ -318,11 +318,11 @@ fn template_word(template: &Template) -> String {
         Some(Ends::Between(ends)) => format!("{}-{}", endpoint(&ends[0]), endpoint(&ends[1])),
     };
     let level = match template.level.node {
-        Level::Default => "default".to_owned(),
-        Level::Use => "use".to_owned(),
-        Level::Require => "require".to_owned(),
-        Level::Unique(None) => "unique".to_owned(),
-        Level::Unique(Some(id)) => format!("unique:{id}"),
+        LevelWord::Default => "default".to_owned(),
+        LevelWord::Use => "use".to_owned(),
+        LevelWord::Require => "require".to_owned(),
+        LevelWord::Unique(None) => "unique".to_owned(),
+        LevelWord::Unique(Some(id)) => format!("unique:{id}"),
     };
     format!("{protocol}/{}/{ends}/{level}", mode(template.mode.node))
 }

@@ -1,5 +1,8 @@
 //! Which known word a misspelt one was meant to be.
 
+/// Words are compared up to this length: a longer one is not a misspelt word of this language.
+const MAX_COMPARED_CHARACTERS: usize = 32;
+
 /// The word of `known` nearest to `word`, if it is near enough to be worth proposing.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.chars().count() {
@@ -14,26 +17,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. Words are compared up to
-/// 32 characters: whoever typed more did not misspell a word of this language.
+/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(32).collect();
-    let b: Vec<char> = b.chars().take(32).collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (i, &from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, &to) in b.iter().enumerate() {
-            let replaced = above[j] + usize::from(from != to);
-            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+    strsim::osa_distance(compared(a), compared(b))
+}
+
+fn compared(word: &str) -> &str {
+    let end = word.char_indices().nth(MAX_COMPARED_CHARACTERS);
+    end.map_or(word, |(end, _)| &word[..end])
 }
 
 #[cfg(test)]

@@ -22,16 +22,16 @@ fn udp(options: &[u8]) -> Vec<u8> {
 #[test]
 fn options_of_ipv4_stay_outside() {
     let packet = udp(&[148, 4, 0, 0]);
-    let outside = Outside::of(&packet).unwrap();
+    let outside = UnprotectedHeaders::of(&packet).unwrap();
     assert_eq!((outside.len, outside.next), (24, 17));
-    assert!(!outside.is_plain(false) && Outside::of(&udp(&[])).unwrap().is_plain(false));
+    assert!(!outside.is_plain(false) && UnprotectedHeaders::of(&udp(&[])).unwrap().is_plain(false));
 }
 
 #[test]
 fn renamed_headers_read_as_they_were_meant() {
     let mut packet = udp(&[148, 4, 0, 0]);
     packet[4..6].fill(0);
-    let outside = Outside::of(&packet).unwrap();
+    let outside = UnprotectedHeaders::of(&packet).unwrap();
     packet.extend([0; 24]);
     let len = packet.len();
     outside.rename(&mut packet, 51, len, 77);
@@ -83,7 +83,7 @@ fn ipsec_goes_behind_hop_by_hop_and_routing_and_before_the_last_destination_opti
         (&[60, 43], 56, 17),
     ];
     for (kinds, len, next) in cases {
-        let outside = Outside::of(&chain(kinds)).unwrap();
+        let outside = UnprotectedHeaders::of(&chain(kinds)).unwrap();
         assert_eq!((outside.len, outside.next), (len, next), "{kinds:?}");
         let mut packet = chain(kinds);
         outside.rename(&mut packet, 51, 2000, 0);
@@ -97,6 +97,6 @@ fn all_headers_before_a_protected_payload_are_its_outside() {
     let mut packet = chain(&[0, 60, 43, 60]);
     let last = packet.len() - 16;
     packet[last] = 51;
-    let outside = Outside::before(&packet).unwrap();
+    let outside = UnprotectedHeaders::before(&packet).unwrap();
     assert_eq!((outside.len, outside.named_at, outside.next), (72, 64, 51));
 }

@@ -240,7 +240,7 @@ fn datagram(payload: &[u8]) -> Vec<u8> {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     };
     let mut packet = vec![0; 28];
     outer.emit(payload.len(), 0, &mut packet);
@@ -391,7 +391,7 @@ fn an_outer_header_that_packets_share_tells_nothing_of_them() {
         aggfrag: Some(Aggfrag::default()),
         ..sa(V4)
     };
-    let outer = Outer::packing(&sa);
+    let outer = Outer::for_aggfrag(&sa);
     assert_eq!((outer.protocol, outer.traffic_class), (50, 0));
     assert!(outer.dont_fragment);
     let set = SaConfig {
@@ -399,6 +399,6 @@ fn an_outer_header_that_packets_share_tells_nothing_of_them() {
         df: DontFragment::Clear,
         ..sa
     };
-    let outer = Outer::packing(&set);
+    let outer = Outer::for_aggfrag(&set);
     assert_eq!((outer.traffic_class, outer.dont_fragment), (46 << 2, false));
 }

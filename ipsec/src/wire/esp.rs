@@ -32,7 +32,7 @@ impl<'a> Esp<'a> {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// IV, ciphertext and ICV: where each begins is the suite's business.
+    /// IV, ciphertext and ICV: where each begins depends on the suite.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

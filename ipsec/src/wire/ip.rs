@@ -1,6 +1,7 @@
 //! The Internet Protocol, both versions: IPv4 (RFC 791) in [`v4`], IPv6 (RFC 8200) in [`v6`], and the numbers of what
 //! they carry.
 
+pub mod number;
 pub mod v4;
 pub mod v6;
 
@@ -9,42 +10,6 @@ pub use v6::{Chain, Ipv6, Ipv6Fields};
 
 use super::checksum;
 use crate::Dropped;
-
-/// IP protocol numbers, which are IPv6's next-header values too (IANA "Assigned Internet Protocol Numbers").
-pub mod number {
-    /// IPv6 hop-by-hop options.
-    pub const HOP_BY_HOP: u8 = 0;
-    /// ICMP for IPv4.
-    pub const ICMP: u8 = 1;
-    /// IPv4 inside IP.
-    pub const IPV4: u8 = 4;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// DCCP.
-    pub const DCCP: u8 = 33;
-    /// IPv6 inside IP.
-    pub const IPV6: u8 = 41;
-    /// IPv6 routing header.
-    pub const ROUTING: u8 = 43;
-    /// IPv6 fragment header.
-    pub const FRAGMENT: u8 = 44;
-    /// Encapsulating Security Payload.
-    pub const ESP: u8 = 50;
-    /// Authentication Header.
-    pub const AH: u8 = 51;
-    /// ICMP for IPv6.
-    pub const ICMPV6: u8 = 58;
-    /// Nothing follows.
-    pub const NO_NEXT: u8 = 59;
-    /// IPv6 destination options.
-    pub const DESTINATION_OPTIONS: u8 = 60;
-    /// SCTP.
-    pub const SCTP: u8 = 132;
-    /// UDP-Lite.
-    pub const UDP_LITE: u8 = 136;
-}
 
 /// A packet of either version.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +42,9 @@ impl<'a> Ip<'a> {
 
 /// Takes one off the hop limit of the packet that `header` begins, as every router does (RFC 1812 5.3.1, RFC 8200 3); IPv4's
 /// checksum follows. False where it was the last, or where there is no header: then nothing changes.
-pub fn pass_hop(header: &mut [u8]) -> bool {
+pub fn decrement_hop_limit(header: &mut [u8]) -> bool {
     match header {
-        [first, ..] if *first >> 4 == 4 => pass_hop_v4(header),
+        [first, ..] if *first >> 4 == 4 => decrement_hop_limit_v4(header),
         [first, _, _, _, _, _, _, limit, ..] if *first >> 4 == 6 && *limit > 1 => {
             *limit -= 1;
             true
@@ -88,7 +53,7 @@ pub fn pass_hop(header: &mut [u8]) -> bool {
     }
 }
 
-fn pass_hop_v4(header: &mut [u8]) -> bool {
+fn decrement_hop_limit_v4(header: &mut [u8]) -> bool {
     let Some(fixed) = header.first_chunk_mut::<{ v4::MIN_HEADER_LEN }>() else {
         return false;
     };
@@ -122,7 +87,7 @@ mod tests {
             };
             let before = fields.emit(0);
             let mut packet = before;
-            assert_eq!(pass_hop(&mut packet), limit > 1);
+            assert_eq!(decrement_hop_limit(&mut packet), limit > 1);
             let after = match limit {
                 0 | 1 => before,
                 _ => Ipv4Fields {
@@ -139,12 +104,12 @@ mod tests {
     fn the_last_hop_and_what_is_no_packet_stay_as_they_are() {
         let mut six = [0u8; 40];
         (six[0], six[7]) = (0x60, 2);
-        assert!(pass_hop(&mut six));
+        assert!(decrement_hop_limit(&mut six));
         assert_eq!(six[7], 1);
-        assert!(!pass_hop(&mut six));
+        assert!(!decrement_hop_limit(&mut six));
         assert_eq!(six[7], 1);
         for mut nothing in [vec![], vec![0x45; 19], vec![0x60; 7], vec![0x55; 40]] {
-            assert!(!pass_hop(&mut nothing));
+            assert!(!decrement_hop_limit(&mut nothing));
         }
     }
 }

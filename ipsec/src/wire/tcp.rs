@@ -1,4 +1,4 @@
-//! The TCP header (RFC 9293), as far as a gateway looks at it: ports, numbers, flags and options.
+//! The TCP header (RFC 9293), as far as a gateway reads it: ports, numbers, flags and options.
 
 use crate::Dropped;
 use crate::wire::be16;
@@ -113,7 +113,7 @@ impl<'a> Tcp<'a> {
     }
 
     /// The value of the first well-formed maximum-segment-size option and where its two bytes stand in the header.
-    /// Options behind a malformed one are not believed.
+    /// Options behind a malformed one are ignored.
     pub fn max_segment_size(&self) -> Option<(u16, Range<usize>)> {
         let mut at = MIN_HEADER_LEN;
         loop {

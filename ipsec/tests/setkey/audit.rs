@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipsec::command::Command;
 use ipsec::sa::{Mode, SaConfig};
-use ipsec::setkey::{Forwarding, Lowered, Names, Problem, compile, parse, print};
+use ipsec::setkey::{Forwarding, LookupError, Lowered, Names, Problem, compile, parse, print};
 use ipsec::suite::NAMED_SUITES;
 
 const MANUAL: &str = include_str!("../../../docs/setkey.md");
@@ -83,11 +83,11 @@ const REFUSED: [(&str, &str, &str); 16] = [
 struct Both;
 
 impl Names for Both {
-    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, String> {
+    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         let found = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().unwrap());
         match name {
             "both" => Ok(found.to_vec()),
-            _ => Err("nobody knows it".to_owned()),
+            _ => Err(LookupError::NumericOnly),
         }
     }
 

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use ipsec::command::{Command, Phase, PolicyReport, SaReport};
-use ipsec::setkey::{Forwarding, Frame, NoNames, compile, dump_policies, dump_sas, dump_short};
+use ipsec::command::{Command, PolicyReport, SaReport};
+use ipsec::sa::Phase;
+use ipsec::setkey::{
+    DumpContext, Forwarding, NoNames, compile, dump_policies, dump_sas, dump_short,
+};
 
 /// 21 November 2026, 12:00:00 UTC.
 const NOON: u64 = 1_795_262_400;
 
-fn frame(ports: bool) -> Frame<'static> {
-    Frame {
+fn context(ports: bool) -> DumpContext<'static> {
+    DumpContext {
         now: NOON + 7,
         utc_offset: &|_| 0,
         pid: 4321,
@@ -52,7 +55,7 @@ fn policies(text: &str) -> Vec<PolicyReport> {
 }
 
 fn text(sas: &[SaReport], ports: bool) -> String {
-    String::from_utf8(dump_sas(sas, &frame(ports)).to_vec()).unwrap()
+    String::from_utf8(dump_sas(sas, &context(ports)).to_vec()).unwrap()
 }
 
 const TWO_SAS: &str = "
@@ -102,9 +105,9 @@ fn a_time_that_never_was_is_blank() {
 
 #[test]
 fn local_time_is_the_callers_affair() {
-    let tokyo = Frame {
+    let tokyo = DumpContext {
         utc_offset: &|_| 9 * 3600,
-        ..frame(false)
+        ..context(false)
     };
     let dump = dump_sas(
         &sas("add ::1 ::2 ah 256 -A hmac-md5 \"1234567890123456\";"),
@@ -116,7 +119,7 @@ fn local_time_is_the_callers_affair() {
 #[test]
 fn an_empty_database_says_so() {
     assert_eq!(text(&[], false), "No SAD entries.\n");
-    assert_eq!(dump_policies(&[], &frame(false)), "No SPD entries.\n");
+    assert_eq!(dump_policies(&[], &context(false)), "No SPD entries.\n");
 }
 
 #[test]
@@ -131,9 +134,9 @@ fn a_policy_is_printed_as_ipsec_tools_prints_it() {
     let policies = policies(
         "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;",
     );
-    assert_eq!(dump_policies(&policies, &frame(false)), expected);
+    assert_eq!(dump_policies(&policies, &context(false)), expected);
     assert!(
-        dump_policies(&policies, &frame(true))
+        dump_policies(&policies, &context(true))
             .contains("esp/tunnel/192.0.2.1[0]-192.0.2.2[0]/require")
     );
 }
@@ -141,7 +144,7 @@ fn a_policy_is_printed_as_ipsec_tools_prints_it() {
 #[test]
 fn selectors_priorities_and_templates_are_printed_in_their_own_words() {
     let first_lines = |words: &str| {
-        let dump = dump_policies(&policies(&format!("spdadd {words};")), &frame(false));
+        let dump = dump_policies(&policies(&format!("spdadd {words};")), &context(false));
         let lines: Vec<_> = dump
             .lines()
             .take_while(|line| !line.starts_with("\tcreated"))
@@ -220,7 +223,7 @@ fn a_dumped_policy_reads_back_as_itself() {
         "::/0 ::/0 ipv6-icmp 135,1 -P fwd prio low discard",
     ] {
         let before = policies(&format!("spdadd {words};"));
-        let dump = dump_policies(&before, &frame(false));
+        let dump = dump_policies(&before, &context(false));
         let (selector, rest) = dump.split_once("\n\t").unwrap();
         let (decision, _) = rest.split_once("\tcreated").unwrap();
         let after = policies(&format!("spdadd {selector} -P {decision};"));

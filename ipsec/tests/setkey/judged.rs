@@ -3,7 +3,7 @@
 use ipsec::command::{Command, PolicyReport};
 use ipsec::policy::{Selector, Upper};
 use ipsec::sa::{Mode, Protocol, SaConfig, SaId};
-use ipsec::setkey::{Forwarding, Frame, NoNames, compile, dump_policies};
+use ipsec::setkey::{DumpContext, Forwarding, NoNames, compile, dump_policies};
 
 /// Each command in the words of `generated.expected`; the numbers are PF_KEY's.
 fn judged(command: &Command) -> String {
@@ -23,13 +23,13 @@ fn judged(command: &Command) -> String {
                 created: 1,
                 last_used: 1,
             };
-            let frame = Frame {
+            let context = DumpContext {
                 now: 1,
                 utc_offset: &|_| 0,
                 pid: 1,
                 ports: false,
             };
-            let dump = dump_policies(&[report], &frame);
+            let dump = dump_policies(&[report], &context);
             let words: Vec<_> = dump
                 .lines()
                 .skip(1)

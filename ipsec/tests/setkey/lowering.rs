@@ -1,14 +1,17 @@
 //! What commands a text comes to.
 
+use std::io;
 use std::net::IpAddr;
 
 use ipsec::aggfrag::Aggfrag;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::Command;
 use ipsec::policy::{Action, Direction, Level, Policy, Template, Upper};
-use ipsec::sa::lifetime::Limits;
+use ipsec::sa::LifetimeLimits;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, Reqid, SaConfig, UdpEncapsulation};
-use ipsec::setkey::{Forwarding, Lowered, Names, NoNames, compile, parse, print, resolve};
+use ipsec::setkey::{
+    Forwarding, LookupError, Lowered, Names, NoNames, compile, parse, print, resolve,
+};
 
 fn obeyed(text: &str) -> Lowered {
     compiled(text, Forwarding::WithIn, &mut NoNames)
@@ -110,7 +113,7 @@ fn a_command_knows_where_it_was_written() {
         "flush;\nadd 192.0.2.1 192.0.2.2 esp 0x1000 -E null;\nspdadd ::/0 ::/0 any -P in none;";
     let lowered = obeyed(text);
     let written: Vec<_> = lowered
-        .places
+        .spans
         .iter()
         .map(|place| &text[place.start..place.end])
         .collect();
@@ -158,7 +161,7 @@ fn every_option_reaches_its_field() {
     assert!(config.esn && !config.ecn);
     assert_eq!(
         config.lifetimes.hard,
-        Limits {
+        LifetimeLimits {
             bytes: 1000,
             packets: 10,
             age: 100,
@@ -167,7 +170,7 @@ fn every_option_reaches_its_field() {
     );
     assert_eq!(
         config.lifetimes.soft,
-        Limits {
+        LifetimeLimits {
             bytes: 800,
             packets: 8,
             age: 80,
@@ -227,8 +230,8 @@ fn aggregation_reaches_its_fields_and_is_refused_where_it_means_nothing() {
         fragments: false,
         size: 900,
         rate: 50,
-        window: 9,
-        patience: 7,
+        reorder_window: 9,
+        reorder_timeout_ms: 7,
     };
     assert_eq!(aggfrag(all), Some(expected));
     for (protocol, options, reason) in [
@@ -486,11 +489,11 @@ fn the_second_study_as_printed_protects_the_wrong_direction() {
 struct Hosts;
 
 impl Names for Hosts {
-    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, String> {
+    fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         match name {
             "left" => Ok(vec![ip("192.0.2.1"), ip("2001:db8::1"), ip("192.0.2.1")]),
             "right" => Ok(vec![ip("2001:db8::2"), ip("192.0.2.2"), ip("192.0.2.3")]),
-            _ => Err("no such host".to_owned()),
+            _ => Err(io::Error::other("no such host").into()),
         }
     }
 
@@ -563,7 +566,10 @@ fn a_name_stands_for_all_its_addresses() {
         &mut Hosts,
     )
     .unwrap_err();
-    assert_eq!(unknown[0].message, "`nowhere`: no such host");
+    assert_eq!(
+        unknown[0].message,
+        "`nowhere`: this name cannot be looked up: no such host"
+    );
 }
 
 /// Names looked up by one process and the text obeyed by another come to the same commands.

@@ -8,3 +8,5 @@ mod manual;
 mod problems;
 mod round_trip;
 mod samples;
+#[path = "../../../fuzz/bodies/setkey_text.rs"]
+mod setkey_text;

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::setkey_text;
 use ipsec::setkey::ast::*;
-use ipsec::setkey::{Span, check_any_text, parse, print};
+use ipsec::setkey::{Span, parse, print};
 use ipsec::suite::Secret;
 use proptest::collection::vec;
 use proptest::option::of;
@@ -62,18 +63,18 @@ fn lookups() -> impl Strategy<Value = Lookup> {
     (family, any::<bool>()).prop_map(|(family, numeric)| Lookup { family, numeric })
 }
 
-fn protocols() -> impl Strategy<Value = At<Protocol>> {
+fn protocols() -> impl Strategy<Value = At<ProtocolWord>> {
     let original = hosts().prop_filter("told from an SPI by its dots", |host| {
         !matches!(host.node, Host::Name(_))
     });
     prop_oneof![
-        Just(Protocol::Esp),
-        Just(Protocol::EspOld),
-        of(original).prop_map(Protocol::EspUdp),
-        Just(Protocol::Ah),
-        Just(Protocol::AhOld),
-        Just(Protocol::IpComp),
-        Just(Protocol::Tcp),
+        Just(ProtocolWord::Esp),
+        Just(ProtocolWord::EspOld),
+        of(original).prop_map(ProtocolWord::EspUdp),
+        Just(ProtocolWord::Ah),
+        Just(ProtocolWord::AhOld),
+        Just(ProtocolWord::IpComp),
+        Just(ProtocolWord::Tcp),
     ]
     .prop_map(at)
 }
@@ -96,7 +97,11 @@ fn options() -> impl Strategy<Value = Vec<At<NamedOption>>> {
 }
 
 fn extensions() -> impl Strategy<Value = Extensions> {
-    let modes = prop_oneof![Just(Mode::Transport), Just(Mode::Tunnel), Just(Mode::Any)];
+    let modes = prop_oneof![
+        Just(ModeWord::Transport),
+        Just(ModeWord::Tunnel),
+        Just(ModeWord::Any)
+    ];
     let paddings = prop_oneof![
         Just(Padding::Zero),
         Just(Padding::Random),
@@ -186,30 +191,30 @@ fn sa_entries() -> impl Strategy<Value = Box<SaEntry>> {
     )
 }
 
-fn uppers() -> impl Strategy<Value = At<Upper>> {
+fn uppers() -> impl Strategy<Value = At<UpperClause>> {
     let message = (
         prop_oneof![Just(1), Just(58), Just(135)],
         any::<u8>(),
         of(any::<u8>()),
     );
     prop_oneof![
-        Just(Upper::Any),
-        (1..=254_u8).prop_map(Upper::Protocol),
-        message.prop_map(|(protocol, kind, code)| Upper::Message {
+        Just(UpperClause::Any),
+        (1..=254_u8).prop_map(UpperClause::Protocol),
+        message.prop_map(|(protocol, kind, code)| UpperClause::Message {
             protocol,
             kind,
             code
         }),
-        any::<u32>().prop_map(Upper::Gre),
+        any::<u32>().prop_map(UpperClause::Gre),
     ]
     .prop_map(at)
 }
 
-fn selectors() -> impl Strategy<Value = Selector> {
+fn selectors() -> impl Strategy<Value = SelectorClause> {
     let ranges = (ranges(), ranges(), uppers());
     prop_oneof![
-        8 => ranges.prop_map(|(source, destination, upper)| Selector::Ranges(Box::new(Ranges { source, destination, upper }))),
-        1 => "[^\"\\n]{0,12}".prop_map(|tag| Selector::Tagged(at(tag))),
+        8 => ranges.prop_map(|(source, destination, upper)| SelectorClause::Ranges(Box::new(Ranges { source, destination, upper }))),
+        1 => "[^\"\\n]{0,12}".prop_map(|tag| SelectorClause::Tagged(at(tag))),
     ]
 }
 
@@ -242,27 +247,27 @@ fn print_has_hyphen(end: &Endpoint) -> bool {
     matches!(&end.host.node, Host::Name(name) if name.contains('-') || name == "me" || name == "any")
 }
 
-fn templates() -> impl Strategy<Value = At<Template>> {
+fn templates() -> impl Strategy<Value = At<TemplateClause>> {
     let protocol = prop_oneof![
         Just(TemplateProtocol::Esp),
         Just(TemplateProtocol::Ah),
         Just(TemplateProtocol::IpComp)
     ];
     let level = prop_oneof![
-        Just(Level::Default),
-        Just(Level::Use),
-        Just(Level::Require),
-        Just(Level::Unique(None)),
-        (1..=u32::MAX).prop_map(|id| Level::Unique(Some(id))),
+        Just(LevelWord::Default),
+        Just(LevelWord::Use),
+        Just(LevelWord::Require),
+        Just(LevelWord::Unique(None)),
+        (1..=u32::MAX).prop_map(|id| LevelWord::Unique(Some(id))),
     ];
     (protocol, of(template_ends()), any::<bool>(), level).prop_map(
         |(protocol, ends, tunnel, level)| {
             let mode = if tunnel && ends.is_some() {
-                Mode::Tunnel
+                ModeWord::Tunnel
             } else {
-                Mode::Transport
+                ModeWord::Transport
             };
-            at(Template {
+            at(TemplateClause {
                 protocol: at(protocol),
                 mode: at(mode),
                 ends: ends.map(at),
@@ -272,24 +277,24 @@ fn templates() -> impl Strategy<Value = At<Template>> {
     )
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+fn policies() -> impl Strategy<Value = PolicyClause> {
     let direction = prop_oneof![
-        Just(Direction::In),
-        Just(Direction::Out),
-        Just(Direction::Forward)
+        Just(DirectionWord::In),
+        Just(DirectionWord::Out),
+        Just(DirectionWord::Forward)
     ];
     let bare = prop_oneof![
-        Just(Action::Discard),
-        Just(Action::None),
-        Just(Action::Entrust),
-        Just(Action::Bypass)
+        Just(ActionWord::Discard),
+        Just(ActionWord::None),
+        Just(ActionWord::Entrust),
+        Just(ActionWord::Bypass)
     ];
     let action = prop_oneof![
         bare.prop_map(|action| (action, Vec::new())),
-        vec(templates(), 1..4).prop_map(|templates| (Action::Ipsec, templates)),
+        vec(templates(), 1..4).prop_map(|templates| (ActionWord::Ipsec, templates)),
     ];
     (direction, priorities(), action).prop_map(|(direction, priority, (action, templates))| {
-        Policy {
+        PolicyClause {
             direction: at(direction),
             priority,
             action: Some(at(action)),
@@ -381,14 +386,14 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_parser_stumble(text in vec(any::<u8>(), 0..200)) {
-        check_any_text(&text);
+        setkey_text::check(&text);
     }
 
     #[test]
     fn no_jumble_of_the_languages_own_words_makes_the_parser_stumble(words in vec(0..WORDS.len(), 0..60)) {
         let text: Vec<&str> = words.into_iter().map(|word| WORDS[word]).collect();
-        check_any_text(text.join(" ").as_bytes());
-        check_any_text(text.concat().as_bytes());
+        setkey_text::check(text.join(" ").as_bytes());
+        setkey_text::check(text.concat().as_bytes());
     }
 
     #[test]
@@ -404,7 +409,7 @@ proptest! {
                 _ => text.insert(place, byte),
             }
         }
-        check_any_text(&text);
+        setkey_text::check(&text);
     }
 }
 
@@ -478,6 +483,6 @@ const WORDS: [&str; 62] = [
 fn a_text_cut_off_anywhere_makes_the_parser_stumble_nowhere() {
     let text = b"add -6n ::1[5] b.c esp-udp 10.0.0.1 0x1000 -m any -r 4 -f seq-pad -ctx 1 2 \"l\" -o esn -E aes-cbc 0x00 -A null;\nspdadd ::/0[any] ::/0 icmp6 135,0 -o a=b -P in prio low + 5 ipsec esp/tunnel/::1[4500]-::2/unique:5 ah/transport;\nspdadd tagged \"x\" -P out none; flush esp; exit;";
     for end in 0..=text.len() {
-        check_any_text(&text[..end]);
+        setkey_text::check(&text[..end]);
     }
 }

@@ -131,7 +131,7 @@ fn a_sample_is_read_to_its_last_detail() {
     let extensions = &entry.name.extensions;
     assert_eq!(
         extensions.mode,
-        Some(At::new(Mode::Tunnel, Default::default()))
+        Some(At::new(ModeWord::Tunnel, Default::default()))
     );
     assert_eq!(
         extensions.padding,

@@ -5,12 +5,12 @@ use crate::inbound::chain::SaChain;
 use crate::inbound::packet::{InboundPacket, Outcome};
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::sa::Held;
+use ipsec::sa::LockedState;
 
 /// Admits all packets of the batch, in order. A packet that is not admitted is counted and loses its inner packet. The
 /// state of an SA is locked for a run of its packets.
 pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
-    let mut run: Option<(SaIndex, Held<'_>)> = None;
+    let mut run: Option<(SaIndex, LockedState<'_>)> = None;
     for packet in &mut batch.packets {
         let sa = packet.sa;
         let inner = match (&packet.outcome, (packet.chain as usize).checked_sub(1)) {
@@ -21,7 +21,7 @@ pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
             }
             (Outcome::Genuine(_) | Outcome::Aggfrag(_), None) => {
                 run.take_if(|(of, _)| *of != sa);
-                let (_, held) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.hold()));
+                let (_, held) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.lock()));
                 admit(snapshot, held, packet, batch.now)
             }
             // INVARIANT: a nested packet is never an AGGFRAG payload.
@@ -41,7 +41,7 @@ pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
 /// it counts.
 fn admit(
     snapshot: &Snapshot,
-    held: &mut Held<'_>,
+    held: &mut LockedState<'_>,
     packet: &InboundPacket,
     now: u64,
 ) -> Result<(), (SaIndex, Dropped)> {

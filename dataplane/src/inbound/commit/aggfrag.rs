@@ -120,7 +120,7 @@ impl Unpacker {
         let mut out = |released: Result<&[u8], Dropped>| {
             found.push(released.map(|packet| append(rebuilt, packet)));
         };
-        let deadline = sa.state.stop_waiting(aggfrag, now, &mut out);
+        let deadline = sa.state.expire_unpacking(aggfrag, now, &mut out);
         self.wait(sa.config.id, deadline);
         let origin = Origin {
             sa: index,

@@ -6,7 +6,7 @@ use ipsec::aggfrag;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::packet::Outline;
 use ipsec::sa::{Mode, Sa};
-use ipsec::transport::Outside;
+use ipsec::transport::UnprotectedHeaders;
 use ipsec::tunnel::{Outer, decapsulate_ecn};
 use ipsec::wire::ip::number::{IPV4, IPV6, NO_NEXT};
 use std::ops::Range;
@@ -123,7 +123,7 @@ impl Decapsulator<'_> {
     ) -> Result<InnerSpan, Dropped> {
         let headers_at = layer.body.start - layer.headers;
         let buffer = self.buffer(layer.rebuilt);
-        let outside = Outside::before(&buffer[headers_at..layer.body.end])?;
+        let outside = UnprotectedHeaders::before(&buffer[headers_at..layer.body.end])?;
         let start = inside.start - outside.len;
         buffer.copy_within(headers_at..headers_at + outside.len, start);
         let len = inside.end - start;

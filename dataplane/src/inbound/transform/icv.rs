@@ -15,7 +15,7 @@ pub(super) const JOBS_PER_CALL: usize = 64;
 
 /// An ESP layer that is to be decrypted in place.
 pub(super) struct EspLayer<'a> {
-    received: &'a esp::Received,
+    received: &'a esp::InboundEsp,
     sa: SaIndex,
     range: Range<usize>,
 }

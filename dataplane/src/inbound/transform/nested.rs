@@ -67,7 +67,7 @@ fn verify(packets: &Decapsulator<'_>, nested: &mut NestedLayers) {
         let (headers, covered);
         (covered, rest) = rest.split_at_mut(layer.covered_len());
         headers = &whole[..covered.len()];
-        *failure = ah::cover(&sa.config, headers, received.header_len(), covered).err();
+        *failure = ah::icv_input(&sa.config, headers, received.header_len(), covered).err();
         jobs.push(received.job(sa, covered, &whole[layer.headers..]));
     }
     multibuffer::verify(&mut jobs);

@@ -70,7 +70,7 @@ fn outer() -> Outer {
         traffic_class: 1,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::io::raw::{HdrinclSink, open_hdrincl};
 use crate::io::{Burst, Delivery, Family, PmtuCache, ProtectedSink, Sent, SocketOptions, Warn};
 use ipsec::packet::Outline;
 use ipsec::tunnel::Outer;
-use ipsec::wire::ip::pass_hop;
+use ipsec::wire::ip::decrement_hop_limit;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -136,7 +136,7 @@ impl DeviceEgress {
     /// Sends a packet one hop on through the raw socket: the kernel finds the neighbour, and keeps the packet while it does.
     pub fn send_by_raw_socket(&mut self, packet: &[u8], sent: &mut Sent) {
         let mut packet = packet.to_vec();
-        let outcome = match (pass_hop(&mut packet), Outline::read(&packet)) {
+        let outcome = match (decrement_hop_limit(&mut packet), Outline::read(&packet)) {
             (true, Ok(outline)) => self.deliver_by_raw_socket(&packet, &outline),
             _ => None,
         };
@@ -157,7 +157,7 @@ impl DeviceEgress {
                 traffic_class: outline.traffic_class,
                 dont_fragment: true,
                 hop_limit: outline.hop_limit,
-                written: outline.header_len as u16,
+                emitted_len: outline.header_len as u16,
             },
             bytes: packet,
             stride: packet.len(),

@@ -2,7 +2,7 @@
 
 use crate::io::packet::egress::{OutgoingFrame, REWRITTEN_BYTES};
 use crate::io::packet::{ETHERNET_HEADER_BYTES, LinkAddresses, ethertype};
-use ipsec::wire::ip::pass_hop;
+use ipsec::wire::ip::decrement_hop_limit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The frame of a packet that goes one hop on.
@@ -26,7 +26,7 @@ pub(super) fn head(
     };
     head[addresses.len()..ETHERNET_HEADER_BYTES].copy_from_slice(&ethertype(version));
     head[ETHERNET_HEADER_BYTES..].copy_from_slice(changed);
-    pass_hop(&mut head[ETHERNET_HEADER_BYTES..]).then_some(head)
+    decrement_hop_limit(&mut head[ETHERNET_HEADER_BYTES..]).then_some(head)
 }
 
 /// Source, destination and hop limit: all that is looked at of an opened packet, whose headers have been read before.

@@ -164,7 +164,7 @@ impl EthernetSink {
         if hop_limit <= 1 {
             stats.expired.fetch_add(1, Ordering::Relaxed);
             self.report_into_tunnel(source, now, |speaker, out| {
-                pmtu::report_expired(packet, speaker, out)
+                pmtu::time_exceeded(packet, speaker, out)
             });
             return Err(());
         }
@@ -194,7 +194,7 @@ impl EthernetSink {
             sent.too_big += 1;
             if let Some((source, ..)) = addresses_of(packet) {
                 self.report_into_tunnel(source, now, |speaker, out| {
-                    pmtu::report(packet, mtu, speaker, out)
+                    pmtu::packet_too_big(packet, mtu, speaker, out)
                 });
             }
             return;

@@ -11,9 +11,9 @@ use crate::train::{ChecksumSpot, Offload, Segmentation};
 use arc_swap::ArcSwap;
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
-use ipsec::packet::{Familiar, Outline};
+use ipsec::packet::{FlowTemplate, Outline};
 use ipsec::pmtu;
-use ipsec::wire::ip::pass_hop;
+use ipsec::wire::ip::decrement_hop_limit;
 use ipsec::wire::ip::v4::Ipv4;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -120,7 +120,7 @@ struct Classifier<'a> {
     snapshot: &'a Snapshot,
     ours: &'a std::collections::HashSet<std::net::IpAddr>,
     /// What the packets of the flow that was taken last are known by.
-    flow: Option<Familiar>,
+    flow: Option<FlowTemplate>,
 }
 
 impl Classifier<'_> {
@@ -141,7 +141,7 @@ impl Classifier<'_> {
         if outline.hop_limit <= 1 {
             return Action::Expired;
         }
-        self.flow = Familiar::new(packet, &outline);
+        self.flow = FlowTemplate::new(packet, &outline);
         Action::Take(outline.total_len)
     }
 
@@ -245,7 +245,7 @@ impl Reader {
 
     /// The packet lies where the next item begins.
     fn take(&self, buffer: &mut ReceiveBuffer<Offload>, len: usize, offload: Offload) {
-        pass_hop(&mut buffer.free_bytes()[..len]);
+        decrement_hop_limit(&mut buffer.free_bytes()[..len]);
         buffer.push(len, offload);
         count(&self.shared.stats.taken);
     }
@@ -271,7 +271,7 @@ impl Reader {
         else {
             return;
         };
-        if pmtu::report_expired(packet, speaker, &mut self.report)
+        if pmtu::time_exceeded(packet, speaker, &mut self.report)
             && self.shared.icmp_reports.may_report(Instant::now())
         {
             let mut back = *link;

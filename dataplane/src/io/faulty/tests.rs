@@ -14,7 +14,7 @@ fn outer() -> Outer {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     }
 }
 

@@ -66,7 +66,7 @@ fn probe_packet(here: IpAddr) -> [u8; 22] {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 1,
-        written: 0,
+        emitted_len: 0,
     };
     let mut packet = [0; 22];
     packet[..2].copy_from_slice(&ethertype(here));

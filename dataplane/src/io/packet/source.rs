@@ -7,7 +7,7 @@ use crate::io::socket_sets::PollableSource;
 use crate::io::waker::wait_readable;
 use crate::io::{Arrival, MAX_ITEM_BYTES, ProtectedSource, ReceiveBuffer, Wait, Waker};
 use ipsec::Dropped;
-use ipsec::fragment::{Limits, Offered, Reassembler};
+use ipsec::fragment::{Offered, Reassembler, ReassemblyLimits};
 use ipsec::tunnel::Outer;
 use ipsec::wire::ip::v4::Ipv4;
 use std::io;
@@ -148,7 +148,7 @@ pub(in crate::io) struct Reader {
 impl Default for Reader {
     fn default() -> Self {
         Self {
-            partial: Reassembler::new(Limits::default()),
+            partial: Reassembler::new(ReassemblyLimits::default()),
             parked: None,
             tidings: Arc::default(),
         }
@@ -223,8 +223,14 @@ fn describe(packet: &[u8]) -> Described<'_> {
     }
     match Outer::payload(packet) {
         Ok((outer, range)) if !range.is_empty() => {
-            let written = range.start as u16;
-            Described::Whole(Outer { written, ..outer }, &packet[..range.end])
+            let emitted_len = range.start as u16;
+            Described::Whole(
+                Outer {
+                    emitted_len,
+                    ..outer
+                },
+                &packet[..range.end],
+            )
         }
         Err(ipsec::Dropped::Fragment) => Described::Fragment,
         _ => Described::Malformed,

@@ -120,13 +120,13 @@ fn right(family: Family, other: &Namespace) -> (SourceSet, RingHandle, raw::RawH
 fn receive(source: &mut dyn ProtectedSource, bytes: usize) -> (Vec<u8>, Vec<Arrival>) {
     let (mut got, mut arrivals) = (Vec::new(), Vec::new());
     namespaces::receive(source, |item, arrival| {
-        let headers = usize::from(arrival.outer.written);
+        let headers = usize::from(arrival.outer.emitted_len);
         assert_eq!(headers, arrival.outer.len());
         for packet in item.chunks(arrival.stride) {
             got.extend_from_slice(&packet[headers..]);
         }
         let outer = Outer {
-            written: 0,
+            emitted_len: 0,
             ..arrival.outer
         };
         arrivals.push(Arrival {

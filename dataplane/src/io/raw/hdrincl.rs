@@ -111,7 +111,7 @@ fn cut(
 impl SelectiveSink for HdrinclSink {
     fn accepts(&self, burst: &Burst<'_>) -> bool {
         Family::of(burst.outer.destination) == self.socket.family
-            && burst.outer.written > 0
+            && burst.outer.emitted_len > 0
             && burst.stride > 0
     }
 }

@@ -78,12 +78,15 @@ fn a_batch_arrives(family: Family, protocol: NativeProtocol) {
     let got = receive_all(&mut source, 150);
     assert_eq!(got.len(), 150);
     for ((packet, arrival), expected) in got.iter().zip(bytes.chunks(1400)) {
-        let written = if family == Family::V4 { 20 } else { 40 };
-        assert!(packet[usize::from(written)..] == *expected);
+        let emitted_len = if family == Family::V4 { 20 } else { 40 };
+        assert!(packet[usize::from(emitted_len)..] == *expected);
         assert_eq!(
             *arrival,
             Arrival {
-                outer: Outer { written, ..outer },
+                outer: Outer {
+                    emitted_len,
+                    ..outer
+                },
                 stride: packet.len()
             }
         );
@@ -136,7 +139,7 @@ fn packets_that_may_be_fragmented_are_and_arrive_whole() {
             let got = receive_all(&mut source, 5);
             assert!(
                 got.iter()
-                    .map(|(packet, arrival)| &packet[usize::from(arrival.outer.written)..])
+                    .map(|(packet, arrival)| &packet[usize::from(arrival.outer.emitted_len)..])
                     .eq(bytes.chunks(9000)),
                 "{family:?}"
             );
@@ -190,8 +193,14 @@ fn whole(outer: &Outer, identification: u16, options: &[u8], body: &[u8]) -> (Ou
         packet[6] = 60;
         assert_eq!(*named, outer.protocol);
     }
-    let written = (packet.len() - body.len()) as u16;
-    (Outer { written, ..*outer }, packet)
+    let emitted_len = (packet.len() - body.len()) as u16;
+    (
+        Outer {
+            emitted_len,
+            ..*outer
+        },
+        packet,
+    )
 }
 
 #[test]
@@ -290,7 +299,7 @@ fn written_packets_that_are_too_big_are_cut_here_or_refused() {
                     false => receive_all(&mut source, 1),
                 };
                 for (whole, arrival) in &got {
-                    assert!(whole[usize::from(arrival.outer.written)..] == [5; 5000]);
+                    assert!(whole[usize::from(arrival.outer.emitted_len)..] == [5; 5000]);
                 }
                 assert_eq!(got.len() as u64, passed);
                 command("ip link del left");

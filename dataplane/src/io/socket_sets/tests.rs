@@ -37,7 +37,7 @@ fn outer(v6: bool, encapsulated: bool) -> Outer {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     }
 }
 

@@ -264,7 +264,7 @@ fn outer(family: Family, port: u16) -> Outer {
         traffic_class: 0,
         dont_fragment: true,
         hop_limit: 64,
-        written: 0,
+        emitted_len: 0,
     }
 }
 

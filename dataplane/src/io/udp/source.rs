@@ -128,7 +128,7 @@ impl Reader {
             // The kernel does not say; nothing inbound depends on it.
             dont_fragment: false,
             hop_limit: 0,
-            written: 0,
+            emitted_len: 0,
         };
         let mut stride = len;
         for note in received.control.parsed() {

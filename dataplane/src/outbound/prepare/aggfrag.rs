@@ -161,7 +161,7 @@ impl Packers {
         }
         let unpaced = &mut self.unpaced[self.used];
         (unpaced.sa, unpaced.plan) = (index, plan);
-        unpaced.packer.reshape(room, fragments);
+        unpaced.packer.reconfigure(room, fragments);
         self.used += 1;
         self.used - 1
     }
@@ -346,7 +346,7 @@ impl Paced {
             let queue = &mut self.queue;
             self.packer
                 .flush(&mut |payload| queue.push_back(payload.to_vec()));
-            self.packer.reshape(room, fragments);
+            self.packer.reconfigure(room, fragments);
         }
     }
 
@@ -364,12 +364,12 @@ impl Paced {
 
 /// The SAs that policies and devices send through.
 fn outbound_sas(snapshot: &Snapshot) -> impl Iterator<Item = SaIndex> {
-    let paths = snapshot.ways_out().flat_map(|(_, paths)| paths);
+    let paths = snapshot.outbound_paths().flat_map(|(_, paths)| paths);
     let by_policy = paths.filter_map(|path| match *path {
         [index] => Some(index),
         _ => None,
     });
     let devices = snapshot.interfaces().iter();
-    let by_device = devices.filter_map(|interface| interface.way_out);
+    let by_device = devices.filter_map(|interface| interface.outbound_sa);
     by_policy.chain(by_device)
 }

@@ -9,7 +9,7 @@ use crate::outbound::item::ClassifiedItem;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::esp::sealed_len;
-use ipsec::sa::{Held, Protocol, Sa, SequenceNumber};
+use ipsec::sa::{LockedState, Protocol, Sa, SequenceNumber};
 use multibuffer::Iv;
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) struct Assigner<'a> {
     ivs: &'a mut IvSource,
     now: u64,
     /// The SA used last, whose state stays locked for a run of its packets.
-    held: Option<(SaIndex, Held<'a>)>,
+    held: Option<(SaIndex, LockedState<'a>)>,
 }
 
 impl<'a> Assigner<'a> {
@@ -111,7 +111,7 @@ impl<'a> Assigner<'a> {
     ) -> Result<(SequenceNumber, u32), Dropped> {
         // INVARIANT: the state of one SA is unlocked before that of another is locked.
         self.held.take_if(|(of, _)| *of != index);
-        let (_, held) = self.held.get_or_insert_with(|| (index, sa.state.hold()));
+        let (_, held) = self.held.get_or_insert_with(|| (index, sa.state.lock()));
         held.reserve(&sa.config, wanted, len as u64, self.now)
     }
 
@@ -125,8 +125,8 @@ impl<'a> Assigner<'a> {
         len: usize,
     ) {
         let sa = item.sa;
-        let iv = if sa.draws_ivs() {
-            sa.fresh_iv(&mut |bytes| self.ivs.fill(bytes))
+        let iv = if sa.has_random_ivs() {
+            sa.random_iv(&mut |bytes| self.ivs.fill(bytes))
         } else {
             Iv::default()
         };
@@ -154,7 +154,7 @@ impl<'a> Assigner<'a> {
         // INVARIANT: each layer locks its own SA's state, one at a time.
         self.release();
         let plan = &planned.plans[item.plan];
-        let (chain, writes_outer) = (plan.chain.of(chains), plan.outer.written > 0);
+        let (chain, writes_outer) = (plan.chain.of(chains), plan.outer.emitted_len > 0);
         let (ivs, now) = (&mut *self.ivs, self.now);
         let mut assign = |sa: &Sa, bytes| {
             let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;

@@ -6,7 +6,7 @@ use ipsec::database::{SaIndex, Snapshot};
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::pmtu;
 use ipsec::sa::{Mode, Protocol, SaConfig};
-use ipsec::transport::Outside;
+use ipsec::transport::UnprotectedHeaders;
 use ipsec::tunnel::Outer;
 use ipsec::wire::ip::number;
 use std::net::IpAddr;
@@ -67,7 +67,7 @@ fn outside_len(mode: &LayerMode) -> Option<usize> {
 struct Builder {
     current: Outline,
     /// Its IP headers, once a layer was added behind them.
-    outside: Option<Outside>,
+    outside: Option<UnprotectedHeaders>,
 }
 
 impl Builder {
@@ -83,7 +83,10 @@ impl Builder {
                 number::IPV6
             };
             let outer = Outer::around(config, &self.current);
-            self.outside = Some(Outside::plain(outer.destination.is_ipv6(), carried));
+            self.outside = Some(UnprotectedHeaders::plain(
+                outer.destination.is_ipv6(),
+                carried,
+            ));
             self.current = outline_of(&outer);
             return Ok(LayerMode::Tunnel { outer, inside });
         }
@@ -95,7 +98,7 @@ impl Builder {
             Some(outside) => outside,
             None => checked(config, packet)?,
         };
-        self.outside = Some(Outside {
+        self.outside = Some(UnprotectedHeaders {
             next: carried,
             ..outside
         });
@@ -104,8 +107,8 @@ impl Builder {
 }
 
 /// The headers of a packet as it came, if AH can sign them: unknown options are neither mutable nor immutable.
-fn checked(config: &SaConfig, packet: &[u8]) -> Result<Outside, Dropped> {
-    let outside = Outside::of(packet)?;
+fn checked(config: &SaConfig, packet: &[u8]) -> Result<UnprotectedHeaders, Dropped> {
+    let outside = UnprotectedHeaders::of(packet)?;
     let is_v6 = packet.first().is_some_and(|first| first >> 4 == 6);
     if config.id.protocol == Protocol::Ah && !outside.is_plain(is_v6) {
         let mut headers = packet.get(..outside.len).unwrap_or_default().to_vec();
@@ -144,7 +147,12 @@ fn outermost_header(
     let written = last.mode.headers_len(config) as u16;
     let outside = match last.mode {
         LayerMode::Tunnel { outer, .. } if config.id.protocol == Protocol::Esp => return Ok(outer),
-        LayerMode::Tunnel { outer, .. } => return Ok(Outer { written, ..outer }),
+        LayerMode::Tunnel { outer, .. } => {
+            return Ok(Outer {
+                emitted_len: written,
+                ..outer
+            });
+        }
         LayerMode::Transport(outside) => outside,
     };
     let is_v6 = current.destination.is_ipv6();
@@ -157,13 +165,19 @@ fn outermost_header(
         ..Outer::around(config, current)
     };
     if config.encapsulation.is_none() {
-        return Ok(Outer { written, ..outer });
+        return Ok(Outer {
+            emitted_len: written,
+            ..outer
+        });
     }
     match (outside.is_plain(is_v6), is_v6) {
         // The receiver's UDP socket keeps neither the identification nor the options that AH inside covers.
         (true, false) if is_signed(snapshot, layers) => Err(Dropped::Unsupported),
         (true, _) => Ok(outer),
-        (false, false) => Ok(Outer { written, ..outer }),
+        (false, false) => Ok(Outer {
+            emitted_len: written,
+            ..outer
+        }),
         // RFC 8200 8.1: a checksum of zero would be needed here, and receivers refuse it over IPv6.
         (false, true) => Err(Dropped::Unsupported),
     }

@@ -8,7 +8,7 @@ use crate::path_mtu::PathMtus;
 use ipsec::Dropped;
 use ipsec::aggfrag;
 use ipsec::database::{Decision, SaIndex, Snapshot};
-use ipsec::packet::{Familiar, FragmentKind, Outline};
+use ipsec::packet::{FlowTemplate, FragmentKind, Outline};
 use ipsec::pmtu;
 use ipsec::sa::{Protocol, Sa, SaConfig};
 use ipsec::tunnel::Outer;
@@ -31,7 +31,7 @@ pub(super) struct Classifier<'a> {
 pub(super) struct LastFlow {
     pub outline: Outline,
     pub plan: PlanId,
-    familiar: Option<Familiar>,
+    familiar: Option<FlowTemplate>,
 }
 
 impl<'a> Classifier<'a> {
@@ -73,7 +73,7 @@ impl<'a> Classifier<'a> {
             self.last = Some(LastFlow {
                 outline: *outline,
                 plan: id,
-                familiar: Familiar::new(packet, outline),
+                familiar: FlowTemplate::new(packet, outline),
             });
         }
         Ok(id)
@@ -96,7 +96,7 @@ impl<'a> Classifier<'a> {
 
     /// Bytes of an AGGFRAG payload of `sa`.
     pub fn payload_room(&mut self, sa: &Sa) -> usize {
-        aggfrag::room(&sa.config, self.paths.choice(sa.config.id.destination))
+        aggfrag::payload_capacity(&sa.config, self.paths.choice(sa.config.id.destination))
     }
 
     /// One ESP SA, whose outer header any socket can write.
@@ -149,7 +149,7 @@ impl<'a> Classifier<'a> {
 
     /// Policy's answer: the SAs that the packet goes through, innermost first.
     fn decide(&self, outline: &Outline) -> Result<&'a [SaIndex], Dropped> {
-        match self.snapshot.outbound_by(self.interface, outline) {
+        match self.snapshot.outbound_via(self.interface, outline) {
             Decision::Protect(path) => Ok(path),
             // Such a packet should not have been routed here; this direction never sends unencrypted.
             Decision::Bypass => Err(Dropped::NoPolicy),
@@ -174,13 +174,13 @@ impl<'a> Classifier<'a> {
 pub(super) fn aggfrag_plan(sa: &Sa, index: SaIndex, path_mtu: usize) -> EncapPlan {
     EncapPlan {
         sa: index,
-        outer: Outer::packing(&sa.config),
+        outer: Outer::for_aggfrag(&sa.config),
         next_header: aggfrag::PROTOCOL,
         outside: 0,
         inner_mtu: match sa.config.aggfrag {
             // A packet of any length continues in the next payload.
             Some(aggfrag) if aggfrag.fragments => usize::from(u16::MAX),
-            _ => aggfrag::room(&sa.config, path_mtu),
+            _ => aggfrag::payload_capacity(&sa.config, path_mtu),
         },
         is_aggfrag: true,
         chain: ChainRange::default(),

@@ -18,7 +18,7 @@ use crate::syn;
 use crate::train::segments::Segments;
 use crate::train::{Offload, Segmentation};
 use ipsec::Dropped;
-use ipsec::database::TOGETHER;
+use ipsec::database::MAX_PREFETCH_PACKETS;
 use ipsec::fragment::{Cutter, Reassembler};
 use ipsec::packet::{self, FragmentKind, Outline};
 use ipsec::pmtu::{self, Fit, TcpChecksum};
@@ -46,7 +46,7 @@ impl<'a> Planner<'a> {
     pub fn plan(&mut self, batch: &mut OutboundBatch) {
         let incomplete = self.reassembler.given_up();
         for index in 0..batch.intake.items.len() {
-            if index % TOGETHER == 0 {
+            if index % MAX_PREFETCH_PACKETS == 0 {
                 self.prefetch(&batch.intake, index);
             }
             let (range, offload) = batch.intake.items[index].clone();
@@ -67,7 +67,7 @@ impl<'a> Planner<'a> {
         if self.classifier.interface == 0 {
             let items = intake.items[index..].iter();
             let hosts = items.filter_map(|(range, _)| packet::hosts(&intake.bytes[range.clone()]));
-            self.classifier.snapshot.fetch_ways_out(hosts);
+            self.classifier.snapshot.prefetch_outbound(hosts);
         }
     }
 
@@ -162,16 +162,16 @@ impl<'a> Planner<'a> {
             ..Outline::read(&batch.intake.bytes[item.item.range.clone()])?
         };
         let plan = &batch.planned.plans[item.plan];
-        match pmtu::judge(&outline, plan.inner_mtu) {
-            Fit::CutInside if plan.outside == 0 => {
+        match pmtu::fit(&outline, plan.inner_mtu) {
+            Fit::FragmentInner if plan.outside == 0 => {
                 self.fragment(batch, &item);
                 Ok(())
             }
-            Fit::Fits | Fit::CutInside | Fit::CutOutside => {
+            Fit::Fits | Fit::FragmentInner | Fit::FragmentOuter => {
                 self.assign(batch, item);
                 Ok(())
             }
-            Fit::Report(mtu) => {
+            Fit::TooBig(mtu) => {
                 batch.too_big.push(TooBig {
                     item: item.item.range,
                     reporter: outline.destination,

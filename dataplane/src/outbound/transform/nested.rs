@@ -101,7 +101,7 @@ impl NestedPackets {
             let (front, payload) = whole.split_at_mut(front);
             let covered = covered.take(layer.covered.clone());
             // INVARIANT: headers that the ICV cannot cover were refused when the SA chain was built.
-            let result = ah::cover(&sa.config, front, stamp.header_len(), covered);
+            let result = ah::icv_input(&sa.config, front, stamp.header_len(), covered);
             debug_assert_eq!(result, Ok(()));
             let icv = &mut front[layer.headers + ipsec::wire::ah::FIXED_LEN..];
             jobs.push(stamp.job(sa, covered, payload, icv));

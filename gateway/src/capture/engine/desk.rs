@@ -77,7 +77,7 @@ impl ProtectedSource for Ends {
                 0
             };
             let outer = Outer {
-                written: (range.start - start) as u16,
+                emitted_len: (range.start - start) as u16,
                 ..outer
             };
             let stride = range.end - start;
@@ -118,7 +118,7 @@ impl ProtectedSink for Ends {
                 // RFC 6864: never 0, for eyes that take it for "not set".
                 desk.identification = desk.identification.wrapping_add(1).max(1);
                 let mut packet = Vec::new();
-                if burst.outer.written == 0 {
+                if burst.outer.emitted_len == 0 {
                     packet.resize(burst.outer.len(), 0);
                     let identification = desk.identification;
                     burst.outer.emit(sealed.len(), identification, &mut packet);

@@ -23,7 +23,7 @@ impl Host {
             ..Plan::default()
         };
         let mut known = HashMap::new();
-        for (policy, paths) in snapshot.ways_out() {
+        for (policy, paths) in snapshot.outbound_paths() {
             let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();
             let mtus = paths
                 .iter()
@@ -78,7 +78,9 @@ impl Host {
     /// The devices that associations name, as large as what fits through each.
     pub(super) fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for interface in snapshot.interfaces() {
-            let config = interface.way_out.map(|index| &snapshot.sa(index).config);
+            let config = interface
+                .outbound_sa
+                .map(|index| &snapshot.sa(index).config);
             let mtu = config.and_then(|config| {
                 let path = self.path_mtu((config.source, config.id.destination))?;
                 Some(pmtu::inner_mtu(config, path as usize) as u32)

@@ -64,11 +64,12 @@ impl Gateway {
         status.barriers = self.barriers();
         status.restorations = self.restorations();
         let snapshot = self.snapshot();
-        let rivals = snapshot.rivals().into_iter();
+        let rivals = snapshot.shadowed().into_iter();
         let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
         let association = |told: &SaReport| {
             let place = snapshot.find(&told.config.id);
-            let moved_to = place.and_then(|place| snapshot.sa(place).state.moved_to());
+            let moved_to =
+                place.and_then(|place| snapshot.sa(place).state.observed_peer_endpoint());
             let carrier = place.and_then(|place| rivals.get(&place).copied());
             SaStatus {
                 moved_to,
@@ -86,7 +87,7 @@ impl Gateway {
         let leads_out = |name: &str| {
             let named = |known: &&ipsec::database::Interface| &*known.name == name;
             let known = snapshot.interfaces().iter().find(named);
-            known.is_some_and(|interface| interface.way_out.is_some())
+            known.is_some_and(|interface| interface.outbound_sa.is_some())
         };
         let devices = self.plane.kernel().devices();
         devices

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use dataplane::Notice;
 use dataplane::clock::now;
 use ipsec::database::Snapshot;
-use ipsec::sa::LifeEvent;
+use ipsec::sa::LifetimeEvent;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -57,9 +57,9 @@ impl Gateway {
         for (id, event) in events {
             let name = SaName::from(id);
             self.tell(match event {
-                LifeEvent::Soft => What::SaDying(name),
-                LifeEvent::Hard => What::SaExpired(name),
-                LifeEvent::SequenceOver => What::SaExhausted(name),
+                LifetimeEvent::Soft => What::SaDying(name),
+                LifetimeEvent::Hard => What::SaExpired(name),
+                LifetimeEvent::SequenceOver => What::SaExhausted(name),
             });
         }
         self.mind(followed);
@@ -81,7 +81,7 @@ impl Gateway {
     /// As the kernel with its mapping events: each new place is told once, and whoever manages keys says `update`.
     fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
         for sa in snapshot.sas() {
-            let (id, now) = (sa.config.id, sa.state.moved_to());
+            let (id, now) = (sa.config.id, sa.state.observed_peer_endpoint());
             if self.moved.get(&id).copied() == now {
                 continue;
             }

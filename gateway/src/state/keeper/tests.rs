@@ -269,7 +269,7 @@ impl Seen {
         let Some(sa) = gateway.sa(number) else { return };
         let name = super::super::name::name(&sa.config, gateway.keeper.salt());
         let (_, top) = self.edges.entry(name).or_default();
-        *top = (*top).max(sa.state.kept().edge) + ahead;
+        *top = (*top).max(sa.state.saved().edge) + ahead;
         sa.state
             .admit(&sa.config, SequenceNumber(*top), 1, MOMENT.now)
             .unwrap();
@@ -293,7 +293,7 @@ impl Seen {
             let name = super::super::name::name(&sa.config, gateway.keeper.salt());
             let (edge, _) = self.edges.get(&name).copied().unwrap_or_default();
             assert!(
-                sa.state.kept().edge >= edge,
+                sa.state.saved().edge >= edge,
                 "the window fell behind {edge}"
             );
         }
@@ -380,7 +380,7 @@ fn a_number_used_twice_would_be_seen() {
     gateway.obey(&text(0, 1), false);
     seen.send(&gateway, 0, 10);
     let sa = gateway.sa(0).unwrap();
-    sa.state.allow(u64::MAX);
+    sa.state.allow_up_to(u64::MAX);
     seen.send(&gateway, 0, 2_000_000);
     disk.lose_power(0);
     let mut gateway = Gateway::start(&disk).unwrap();

@@ -1,13 +1,19 @@
-//! From what the library says of a path to the certificate that is at fault: it does not tell, so each is looked at again.
+//! Finds the certificate that made the library refuse a path: the library does not name it, so each is checked again.
 
-use super::{Certificate, Check, Failure, Trust, failure};
+use super::Trust;
+use crate::certificate::{Certificate, Check, Failure};
 use rustls_pki_types::UnixTime;
 use webpki::Error;
 
 /// Which certificate of `chain` failed, and at which check. No verdict changes here: the path was refused already.
-pub(super) fn explain(trust: &Trust, chain: &[Certificate], now: UnixTime, error: &Error) -> Failure {
+pub(super) fn explain(
+    trust: &Trust,
+    chain: &[Certificate],
+    now: UnixTime,
+    error: &Error,
+) -> Failure {
     let (index, check) = find(trust, chain, now.as_secs(), error);
-    failure(chain, index, check)
+    Failure::at(chain, index, check)
 }
 
 fn find(trust: &Trust, chain: &[Certificate], now: u64, error: &Error) -> (usize, Check) {
@@ -68,10 +74,10 @@ fn not_allowed_to_sign(chain: &[Certificate]) -> (usize, Check) {
     (index, Check::KeyUsage { as_ca: true })
 }
 
-/// The certificate at which the road from the peer's upwards ends.
+/// The certificate at which the path from the peer's upwards ends.
 fn last_link(trust: &Trust, chain: &[Certificate]) -> (usize, Check) {
     let mut at = 0;
-    // As many steps as there are certificates: the road may lead in a circle.
+    // As many steps as there are certificates: the path may lead in a circle.
     for _ in chain {
         let (Some(current), false) = (chain.get(at), is_root_above(trust, &chain[at])) else {
             break;

@@ -41,7 +41,7 @@ numbers! {
 pub struct Configuration<'a> {
     /// What the attributes are.
     pub kind: ConfigurationKind,
-    /// Type and value of each, in their order; an empty value asks for one.
+    /// Type and value of each, in their order; an empty value requests one.
     pub attributes: Vec<(ConfigurationAttribute, &'a [u8])>,
 }
 

@@ -110,8 +110,8 @@ fn hosts_of(n: u32) -> Hosts {
 #[test]
 fn what_is_fetched_for_a_packet_is_what_it_meets() {
     let snapshot = snapshot();
-    for start in (0..MANY).step_by(TOGETHER) {
-        let numbers: Vec<_> = (start..MANY.min(start + TOGETHER as u32)).collect();
+    for start in (0..MANY).step_by(MAX_PREFETCH_PACKETS) {
+        let numbers: Vec<_> = (start..MANY.min(start + MAX_PREFETCH_PACKETS as u32)).collect();
         let hosts: Vec<_> = numbers.iter().map(|n| hosts_of(*n)).collect();
         let fetched = snapshot.out.fetch_entries(&hosts);
         for (n, rank) in numbers.into_iter().zip(fetched) {
@@ -142,16 +142,16 @@ fn one_flow_and_few_associations_fetch_nothing() {
     assert!(asked(&few, &[1, 2, 3]).is_empty());
     assert_eq!(asked(&many, &[1, 1, 2, 2, 2, 1]), [1, 2, 1]);
     let different: Vec<_> = (0..200).collect();
-    assert_eq!(asked(&many, &different), different[..TOGETHER]);
+    assert_eq!(asked(&many, &different), different[..MAX_PREFETCH_PACKETS]);
 }
 
 #[test]
 fn strangers_are_fetched_for_nothing() {
     let snapshot = snapshot();
     let strangers = || (0..1000).map(|n| hosts_of(MANY + 2 + n));
-    snapshot.fetch_ways_out(strangers());
-    snapshot.fetch_policies_in(strangers());
-    snapshot.fetch_arrivals((0..1000).map(|n| id(MANY + n)));
+    snapshot.prefetch_outbound(strangers());
+    snapshot.prefetch_inbound_policies(strangers());
+    snapshot.prefetch_inbound((0..1000).map(|n| id(MANY + n)));
     for n in MANY + 2..MANY + 100 {
         let dropped = Decision::Drop(Dropped::NoPolicy);
         assert_eq!(snapshot.outbound(&packet(n)), dropped);

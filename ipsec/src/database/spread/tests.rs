@@ -27,7 +27,7 @@ fn policy(spread: u8, level: &str) -> String {
     )
 }
 
-fn obey(database: &mut Database, text: &str, mut seed: u64) {
+fn apply(database: &mut Database, text: &str, mut seed: u64) {
     let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames)
         .unwrap_or_else(|problems| panic!("{}", problems[0].render("text", text.as_bytes())));
     let mut random = || {
@@ -43,7 +43,7 @@ fn obey(database: &mut Database, text: &str, mut seed: u64) {
 
 fn database(text: &str) -> Database {
     let mut database = Database::default();
-    obey(&mut database, text, 7);
+    apply(&mut database, text, 7);
     database
 }
 
@@ -125,7 +125,7 @@ fn a_flow_keeps_its_association_whatever_else_changes() {
     let before = choices(&database);
     let else_where = "add 192.0.2.1 192.0.2.77 esp 0x9 -m tunnel -E null -A hmac-sha1 0x0102030405060708090a0b0c0d0e0f1011121314;
         spdadd 10.9.0.0/16 10.2.0.0/16 any -o spread=2 -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;";
-    obey(&mut database, else_where, 99);
+    apply(&mut database, else_where, 99);
     assert_eq!(choices(&database), before);
     let again = Outline {
         traffic_class: 3,
@@ -140,7 +140,7 @@ fn a_flow_keeps_its_association_whatever_else_changes() {
 fn when_an_association_goes_its_flows_alone_move_and_the_others_share_them() {
     let mut database = four();
     let before = choices(&database);
-    obey(&mut database, "delete 192.0.2.1 192.0.2.2 esp 1002;", 1);
+    apply(&mut database, "delete 192.0.2.1 192.0.2.2 esp 1002;", 1);
     let after = choices(&database);
     let moved = before
         .iter()
@@ -156,7 +156,7 @@ fn when_an_association_goes_its_flows_alone_move_and_the_others_share_them() {
 fn a_newcomer_takes_its_share_of_each_and_nothing_else_moves() {
     let mut database = database(&(associations(1001..=1004) + &policy(5, "require")));
     let before = choices(&database);
-    obey(&mut database, &associations([1005]), 1);
+    apply(&mut database, &associations([1005]), 1);
     let after = choices(&database);
     let moved = before
         .iter()
@@ -208,7 +208,7 @@ fn one_that_is_about_to_end_stays_until_its_successor_is_there() {
     sa.state.reserve(&sa.config, 2, 60, 1001).unwrap();
     assert!(!database.tick(1001).is_empty(), "the soft limit is told");
     assert_eq!(choices(&database), before);
-    obey(&mut database, &associations([1005]), 1);
+    apply(&mut database, &associations([1005]), 1);
     let shares = shares(choices(&database));
     assert!(!shares.contains_key(&1001));
     assert_even(&shares, 4, FLOWS.into());
@@ -255,7 +255,7 @@ fn nobody_can_foretell_the_way_of_a_flow_without_the_key() {
     let text = associations(1001..=1004) + &policy(4, "require");
     let of = |seed| {
         let mut database = Database::default();
-        obey(&mut database, &text, seed);
+        apply(&mut database, &text, seed);
         choices(&database)
     };
     assert_eq!(of(1), of(1));
@@ -304,7 +304,7 @@ fn explain_tells_how_many_share_and_names_the_one() {
 #[test]
 fn every_way_out_is_told() {
     let snapshot = four().snapshot();
-    let (_, paths) = snapshot.ways_out().next().unwrap();
+    let (_, paths) = snapshot.outbound_paths().next().unwrap();
     let mut spis: Vec<_> = paths
         .map(|path| match *path {
             [sa] => snapshot.sa(sa).config.id.spi.get(),

@@ -15,7 +15,7 @@ fn get_spi(low: u32, high: u32) -> [Command; 1] {
 fn every_number_of_a_range_is_reserved_once() {
     let mut database = Database::default();
     let mut reserved: Vec<_> = (0..3)
-        .map(|_| obey(&mut database, &get_spi(0x1001, 0x1003)).unwrap())
+        .map(|_| apply(&mut database, &get_spi(0x1001, 0x1003)).unwrap())
         .map(|answers| match answers[..] {
             [Answer::Spi(spi)] => spi.get(),
             _ => panic!("{answers:?}"),
@@ -23,33 +23,33 @@ fn every_number_of_a_range_is_reserved_once() {
         .collect();
     reserved.sort_unstable();
     assert_eq!(reserved, [0x1001, 0x1002, 0x1003]);
-    assert!(obey(&mut database, &get_spi(0x1001, 0x1003)).is_err());
+    assert!(apply(&mut database, &get_spi(0x1001, 0x1003)).is_err());
 }
 
 /// RFC 2367 3.1.1: what was asked for and never keyed does not stay for ever.
 #[test]
 fn a_number_that_gets_no_keys_is_free_again_after_half_a_minute() {
     let mut database = Database::default();
-    obey(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
+    apply(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
     database.tick(1029);
-    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_err());
+    assert!(apply(&mut database, &get_spi(0x1001, 0x1001)).is_err());
     database.tick(1030);
-    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
+    assert!(apply(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
 }
 
 #[test]
 fn a_reserved_number_that_is_deleted_is_free_and_no_other_one() {
     let mut database = Database::default();
-    obey(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
-    obey(&mut database, &get_spi(0x1002, 0x1002)).unwrap();
+    apply(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
+    apply(&mut database, &get_spi(0x1002, 0x1002)).unwrap();
     let delete = Command::DeleteSa {
         id: id(0x1001, GATEWAYS.1),
         source: address(GATEWAYS.0),
     };
-    obey(&mut database, std::slice::from_ref(&delete)).unwrap();
-    assert!(obey(&mut database, &[delete]).is_err());
-    assert!(obey(&mut database, &get_spi(0x1002, 0x1002)).is_err());
-    assert!(obey(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
+    apply(&mut database, std::slice::from_ref(&delete)).unwrap();
+    assert!(apply(&mut database, &[delete]).is_err());
+    assert!(apply(&mut database, &get_spi(0x1002, 0x1002)).is_err());
+    assert!(apply(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_policy_that_is_deleted_leaves_those_of_other_directions_and_other_traffic()
     let all = [&gone, &other_direction, &other_traffic];
     let mut database = database(&all.map(|policy| add_policy(policy.clone())));
     for policy in all {
-        match &obey(&mut database, &[get(policy)]).unwrap()[..] {
+        match &apply(&mut database, &[get(policy)]).unwrap()[..] {
             [Answer::Policies(reports)] => {
                 assert_eq!(reports.len(), 1);
                 assert_eq!(*reports[0].policy, *policy);
@@ -82,11 +82,11 @@ fn a_policy_that_is_deleted_leaves_those_of_other_directions_and_other_traffic()
         selector: gone.selector,
         direction: gone.direction,
     }];
-    obey(&mut database, &delete).unwrap();
-    assert!(obey(&mut database, &delete).is_err());
-    assert!(obey(&mut database, &[get(&gone)]).is_err());
+    apply(&mut database, &delete).unwrap();
+    assert!(apply(&mut database, &delete).is_err());
+    assert!(apply(&mut database, &[get(&gone)]).is_err());
     for policy in [&other_direction, &other_traffic] {
-        assert!(obey(&mut database, &[get(policy)]).is_ok());
+        assert!(apply(&mut database, &[get(policy)]).is_ok());
     }
     assert_eq!(
         database.snapshot().inbound(&site_packet(), &[]),
@@ -98,7 +98,7 @@ fn a_policy_that_is_deleted_leaves_those_of_other_directions_and_other_traffic()
 #[test]
 fn a_dump_of_one_protocol_shows_that_protocol_alone() {
     let mut database = database(&[add(tunnel(0x1001))]);
-    let mut dump = |protocol| spis(&obey(&mut database, &[Command::DumpSas(protocol)]).unwrap());
+    let mut dump = |protocol| spis(&apply(&mut database, &[Command::DumpSas(protocol)]).unwrap());
     assert_eq!(dump(Some(Protocol::Esp)), [0x1001]);
     assert_eq!(dump(Some(Protocol::Ah)), [0_u32; 0]);
 }

@@ -48,7 +48,7 @@ fn in_and_fwd_judge_each_alone_in_all_pairs() {
                 (false, false) => None,
             };
             assert_eq!(allowed, expected, "in {here}, fwd {onward}");
-            assert_eq!(snapshot.ways_differ(), here != onward);
+            assert_eq!(snapshot.in_and_fwd_differ(), here != onward);
             let forwarded = snapshot.forwarded(&site_packet(), &path).is_ok();
             assert_eq!(forwarded, onward == "protect", "fwd {onward}");
         }
@@ -72,7 +72,7 @@ fn what_may_be_forwarded_is_not_therefore_let_in() {
     assert_eq!(
         snapshot.inbound(&to("10.2.0.9"), &path),
         Ok(Allowed::Fwd),
-        "no `in` policy knows it"
+        "no `in` policy matches it"
     );
     assert_eq!(snapshot.inbound(&to("10.2.0.1"), &path), Ok(Allowed::Fwd));
 }
@@ -127,6 +127,6 @@ fn the_fwd_policies_that_setkey_makes_of_in_policies_cost_no_second_question() {
         database(&lowered.ok().unwrap().commands).snapshot()
     };
     use crate::setkey::Forwarding;
-    assert!(!lowered(Forwarding::WithIn).ways_differ());
-    assert!(lowered(Forwarding::AsWritten).ways_differ());
+    assert!(!lowered(Forwarding::WithIn).in_and_fwd_differ());
+    assert!(lowered(Forwarding::AsWritten).in_and_fwd_differ());
 }

@@ -163,7 +163,7 @@ fn policies_that_differ_in_their_selectors_alone_judge_each_alone() {
     let snapshot = database.snapshot();
     let path = [snapshot.find(&id(0x1001, GATEWAYS.1)).unwrap()];
     let to = |destination| snapshot.inbound(&packet("10.1.0.5", destination, 6, None), &path);
-    assert!(snapshot.ways_differ());
+    assert!(snapshot.in_and_fwd_differ());
     assert_eq!(to("10.2.0.9"), Ok(Allowed::In));
     assert_eq!(to("10.3.0.9"), Ok(Allowed::Fwd));
 }

@@ -10,17 +10,17 @@ const KEY: &str = "0x000102030405060708090a0b0c0d0e0f10111213";
 
 fn told(database: &mut Database, text: &str) -> Result<Vec<Answer>, Refused> {
     let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames);
-    obey(database, &lowered.ok().unwrap().commands)
+    apply(database, &lowered.ok().unwrap().commands)
 }
 
-fn rivals(text: &str) -> Vec<(u32, u32)> {
+fn shadowed(text: &str) -> Vec<(u32, u32)> {
     let mut database = Database::default();
     told(&mut database, text).unwrap();
     let snapshot = database.snapshot();
     let spi = |index| snapshot.sa(index).config.id.spi.get();
-    let rivals = snapshot.rivals().into_iter();
-    rivals
-        .map(|rival| (spi(rival.idle), spi(rival.carrier)))
+    let shadowed = snapshot.shadowed().into_iter();
+    shadowed
+        .map(|shadowed| (spi(shadowed.idle), spi(shadowed.carrier)))
         .collect()
 }
 
@@ -32,12 +32,12 @@ fn one(protocol: &str, spi: u32, more: &str) -> String {
 fn an_association_that_is_displaced_by_one_of_another_kind_is_named() {
     let (udp, native) = (one("esp-udp", 0x1001, ""), one("esp", 0x1003, ""));
     assert_eq!(
-        rivals(&format!("{udp}{native}{POLICY}")),
+        shadowed(&format!("{udp}{native}{POLICY}")),
         [(0x1001, 0x1003)]
     );
     let weak = format!("add 192.0.2.1 192.0.2.2 esp 0x1005 -m tunnel -E null -A hmac-sha1 {KEY};");
     assert_eq!(
-        rivals(&format!("{native}{weak}{POLICY}")),
+        shadowed(&format!("{native}{weak}{POLICY}")),
         [(0x1003, 0x1005)]
     );
 }
@@ -45,13 +45,13 @@ fn an_association_that_is_displaced_by_one_of_another_kind_is_named() {
 #[test]
 fn a_renewal_in_kind_another_number_and_another_direction_are_no_rivals() {
     let renewed = one("esp", 0x1001, "") + &one("esp", 0x1003, "");
-    assert_eq!(rivals(&format!("{renewed}{POLICY}")), []);
+    assert_eq!(shadowed(&format!("{renewed}{POLICY}")), []);
     let numbered = one("esp-udp", 0x1001, "-u 7") + &one("esp", 0x1003, "");
-    assert_eq!(rivals(&format!("{numbered}{POLICY}")), []);
+    assert_eq!(shadowed(&format!("{numbered}{POLICY}")), []);
     let unused = one("esp-udp", 0x1001, "") + &one("esp", 0x1003, "");
-    assert_eq!(rivals(&unused), []);
+    assert_eq!(shadowed(&unused), []);
     let spread = POLICY.replace("-P out", "-o spread=2 -P out");
-    assert_eq!(rivals(&format!("{unused}{spread}")), []);
+    assert_eq!(shadowed(&format!("{unused}{spread}")), []);
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn explain_names_the_association_that_carries_nothing() {
     let snapshot = database.snapshot();
     let findings = snapshot.explain(&site_packet()).findings;
     let idle = snapshot.find(&id(0x1001, GATEWAYS.1)).unwrap();
-    assert!(findings.contains(&Finding::Rival { idle }), "{findings:?}");
+    assert!(
+        findings.contains(&Finding::Shadowed { idle }),
+        "{findings:?}"
+    );
 }
 
 fn behind(port: u16, spi: u32, more: &str) -> String {
@@ -117,9 +120,9 @@ fn in_udp(spi: u32, source_port: u16) -> SaConfig {
 }
 
 fn for_one_packet(config: SaConfig) -> SaConfig {
-    let hard = Limits {
+    let hard = LifetimeLimits {
         packets: 1,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     SaConfig {
         lifetimes: Lifetimes {
@@ -144,7 +147,7 @@ fn one_that_has_died_serves_a_device_or_has_another_mode_is_nobodys_rival() {
         let policy = add_policy(site_to_site(Level::Require));
         database(&[add(idle), add(tunnel(0x1003)), policy])
     };
-    let count = |database: &Database| database.snapshot().rivals().len();
+    let count = |database: &Database| database.snapshot().shadowed().len();
     let mortal = beside_a_carrier(for_one_packet(in_udp(0x1001, 4500)));
     assert_eq!(count(&mortal), 1);
     ends(&mortal, 0x1001);
@@ -171,7 +174,7 @@ fn one_that_has_died_is_in_nobodys_way_behind_a_nat() {
     };
     let mut database = database(&[add(for_one_packet(transport(0x1001, 40_001)))]);
     let second = [add(transport(0x1002, 40_002))];
-    assert!(obey(&mut database, &second).is_err());
+    assert!(apply(&mut database, &second).is_err());
     ends(&database, 0x1001);
-    assert!(obey(&mut database, &second).is_ok());
+    assert!(apply(&mut database, &second).is_ok());
 }

@@ -25,7 +25,7 @@ impl Naive {
     }
 }
 
-fn admit(window: &mut Window, number: u64) -> Result<(), Dropped> {
+fn admit(window: &mut ReplayWindow, number: u64) -> Result<(), Dropped> {
     window.admit(SequenceNumber(number))
 }
 
@@ -65,7 +65,7 @@ fn the_window_takes_and_refuses_around_every_edge() {
         (u64::MAX - SIZE, Err(Dropped::TooOld)),
         (u64::MAX, Err(Dropped::Replayed)),
     ];
-    let mut window = Window::new(SIZE as u32);
+    let mut window = ReplayWindow::new(SIZE as u32);
     for (step, (number, expected)) in steps.iter().enumerate() {
         assert_eq!(
             admit(&mut window, *number),
@@ -78,7 +78,7 @@ fn the_window_takes_and_refuses_around_every_edge() {
 #[test]
 fn full_windows_sweep_up_and_down_once_and_not_twice() {
     for size in [1, 2, 32, 63, 64, 65, 1024, 8191, 8192] {
-        let mut window = Window::new(size);
+        let mut window = ReplayWindow::new(size);
         let size = u64::from(size);
         for number in 1..=size {
             assert_eq!(admit(&mut window, number), Ok(()));
@@ -86,7 +86,7 @@ fn full_windows_sweep_up_and_down_once_and_not_twice() {
         for number in 1..=size {
             assert_eq!(admit(&mut window, number), Err(Dropped::Replayed));
         }
-        let mut window = Window::new(size as u32);
+        let mut window = ReplayWindow::new(size as u32);
         for number in (1..=size).rev() {
             assert_eq!(
                 admit(&mut window, number),
@@ -101,7 +101,7 @@ fn full_windows_sweep_up_and_down_once_and_not_twice() {
 
 #[test]
 fn without_a_window_everything_passes_but_the_top_is_known() {
-    let mut window = Window::new(0);
+    let mut window = ReplayWindow::new(0);
     for number in [5, 5, 1, 0] {
         assert_eq!(admit(&mut window, number), Ok(()));
     }
@@ -110,7 +110,7 @@ fn without_a_window_everything_passes_but_the_top_is_known() {
 
 #[test]
 fn an_extended_number_gets_the_high_half_that_appendix_a2_gives() {
-    let mut window = Window::new(64);
+    let mut window = ReplayWindow::new(64);
     assert_eq!(window.extend(1), Some(SequenceNumber(1)));
     assert_eq!(window.extend(u32::MAX), None, "before the first packet");
     admit(&mut window, 0xffff_fff0).unwrap();
@@ -141,7 +141,7 @@ fn an_extended_number_gets_the_high_half_that_appendix_a2_gives() {
 /// RFC 4303 A2.1, case B: what the window of a young association reaches below zero was never sent.
 #[test]
 fn nothing_lies_before_the_first_packet_and_a_full_window_reaches_down_to_it() {
-    let mut window = Window::new(64);
+    let mut window = ReplayWindow::new(64);
     for back in 1..64_u32 {
         assert_eq!(window.extend(back.wrapping_neg()), None, "{back} before");
     }
@@ -157,7 +157,7 @@ fn nothing_lies_before_the_first_packet_and_a_full_window_reaches_down_to_it() {
 
 #[test]
 fn extended_numbers_follow_without_a_window_too() {
-    let mut window = Window::new(0);
+    let mut window = ReplayWindow::new(0);
     admit(&mut window, 0xffff_ffff).unwrap();
     assert_eq!(window.extend(0), Some(SequenceNumber(0x1_0000_0000)));
     assert_eq!(
@@ -168,7 +168,7 @@ fn extended_numbers_follow_without_a_window_too() {
 
 #[test]
 fn resizing_forgets_nothing_and_trusts_nothing_unknown() {
-    let mut window = Window::new(64);
+    let mut window = ReplayWindow::new(64);
     for number in [100, 90, 80] {
         admit(&mut window, number).unwrap();
     }
@@ -191,7 +191,7 @@ proptest! {
         size in prop_oneof![Just(1u32), Just(32), Just(64), Just(100), Just(1024), Just(8192)],
         steps in prop::collection::vec((0u64..3, 0u64..20_000), 1..400),
     ) {
-        let mut window = Window::new(size);
+        let mut window = ReplayWindow::new(size);
         let mut naive = Naive { size: size.into(), top: 0, seen: HashSet::new() };
         for (kind, amount) in steps {
             let number = match kind {
@@ -205,7 +205,7 @@ proptest! {
 
     #[test]
     fn extension_finds_every_number_near_the_top(top in 100_000u64..1 << 40, distance in -8191i64..100_000) {
-        let mut window = Window::new(8192);
+        let mut window = ReplayWindow::new(8192);
         admit(&mut window, top).unwrap();
         let number = top.wrapping_add_signed(distance);
         prop_assert_eq!(window.extend(number as u32), Some(SequenceNumber(number)));

@@ -1,77 +1,82 @@
-//! The numbers of one association: what was sent and received, and what its lifetimes still grant.
+//! The counters of one association: what was sent and received, and what its lifetimes still allow.
 
 use crate::Dropped;
-use crate::command::Phase;
-use crate::sa::SaConfig;
-use crate::sa::{Lifetimes, Limits};
-use crate::sa::replay::Window;
+use crate::sa::replay::ReplayWindow;
+use crate::sa::{LifetimeLimits, Lifetimes, Phase, SaConfig};
 
-/// Numbers, window and limits; whoever changes them holds the association's lock.
-pub(super) struct Ledger {
+/// Sequence numbers, replay window and limits, guarded by the association's lock.
+pub(super) struct Counters {
     pub(super) sent: u64,
-    pub(super) window: Window,
+    pub(super) window: ReplayWindow,
     pub(super) bytes: u64,
     pub(super) packets: u64,
     pub(super) first_used: u64,
     pub(super) last_used: u64,
-    pub(super) soft: Told,
-    pub(super) hard: Told,
-    pub(super) sequence_over: Told,
-    /// Whether there are limits of lifetime at all: most associations that are keyed by hand have none, and theirs need not
-    /// be looked at.
+    pub(super) soft: NotificationState,
+    pub(super) hard: NotificationState,
+    pub(super) sequence_over: NotificationState,
+    /// Whether there are limits of lifetime at all: most associations that are keyed by hand have none, which saves the
+    /// checks.
     pub(super) is_limited: bool,
-    /// The last number that may be used for now: the end of what is reserved where a restart will look.
+    /// The last number that may be used for now: the end of what is reserved in the state file.
     pub(super) allowed: u64,
-    /// Whether a packet has found no reserved number.
-    pub(super) was_short: bool,
+    /// Whether a packet found no reserved number.
+    pub(super) ran_short: bool,
 }
 
-/// Whether something happened, and whether it was told already.
+/// How far the notification of one event is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    No,
-    Due,
-    Done,
+pub(super) enum NotificationState {
+    /// The limit was not reached.
+    NotReached,
+    /// It was reached, and the event was not taken yet.
+    Pending,
+    /// The event was taken.
+    Sent,
 }
 
-impl Told {
+impl NotificationState {
     pub(super) fn raise(&mut self) {
-        if *self == Self::No {
-            *self = Self::Due;
+        if *self == Self::NotReached {
+            *self = Self::Pending;
         }
     }
 
     pub(super) fn take(&mut self) -> bool {
-        let due = *self == Self::Due;
+        let due = *self == Self::Pending;
         if due {
-            *self = Self::Done;
+            *self = Self::Sent;
         }
         due
     }
 }
 
-impl Ledger {
+impl Counters {
     pub(super) fn new(config: &SaConfig) -> Self {
         Self {
             sent: config.sequence,
-            window: Window::behind(config.sequence, config.replay_window),
+            window: ReplayWindow::behind(config.sequence, config.replay_window),
             bytes: 0,
             packets: 0,
             first_used: 0,
             last_used: 0,
-            soft: Told::No,
-            hard: Told::No,
-            sequence_over: Told::No,
+            soft: NotificationState::NotReached,
+            hard: NotificationState::NotReached,
+            sequence_over: NotificationState::NotReached,
             is_limited: is_limited(config),
             allowed: u64::MAX,
-            was_short: false,
+            ran_short: false,
         }
     }
 
     pub(super) fn phase(&self) -> Phase {
         match (self.hard, self.sequence_over, self.soft) {
-            (Told::No, Told::No, Told::No) => Phase::Mature,
-            (Told::No, Told::No, _) => Phase::Dying,
+            (
+                NotificationState::NotReached,
+                NotificationState::NotReached,
+                NotificationState::NotReached,
+            ) => Phase::Mature,
+            (NotificationState::NotReached, NotificationState::NotReached, _) => Phase::Dying,
             _ => Phase::Dead,
         }
     }
@@ -84,7 +89,7 @@ impl Ledger {
         bytes_each: u64,
     ) -> Result<u32, Dropped> {
         // Behind the end already: an update may have made the numbers shorter while a batch took some.
-        let end = last_number(config).min(self.allowed);
+        let end = config.last_number().min(self.allowed);
         let numbers = match end.saturating_sub(self.sent) {
             0 => self.beyond(config)?,
             numbers => numbers,
@@ -93,16 +98,16 @@ impl Ledger {
         Ok(granted.min(u32::try_from(numbers).unwrap_or(u32::MAX)))
     }
 
-    /// Behind the last number that is reserved: how many there are beyond it, where they may be used unreserved. A restart
-    /// might then use them again, which a peer refuses, and which a counter nonce must never do.
+    /// All reserved numbers are used: how many more there are, if they may be used unreserved. A restart might use those again,
+    /// which the peer refuses as replays, and which must never happen to a counter nonce.
     #[cold]
     fn beyond(&mut self, config: &SaConfig) -> Result<u64, Dropped> {
-        let left = last_number(config).saturating_sub(self.sent);
+        let left = config.last_number().saturating_sub(self.sent);
         if left == 0 {
             self.sequence_over.raise();
             return Err(Dropped::SequenceOver);
         }
-        self.was_short = true;
+        self.ran_short = true;
         if config.nonce_is_counter() {
             return Err(Dropped::StateNotKept);
         }
@@ -116,10 +121,10 @@ impl Ledger {
         packets: u32,
         bytes_each: u64,
     ) -> Result<u32, Dropped> {
-        if !self.is_limited && self.hard == Told::No {
+        if !self.is_limited && self.hard == NotificationState::NotReached {
             return Ok(packets);
         }
-        let Limits {
+        let LifetimeLimits {
             bytes,
             packets: limit,
             ..
@@ -131,7 +136,7 @@ impl Ledger {
         if limit > 0 {
             granted = granted.min(limit.saturating_sub(self.packets));
         }
-        if granted == 0 || self.hard != Told::No {
+        if granted == 0 || self.hard != NotificationState::NotReached {
             self.hard.raise();
             return Err(Dropped::LifetimeOver);
         }
@@ -148,7 +153,7 @@ impl Ledger {
         if !self.is_limited {
             return;
         }
-        let Limits { bytes, packets, .. } = config.lifetimes.soft;
+        let LifetimeLimits { bytes, packets, .. } = config.lifetimes.soft;
         if reached(self.bytes, bytes) || reached(self.packets, packets) {
             self.soft.raise();
         }
@@ -160,7 +165,7 @@ impl Ledger {
         created: u64,
         now: u64,
     ) -> Result<(), Dropped> {
-        if !self.is_limited && self.hard == Told::No {
+        if !self.is_limited && self.hard == NotificationState::NotReached {
             return Ok(());
         }
         let age = now.saturating_sub(created);
@@ -176,19 +181,11 @@ impl Ledger {
         if reached(age, hard.age) || reached(in_use, hard.first_use) {
             self.hard.raise();
         }
-        if self.hard == Told::No {
+        if self.hard == NotificationState::NotReached {
             Ok(())
         } else {
             Err(Dropped::LifetimeOver)
         }
-    }
-}
-
-/// The last number there is (RFC 4303 2.2, 2.2.1).
-pub(super) fn last_number(config: &SaConfig) -> u64 {
-    match config.esn {
-        true => u64::MAX,
-        false => u32::MAX.into(),
     }
 }
 

@@ -1,24 +1,24 @@
-//! What of an association outlives its gateway: numbers, the window's edge and lifetimes, read out and put back.
+//! The counters of an association that are kept across restarts: sequence numbers, the edge of the replay window, lifetimes.
 //!
 //! ```text
-//!   kept() ──► somewhere safe ──► a new gateway ──► resume()
+//!   saved() ──► state file ──► a new gateway ──► resume()
 //!
 //!   numbers of packets sent:   used ──────────► │ reserved, not used yet │ not reserved
 //!                                            sent                     allowed
 //! ```
 //!
-//! A restart begins behind what was *reserved*, so it need not know how much of that was used. Whoever keeps the numbers
-//! reserves more in time ([`SaState::allow`]); without such a one all of them are allowed.
+//! A restart begins after what was *reserved*, so it need not know how much of that was used. The owner of the state file
+//! reserves more in time ([`SaState::allow_up_to`]); without one all of them are allowed.
 
 use super::SaState;
-use super::counters::{Ledger, last_number};
+use super::counters::Counters;
 use crate::sa::SaConfig;
-use crate::sa::replay::Window;
+use crate::sa::replay::ReplayWindow;
 use std::sync::atomic::Ordering;
 
-/// What is known of an association at one moment.
+/// The counters of an association at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kept {
+pub struct SavedCounters {
     /// The last sequence number that was sent.
     pub sent: u64,
     /// The highest one that was received: with everything before it, it counts as seen afterwards.
@@ -36,71 +36,66 @@ pub struct Kept {
 }
 
 impl SaState {
-    /// What is worth keeping, at this moment.
-    pub fn kept(&self) -> Kept {
-        self.kept_of(&self.lock())
+    /// The counters to save, at this moment.
+    pub fn saved(&self) -> SavedCounters {
+        self.saved_of(&self.counters())
     }
 
-    /// The same, and whether a packet has found no reserved number since the last call.
-    pub fn look_at(&self) -> (Kept, bool) {
-        let mut ledger = self.lock();
-        let short = std::mem::take(&mut ledger.was_short);
-        (self.kept_of(&ledger), short)
+    /// The same, and whether a packet found no reserved number since the last call.
+    pub fn saved_and_shortage(&self) -> (SavedCounters, bool) {
+        let mut counters = self.counters();
+        let short = std::mem::take(&mut counters.ran_short);
+        (self.saved_of(&counters), short)
     }
 
-    fn kept_of(&self, ledger: &Ledger) -> Kept {
-        Kept {
-            sent: ledger.sent,
-            edge: ledger.window.top(),
-            bytes: ledger.bytes,
-            packets: ledger.packets,
+    fn saved_of(&self, counters: &Counters) -> SavedCounters {
+        SavedCounters {
+            sent: counters.sent,
+            edge: counters.window.top(),
+            bytes: counters.bytes,
+            packets: counters.packets,
             created: self.created.load(Ordering::Relaxed),
-            first_used: ledger.first_used,
-            last_used: ledger.last_used,
+            first_used: counters.first_used,
+            last_used: counters.last_used,
         }
     }
 
-    /// Goes on from what an earlier incarnation of the same keys has left. Numbers are only ever raised.
-    pub fn resume(&self, config: &SaConfig, kept: &Kept) {
+    /// Continues from the saved counters of an earlier incarnation of the same keys. Numbers are only ever raised.
+    pub fn resume(&self, config: &SaConfig, kept: &SavedCounters) {
         self.raise(config, kept.sent, kept.edge);
-        let mut ledger = self.lock();
-        ledger.bytes = kept.bytes;
-        ledger.packets = kept.packets;
-        ledger.first_used = kept.first_used;
-        ledger.last_used = kept.last_used;
+        let mut counters = self.counters();
+        counters.bytes = kept.bytes;
+        counters.packets = kept.packets;
+        counters.first_used = kept.first_used;
+        counters.last_used = kept.last_used;
         self.created.store(kept.created, Ordering::Relaxed);
     }
 
-    /// Goes on behind these numbers, where they are higher than its own.
+    /// Continues after these numbers, where they are higher than its own.
     pub fn raise(&self, config: &SaConfig, sent: u64, edge: u64) {
-        let mut ledger = self.lock();
-        ledger.sent = ledger.sent.max(sent);
-        if edge > ledger.window.top() {
-            ledger.window = Window::behind(edge, config.replay_window);
+        let mut counters = self.counters();
+        counters.sent = counters.sent.max(sent);
+        if edge > counters.window.top() {
+            counters.window = ReplayWindow::behind(edge, config.replay_window);
         }
     }
 
-    /// Lets numbers be used up to this one, which is reserved where a restart will look.
-    pub fn allow(&self, last: u64) {
-        self.lock().allowed = last;
+    /// Allows numbers up to this one, which is reserved in the state file.
+    pub fn allow_up_to(&self, last: u64) {
+        self.counters().allowed = last;
     }
 
-    /// Lets no number be used beyond the last one that was, which is returned, until more are allowed.
-    pub fn allow_no_more(&self) -> u64 {
-        let mut ledger = self.lock();
-        ledger.allowed = ledger.allowed.min(ledger.sent);
-        ledger.allowed
+    /// Allows no number beyond the last one used, which is returned, until more are allowed.
+    pub fn freeze_numbers(&self) -> u64 {
+        let mut counters = self.counters();
+        counters.allowed = counters.allowed.min(counters.sent);
+        counters.allowed
     }
 }
 
 impl SaConfig {
-    /// The last sequence number that the association can have.
-    pub fn last_number(&self) -> u64 {
-        last_number(self)
-    }
-
-    /// Whether keys that have come so far have reached their end: a hard limit, or the last number.
-    pub fn is_over(&self, kept: &Kept, now: u64) -> bool {
+    /// Whether keys with these counters are used up: a hard limit, or the last sequence number.
+    pub fn is_exhausted(&self, kept: &SavedCounters, now: u64) -> bool {
         let hard = &self.lifetimes.hard;
         let since = |moment| now.saturating_sub(moment);
         let in_use = match kept.first_used {
@@ -118,13 +113,6 @@ impl SaConfig {
             .iter()
             .any(|(value, limit)| *limit > 0 && value >= limit)
     }
-
-    /// Whether a sequence number that comes twice could make a nonce come twice: counter modes, whose key bytes end in a
-    /// salt (RFC 3686, 4106, 4309, 4543, 7634, 8750).
-    pub fn nonce_is_counter(&self) -> bool {
-        let encryption = self.suite.encryption();
-        encryption.is_some_and(|(row, _)| row.salt_len > 0)
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +120,7 @@ mod tests {
     use super::*;
     use crate::Dropped;
     use crate::algorithm::{Encryption, Integrity};
-    use crate::sa::{Lifetimes, Limits};
+    use crate::sa::{LifetimeLimits, Lifetimes};
     use crate::sa::{Protocol, SaId, SequenceNumber, Spi};
     use crate::suite::{Secret, Suite};
     use std::net::{IpAddr, Ipv4Addr};
@@ -164,16 +152,16 @@ mod tests {
     fn a_counter_nonce_waits_for_reserved_numbers_and_says_so_once() {
         let config = config("aes-gcm-16", 20);
         let state = SaState::new(&config, 0, 0);
-        state.allow(10);
+        state.allow_up_to(10);
         assert_eq!(
             state.reserve(&config, 44, 1, 1),
             Ok((SequenceNumber(1), 10))
         );
-        assert!(!state.look_at().1);
+        assert!(!state.saved_and_shortage().1);
         assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::StateNotKept));
-        assert!(state.look_at().1 && !state.look_at().1);
+        assert!(state.saved_and_shortage().1 && !state.saved_and_shortage().1);
         assert_eq!(state.take_events(&config, 1), []);
-        state.allow(12);
+        state.allow_up_to(12);
         assert_eq!(
             state.reserve(&config, 44, 1, 1),
             Ok((SequenceNumber(11), 2))
@@ -184,7 +172,7 @@ mod tests {
     fn a_random_iv_goes_on_beyond_what_is_reserved() {
         let config = config("aes-cbc", 16);
         let state = SaState::new(&config, 0, 0);
-        state.allow(10);
+        state.allow_up_to(10);
         assert_eq!(
             state.reserve(&config, 44, 1, 1),
             Ok((SequenceNumber(1), 10))
@@ -193,7 +181,7 @@ mod tests {
             state.reserve(&config, 44, 1, 1),
             Ok((SequenceNumber(11), 44))
         );
-        assert!(state.look_at().1);
+        assert!(state.saved_and_shortage().1);
     }
 
     #[test]
@@ -202,9 +190,9 @@ mod tests {
         let state = SaState::new(&config, 0, 0);
         let last = config.last_number();
         state.raise(&config, last, 0);
-        state.allow(last);
+        state.allow_up_to(last);
         assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::SequenceOver));
-        assert!(!state.look_at().1);
+        assert!(!state.saved_and_shortage().1);
     }
 
     #[test]
@@ -216,24 +204,24 @@ mod tests {
             let number = SequenceNumber(number);
             before.admit(&config, number, 10, 200).unwrap();
         }
-        let kept = before.kept();
+        let kept = before.saved();
         assert_eq!((kept.sent, kept.edge, kept.bytes), (5, 9, 70));
         let after = SaState::new(&config, 1000, 0);
         after.resume(&config, &kept);
-        assert_eq!(after.kept(), kept);
+        assert_eq!(after.saved(), kept);
         for number in 1..=9 {
-            assert!(after.look(&config, number).is_err(), "{number}");
+            assert!(after.precheck(&config, number).is_err(), "{number}");
         }
-        assert!(after.look(&config, 10).is_ok());
+        assert!(after.precheck(&config, 10).is_ok());
         after.raise(&config, 3, 8);
-        assert_eq!((after.kept().sent, after.kept().edge), (5, 9));
+        assert_eq!((after.saved().sent, after.saved().edge), (5, 9));
     }
 
     #[test]
     fn a_lifetime_goes_on_where_it_was() {
-        let hard = Limits {
+        let hard = LifetimeLimits {
             age: 60,
-            ..Limits::default()
+            ..LifetimeLimits::default()
         };
         let config = SaConfig {
             lifetimes: Lifetimes {
@@ -243,9 +231,9 @@ mod tests {
             ..config("aes-gcm-16", 20)
         };
         let state = SaState::new(&config, 1000, 0);
-        let kept = Kept {
+        let kept = SavedCounters {
             created: 950,
-            ..Kept::default()
+            ..SavedCounters::default()
         };
         state.resume(&config, &kept);
         assert!(state.reserve(&config, 1, 1, 1009).is_ok());
@@ -259,12 +247,12 @@ mod tests {
     fn where_no_more_is_reserved_numbers_end_with_the_last_one_used() {
         let config = config("aes-gcm-16", 20);
         let state = SaState::new(&config, 0, 0);
-        state.allow(100);
+        state.allow_up_to(100);
         state.reserve(&config, 7, 1, 1).unwrap();
-        assert_eq!(state.allow_no_more(), 7);
+        assert_eq!(state.freeze_numbers(), 7);
         assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::StateNotKept));
-        state.allow(5);
-        assert_eq!(state.allow_no_more(), 5, "never more than was allowed");
+        state.allow_up_to(5);
+        assert_eq!(state.freeze_numbers(), 5, "never more than was allowed");
     }
 
     #[test]
@@ -275,14 +263,14 @@ mod tests {
             state.admit(&config, number, 10, 1).unwrap();
         }
         state.raise(&config, 0, 9);
-        assert!(state.look(&config, 8).is_ok(), "late, and never seen");
+        assert!(state.precheck(&config, 8).is_ok(), "late, and never seen");
         state.raise(&config, 0, 10);
-        assert!(state.look(&config, 8).is_err());
+        assert!(state.precheck(&config, 8).is_err());
     }
 
     #[test]
     fn keys_are_over_at_the_first_of_their_limits_and_not_before() {
-        let hard = Limits {
+        let hard = LifetimeLimits {
             bytes: 1000,
             packets: 10,
             age: 60,
@@ -300,18 +288,18 @@ mod tests {
             esn: true,
             ..endless.clone()
         };
-        let kept = Kept {
+        let kept = SavedCounters {
             created: 1000,
             first_used: 1010,
-            ..Kept::default()
+            ..SavedCounters::default()
         };
-        let unused = Kept {
+        let unused = SavedCounters {
             first_used: 0,
             ..kept
         };
-        let bytes = |bytes| Kept { bytes, ..kept };
-        let packets = |packets| Kept { packets, ..kept };
-        let sent = |sent| Kept { sent, ..kept };
+        let bytes = |bytes| SavedCounters { bytes, ..kept };
+        let packets = |packets| SavedCounters { packets, ..kept };
+        let sent = |sent| SavedCounters { sent, ..kept };
         let last = u64::from(u32::MAX);
         for (config, kept, now, expected) in [
             (&limited, kept, 1039, false),
@@ -327,7 +315,11 @@ mod tests {
             (&endless, sent(last), 1020, true),
             (&extended, sent(last), 1020, false),
         ] {
-            assert_eq!(config.is_over(&kept, now), expected, "{kept:?} at {now}");
+            assert_eq!(
+                config.is_exhausted(&kept, now),
+                expected,
+                "{kept:?} at {now}"
+            );
         }
     }
 }

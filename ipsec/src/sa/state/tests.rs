@@ -1,11 +1,11 @@
 use super::*;
 use crate::algorithm::Encryption;
-use crate::sa::{Lifetimes, Limits};
+use crate::sa::{LifetimeLimits, Lifetimes};
 use crate::sa::{Protocol, SaId, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use std::net::{IpAddr, Ipv4Addr};
 
-fn config(soft: Limits, hard: Limits) -> SaConfig {
+fn config(soft: LifetimeLimits, hard: LifetimeLimits) -> SaConfig {
     let encryption = (
         Encryption::named("aes-gcm-16").unwrap(),
         Secret::new(vec![1; 20]),
@@ -25,7 +25,7 @@ fn config(soft: Limits, hard: Limits) -> SaConfig {
 
 #[test]
 fn a_train_takes_consecutive_numbers() {
-    let config = config(Limits::default(), Limits::default());
+    let config = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&config, 100, 0);
     assert_eq!(
         state.reserve(&config, 44, 1400, 101),
@@ -35,7 +35,7 @@ fn a_train_takes_consecutive_numbers() {
         state.reserve(&config, 1, 60, 102),
         Ok((SequenceNumber(45), 1))
     );
-    let tally = state.tally();
+    let tally = state.usage();
     assert_eq!(
         (tally.sequence, tally.packets, tally.bytes),
         (45, 45, 44 * 1400 + 60)
@@ -49,14 +49,14 @@ fn a_train_takes_consecutive_numbers() {
 
 #[test]
 fn a_hard_limit_of_packets_is_reached_exactly_and_told_once() {
-    let limits = Limits {
+    let limits = LifetimeLimits {
         packets: 10,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     let config = config(
-        Limits {
+        LifetimeLimits {
             packets: 6,
-            ..Limits::default()
+            ..LifetimeLimits::default()
         },
         limits,
     );
@@ -71,12 +71,12 @@ fn a_hard_limit_of_packets_is_reached_exactly_and_told_once() {
         Ok((SequenceNumber(6), 5)),
         "no more than are left"
     );
-    assert_eq!(state.take_events(&config, 1), [LifeEvent::Soft]);
+    assert_eq!(state.take_events(&config, 1), [LifetimeEvent::Soft]);
     assert_eq!(
         state.reserve(&config, 1, 100, 1),
         Err(Dropped::LifetimeOver)
     );
-    assert_eq!(state.take_events(&config, 1), [LifeEvent::Hard]);
+    assert_eq!(state.take_events(&config, 1), [LifetimeEvent::Hard]);
     assert_eq!(state.take_events(&config, 1), []);
     assert!(state.is_dead());
 }
@@ -84,10 +84,10 @@ fn a_hard_limit_of_packets_is_reached_exactly_and_told_once() {
 #[test]
 fn a_hard_limit_of_bytes_is_never_overshot_in_either_direction() {
     let config = config(
-        Limits::default(),
-        Limits {
+        LifetimeLimits::default(),
+        LifetimeLimits {
             bytes: 1000,
-            ..Limits::default()
+            ..LifetimeLimits::default()
         },
     );
     let out = SaState::new(&config, 0, 0);
@@ -104,31 +104,31 @@ fn a_hard_limit_of_bytes_is_never_overshot_in_either_direction() {
         inbound.admit(&config, SequenceNumber(4), 300, 1),
         Err(Dropped::LifetimeOver)
     );
-    assert_eq!(inbound.tally().bytes, 900);
+    assert_eq!(inbound.usage().bytes, 900);
 }
 
 #[test]
 fn age_and_first_use_end_an_association_even_if_nothing_moves() {
-    let soft = Limits {
+    let soft = LifetimeLimits {
         age: 50,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     let aged = config(
         soft,
-        Limits {
+        LifetimeLimits {
             age: 60,
-            ..Limits::default()
+            ..LifetimeLimits::default()
         },
     );
     let state = SaState::new(&aged, 1000, 0);
     assert_eq!(state.take_events(&aged, 1049), []);
-    assert_eq!(state.take_events(&aged, 1050), [LifeEvent::Soft]);
-    assert_eq!(state.take_events(&aged, 1060), [LifeEvent::Hard]);
+    assert_eq!(state.take_events(&aged, 1050), [LifetimeEvent::Soft]);
+    assert_eq!(state.take_events(&aged, 1060), [LifetimeEvent::Hard]);
     let used = config(
-        Limits::default(),
-        Limits {
+        LifetimeLimits::default(),
+        LifetimeLimits {
             first_use: 10,
-            ..Limits::default()
+            ..LifetimeLimits::default()
         },
     );
     let state = SaState::new(&used, 0, 0);
@@ -139,23 +139,23 @@ fn age_and_first_use_end_an_association_even_if_nothing_moves() {
 
 #[test]
 fn sequence_numbers_end_before_they_repeat() {
-    let short = config(Limits::default(), Limits::default());
+    let short = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&short, 0, 0);
-    state.lock().sent = u64::from(u32::MAX) - 2;
+    state.counters().sent = u64::from(u32::MAX) - 2;
     assert_eq!(
         state.reserve(&short, 44, 1, 1),
         Ok((SequenceNumber(0xffff_fffe), 2))
     );
     assert_eq!(state.reserve(&short, 1, 1, 1), Err(Dropped::SequenceOver));
-    assert_eq!(state.take_events(&short, 1), [LifeEvent::SequenceOver]);
+    assert_eq!(state.take_events(&short, 1), [LifetimeEvent::SequenceOver]);
     let extended = SaConfig { esn: true, ..short };
     let state = SaState::new(&extended, 0, 0);
-    state.lock().sent = u64::from(u32::MAX) - 2;
+    state.counters().sent = u64::from(u32::MAX) - 2;
     assert_eq!(
         state.reserve(&extended, 44, 1, 1),
         Ok((SequenceNumber(0xffff_fffe), 44))
     );
-    state.lock().sent = u64::MAX - 1;
+    state.counters().sent = u64::MAX - 1;
     assert_eq!(
         state.reserve(&extended, 2, 1, 1),
         Ok((SequenceNumber(u64::MAX), 1))
@@ -183,19 +183,19 @@ fn numbers_never_repeat_whatever_an_update_makes_of_them() {
             if !before && sent > limit {
                 continue;
             }
-            let old = config(Limits::default(), Limits::default());
+            let old = config(LifetimeLimits::default(), LifetimeLimits::default());
             let new = SaConfig {
                 esn: after,
                 ..old.clone()
             };
             let state = SaState::new(&SaConfig { esn: before, ..old }, 0, 0);
-            state.lock().sent = sent;
+            state.counters().sent = sent;
             state.reconfigure(&new);
             let next = state.reserve(&new, 1, 1, 1).map(|(first, _)| first.0);
             let wanted = if after { extended } else { short };
             let case = format!("{sent}, esn {before} before and {after} after");
             assert_eq!(next, wanted.ok_or(Dropped::SequenceOver), "{case}");
-            let refused = state.can_become(&new).is_err();
+            let refused = state.check_update(&new).is_err();
             assert_eq!(refused, !after && sent > limit, "{case}");
         }
     }
@@ -203,7 +203,7 @@ fn numbers_never_repeat_whatever_an_update_makes_of_them() {
 
 #[test]
 fn a_window_beyond_32_bits_cannot_do_without_extended_numbers() {
-    let short = config(Limits::default(), Limits::default());
+    let short = config(LifetimeLimits::default(), LifetimeLimits::default());
     let extended = SaConfig {
         esn: true,
         ..short.clone()
@@ -211,53 +211,53 @@ fn a_window_beyond_32_bits_cannot_do_without_extended_numbers() {
     let state = SaState::new(&extended, 0, 0);
     let far = SequenceNumber(u64::from(u32::MAX) + 9);
     state.admit(&extended, far, 1, 1).unwrap();
-    assert!(state.can_become(&extended).is_ok());
-    assert!(state.can_become(&short).is_err());
+    assert!(state.check_update(&extended).is_ok());
+    assert!(state.check_update(&short).is_err());
     // Were it updated all the same, nothing seen before would pass.
     state.reconfigure(&short);
-    assert_eq!(state.look(&short, 8), Err(Dropped::TooOld));
+    assert_eq!(state.precheck(&short, 8), Err(Dropped::TooOld));
 }
 
 #[test]
 fn an_association_goes_on_behind_the_number_it_was_told() {
     let used = SaConfig {
         sequence: 1000,
-        ..config(Limits::default(), Limits::default())
+        ..config(LifetimeLimits::default(), LifetimeLimits::default())
     };
     let state = SaState::new(&used, 0, 0);
-    assert_eq!(state.tally().sequence, 1000);
+    assert_eq!(state.usage().sequence, 1000);
     assert_eq!(state.reserve(&used, 1, 1, 1), Ok((SequenceNumber(1001), 1)));
-    assert_eq!(state.look(&used, 1000), Err(Dropped::Replayed));
-    assert_eq!(state.look(&used, 937), Err(Dropped::Replayed));
-    assert_eq!(state.look(&used, 936), Err(Dropped::TooOld));
-    assert_eq!(state.look(&used, 1001), Ok(SequenceNumber(1001)));
+    assert_eq!(state.precheck(&used, 1000), Err(Dropped::Replayed));
+    assert_eq!(state.precheck(&used, 937), Err(Dropped::Replayed));
+    assert_eq!(state.precheck(&used, 936), Err(Dropped::TooOld));
+    assert_eq!(state.precheck(&used, 1001), Ok(SequenceNumber(1001)));
 }
 
 #[test]
 fn a_look_moves_nothing_and_zero_is_no_number() {
-    let config = config(Limits::default(), Limits::default());
+    let config = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&config, 0, 0);
-    assert_eq!(state.look(&config, 0), Err(Dropped::ZeroSequence));
-    assert_eq!(state.look(&config, 500), Ok(SequenceNumber(500)));
+    assert_eq!(state.precheck(&config, 0), Err(Dropped::ZeroSequence));
+    assert_eq!(state.precheck(&config, 500), Ok(SequenceNumber(500)));
     assert_eq!(
-        state.look(&config, 1),
+        state.precheck(&config, 1),
         Ok(SequenceNumber(1)),
         "the look at 500 moved nothing"
     );
     state.admit(&config, SequenceNumber(500), 1, 1).unwrap();
-    assert_eq!(state.look(&config, 500), Err(Dropped::Replayed));
-    assert_eq!(state.look(&config, 436), Err(Dropped::TooOld));
+    assert_eq!(state.precheck(&config, 500), Err(Dropped::Replayed));
+    assert_eq!(state.precheck(&config, 436), Err(Dropped::TooOld));
     assert_eq!(
         state.admit(&config, SequenceNumber(500), 1, 1),
         Err(Dropped::Replayed),
         "checked again"
     );
-    assert_eq!(state.tally().packets, 1);
+    assert_eq!(state.usage().packets, 1);
 }
 
 #[test]
 fn drops_are_kept_by_reason() {
-    let config = config(Limits::default(), Limits::default());
+    let config = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&config, 0, 0);
     state.count_drop(Dropped::BadIcv);
     state.count_drop(Dropped::BadIcv);
@@ -266,19 +266,19 @@ fn drops_are_kept_by_reason() {
 
 #[test]
 fn a_run_that_is_held_counts_like_its_packets_one_by_one() {
-    let limits = Limits {
+    let limits = LifetimeLimits {
         packets: 6,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
-    let config = config(Limits::default(), limits);
+    let config = config(LifetimeLimits::default(), limits);
     let (run, single) = [0, 0].map(|start| SaState::new(&config, 1, start)).into();
     // Forwards, back, twice, too old, and past the limit.
     let numbers = [70, 72, 71, 71, 1, 140, 139, 141, 142].map(SequenceNumber);
-    let mut held = run.hold();
+    let mut held = run.lock();
     for number in numbers {
         assert_eq!(
-            held.look(&config, number.low()),
-            single.look(&config, number.low())
+            held.precheck(&config, number.low()),
+            single.precheck(&config, number.low())
         );
         assert_eq!(
             held.admit(&config, number, 10, 2),
@@ -286,18 +286,18 @@ fn a_run_that_is_held_counts_like_its_packets_one_by_one() {
         );
     }
     drop(held);
-    assert_eq!(run.tally(), single.tally());
-    assert_eq!(run.tally().packets, 6);
+    assert_eq!(run.usage(), single.usage());
+    assert_eq!(run.usage().packets, 6);
 }
 
 #[test]
 fn an_update_brings_no_association_back_whose_life_is_over() {
-    let one_packet = Limits {
+    let one_packet = LifetimeLimits {
         packets: 1,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
-    let mortal = config(Limits::default(), one_packet);
-    let endless = config(Limits::default(), Limits::default());
+    let mortal = config(LifetimeLimits::default(), one_packet);
+    let endless = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&mortal, 0, 0);
     assert!(state.reserve(&mortal, 1, 1, 1).is_ok() && !state.is_dead());
     assert!(state.reserve(&mortal, 1, 1, 1).is_err() && state.is_dead());
@@ -314,11 +314,11 @@ fn an_update_brings_no_association_back_whose_life_is_over() {
 fn without_a_window_zero_is_a_number_like_others() {
     let unchecked = SaConfig {
         replay_window: 0,
-        ..config(Limits::default(), Limits::default())
+        ..config(LifetimeLimits::default(), LifetimeLimits::default())
     };
     let state = SaState::new(&unchecked, 0, 0);
     for _ in 0..2 {
-        assert_eq!(state.look(&unchecked, 0), Ok(SequenceNumber(0)));
+        assert_eq!(state.precheck(&unchecked, 0), Ok(SequenceNumber(0)));
         assert_eq!(state.admit(&unchecked, SequenceNumber(0), 1, 1), Ok(()));
     }
 }
@@ -326,7 +326,7 @@ fn without_a_window_zero_is_a_number_like_others() {
 /// RFC 7296 2.23: behind a NAT the other side may come from elsewhere, and come back.
 #[test]
 fn a_peer_that_a_nat_has_moved_is_known_until_it_is_back() {
-    let native = config(Limits::default(), Limits::default());
+    let native = config(LifetimeLimits::default(), LifetimeLimits::default());
     let in_udp = SaConfig {
         encapsulation: Some(UdpEncapsulation {
             source_port: 4500,
@@ -344,35 +344,39 @@ fn a_peer_that_a_nat_has_moved_is_known_until_it_is_back() {
         (elsewhere, Some(elsewhere)),
         (at(4500), None),
     ] {
-        state.hear_from(&in_udp, from);
-        assert_eq!(state.moved_to(), expected, "{from}");
+        state.record_peer_endpoint(&in_udp, from);
+        assert_eq!(state.observed_peer_endpoint(), expected, "{from}");
     }
-    state.hear_from(&native, at(40_001));
-    assert_eq!(state.moved_to(), None, "native ESP has no port to move");
+    state.record_peer_endpoint(&native, at(40_001));
+    assert_eq!(
+        state.observed_peer_endpoint(),
+        None,
+        "native ESP has no port to move"
+    );
 }
 
 /// An update of the configuration counts from its moment: a limit that was not there, and a window of another width.
 #[test]
 fn what_an_update_changes_holds_for_the_next_packet() {
-    let before = config(Limits::default(), Limits::default());
+    let before = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&before, 0, 0);
     for number in [1, 100] {
         state.admit(&before, SequenceNumber(number), 1, 1).unwrap();
     }
-    assert!(state.look(&before, 30).is_err(), "100 - 64 is the edge");
-    let limits = Limits {
+    assert!(state.precheck(&before, 30).is_err(), "100 - 64 is the edge");
+    let limits = LifetimeLimits {
         age: 10,
-        ..Limits::default()
+        ..LifetimeLimits::default()
     };
     let after = SaConfig {
         replay_window: 128,
-        ..config(Limits::default(), limits)
+        ..config(LifetimeLimits::default(), limits)
     };
     state.reconfigure(&after);
     state.admit(&after, SequenceNumber(180), 1, 2).unwrap();
-    assert_eq!(state.look(&after, 100), Err(Dropped::Replayed));
+    assert_eq!(state.precheck(&after, 100), Err(Dropped::Replayed));
     assert_eq!(
-        state.look(&after, 101),
+        state.precheck(&after, 101),
         Ok(SequenceNumber(101)),
         "180 - 128 < 101"
     );

@@ -1,6 +1,6 @@
 //! Statements about policies.
 
-use super::{At, Endpoint, Host, Label, Lookup, Mode, NamedOption, Port};
+use super::{At, Endpoint, Host, Label, Lookup, ModeWord, NamedOption, Port};
 
 /// A policy, or the name of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,18 +8,18 @@ pub struct PolicyEntry {
     /// How names are looked up.
     pub lookup: Lookup,
     /// Which packets.
-    pub selector: Selector,
+    pub selector: SelectorClause,
     /// `-ctx`.
     pub label: Option<At<Label>>,
     /// `-o`.
     pub options: Vec<At<NamedOption>>,
     /// `-P`.
-    pub policy: Policy,
+    pub policy: PolicyClause,
 }
 
 /// Which packets a policy is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selector {
+pub enum SelectorClause {
     /// Packets by address, protocol and port.
     Ranges(Box<Ranges>),
     /// Packets that a packet filter tagged.
@@ -34,7 +34,7 @@ pub struct Ranges {
     /// The receivers.
     pub destination: Range,
     /// The protocol above IP.
-    pub upper: At<Upper>,
+    pub upper: At<UpperClause>,
 }
 
 /// `address/prefix[port]`.
@@ -50,7 +50,7 @@ pub struct Range {
 
 /// A protocol above IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Upper {
+pub enum UpperClause {
     /// Every one.
     Any,
     /// One by number.
@@ -70,20 +70,20 @@ pub enum Upper {
 
 /// What follows `-P`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub struct PolicyClause {
     /// For packets in which direction.
-    pub direction: At<Direction>,
+    pub direction: At<DirectionWord>,
     /// The place among other policies.
     pub priority: Option<At<Priority>>,
     /// What is done; only where a policy is merely named is nothing written.
-    pub action: Option<At<Action>>,
+    pub action: Option<At<ActionWord>>,
     /// How packets are protected, the first template first.
-    pub templates: Vec<At<Template>>,
+    pub templates: Vec<At<TemplateClause>>,
 }
 
 /// A direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub enum DirectionWord {
     /// To this host, and by default through it.
     In,
     /// From or through this host outwards.
@@ -114,7 +114,7 @@ pub enum PriorityBase {
 
 /// What is done with packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum ActionWord {
     /// Drop them.
     Discard,
     /// Leave them alone.
@@ -129,15 +129,15 @@ pub enum Action {
 
 /// `protocol/mode/source-destination/level`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Template {
+pub struct TemplateClause {
     /// `esp`, `ah` or `ipcomp`.
     pub protocol: At<TemplateProtocol>,
     /// `transport` or `tunnel`.
-    pub mode: At<Mode>,
+    pub mode: At<ModeWord>,
     /// The ends of the security association, where written.
     pub ends: Option<At<Ends>>,
     /// How badly it is wanted.
-    pub level: At<Level>,
+    pub level: At<LevelWord>,
 }
 
 /// The protocol of a template.
@@ -164,7 +164,7 @@ pub enum Ends {
 
 /// How badly a template's protection is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
+pub enum LevelWord {
     /// As the system has it.
     Default,
     /// If there is an association, else in clear.

@@ -12,20 +12,20 @@ const FLAGS: [&str; 14] = [
     "-m", "-r", "-u", "-f", "-lh", "-ls", "-bh", "-bs", "-ctx", "-o", "-E", "-A", "-C", "-R",
 ];
 
-const MODES: [(&str, Mode); 3] = [
-    ("transport", Mode::Transport),
-    ("tunnel", Mode::Tunnel),
-    ("any", Mode::Any),
+const MODES: [(&str, ModeWord); 3] = [
+    ("transport", ModeWord::Transport),
+    ("tunnel", ModeWord::Tunnel),
+    ("any", ModeWord::Any),
 ];
 
-pub(super) const PROTOCOLS: [(&str, Protocol); 7] = [
-    ("esp", Protocol::Esp),
-    ("ah", Protocol::Ah),
-    ("esp-udp", Protocol::EspUdp(None)),
-    ("ipcomp", Protocol::IpComp),
-    ("esp-old", Protocol::EspOld),
-    ("ah-old", Protocol::AhOld),
-    ("tcp", Protocol::Tcp),
+pub(super) const PROTOCOLS: [(&str, ProtocolWord); 7] = [
+    ("esp", ProtocolWord::Esp),
+    ("ah", ProtocolWord::Ah),
+    ("esp-udp", ProtocolWord::EspUdp(None)),
+    ("ipcomp", ProtocolWord::IpComp),
+    ("esp-old", ProtocolWord::EspOld),
+    ("ah-old", ProtocolWord::AhOld),
+    ("tcp", ProtocolWord::Tcp),
 ];
 
 impl Cursor<'_> {
@@ -80,14 +80,14 @@ impl Cursor<'_> {
         })
     }
 
-    pub(super) fn protocol(&mut self) -> Parse<At<Protocol>> {
+    pub(super) fn protocol(&mut self) -> Parse<At<ProtocolWord>> {
         let protocol = self.choice("a protocol", &PROTOCOLS)?;
         let is_address = self
             .peek_word()
             .is_some_and(|word| word.contains(['.', ':']));
-        if protocol.node == Protocol::EspUdp(None) && is_address {
+        if protocol.node == ProtocolWord::EspUdp(None) && is_address {
             let original = self.host("the original address")?;
-            return Ok(protocol.map(|_| Protocol::EspUdp(Some(original))));
+            return Ok(protocol.map(|_| ProtocolWord::EspUdp(Some(original))));
         }
         Ok(protocol)
     }
@@ -199,7 +199,7 @@ impl Cursor<'_> {
         Ok(At::new(label, span))
     }
 
-    /// What stands behind `-o`. Which names there are is the lowering's business.
+    /// What stands behind `-o`. The names are checked by the lowering.
     pub(super) fn named_option(&mut self) -> Parse<At<NamedOption>> {
         let word = self.word("`name=value` behind `-o`")?;
         let (name, value) = match word.node.split_once('=') {

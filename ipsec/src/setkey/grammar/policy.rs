@@ -7,18 +7,18 @@ use crate::setkey::protocol::{self, GRE, ICMP, ICMP6, MOBILITY};
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span, shown};
 
-const DIRECTIONS: [(&str, Direction); 3] = [
-    ("in", Direction::In),
-    ("out", Direction::Out),
-    ("fwd", Direction::Forward),
+const DIRECTIONS: [(&str, DirectionWord); 3] = [
+    ("in", DirectionWord::In),
+    ("out", DirectionWord::Out),
+    ("fwd", DirectionWord::Forward),
 ];
 
-const ACTIONS: [(&str, Action); 5] = [
-    ("ipsec", Action::Ipsec),
-    ("none", Action::None),
-    ("discard", Action::Discard),
-    ("entrust", Action::Entrust),
-    ("bypass", Action::Bypass),
+const ACTIONS: [(&str, ActionWord); 5] = [
+    ("ipsec", ActionWord::Ipsec),
+    ("none", ActionWord::None),
+    ("discard", ActionWord::Discard),
+    ("entrust", ActionWord::Entrust),
+    ("bypass", ActionWord::Bypass),
 ];
 
 const PRIORITY_BASES: [(&str, PriorityBase); 3] = [
@@ -33,19 +33,21 @@ const TEMPLATE_PROTOCOLS: [(&str, TemplateProtocol); 3] = [
     ("ipcomp", TemplateProtocol::IpComp),
 ];
 
-const TEMPLATE_MODES: [(&str, Mode); 2] =
-    [("transport", Mode::Transport), ("tunnel", Mode::Tunnel)];
+const TEMPLATE_MODES: [(&str, ModeWord); 2] = [
+    ("transport", ModeWord::Transport),
+    ("tunnel", ModeWord::Tunnel),
+];
 
 /// `unique:N` apart.
-const LEVELS: [(&str, Level); 4] = [
-    ("require", Level::Require),
-    ("use", Level::Use),
-    ("default", Level::Default),
-    ("unique", Level::Unique(None)),
+const LEVELS: [(&str, LevelWord); 4] = [
+    ("require", LevelWord::Require),
+    ("use", LevelWord::Use),
+    ("default", LevelWord::Default),
+    ("unique", LevelWord::Unique(None)),
 ];
 
 impl Cursor<'_> {
-    /// Everything behind `spdadd` and its kin. Only a policy that is merely named may lack an action.
+    /// Everything behind `spdadd`, `spdupdate`, `spddelete` and `spdget`. Only the last two may lack an action.
     pub(super) fn policy_entry(&mut self, needs_action: bool) -> Parse<Box<PolicyEntry>> {
         let lookup = self.lookup();
         let selector = self.selector()?;
@@ -70,19 +72,19 @@ impl Cursor<'_> {
         }))
     }
 
-    fn selector(&mut self) -> Parse<Selector> {
+    fn selector(&mut self) -> Parse<SelectorClause> {
         if self.take_word("tagged").is_some() {
             let tag = self.label_text("a tag in double quotes")?;
-            return Ok(Selector::Tagged(tag));
+            return Ok(SelectorClause::Tagged(tag));
         }
-        Ok(Selector::Ranges(Box::new(Ranges {
+        Ok(SelectorClause::Ranges(Box::new(Ranges {
             source: self.range("the source range")?,
             destination: self.range("the destination range")?,
             upper: self.upper()?,
         })))
     }
 
-    fn upper(&mut self) -> Parse<At<Upper>> {
+    fn upper(&mut self) -> Parse<At<UpperClause>> {
         if self.is_word("-P") {
             return Err(self
                 .expected("an upper-layer protocol")
@@ -91,15 +93,15 @@ impl Cursor<'_> {
         let word = self.word("an upper-layer protocol")?;
         let number = protocol_number(&word.node, word.span)?;
         let Some(number) = number else {
-            return Ok(word.map(|_| Upper::Any));
+            return Ok(word.map(|_| UpperClause::Any));
         };
-        let upper = word.map(|_| Upper::Protocol(number));
+        let upper = word.map(|_| UpperClause::Protocol(number));
         let more = self.peek_word().filter(|more| !more.starts_with('-'));
         let Some(more) = more else { return Ok(upper) };
         let span = self.here();
         let detail = match number {
             ICMP | ICMP6 | MOBILITY => message_type(number, &more),
-            GRE => gre_key(&more).map(Upper::Gre),
+            GRE => gre_key(&more).map(UpperClause::Gre),
             _ => {
                 return Err(self
                     .expected("`-P` and the policy")
@@ -111,10 +113,10 @@ impl Cursor<'_> {
         Ok(At::new(detail, upper.span.to(span)))
     }
 
-    fn policy(&mut self, needs_action: bool) -> Parse<Policy> {
+    fn policy(&mut self, needs_action: bool) -> Parse<PolicyClause> {
         let direction = self.choice("a direction", &DIRECTIONS)?;
         let priority = self.optional_priority()?;
-        let mut policy = Policy {
+        let mut policy = PolicyClause {
             direction,
             priority,
             action: None,
@@ -186,12 +188,12 @@ impl Cursor<'_> {
         }
     }
 
-    fn template(&mut self) -> Parse<At<Template>> {
+    fn template(&mut self) -> Parse<At<TemplateClause>> {
         let protocol = self.choice("`esp`, `ah` or `ipcomp`", &TEMPLATE_PROTOCOLS)?;
         self.expect(Kind::Slash, "`/` and the mode")?;
         let mode = self.choice("a mode", &TEMPLATE_MODES)?;
         let mut ends = None;
-        let mut level = At::new(Level::Default, self.behind());
+        let mut level = At::new(LevelWord::Default, self.behind());
         if self.take(Kind::Slash).is_some() {
             ends = self.optional_ends()?;
             if self.take(Kind::Slash).is_some() && !(ends.is_some() && self.at_template_or_end()) {
@@ -199,7 +201,7 @@ impl Cursor<'_> {
             }
         }
         let span = protocol.span.to(self.behind());
-        let template = Template {
+        let template = TemplateClause {
             protocol,
             mode,
             ends,
@@ -238,7 +240,7 @@ impl Cursor<'_> {
         Ok(Some(At::new(ends, first.to(self.behind()))))
     }
 
-    fn level(&mut self) -> Parse<At<Level>> {
+    fn level(&mut self) -> Parse<At<LevelWord>> {
         let span = self.here();
         let word = self.peek_word().unwrap_or_default();
         let Some(id) = word.strip_prefix("unique:") else {
@@ -255,7 +257,7 @@ impl Cursor<'_> {
                 problem.advise("ipsec-tools leaves 1 to 32767 to files like this one")
             })?;
         self.skip();
-        Ok(At::new(Level::Unique(Some(id)), span))
+        Ok(At::new(LevelWord::Unique(Some(id)), span))
     }
 }
 
@@ -282,7 +284,7 @@ fn protocol_number(word: &str, span: Span) -> Parse<Option<u8>> {
 }
 
 /// `type` or `type,code`.
-fn message_type(protocol: u8, word: &str) -> Option<Upper> {
+fn message_type(protocol: u8, word: &str) -> Option<UpperClause> {
     let decimal = |word: &str| {
         let is_decimal = word.bytes().all(|byte| byte.is_ascii_digit());
         word.parse::<u8>().ok().filter(|_| is_decimal)
@@ -291,7 +293,7 @@ fn message_type(protocol: u8, word: &str) -> Option<Upper> {
         Some((kind, code)) => (kind, Some(decimal(code)?)),
         None => (word, None),
     };
-    Some(Upper::Message {
+    Some(UpperClause::Message {
         protocol,
         kind: decimal(kind)?,
         code,
@@ -322,16 +324,16 @@ fn given_twice(flag: Span) -> Problem {
 }
 
 /// Templates belong to `ipsec`, and it needs one.
-fn check_templates(action: At<Action>, templates: &[At<Template>]) -> Parse<()> {
+fn check_templates(action: At<ActionWord>, templates: &[At<TemplateClause>]) -> Parse<()> {
     match (action.node, templates.first()) {
-        (Action::Ipsec, None) => {
+        (ActionWord::Ipsec, None) => {
             let problem = Problem::new(
                 action.span,
                 "`ipsec` does not say how packets are protected",
             );
             Err(problem.advise("add a template, as `esp/transport//require`"))
         }
-        (Action::Ipsec, Some(_)) | (_, None) => Ok(()),
+        (ActionWord::Ipsec, Some(_)) | (_, None) => Ok(()),
         (_, Some(template)) => {
             let problem = Problem::new(template.span, "a template has no meaning here");
             Err(problem.advise("only `ipsec` policies protect packets"))
@@ -339,8 +341,8 @@ fn check_templates(action: At<Action>, templates: &[At<Template>]) -> Parse<()> 
     }
 }
 
-fn check_ends(template: &Template, span: Span) -> Parse<()> {
-    if template.mode.node == Mode::Tunnel && template.ends.is_none() {
+fn check_ends(template: &TemplateClause, span: Span) -> Parse<()> {
+    if template.mode.node == ModeWord::Tunnel && template.ends.is_none() {
         let problem = Problem::new(span, "a tunnel needs the addresses of its two ends");
         return Err(problem.advise("write `esp/tunnel/NEAR-FAR/require`"));
     }

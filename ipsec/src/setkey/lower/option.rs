@@ -1,7 +1,7 @@
-//! `-o name=value`: what ipsec-tools has no word for.
+//! `-o name=value`: options that ipsec-tools does not have.
 
 use super::Lower;
-use crate::aggfrag::MAX_WINDOW;
+use crate::aggfrag::MAX_REORDER_WINDOW_PAYLOADS;
 use crate::sa::{DontFragment, Dscp};
 use crate::setkey::ast::{At, NamedOption};
 use crate::setkey::spelling::nearest;
@@ -45,7 +45,7 @@ pub const SA_OPTIONS: [(&str, &str); 23] = [
 pub const POLICY_OPTIONS: [(&str, &str); 1] = [("spread", "a number of associations from 1 to 64")];
 
 /// The most associations that one policy's flows are spread over: as many processors as one gateway is likely to face.
-const MOST_SPREAD: u8 = 64;
+const MAX_SPREAD_ASSOCIATIONS: u8 = 64;
 
 /// What the options of one policy say, where they say something.
 #[derive(Default)]
@@ -225,7 +225,7 @@ fn packet_size(value: Option<&str>) -> Option<u16> {
 }
 
 fn spread(value: Option<&str>) -> Option<u8> {
-    number(value).filter(|count| (1..=MOST_SPREAD).contains(count))
+    number(value).filter(|count| (1..=MAX_SPREAD_ASSOCIATIONS).contains(count))
 }
 
 fn rate(value: Option<&str>) -> Option<u32> {
@@ -233,7 +233,7 @@ fn rate(value: Option<&str>) -> Option<u32> {
 }
 
 fn window(value: Option<&str>) -> Option<u16> {
-    number(value).filter(|window| *window <= MAX_WINDOW)
+    number(value).filter(|window| *window <= MAX_REORDER_WINDOW_PAYLOADS)
 }
 
 fn dont_fragment(value: Option<&str>) -> Option<DontFragment> {
@@ -254,7 +254,7 @@ fn dscp(value: Option<&str>) -> Option<Dscp> {
     }
 }
 
-/// What the kernel takes as a name, less what a shell or a rule would stumble over.
+/// What the kernel accepts as a name, without characters that need quoting in a shell or an nftables rule.
 fn interface(value: Option<&str>) -> Option<Arc<str>> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     value

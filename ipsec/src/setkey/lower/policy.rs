@@ -94,7 +94,7 @@ impl Lowering<'_> {
     /// The policy for forwarded packets that comes with one for `in`.
     ///
     /// A level that leaves the choice of an identifier to the gateway would make it choose two; the second policy
-    /// asks for any association instead, as ipsec-tools has it.
+    /// accepts any association instead, as in ipsec-tools.
     fn forwarded(&self, written: &policy::Policy) -> Option<policy::Policy> {
         if !self.is_doubled(written.direction) {
             return None;
@@ -116,8 +116,8 @@ impl Lowering<'_> {
     fn selector(&mut self, entry: &PolicyEntry) -> Lower<policy::Selector> {
         check_label(entry)?;
         let ranges = match &entry.selector {
-            Selector::Ranges(ranges) => ranges,
-            Selector::Tagged(tag) => {
+            SelectorClause::Ranges(ranges) => ranges,
+            SelectorClause::Tagged(tag) => {
                 let problem = Problem::unsupported(
                     tag.span,
                     "tags are known to a packet filter inside a BSD kernel only",
@@ -138,17 +138,17 @@ impl Lowering<'_> {
         })
     }
 
-    fn upper(&mut self, ranges: &Ranges, upper: &At<Upper>) -> Lower<policy::Upper> {
+    fn upper(&mut self, ranges: &Ranges, upper: &At<UpperClause>) -> Lower<policy::Upper> {
         let source_port = self.port(&ranges.source.port)?;
         let destination_port = self.port(&ranges.destination.port)?;
         let has_port = source_port.or(destination_port).is_some();
         match upper.node {
-            Upper::Any if has_port => Ok(policy::Upper::Ports {
+            UpperClause::Any if has_port => Ok(policy::Upper::Ports {
                 source_port,
                 destination_port,
             }),
-            Upper::Any => Ok(policy::Upper::Any),
-            Upper::Protocol(number) if WITH_PORTS.contains(&number) => {
+            UpperClause::Any => Ok(policy::Upper::Any),
+            UpperClause::Protocol(number) if WITH_PORTS.contains(&number) => {
                 Ok(policy::Upper::Protocol {
                     number,
                     source_port,
@@ -156,21 +156,21 @@ impl Lowering<'_> {
                 })
             }
             _ if has_port => Err(port_misplaced(ranges, upper.span)),
-            Upper::Protocol(number @ (ICMP | ICMP6)) => Ok(policy::Upper::Icmp {
+            UpperClause::Protocol(number @ (ICMP | ICMP6)) => Ok(policy::Upper::Icmp {
                 number,
                 kind: None,
                 code: None,
             }),
-            Upper::Protocol(number) => Ok(policy::Upper::Protocol {
+            UpperClause::Protocol(number) => Ok(policy::Upper::Protocol {
                 number,
                 source_port: None,
                 destination_port: None,
             }),
-            Upper::Message {
+            UpperClause::Message {
                 protocol: MOBILITY, ..
             }
-            | Upper::Gre(_) => Err(detail_unsupported(upper)),
-            Upper::Message {
+            | UpperClause::Gre(_) => Err(detail_unsupported(upper)),
+            UpperClause::Message {
                 protocol: number,
                 kind,
                 code,
@@ -197,14 +197,14 @@ impl Lowering<'_> {
             return Err(problem.advise("write `ipsec`, `none` or `discard` behind the direction"));
         };
         match action.node {
-            Action::Discard => Ok(policy::Action::Discard),
-            Action::None => Ok(policy::Action::Bypass),
-            Action::Ipsec => self.templates(entry).map(policy::Action::Protect),
-            Action::Entrust => {
+            ActionWord::Discard => Ok(policy::Action::Discard),
+            ActionWord::None => Ok(policy::Action::Bypass),
+            ActionWord::Ipsec => self.templates(entry).map(policy::Action::Protect),
+            ActionWord::Entrust => {
                 self.warn(action.span, "`entrust` leaves the choice to sockets; for a gateway it is the same as `none`");
                 Ok(policy::Action::Entrust)
             }
-            Action::Bypass => {
+            ActionWord::Bypass => {
                 let problem =
                     Problem::unsupported(action.span, "`bypass` is a word for policies of sockets");
                 Err(problem.advise("write `none` for traffic that is left alone"))
@@ -221,7 +221,7 @@ impl Lowering<'_> {
         Ok(templates)
     }
 
-    fn template(&mut self, lookup: Lookup, template: &Template) -> Lower<policy::Template> {
+    fn template(&mut self, lookup: Lookup, template: &TemplateClause) -> Lower<policy::Template> {
         let protocol = match template.protocol.node {
             TemplateProtocol::Esp => sa::Protocol::Esp,
             TemplateProtocol::Ah => sa::Protocol::Ah,
@@ -237,7 +237,7 @@ impl Lowering<'_> {
         Ok(policy::Template {
             protocol,
             mode: match template.mode.node {
-                Mode::Tunnel => sa::Mode::Tunnel,
+                ModeWord::Tunnel => sa::Mode::Tunnel,
                 _ => sa::Mode::Transport,
             },
             endpoints: ends.transpose()?,
@@ -294,12 +294,12 @@ fn spread(entry: &PolicyEntry) -> Lower<u8> {
     let policy = &entry.policy;
     let refused = |what, advice| Err(Problem::new(spread.span, what).advise(advice));
     match (policy.direction.node, &policy.templates[..]) {
-        (Direction::Out, [_]) => Ok(spread.node),
-        (Direction::Out, []) => refused(
+        (DirectionWord::Out, [_]) => Ok(spread.node),
+        (DirectionWord::Out, []) => refused(
             "there is nothing to spread over",
             "only `ipsec` policies lead to associations",
         ),
-        (Direction::Out, _) => refused(
+        (DirectionWord::Out, _) => refused(
             "`spread` goes with a single template",
             "spread flows, or put one protocol around another",
         ),
@@ -344,12 +344,12 @@ fn port_misplaced(ranges: &Ranges, upper: Span) -> Problem {
     problem.advise("write `[any]` or nothing; types of ICMP stand behind its name, as `icmp 8,0`")
 }
 
-fn detail_unsupported(upper: &At<Upper>) -> Problem {
+fn detail_unsupported(upper: &At<UpperClause>) -> Problem {
     let what = match upper.node {
-        Upper::Gre(_) => "keys of GRE are not looked at",
+        UpperClause::Gre(_) => "keys of GRE are not looked at",
         _ => "types of the mobility header are not looked at",
     };
-    let name = if matches!(upper.node, Upper::Gre(_)) {
+    let name = if matches!(upper.node, UpperClause::Gre(_)) {
         GRE
     } else {
         MOBILITY
@@ -358,11 +358,11 @@ fn detail_unsupported(upper: &At<Upper>) -> Problem {
         .advise(format!("protocol {name} as a whole can be selected"))
 }
 
-fn direction(direction: Direction) -> policy::Direction {
+fn direction(direction: DirectionWord) -> policy::Direction {
     match direction {
-        Direction::In => policy::Direction::In,
-        Direction::Out => policy::Direction::Out,
-        Direction::Forward => policy::Direction::Fwd,
+        DirectionWord::In => policy::Direction::In,
+        DirectionWord::Out => policy::Direction::Out,
+        DirectionWord::Forward => policy::Direction::Fwd,
     }
 }
 
@@ -375,11 +375,11 @@ fn priority_value(priority: Priority) -> i64 {
     base + priority.offset
 }
 
-fn level(level: Level) -> policy::Level {
+fn level(level: LevelWord) -> policy::Level {
     match level {
-        Level::Default => policy::Level::Default,
-        Level::Use => policy::Level::Use,
-        Level::Require => policy::Level::Require,
-        Level::Unique(id) => policy::Level::Unique(id.map(Reqid)),
+        LevelWord::Default => policy::Level::Default,
+        LevelWord::Use => policy::Level::Use,
+        LevelWord::Require => policy::Level::Require,
+        LevelWord::Unique(id) => policy::Level::Unique(id.map(Reqid)),
     }
 }

@@ -1,4 +1,4 @@
-//! A text without names: what one process looks up, another can obey that knows no names.
+//! A text with addresses instead of names: looked up by the client, for a gateway that looks up no names.
 
 use std::net::IpAddr;
 
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         statement: fn(Box<PolicyEntry>) -> Statement,
     ) -> Lower<Vec<Statement>> {
         let mut entry = entry.clone();
-        if let Selector::Ranges(ranges) = &mut entry.selector {
+        if let SelectorClause::Ranges(ranges) = &mut entry.selector {
             let Ranges {
                 source,
                 destination,

@@ -2,7 +2,7 @@
 
 use crate::sa::Protocol as SaProtocol;
 use crate::setkey::Problem;
-use crate::setkey::ast::{At, Protocol};
+use crate::setkey::ast::{At, ProtocolWord};
 
 /// Algorithms that files of old name and nothing here computes, why, and what to use.
 const ALGORITHMS: [(&str, &str, &str); 13] = [
@@ -82,23 +82,23 @@ pub(super) fn algorithm(name: &At<String>) -> Option<Problem> {
 }
 
 /// The protocol of an association, unless it is one that is not done here.
-pub(super) fn sa_protocol(protocol: &At<Protocol>) -> Result<SaProtocol, Problem> {
+pub(super) fn sa_protocol(protocol: &At<ProtocolWord>) -> Result<SaProtocol, Problem> {
     let (message, advice) = match &protocol.node {
-        Protocol::Esp | Protocol::EspUdp(_) => return Ok(SaProtocol::Esp),
-        Protocol::Ah => return Ok(SaProtocol::Ah),
-        Protocol::EspOld => (
+        ProtocolWord::Esp | ProtocolWord::EspUdp(_) => return Ok(SaProtocol::Esp),
+        ProtocolWord::Ah => return Ok(SaProtocol::Ah),
+        ProtocolWord::EspOld => (
             "`esp-old`: the ESP of RFC 1827 has no sequence numbers and was replaced in 1998",
             "use `esp` on both sides",
         ),
-        Protocol::AhOld => (
+        ProtocolWord::AhOld => (
             "`ah-old`: the AH of RFC 1826 has no sequence numbers and was replaced in 1998",
             "use `ah` on both sides",
         ),
-        Protocol::IpComp => (
+        ProtocolWord::IpComp => (
             "`ipcomp`: payload compression is not built yet",
             "leave it out on both sides",
         ),
-        Protocol::Tcp => (
+        ProtocolWord::Tcp => (
             "`tcp`: TCP-MD5 signatures belong to TCP, not to IPsec",
             "the kernel makes them for sockets that set TCP_MD5SIG",
         ),

@@ -2,10 +2,11 @@
 
 use super::identity::{ESP_IN_UDP, identity, read_address};
 use ipsec::algorithm::{Encryption, Integrity};
-use ipsec::command::{Phase, SaReport};
+use ipsec::command::SaReport;
 use ipsec::dropped::Dropped;
-use ipsec::sa::{Lifetimes, Limits};
+use ipsec::sa::Phase;
 use ipsec::sa::{DontFragment, Dscp, Mode, Reqid, SaConfig, SaId, UdpEncapsulation};
+use ipsec::sa::{LifetimeLimits, Lifetimes};
 use ipsec::suite::{Secret, Suite};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
@@ -87,13 +88,13 @@ fn read_encapsulation(udp: &EncapTmpl) -> Option<UdpEncapsulation> {
 fn read_lifetimes(config: &LifetimeConfig) -> Lifetimes {
     let or_none = |limit: u64| if limit == XFRM_INF { 0 } else { limit };
     Lifetimes {
-        soft: Limits {
+        soft: LifetimeLimits {
             bytes: or_none(config.soft_byte_limit),
             packets: or_none(config.soft_packet_limit),
             age: config.soft_add_expires_seconds,
             first_use: config.soft_use_expires_seconds,
         },
-        hard: Limits {
+        hard: LifetimeLimits {
             bytes: or_none(config.hard_byte_limit),
             packets: or_none(config.hard_packet_limit),
             age: config.hard_add_expires_seconds,

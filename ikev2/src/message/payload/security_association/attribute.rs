@@ -4,7 +4,7 @@ use super::super::super::{Malformed, reader::Reader};
 
 /// How many attributes one transform may have.
 const MAX_ATTRIBUTES: usize = 16;
-/// The bit that tells a value of two bytes from a length that a value follows.
+/// The bit that is set before a value of two bytes, and clear before a length that a value follows.
 const SHORT_FORMAT: u16 = 0x8000;
 const KEY_LENGTH: u16 = 14;
 

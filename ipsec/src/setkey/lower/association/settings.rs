@@ -2,9 +2,9 @@
 
 use super::{Lower, Lowering};
 use crate::aggfrag::Aggfrag;
-use crate::sa::{Lifetimes, Limits};
-use crate::sa::replay::MAX_WINDOW;
+use crate::sa::replay::MAX_REPLAY_WINDOW_PACKETS;
 use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, UdpEncapsulation};
+use crate::sa::{LifetimeLimits, Lifetimes};
 use crate::setkey::Problem;
 use crate::setkey::ast::*;
 use crate::setkey::lower::option::{Encap, Options};
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         }
         let window = u32::try_from(packets)
             .ok()
-            .filter(|&window| window <= MAX_WINDOW);
+            .filter(|&window| window <= MAX_REPLAY_WINDOW_PACKETS);
         window.ok_or_else(|| {
             let span = replay.map_or(name.spi.span, |replay| replay.span);
             let problem = Problem::new(
@@ -121,7 +121,7 @@ impl Lowering<'_> {
                 format!("a replay window of {packets} packets is too large"),
             );
             problem.advise(format!(
-                "at most {MAX_WINDOW} are remembered; 1024 is plenty"
+                "at most {MAX_REPLAY_WINDOW_PACKETS} are remembered; 1024 is plenty"
             ))
         })
     }
@@ -133,16 +133,19 @@ impl Lowering<'_> {
     ) -> Lower<Option<UdpEncapsulation>> {
         let source = self.port(&name.source.port)?;
         let destination = self.port(&name.destination.port)?;
-        let in_udp = matches!(name.protocol.node, Protocol::EspUdp(_));
+        let in_udp = matches!(name.protocol.node, ProtocolWord::EspUdp(_));
         match options.encap {
             Some(encap) if in_udp => {
                 let problem =
                     Problem::new(encap.span, "`esp-udp` says already how the packets travel");
                 Err(problem.advise("leave out `-o encap`; ports stand behind the addresses"))
             }
-            Some(encap) if name.protocol.node == Protocol::Ah && encap.node != Encap::None => Err(
-                Problem::new(encap.span, "AH cannot travel in UDP (RFC 3948)").advise("use `esp`"),
-            ),
+            Some(encap) if name.protocol.node == ProtocolWord::Ah && encap.node != Encap::None => {
+                Err(
+                    Problem::new(encap.span, "AH cannot travel in UDP (RFC 3948)")
+                        .advise("use `esp`"),
+                )
+            }
             Some(At {
                 node: Encap::Udp(source_port, destination_port),
                 ..
@@ -203,7 +206,7 @@ fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Agg
     let Some(wanted) = options.aggfrag.filter(|wanted| wanted.node) else {
         return without_aggfrag(options).map(|()| None);
     };
-    if name.protocol.node == Protocol::Ah {
+    if name.protocol.node == ProtocolWord::Ah {
         let problem = Problem::new(wanted.span, "AH cannot aggregate (RFC 9347)");
         return Err(problem.advise("use `esp`"));
     }
@@ -223,12 +226,12 @@ fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Agg
         fragments: !options.dont_frag.is_some_and(|dont| dont.node),
         size: options.aggfrag_size.map_or(default.size, |size| size.node),
         rate: options.aggfrag_rate.map_or(default.rate, |rate| rate.node),
-        window: options
+        reorder_window: options
             .aggfrag_window
-            .map_or(default.window, |window| window.node),
-        patience: options
+            .map_or(default.reorder_window, |window| window.node),
+        reorder_timeout_ms: options
             .aggfrag_wait
-            .map_or(default.patience, |wait| wait.node),
+            .map_or(default.reorder_timeout_ms, |wait| wait.node),
     }))
 }
 
@@ -260,9 +263,9 @@ fn keepalive(options: &Options, in_udp: bool) -> Lower<u16> {
 }
 
 /// RFC 4303 2.6 knows dummy packets; RFC 4302 has nothing like them.
-fn dummy(options: &Options, protocol: &Protocol) -> Lower<u16> {
+fn dummy(options: &Options, protocol: &ProtocolWord) -> Lower<u16> {
     match options.dummy {
-        Some(At { node: 1.., span }) if *protocol == Protocol::Ah => {
+        Some(At { node: 1.., span }) if *protocol == ProtocolWord::Ah => {
             let problem = Problem::new(span, "AH has no dummy packets");
             Err(problem.advise("leave out `-o dummy`, or use `esp`"))
         }
@@ -270,11 +273,11 @@ fn dummy(options: &Options, protocol: &Protocol) -> Lower<u16> {
     }
 }
 
-fn sa_mode(mode: Mode) -> sa::Mode {
+fn sa_mode(mode: ModeWord) -> sa::Mode {
     match mode {
-        Mode::Transport => sa::Mode::Transport,
-        Mode::Tunnel => sa::Mode::Tunnel,
-        Mode::Any => sa::Mode::Any,
+        ModeWord::Transport => sa::Mode::Transport,
+        ModeWord::Tunnel => sa::Mode::Tunnel,
+        ModeWord::Any => sa::Mode::Any,
     }
 }
 
@@ -292,13 +295,13 @@ fn reqid(reqid: Option<At<u64>>) -> Lower<Reqid> {
 fn lifetimes(extensions: &Extensions, options: &Options) -> Lifetimes {
     let number = |limit: Option<At<u64>>| limit.map_or(0, |limit| limit.node);
     Lifetimes {
-        soft: Limits {
+        soft: LifetimeLimits {
             bytes: number(extensions.soft_bytes),
             packets: number(options.soft_packets),
             age: number(extensions.soft_seconds),
             first_use: number(options.soft_use),
         },
-        hard: Limits {
+        hard: LifetimeLimits {
             bytes: number(extensions.hard_bytes),
             packets: number(options.hard_packets),
             age: number(extensions.hard_seconds),

@@ -10,12 +10,12 @@ use crate::Dropped;
 use crate::sa::SequenceNumber;
 use std::collections::BTreeMap;
 
-/// What a receiver lets go of: a whole packet, or why there is none.
-pub type Released<'a> = Result<&'a [u8], Dropped>;
+/// A whole packet, or the reason why one was lost.
+pub type Unpacked<'a> = Result<&'a [u8], Dropped>;
 
-/// Where packets of one association go on from payload to payload.
+/// The payloads of one association and the packet that continues from one to the next.
 #[derive(Default)]
-pub struct Receiver {
+pub struct Unpacker {
     /// The sequence number to be read next; 0 before the first.
     next: u64,
     /// Payloads that have overtaken `next`.
@@ -36,7 +36,7 @@ struct Partial {
     given_up: bool,
 }
 
-impl Receiver {
+impl Unpacker {
     /// Takes the payload of one ESP packet that was admitted by its window; packets that are whole now go to `out`, in
     /// order. At most `window` payloads are held behind a missing one.
     pub fn offer(
@@ -45,7 +45,7 @@ impl Receiver {
         payload: &[u8],
         window: u16,
         now: u64,
-        out: &mut dyn FnMut(Released<'_>),
+        out: &mut dyn FnMut(Unpacked<'_>),
     ) {
         let window = u64::from(window);
         let SequenceNumber(number) = sequence;
@@ -74,10 +74,10 @@ impl Receiver {
         }
     }
 
-    /// Gives up what has been missing for `patience` milliseconds.
-    pub fn expire(&mut self, patience: u16, now: u64, out: &mut dyn FnMut(Released<'_>)) {
+    /// Gives up what has been missing for `timeout_ms` milliseconds.
+    pub fn expire(&mut self, timeout_ms: u16, now: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
         if self
-            .deadline(patience)
+            .deadline(timeout_ms)
             .is_none_or(|deadline| deadline > now)
         {
             return;
@@ -88,9 +88,9 @@ impl Receiver {
         }
     }
 
-    /// When [`Receiver::expire`] has something to do, in milliseconds.
-    pub fn deadline(&self, patience: u16) -> Option<u64> {
-        let deadline = self.since + u64::from(patience);
+    /// When [`Unpacker::expire`] has something to do, in milliseconds.
+    pub fn deadline(&self, timeout_ms: u16) -> Option<u64> {
+        let deadline = self.since + u64::from(timeout_ms);
         (!self.held.is_empty()).then_some(deadline)
     }
 
@@ -103,8 +103,8 @@ impl Receiver {
         self.next == 0
     }
 
-    /// Whether so many numbers came too late in a row that the sender must have begun anew, with the same key: as with
-    /// keys set by hand and no replay check it may.
+    /// Whether so many numbers came too late in a row that the sender must have started again with the same key, as it may
+    /// with keys set by hand and no replay check.
     fn starts_over(&mut self, number: u64, window: u64) -> bool {
         let (run, last) = self.late;
         let run = if last.wrapping_add(1) == number {
@@ -124,7 +124,7 @@ impl Receiver {
     }
 
     /// Reads on as long as nothing is missing.
-    fn advance(&mut self, now: u64, out: &mut dyn FnMut(Released<'_>)) {
+    fn advance(&mut self, now: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
         if !self.held.contains_key(&self.next) {
             return;
         }
@@ -136,7 +136,7 @@ impl Receiver {
     }
 
     /// Gives up every number before `number` that is missing, and reads those that are not.
-    fn skip_to(&mut self, number: u64, out: &mut dyn FnMut(Released<'_>)) {
+    fn skip_to(&mut self, number: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
         while self.next < number {
             match self.held.first_key_value() {
                 Some((&first, _)) if first < number => {
@@ -152,13 +152,13 @@ impl Receiver {
     }
 
     /// RFC 9347 2.2.3: what was to be continued in a lost payload never will be.
-    fn give_up(&mut self, next: u64, out: &mut dyn FnMut(Released<'_>)) {
+    fn give_up(&mut self, next: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
         self.next = next;
         self.partial.abandon(Dropped::Incomplete, out);
     }
 
     /// Reads the payload of number `next`.
-    fn read(&mut self, payload: &[u8], out: &mut dyn FnMut(Released<'_>)) {
+    fn read(&mut self, payload: &[u8], out: &mut dyn FnMut(Unpacked<'_>)) {
         self.next = self.next.saturating_add(1);
         let (header, data) = match Header::read(payload) {
             Ok(read) => read,
@@ -181,10 +181,10 @@ impl Receiver {
 
 impl Partial {
     /// Adds what belongs to a packet begun before: `rest` here, and `offset` bytes all in all.
-    fn go_on(&mut self, rest: &[u8], offset: usize, out: &mut dyn FnMut(Released<'_>)) {
+    fn go_on(&mut self, rest: &[u8], offset: usize, out: &mut dyn FnMut(Unpacked<'_>)) {
         let ends_here = rest.len() == offset;
         if self.bytes.is_empty() {
-            // Its beginning was lost; one that was lost altogether is named by its end.
+            // Its beginning was lost; one that was lost altogether is counted at its end.
             if offset > 0 && ends_here && !self.given_up {
                 out(Err(Dropped::Incomplete));
             }
@@ -200,20 +200,20 @@ impl Partial {
             }
             Length::Bytes(len) if len == whole => {}
             Length::Unknown if !ends_here => {}
-            // RFC 9347 6.1: the header's word and the packet's own do not agree.
+            // RFC 9347 6.1: the header and the packet disagree about its length.
             _ => self.abandon(Dropped::BadInner, out),
         }
     }
 
     /// Reads data blocks up to the payload's end (RFC 9347 6.1.3).
-    fn blocks(&mut self, mut data: &[u8], out: &mut dyn FnMut(Released<'_>)) {
+    fn blocks(&mut self, mut data: &[u8], out: &mut dyn FnMut(Unpacked<'_>)) {
         while let Some(first) = data.first() {
             let len = match (first >> 4, length(data)) {
                 // The rest is padding.
                 (0, _) => return,
                 (_, Length::Bytes(len)) => len,
                 (_, Length::Unknown) => usize::MAX,
-                // Where the next block begins nobody knows: the next payload's header tells.
+                // The next block can only be found by the next payload's header.
                 (_, Length::None) => return out(Err(Dropped::BadInner)),
             };
             if len > data.len() {
@@ -226,7 +226,7 @@ impl Partial {
         }
     }
 
-    fn abandon(&mut self, reason: Dropped, out: &mut dyn FnMut(Released<'_>)) {
+    fn abandon(&mut self, reason: Dropped, out: &mut dyn FnMut(Unpacked<'_>)) {
         if !self.bytes.is_empty() {
             self.bytes.clear();
             self.given_up = true;
@@ -235,11 +235,11 @@ impl Partial {
     }
 }
 
-/// What the first bytes of a data block say of its length.
+/// The length of a data block, by its first bytes.
 enum Length {
     /// All of it.
     Bytes(usize),
-    /// Too few bytes to say (RFC 9347 leaves it to the sender where it cuts).
+    /// Too few bytes to know it (RFC 9347 leaves it to the sender where it cuts).
     Unknown,
     /// It is no IP packet.
     None,

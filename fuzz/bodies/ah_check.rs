@@ -1,15 +1,16 @@
-//! What a fuzzer calls: any bytes as a packet with AH from the network, once as they are and once as a packet that AH is
-//! put into, because options and extension headers behind a valid ICV are out of a blind fuzzer's reach.
+//! Any bytes as a packet with AH from the network: once as they are, and once as a packet that AH is put into, because a
+//! fuzzer cannot guess a valid ICV over options and extension headers.
 
-use super::{FIXED_LEN, Received, Stamp, cover};
-use crate::Dropped;
-use crate::algorithm::Integrity;
-use crate::packet::{FragmentKind, Outline};
-use crate::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber, Spi};
-use crate::suite::{Secret, Suite};
-use crate::transport::Outside;
-use crate::tunnel::Outer;
-use crate::wire::ip::number;
+use ipsec::Dropped;
+use ipsec::ah::{InboundAh, OutboundAh, icv_input};
+use ipsec::algorithm::Integrity;
+use ipsec::packet::{FragmentKind, Outline};
+use ipsec::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber, Spi};
+use ipsec::suite::{Secret, Suite};
+use ipsec::transport::UnprotectedHeaders;
+use ipsec::tunnel::Outer;
+use ipsec::wire::ah::FIXED_LEN;
+use ipsec::wire::ip::number;
 use multibuffer::Verdict;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,28 +24,28 @@ const ALGORITHMS: [&str; 5] = [
 ];
 
 /// Room for AH below the largest IP packet.
-const LONGEST: usize = 60_000;
+const MAX_PACKET_BYTES: usize = 60_000;
 
 /// Checks `data` behind its first byte, which chooses the association.
 ///
 /// # Panics
 ///
-/// If what was signed here is not believed, if anything else is, or if the association's counters move.
-pub fn packets(data: &[u8]) {
+/// If a packet that was signed here is refused, if any other is accepted, or if the association's counters move.
+pub fn check(data: &[u8]) {
     let Some((&choice, packet)) = data.split_first() else {
         return;
     };
     let Some(sa) = association(choice) else {
         panic!("the names do not fit the table of algorithms");
     };
-    assert!(check(&sa, packet).is_err());
+    assert!(verify(&sa, packet).is_err());
     if let Some(mut signed) = signed(&sa, packet) {
-        assert_eq!(check(&sa, &signed), Ok(()));
+        assert_eq!(verify(&sa, &signed), Ok(()));
         let last = signed.len() - 1;
         signed[last] ^= 1;
-        assert!(check(&sa, &signed).is_err());
+        assert!(verify(&sa, &signed).is_err());
     }
-    assert_eq!(sa.state.tally().packets, 0);
+    assert_eq!(sa.state.usage().packets, 0);
 }
 
 fn association(choice: u8) -> Option<Sa> {
@@ -73,12 +74,12 @@ fn association(choice: u8) -> Option<Sa> {
 /// The packet with AH in transport mode, if AH can be put into it.
 fn signed(sa: &Sa, packet: &[u8]) -> Option<Vec<u8>> {
     let outline = Outline::read(packet).ok()?;
-    if outline.fragment != FragmentKind::Whole || outline.total_len > LONGEST {
+    if outline.fragment != FragmentKind::Whole || outline.total_len > MAX_PACKET_BYTES {
         return None;
     }
-    let outside = Outside::of(packet).ok()?;
+    let outside = UnprotectedHeaders::of(packet).ok()?;
     let (headers, payload) = packet.get(..outline.total_len)?.split_at(outside.len);
-    let stamp = Stamp::new(&sa.config, SequenceNumber(1), outside.next);
+    let stamp = OutboundAh::new(&sa.config, SequenceNumber(1), outside.next);
     let front = headers.len() + stamp.header_len();
     let mut signed = headers.to_vec();
     signed.resize(front, 0xff);
@@ -87,7 +88,7 @@ fn signed(sa: &Sa, packet: &[u8]) -> Option<Vec<u8>> {
     outside.rename(&mut signed[..outside.len], number::AH, total_len, 1);
     stamp.write(&mut signed[outside.len..front]);
     let mut covered = vec![0; front];
-    cover(
+    icv_input(
         &sa.config,
         &signed[..front],
         stamp.header_len(),
@@ -99,17 +100,17 @@ fn signed(sa: &Sa, packet: &[u8]) -> Option<Vec<u8>> {
     Some(signed)
 }
 
-fn check(sa: &Sa, packet: &[u8]) -> Result<(), Dropped> {
+fn verify(sa: &Sa, packet: &[u8]) -> Result<(), Dropped> {
     let (outer, range) = Outer::payload(packet)?;
     if outer.protocol != number::AH {
         return Err(Dropped::Unsupported);
     }
     let packet = &packet[..range.end];
-    let received = Received::look(sa, &packet[range.start..])?;
+    let received = InboundAh::parse(sa, &packet[range.start..])?;
     let ah_len = received.header_len();
     let headers = &packet[..range.start + ah_len];
     let mut covered = vec![0; headers.len()];
-    cover(&sa.config, headers, ah_len, &mut covered)?;
+    icv_input(&sa.config, headers, ah_len, &mut covered)?;
     let mut jobs = [received.job(sa, &covered, &packet[range.start..])];
     multibuffer::verify(&mut jobs);
     match jobs[0].verdict {

@@ -1,13 +1,13 @@
-//! What a fuzzer calls: any bytes as a message, and as what an encrypted payload held.
+//! Any bytes as an IKE message, and as the content of an encrypted payload.
 
-use super::{Message, Payload, PayloadType, payload};
+use ikev2::message::{Message, Payload, PayloadType, payload};
 
 /// Reads `data` as a message, and behind its first byte as decrypted payloads; what was read is printed and read again.
 ///
 /// # Panics
 ///
 /// If printing does more than clear reserved bits, or what was printed is read as something else.
-pub fn messages(data: &[u8]) {
+pub fn check(data: &[u8]) {
     if let Ok(message) = Message::parse(data) {
         let printed = message
             .print()

@@ -1,14 +1,17 @@
-//! What a fuzzer calls: any bytes as a packet from the network, once as they are and once made genuine, because what
-//! lies behind a valid ICV (padding that lies, inner packets that are none) is out of a blind fuzzer's reach.
+//! Any bytes as an ESP packet from the network: once as they are, and once sealed with a valid ICV, because a fuzzer cannot
+//! guess one and would never get to the padding and the inner packet behind it.
 
-use super::{Authenticated, Received, TRAILER_LEN};
-use crate::Dropped;
-use crate::algorithm::{Encryption, Integrity};
-use crate::packet::Outline;
-use crate::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber, Spi};
-use crate::suite::{Secret, Suite};
+use ipsec::Dropped;
+use ipsec::algorithm::{Encryption, Integrity};
+use ipsec::esp::InboundEsp;
+use ipsec::packet::Outline;
+use ipsec::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber, Spi};
+use ipsec::suite::{Secret, Suite};
 use multibuffer::{SealJob, Verdict};
 use std::net::{IpAddr, Ipv4Addr};
+
+/// Pad length and next header.
+const TRAILER_LEN: usize = 2;
 
 /// Names and key lengths of a cipher and, perhaps, an integrity algorithm.
 type Layout = (&'static str, usize, Option<(&'static str, usize)>);
@@ -28,15 +31,15 @@ const LAYOUTS: [Layout; 6] = [
 /// # Panics
 ///
 /// If the association's counters move without a genuine packet, or a length is reported that lies outside the packet.
-pub fn packets(data: &[u8]) {
+pub fn check(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else {
         return;
     };
     let Some(sa) = association(choice) else {
         panic!("the table of layouts does not fit the table of algorithms");
     };
-    as_it_is(&sa, rest);
-    made_genuine(&sa, rest);
+    open_as_received(&sa, rest);
+    open_sealed(&sa, rest);
 }
 
 fn association(choice: u8) -> Option<Sa> {
@@ -65,32 +68,40 @@ fn key(len: usize) -> Vec<u8> {
     (1u8..).step_by(3).take(len).collect()
 }
 
-fn as_it_is(sa: &Sa, packet: &[u8]) {
-    let before = sa.state.tally();
+fn open_as_received(sa: &Sa, packet: &[u8]) {
+    let before = sa.state.usage();
     let mut packet = packet.to_vec();
     let outcome = open(sa, &mut packet);
     assert!(outcome.is_err() || sa.config.suite.icv_len() == 0);
-    assert_eq!(sa.state.tally().packets, before.packets);
+    assert_eq!(sa.state.usage().packets, before.packets);
 }
 
-fn made_genuine(sa: &Sa, data: &[u8]) {
+fn open_sealed(sa: &Sa, data: &[u8]) {
     let (suite, sequence) = (&sa.config.suite, SequenceNumber(1));
     let len = data.len().max(TRAILER_LEN);
     let mut text = data.to_vec();
     text.resize(len.next_multiple_of(suite.align()), 0);
-    let authenticated = Authenticated::new(&sa.config, sequence);
+    let spi = sa.config.id.spi.get().to_be_bytes();
+    let (high, low) = (sequence.high().to_be_bytes(), sequence.low().to_be_bytes());
+    let is_aead = suite.encryption().is_some_and(|(row, _)| row.icv_len > 0);
+    // RFC 4106 5: an AEAD cipher takes the high half inside; RFC 4303 2.2.1: others behind the text.
+    let (aad, aad_tail) = match (sa.config.esn, is_aead) {
+        (false, _) => ([spi, low].concat(), Vec::new()),
+        (true, true) => ([spi, high, low].concat(), Vec::new()),
+        (true, false) => ([spi, low].concat(), high.to_vec()),
+    };
     let iv = sa.iv_for(sequence, &mut |bytes| bytes.fill(0x33));
-    let mut packet = authenticated.header().to_vec();
+    let mut packet = [spi, low].concat();
     packet.extend_from_slice(&iv.as_bytes()[..suite.iv_len()]);
-    let text_at = packet.len();
-    packet.resize(text_at + text.len() + suite.icv_len(), 0);
+    let ciphertext_at = packet.len();
+    packet.resize(ciphertext_at + text.len() + suite.icv_len(), 0);
     multibuffer::seal(&mut [SealJob {
         key: &sa.key,
-        aad: authenticated.aad(),
-        aad_tail: authenticated.tail(),
+        aad: &aad,
+        aad_tail: &aad_tail,
         iv,
         input: [&text, &[], &[]],
-        output: &mut packet[text_at..],
+        output: &mut packet[ciphertext_at..],
     }]);
     match open(sa, &mut packet) {
         Ok(plaintext) => drop(Outline::read(&plaintext)),
@@ -99,7 +110,7 @@ fn made_genuine(sa: &Sa, data: &[u8]) {
 }
 
 fn open(sa: &Sa, packet: &mut [u8]) -> Result<Vec<u8>, Dropped> {
-    let received = Received::look(sa, packet)?;
+    let received = InboundEsp::parse(sa, packet)?;
     let mut jobs = [received.job(sa, packet)];
     multibuffer::open(&mut jobs);
     if jobs[0].verdict != Verdict::Genuine {

@@ -1,18 +1,18 @@
-//! What a fuzzer calls: any bytes as an identity, on the wire and as text.
+//! Any bytes as an identity, on the wire and as text.
 
-use super::{Identity, Pattern};
+use ikev2::identity::{Identity, Pattern};
 
 /// Reads `data` as an ID payload, its type first, and as text.
 ///
 /// # Panics
 ///
 /// If an identity that was read is not the same after it was written and read again, or does not match itself.
-pub fn identities(data: &[u8]) {
+pub fn check(data: &[u8]) {
     if let Some((number, rest)) = data.split_first()
         && let Ok(identity) = Identity::from_payload(*number, rest)
     {
-        let (written, bytes) = identity.to_payload();
-        assert_eq!((written, bytes.as_slice()), (*number, rest));
+        let (kind, bytes) = identity.to_payload();
+        assert_eq!((kind, bytes.as_slice()), (*number, rest));
         assert!(Pattern::Exactly(identity.clone()).matches(&identity));
         assert!(!identity.to_string().contains(char::is_control));
     }

@@ -1,6 +1,6 @@
-//! What a fuzzer calls: any bytes as a peer's certificates, and as files of roots and revocation lists.
+//! Any bytes as a peer's certificates, and as files of roots and revocation lists.
 
-use super::{Certificate, Trust, UnixTime};
+use ikev2::certificate::{Certificate, Trust, UnixTime};
 use std::time::Duration;
 
 /// Noon of a day on which the certificates of the corpus are valid.
@@ -10,8 +10,8 @@ const NOW: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_0
 ///
 /// # Panics
 ///
-/// If a chain without its root is taken, or a certificate does not name whom it lists.
-pub fn certificates(data: &[u8]) {
+/// If a chain without its root is accepted, or a certificate does not name an identity that it lists.
+pub fn check(data: &[u8]) {
     let mut chain = Vec::new();
     let mut rest = data;
     while let Some((len, behind)) = rest.split_first_chunk::<2>() {
@@ -21,7 +21,7 @@ pub fn certificates(data: &[u8]) {
         rest = behind;
     }
     let mut trust = Trust::default();
-    assert!(trust.validate(&chain, NOW).is_err(), "nobody is trusted");
+    assert!(trust.validate(&chain, NOW).is_err(), "there is no root");
     let _ = trust.add_revocation_lists(data);
     let _ = trust.add_roots(data);
     let root = chain.last().map(|root| trust.add_roots(root.der()));

@@ -1,14 +1,12 @@
-//! What a fuzzer calls: any bytes through every reader of headers. Nothing may panic, and every length that is
-//! reported must lie inside the bytes.
+//! Any bytes through every reader of headers. Nothing may panic, and every length that is reported must lie inside the
+//! bytes.
 
-use super::be16;
-use super::ip::{Chain, Ip, v6::Options};
-use super::{ah::Ah, esp::Esp, icmp::IcmpError, tcp::Tcp, udp::Udp};
-use crate::ah::clear_mutable;
-use crate::fragment::{Cutter, Limits, Offered, Reassembler};
-use crate::packet::Outline;
-use crate::pmtu::{Complaint, TcpChecksum, clamp_mss, report};
-use crate::tunnel::{Outer, decapsulate_ecn};
+use ipsec::ah::clear_mutable;
+use ipsec::packet::Outline;
+use ipsec::pmtu::{TcpChecksum, TooBigMessage, clamp_mss, packet_too_big};
+use ipsec::tunnel::{Outer, decapsulate_ecn};
+use ipsec::wire::ip::{Chain, Ip, v6::Options};
+use ipsec::wire::{ah::Ah, esp::Esp, icmp::IcmpError, tcp::Tcp, udp::Udp};
 use std::net::IpAddr;
 
 /// Reads `data` as every header there is.
@@ -16,7 +14,7 @@ use std::net::IpAddr;
 /// # Panics
 ///
 /// If a reader reports a length outside `data`.
-pub fn headers(data: &[u8]) {
+pub fn check(data: &[u8]) {
     outline(data);
     outer(data);
     upper_layers(data);
@@ -34,47 +32,6 @@ pub fn headers(data: &[u8]) {
     let _ = clear_mutable(&mut data.to_vec());
     for option in Options::of(data).flatten() {
         assert!(option.data_at + option.data_len <= data.len());
-    }
-}
-
-/// Reads `data` as packets that arrive one after the other, each behind two bytes of its length, and reassembles them.
-///
-/// # Panics
-///
-/// If the reassembler keeps more than it may, or gives out what is no packet.
-pub fn fragments(data: &[u8]) {
-    let limits = Limits {
-        bytes: 4096,
-        pieces: 8,
-        seconds: 3,
-    };
-    let mut reassembler = Reassembler::new(limits);
-    let mut rest = data;
-    for now in 0.. {
-        let Some(([high, low], behind)) = rest.split_first_chunk() else {
-            return;
-        };
-        let len = usize::from(be16(*high, *low)).min(behind.len());
-        let (packet, behind) = behind.split_at(len);
-        if let Ok(Offered::Joined(whole)) = reassembler.offer(packet, now / 4) {
-            assert!(is_whole(&whole));
-        }
-        assert!(reassembler.held_bytes() <= limits.bytes);
-        cut(packet, len / 2);
-        rest = behind;
-    }
-}
-
-fn is_whole(packet: &[u8]) -> bool {
-    Ip::new_checked(packet).is_ok_and(|ip| ip.total_len() == packet.len())
-}
-
-fn cut(packet: &[u8], mtu: usize) {
-    let mut out = Vec::new();
-    if let Ok(mut cutter) = Cutter::new(packet, mtu, 1) {
-        while let Some(len) = cutter.next_into(&mut out) {
-            assert!(len <= mtu);
-        }
     }
 }
 
@@ -99,13 +56,13 @@ fn outer(data: &[u8]) {
 }
 
 fn path_mtu(data: &[u8]) {
-    let _ = Complaint::read(data);
+    let _ = TooBigMessage::read(data);
     let mut packet = data.to_vec();
     let lowered = clamp_mss(&mut packet, 1000, TcpChecksum::Finished);
     assert!(lowered || packet == data);
     for reporter in [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0; 16])] {
-        let told = report(data, 1280, reporter, &mut packet);
-        assert!(!told || is_whole(&packet));
+        let emitted = packet_too_big(data, 1280, reporter, &mut packet);
+        assert!(!emitted || is_whole(&packet));
     }
 }
 
@@ -129,4 +86,8 @@ fn upper_layers(data: &[u8]) {
     if let Ok(icmp) = IcmpError::new_checked(data) {
         assert_eq!(icmp.quoted().len() + 8, data.len());
     }
+}
+
+fn is_whole(packet: &[u8]) -> bool {
+    Ip::new_checked(packet).is_ok_and(|ip| ip.total_len() == packet.len())
 }

@@ -1,19 +1,18 @@
-//! What must hold for any bytes whatever, as one function for the fuzzer and for ordinary tests.
+//! Any bytes as a setkey text: parsed, lowered, printed, parsed again.
 
-use super::{Forwarding, NoNames, Span, compile, parse, print};
+use ipsec::setkey::{Forwarding, NoNames, Span, compile, parse, print};
 
 /// Parses and lowers `text`, renders what is wrong with it, and checks that what was understood survives printing.
 ///
 /// # Panics
-/// If parsing its own print gives anything but the same tree, or a place lies outside the text: a mistake of this
-/// module.
-pub fn check_any_text(text: &[u8]) {
+/// If parsing its own print gives anything but the same tree, or a place lies outside the text.
+pub fn check(text: &[u8]) {
     check_printing(text);
     let inside = |span: Span| assert!(span.start <= span.end && span.end <= text.len());
     match compile(text, Forwarding::WithIn, &mut NoNames) {
         Ok(lowered) => {
-            assert_eq!(lowered.commands.len(), lowered.places.len());
-            lowered.places.iter().copied().for_each(inside);
+            assert_eq!(lowered.commands.len(), lowered.spans.len());
+            lowered.spans.iter().copied().for_each(inside);
             for warning in &lowered.warnings {
                 inside(warning.span);
                 assert!(!warning.render("text", text).is_empty());
