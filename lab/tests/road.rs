@@ -489,7 +489,7 @@ fn a_intrusive_meter_gets_trials_of_its_own_which_count_for_no_mean() {
         assert_eq!(readings["profile.left.cipher_ratio"], 0.5);
         assert!(readings.contains_key("softnet.processed_count"));
     }
-    assert_eq!(report::rows(records)[1].goodput_bps.len(), 2);
+    assert_eq!(report::totals(records)[1].goodput_bps.len(), 2);
     let table = said(records);
     let line = "profile of secret: gateways: ciphers 50 %, endpoints 25 %\n";
     assert!(table.contains(line), "{table}");

@@ -12,14 +12,14 @@ mod stack;
 use super::html::{Table, escaped};
 
 pub use alone::{alone, file_name};
-pub use bars::{Bar, bars};
+pub use bars::{BarRow, bars};
 pub use goals::{Goal, goals};
 pub use heat::{Heat, heat};
 pub use lines::{Line, Lines, Point, has_bands, lines};
 pub use stack::{Stack, stack};
 
 /// A chart with its words.
-pub struct Figure {
+pub struct Chart {
     /// What it shows, as a headline.
     pub title: String,
     /// How to read it, one or two sentences.
@@ -43,7 +43,7 @@ pub const COLOURS: usize = 8;
 pub struct Picture {
     marks: String,
     height: f64,
-    spoken: String,
+    description: String,
 }
 
 impl Picture {
@@ -52,7 +52,7 @@ impl Picture {
         format!(
             "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
             self.height,
-            escaped(&self.spoken),
+            escaped(&self.description),
             self.marks
         )
     }
@@ -119,11 +119,11 @@ impl Drawing {
     }
 
     /// With the same in words, for somebody who cannot see it.
-    fn finish(self, spoken: &str) -> Picture {
+    fn finish(self, description: &str) -> Picture {
         Picture {
             marks: self.body,
             height: self.height,
-            spoken: spoken.into(),
+            description: description.into(),
         }
     }
 }

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::findings::{Cell, Findings, LEVEL, Part};
-use super::page::with_interval;
-use super::quantity::{self, Scale, change};
+use super::findings::{Findings, LEVEL, MeasuredCell, Part};
+use super::quantity::{self, Scale, change, with_interval};
 use crate::stats::{self, Estimate};
 
 /// The comparison as text: `a` is the earlier run, `b` the later.
@@ -36,8 +35,8 @@ fn described(findings: &Findings) -> String {
 /// A cell of both runs.
 struct Matched<'f, 'r> {
     part: &'f Part<'r>,
-    before: &'f Cell<'r>,
-    after: &'f Cell<'r>,
+    before: &'f MeasuredCell<'r>,
+    after: &'f MeasuredCell<'r>,
     ratio: Option<Estimate>,
     robust: Option<f64>,
     floor: f64,
@@ -58,7 +57,7 @@ impl Matched<'_, '_> {
 type Key = (String, String, BTreeMap<String, String>);
 
 /// What makes a cell the same in another run: its part, its contender and all its factors.
-fn key(part: &Part, cell: &Cell) -> Key {
+fn key(part: &Part, cell: &MeasuredCell) -> Key {
     let factors = cell.trials.first().map(|trial| trial.factors.clone());
     (
         part.figure.clone(),
@@ -91,7 +90,10 @@ fn matched<'f, 'r>(a: &'f Findings<'r>, b: &'f Findings<'r>) -> Vec<Matched<'f, 
     all
 }
 
-fn find<'f, 'r>(findings: &'f Findings<'r>, wanted: &Key) -> Option<(&'f Part<'r>, &'f Cell<'r>)> {
+fn find<'f, 'r>(
+    findings: &'f Findings<'r>,
+    wanted: &Key,
+) -> Option<(&'f Part<'r>, &'f MeasuredCell<'r>)> {
     let mut all = findings
         .parts
         .iter()
@@ -145,7 +147,7 @@ fn line(one: &Matched, verdict: &str) -> String {
     )
 }
 
-fn name(cell: &Cell) -> String {
+fn name(cell: &MeasuredCell) -> String {
     match cell
         .trials
         .first()

@@ -1,22 +1,25 @@
-//! What the records say, before anybody draws it: cells (one combination of contender and factors, all its rounds),
+//! What the records say, before it is drawn: cells (one combination of contender and factors, all its rounds),
 //! intervals, ratios to the reference, ranks as far as they rise above the noise, and what is missing.
 
+mod cell;
+mod factors;
 mod missing;
-mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::quantity;
+use super::quantity::{self, Scale};
 use crate::record::{Outcome, Record};
-use crate::stats::{self, Estimate, Interval};
+use crate::stats;
+use factors::{PART, leading, settings};
 use missing::missing;
-use settings::{SHARE, leading, settings};
 
-pub use missing::{Missing, made_good};
-pub use settings::Setting;
+pub use cell::{LEVEL, MeasuredCell, ratio};
+pub use factors::{Setting, factor, figure};
+pub use missing::{Missing, superseded};
 
-/// The level of every interval.
-pub const LEVEL: f64 = 0.95;
+/// What a reader of emulated figures must know.
+pub const EMULATED_NOTE: &str = "measured in a guest with emulated processors. What works and what does not is found \
+     here; how fast it is on a real machine is not, and these figures are compared with none that were measured there, with no bar and with no paper.";
 
 /// Everything a report says of one run.
 pub struct Findings<'a> {
@@ -39,7 +42,7 @@ pub struct Part<'a> {
     /// Factors that vary while the contender stays, with their levels.
     pub settings: Vec<Setting>,
     /// The cells with a measurement, in the order of the spec.
-    pub cells: Vec<Cell<'a>>,
+    pub cells: Vec<MeasuredCell<'a>>,
     /// The relative difference that repeating the same measurement shows by chance.
     pub floor: Option<f64>,
 }
@@ -52,34 +55,12 @@ impl Part<'_> {
             name => format!("{name}: {title}"),
         }
     }
-}
 
-/// All rounds of one contender under one setting of the factors.
-pub struct Cell<'a> {
-    /// The contender's id.
-    pub contender: &'a str,
-    /// The contender's name for readers.
-    pub label: &'a str,
-    /// The levels of the part's settings, in their order; empty where the factor means nothing to this contender.
-    pub levels: Vec<&'a str>,
-    /// The settings in words, as `mtu 1500, streams 4`.
-    pub under: String,
-    /// The measured trials.
-    pub trials: Vec<&'a Record>,
-    /// Those under intrusive meters.
-    pub under_meters: Vec<&'a Record>,
-    /// Round and figure of each.
-    pub values: Vec<(usize, f64)>,
-    /// The mean of the figures.
-    pub mean: f64,
-    /// The interval of the mean (Student).
-    pub interval: Option<Interval>,
-    /// How it compares to the reference under the same settings, round by round.
-    pub ratio: Option<Estimate>,
-    /// The best and the worst rank it may have among the cells of the same settings.
-    pub rank: (usize, usize),
-    /// Places in `values` that stand far from the others.
-    pub outliers: Vec<usize>,
+    /// One scale for all cells.
+    pub fn scale(&self) -> Scale {
+        let most = self.cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
+        Scale::of(&self.figure, most)
+    }
 }
 
 impl<'a> Findings<'a> {
@@ -106,25 +87,25 @@ impl<'a> Findings<'a> {
     }
 
     /// Every measured cell of every part.
-    pub fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+    pub fn cells(&self) -> impl Iterator<Item = &MeasuredCell<'a>> {
         self.parts.iter().flat_map(|part| &part.cells)
     }
-}
 
-/// A figure of a record; goodput also of records from before there were figures.
-pub fn figure(record: &Record, name: &str) -> Option<f64> {
-    let Outcome::Measured { carried, .. } = &record.outcome else {
-        return None;
-    };
-    let found = record.figures.get(name).copied();
-    found.or_else(|| {
-        (name == "goodput_bps" && record.figures.is_empty()).then_some(carried.goodput_bps)
-    })
-}
+    /// The reference's name for readers.
+    pub fn reference(&self) -> &'a str {
+        let mut records = self.records.iter();
+        let named = records.find(|record| record.contender == record.reference);
+        named.map_or(&self.any.reference, |record| &record.label)
+    }
 
-/// A factor of a record.
-pub fn factor<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
-    record.factors.get(name).map(String::as_str)
+    /// A cell's name, behind that of its part where there are several.
+    pub fn name_of(&self, cell: &MeasuredCell) -> String {
+        let first = cell.trials.first();
+        match first.and_then(|trial| factor(trial, PART)) {
+            Some(part) if self.parts.len() > 1 => format!("{part}: {}", cell.name()),
+            _ => cell.name(),
+        }
+    }
 }
 
 fn parts(records: &[Record]) -> Vec<Part<'_>> {
@@ -141,8 +122,6 @@ fn parts(records: &[Record]) -> Vec<Part<'_>> {
         .filter_map(|name| part(records, name))
         .collect()
 }
-
-const PART: &str = "part";
 
 fn first_order(records: &[Record], name: &str) -> usize {
     let of_part = records
@@ -162,12 +141,12 @@ fn part<'a>(records: &'a [Record], name: &'a str) -> Option<Part<'a>> {
     let groups: Vec<Vec<&Record>> = by_order.into_values().collect();
     let figure = leading(&groups)?;
     let settings = settings(&groups);
-    let mut cells: Vec<Cell<'a>> = groups
+    let mut cells: Vec<MeasuredCell<'a>> = groups
         .into_iter()
-        .filter_map(|trials| Cell::of(trials, &figure, &settings))
+        .filter_map(|trials| MeasuredCell::of(trials, &figure, &settings))
         .map(|cell| cell.with_examinations(records))
         .collect();
-    let scatter: Vec<Vec<f64>> = cells.iter().map(Cell::figures).collect();
+    let scatter: Vec<Vec<f64>> = cells.iter().map(MeasuredCell::figures).collect();
     let floor = stats::floor(&scatter, LEVEL);
     compare(&mut cells, &figure, floor);
     Some(Part {
@@ -179,144 +158,8 @@ fn part<'a>(records: &'a [Record], name: &'a str) -> Option<Part<'a>> {
     })
 }
 
-impl<'a> Cell<'a> {
-    fn of(trials: Vec<&'a Record>, name: &str, settings: &[Setting]) -> Option<Cell<'a>> {
-        let first = *trials.first()?;
-        let measured = trials
-            .iter()
-            .map(|trial| (trial.round, figure(trial, name)));
-        let values: Vec<(usize, f64)> = measured
-            .filter_map(|(round, value)| Some((round, value?)))
-            .collect();
-        let figures: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-        let level = |setting: &Setting| factor(first, &setting.name).unwrap_or_default();
-        let words = settings
-            .iter()
-            .map(|setting| (&setting.name, level(setting)));
-        let words = words.filter(|(_, level)| !level.is_empty());
-        let words: Vec<String> = words
-            .map(|(name, level)| format!("{name} {level}"))
-            .collect();
-        Some(Cell {
-            contender: &first.contender,
-            label: &first.label,
-            levels: settings.iter().map(level).collect(),
-            under: words.join(", "),
-            mean: stats::mean(&figures)?,
-            interval: stats::mean_interval(&figures, LEVEL),
-            ratio: None,
-            rank: (1, 1),
-            outliers: stats::outliers(&figures),
-            trials,
-            under_meters: Vec::new(),
-            values,
-        })
-    }
-
-    fn with_examinations(mut self, records: &'a [Record]) -> Cell<'a> {
-        let order = self.trials.first().map(|trial| trial.order);
-        let of_cell = |record: &&Record| {
-            Some(record.order) == order && matches!(record.outcome, Outcome::Examined { .. })
-        };
-        self.under_meters = records.iter().filter(of_cell).collect();
-        self
-    }
-
-    /// The mean of what an intrusive meter read; of a share that no meter saw, nothing.
-    pub fn examined(&self, name: &str) -> Option<f64> {
-        let trials = self.under_meters.iter();
-        let read = trials.filter_map(|trial| match &trial.outcome {
-            Outcome::Examined { readings, .. } => readings.get(name).copied(),
-            _ => None,
-        });
-        stats::mean(&read.collect::<Vec<f64>>())
-    }
-
-    /// All values of a figure of the measured trials, or of what only an intrusive meter read.
-    pub fn values_of(&self, name: &str) -> Vec<f64> {
-        match self.all(name) {
-            measured if measured.is_empty() => self.examined(name).into_iter().collect(),
-            measured => measured,
-        }
-    }
-
-    /// The figures alone.
-    pub fn figures(&self) -> Vec<f64> {
-        self.values.iter().map(|(_, value)| *value).collect()
-    }
-
-    /// Another figure of the same trials.
-    pub fn all(&self, name: &str) -> Vec<f64> {
-        let trials = self.trials.iter();
-        trials.filter_map(|trial| figure(trial, name)).collect()
-    }
-
-    /// The mean of it.
-    pub fn other(&self, name: &str) -> Option<f64> {
-        stats::mean(&self.all(name))
-    }
-
-    /// The mean of a reading of the same trials.
-    pub fn reading(&self, name: &str) -> Option<f64> {
-        let read = self.trials.iter().filter_map(|trial| match &trial.outcome {
-            Outcome::Measured { readings, .. } => readings.get(name).copied(),
-            _ => None,
-        });
-        stats::mean(&read.collect::<Vec<f64>>())
-    }
-
-    /// The contender and what distinguishes this cell from its other cells.
-    pub fn name(&self) -> String {
-        match self.under.is_empty() {
-            true => self.label.to_owned(),
-            false => format!("{} · {}", self.label, self.under),
-        }
-    }
-
-    /// Whether two cells differ in nothing but this factor.
-    pub fn shares_but(&self, other: &Cell, name: &str) -> bool {
-        let (Some(here), Some(there)) = (self.trials.first(), other.trials.first()) else {
-            return false;
-        };
-        let without = |record: &Record| {
-            let mut factors = record.factors.clone();
-            factors.remove(name);
-            factors
-        };
-        without(here) == without(there)
-    }
-
-    /// Whether the others are compared to this one.
-    pub fn is_reference(&self) -> bool {
-        let reference = self.trials.first().map(|trial| &trial.reference);
-        reference.is_some_and(|reference| reference == self.contender)
-    }
-
-    /// The share of the processors that it was held to. Who was held back is no worse for it, so ranks are among equals.
-    fn share(&self) -> Option<&str> {
-        factor(self.trials.first()?, SHARE)
-    }
-
-    /// Whether two cells were measured under the same settings, as far as these mean something to both.
-    pub fn beside(&self, other: &Cell) -> bool {
-        let mut pairs = self.levels.iter().zip(&other.levels);
-        pairs.all(|(a, b)| a == b || a.is_empty() || b.is_empty())
-    }
-}
-
-/// How `a` compares to `b`, by the rounds that both were measured in.
-pub fn ratio(a: &Cell, b: &Cell) -> Option<Estimate> {
-    let of_round = |round: usize| b.values.iter().find(|(other, _)| *other == round);
-    let pairs: Vec<(f64, f64)> = a
-        .values
-        .iter()
-        .filter_map(|(round, value)| Some((*value, of_round(*round)?.1)))
-        .collect();
-    stats::paired(&pairs, LEVEL, 1)
-}
-
 /// Ratios to the reference and ranks, each among the cells of the same settings.
-fn compare(cells: &mut [Cell], figure: &str, floor: Option<f64>) {
+fn compare(cells: &mut [MeasuredCell], figure: &str, floor: Option<f64>) {
     let Some(reference) = cells
         .first()
         .and_then(|cell| cell.trials.first())
@@ -342,8 +185,8 @@ fn compare(cells: &mut [Cell], figure: &str, floor: Option<f64>) {
     }
 }
 
-fn rank(cells: &[Cell], place: usize, figure: &str, floor: Option<f64>) -> (usize, usize) {
-    let rivals: Vec<&Cell> = cells
+fn rank(cells: &[MeasuredCell], place: usize, figure: &str, floor: Option<f64>) -> (usize, usize) {
+    let rivals: Vec<&MeasuredCell> = cells
         .iter()
         .filter(|other| cells[place].beside(other) && cells[place].share() == other.share())
         .collect();

@@ -22,24 +22,24 @@ pub fn escaped(text: &str) -> String {
 
 /// One cell of a table.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Cell {
+pub struct TableCell {
     text: String,
     value: Option<f64>,
     number: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// Words.
-    pub fn text(text: impl Into<String>) -> Cell {
-        Cell {
+    pub fn text(text: impl Into<String>) -> TableCell {
+        TableCell {
             text: text.into(),
-            ..Cell::default()
+            ..TableCell::default()
         }
     }
 
     /// A number as it is shown, and as it was measured where a chart draws it too.
-    pub fn number(text: impl Into<String>, value: Option<f64>) -> Cell {
-        Cell {
+    pub fn number(text: impl Into<String>, value: Option<f64>) -> TableCell {
+        TableCell {
             text: text.into(),
             value,
             number: true,
@@ -47,13 +47,13 @@ impl Cell {
     }
 
     /// Words, or a dash where there are none.
-    pub fn words(text: &str) -> Cell {
-        Cell::text(if text.is_empty() { "–" } else { text })
+    pub fn words(text: &str) -> TableCell {
+        TableCell::text(if text.is_empty() { "–" } else { text })
     }
 
-    /// A number as [`Cell::number`], or a dash where there is none.
-    pub fn maybe(text: Option<String>, value: Option<f64>) -> Cell {
-        Cell::number(text.unwrap_or_else(|| "–".into()), value)
+    /// A number as [`TableCell::number`], or a dash where there is none.
+    pub fn maybe(text: Option<String>, value: Option<f64>) -> TableCell {
+        TableCell::number(text.unwrap_or_else(|| "–".into()), value)
     }
 
     fn html(&self, tag: &str, scope: &str) -> String {
@@ -74,17 +74,17 @@ pub struct Table {
     /// What it holds.
     pub caption: String,
     /// The names of the columns.
-    pub head: Vec<Cell>,
+    pub head: Vec<TableCell>,
     /// The rows.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 impl Table {
     /// A table with these columns and no row yet. Columns after the first are numbers where their name begins with `#`.
     pub fn new(caption: impl Into<String>, head: &[&str]) -> Table {
         let cell = |name: &&str| match name.strip_prefix('#') {
-            Some(name) => Cell::number(name, None),
-            None => Cell::text(*name),
+            Some(name) => TableCell::number(name, None),
+            None => TableCell::text(*name),
         };
         Table {
             caption: caption.into(),
@@ -116,6 +116,21 @@ impl Table {
     }
 }
 
+/// Names and what they are, as a definition list.
+pub fn definitions(facts: &[(&str, String)]) -> String {
+    let items: String = facts
+        .iter()
+        .map(|(name, text)| {
+            format!(
+                "<div><dt>{}</dt><dd>{}</dd></div>\n",
+                escaped(name),
+                escaped(text)
+            )
+        })
+        .collect();
+    format!("<dl>\n{items}</dl>\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,9 +147,10 @@ mod tests {
     #[test]
     fn a_table_names_its_rows_and_columns() {
         let mut table = Table::new("What & why", &["who", "#how much"]);
-        table
-            .rows
-            .push(vec![Cell::text("a<b"), Cell::number("5.00", Some(4.998))]);
+        table.rows.push(vec![
+            TableCell::text("a<b"),
+            TableCell::number("5.00", Some(4.998)),
+        ]);
         let html = table.html();
         assert!(html.contains("<caption>What &amp; why</caption>"), "{html}");
         assert!(

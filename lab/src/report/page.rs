@@ -1,38 +1,33 @@
 //! The report as one HTML file that needs nothing else: no script, no outside font, no connection. It follows the reader's
-//! light or dark dress, prints, and says in tables and words what its charts draw.
+//! light or dark scheme, prints, and shows in tables what its charts draw.
 
 mod bars;
-mod charts;
 mod cost;
 mod date;
 mod headline;
+mod ideal;
 mod latency;
-mod origin;
-mod profile;
-mod section;
+mod measured;
+mod provenance;
 mod steadiness;
-mod verdict;
 
 use super::chart;
-use super::findings::{Cell as Measured, Findings, LEVEL, Part};
-use super::html::{Cell, Table, escaped};
-use super::quantity::{Scale, significant};
-use super::then::Then;
+use super::findings::{EMULATED_NOTE, Findings, LEVEL};
+use super::html::{Table, TableCell, definitions, escaped};
+use super::paper::{self, Paper};
+use super::section::Section;
+use super::{limits, profile};
 use crate::bars::Bar;
-use crate::stats::Estimate;
-
-pub use section::{Body, Section};
-pub use verdict::NOT_KNOWN;
 
 const STYLE: &str = include_str!("page/style.css");
 
 /// What a page shows beside the records.
 #[derive(Default)]
-pub struct Beside {
+pub struct Inputs {
     /// The files that the contenders were started with: name and text. Keys are masked on the page.
     pub configurations: Vec<(String, String)>,
     /// What the study's paper reported, where the run repeats one.
-    pub then: Option<Then>,
+    pub paper: Option<Paper>,
     /// What had to be reached.
     pub bars: Vec<Bar>,
     /// The last line of the records was torn.
@@ -40,22 +35,22 @@ pub struct Beside {
 }
 
 /// The whole page.
-pub fn page(findings: &Findings, beside: &Beside) -> String {
-    dressed(findings, &sections(findings, beside))
+pub fn page(findings: &Findings, inputs: &Inputs) -> String {
+    render(findings, &sections(findings, inputs))
 }
 
 /// The charts of the page, each as an SVG file of its own: its name, which begins with its number in the page, and its text.
-pub fn drawings(findings: &Findings, beside: &Beside) -> Vec<(String, String)> {
+pub fn drawings(findings: &Findings, inputs: &Inputs) -> Vec<(String, String)> {
     let emulated = match findings.any.provenance.emulated {
-        true => format!(" Emulated: {ONLY_RIGHT_OR_WRONG}"),
+        true => format!(" Emulated: {EMULATED_NOTE}"),
         false => String::new(),
     };
     let source = format!(
         "{}. {}.{emulated}",
         findings.any.title,
-        origin::place_and_time(findings)
+        provenance::place_and_time(findings)
     );
-    let sections = sections(findings, beside);
+    let sections = sections(findings, inputs);
     let charts = sections.iter().flat_map(|section| section.body.charts());
     let numbered = charts.enumerate().map(|(place, chart)| {
         let name = chart::file_name(place + 1, &chart.title);
@@ -64,35 +59,31 @@ pub fn drawings(findings: &Findings, beside: &Beside) -> Vec<(String, String)> {
     numbered.collect()
 }
 
-fn sections(findings: &Findings, beside: &Beside) -> Vec<Section> {
+fn sections(findings: &Findings, inputs: &Inputs) -> Vec<Section> {
     let mut sections = vec![
         asked(findings),
         headline::section(findings),
-        bars::section(findings, &beside.bars),
-        charts::section(findings),
+        bars::section(findings, &inputs.bars),
+        measured::section(findings),
         latency::section(findings),
     ];
-    if let Some(then) = &beside.then {
-        sections.push(then.section(findings));
+    if let Some(paper) = &inputs.paper {
+        sections.push(paper::section(paper, findings));
     }
     sections.extend([
-        verdict::section(findings),
+        limits::section(findings),
         profile::section(findings),
         cost::section(findings),
         steadiness::section(findings),
-        missing(findings, beside),
-        origin::section(findings, beside),
+        missing(findings, inputs),
+        provenance::section(findings, &inputs.configurations),
         method(),
     ]);
     sections.retain(|section| !section.body.is_empty());
     sections
 }
 
-/// What a reader of emulated figures must know.
-pub(super) const ONLY_RIGHT_OR_WRONG: &str = "measured in a guest with emulated processors. What works and what does not is found \
-     here; how fast it is on a real machine is not, and these figures are compared with none that were measured there, with no bar and with no paper.";
-
-fn dressed(findings: &Findings, sections: &[Section]) -> String {
+fn render(findings: &Findings, sections: &[Section]) -> String {
     let title = escaped(&findings.any.title);
     let links: String = sections
         .iter()
@@ -118,7 +109,7 @@ fn dressed(findings: &Findings, sections: &[Section]) -> String {
         .collect();
     let emulated = match findings.any.provenance.emulated {
         true => {
-            format!("<p class=\"emulated\"><strong>Emulated:</strong> {ONLY_RIGHT_OR_WRONG}</p>\n")
+            format!("<p class=\"emulated\"><strong>Emulated:</strong> {EMULATED_NOTE}</p>\n")
         }
         false => String::new(),
     };
@@ -132,7 +123,7 @@ fn dressed(findings: &Findings, sections: &[Section]) -> String {
          <nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
          <footer><p>Written by <code>esplanade lab report</code> {} from the records of the run alone.</p></footer>\n</body>\n</html>\n",
         chart::STYLE,
-        escaped(&origin::place_and_time(findings)),
+        escaped(&provenance::place_and_time(findings)),
         escaped(&findings.any.provenance.lab)
     )
 }
@@ -141,7 +132,7 @@ fn asked(findings: &Findings) -> Section {
     let any = findings.any;
     let mut facts = vec![
         ("Study", any.study.clone()),
-        ("Ratios are taken to", reference(findings).to_owned()),
+        ("Ratios are taken to", findings.reference().to_owned()),
         (
             "Rounds",
             format!(
@@ -198,73 +189,7 @@ fn distinct(findings: &Findings, of: impl Fn(&crate::record::Record) -> String) 
     all.join("; ")
 }
 
-/// Names and what they are, as a definition list.
-pub fn definitions(facts: &[(&str, String)]) -> String {
-    let items: String = facts
-        .iter()
-        .map(|(name, text)| {
-            format!(
-                "<div><dt>{}</dt><dd>{}</dd></div>\n",
-                escaped(name),
-                escaped(text)
-            )
-        })
-        .collect();
-    format!("<dl>\n{items}</dl>\n")
-}
-
-/// The reference's name for readers.
-pub fn reference<'a>(findings: &Findings<'a>) -> &'a str {
-    let named = findings
-        .records
-        .iter()
-        .find(|record| record.contender == record.reference);
-    named.map_or(findings.any.reference.as_str(), |record| {
-        record.label.as_str()
-    })
-}
-
-/// One scale for all cells of a part.
-pub fn scale(part: &Part) -> Scale {
-    let most = part.cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
-    Scale::of(&part.figure, most)
-}
-
-/// A mean with its interval.
-pub fn mean(cell: &Measured, scale: &Scale) -> String {
-    match cell.interval {
-        Some(interval) => scale.plus_minus(cell.mean, interval.half_width()),
-        None => scale.text(cell.mean),
-    }
-}
-
-/// A ratio with its interval.
-pub fn with_interval(ratio: &Estimate) -> String {
-    match ratio.interval {
-        Some(interval) => format!(
-            "{} [{}, {}]",
-            significant(ratio.value),
-            significant(interval.low),
-            significant(interval.high)
-        ),
-        None => significant(ratio.value),
-    }
-}
-
-/// The rank, or the ranks among which the noise leaves the choice.
-pub fn rank((best, worst): (usize, usize)) -> String {
-    match best == worst {
-        true => best.to_string(),
-        false => format!("{best}–{worst}"),
-    }
-}
-
-/// What limited most trials of a cell, in words, and how many.
-pub fn limit<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
-    verdict::commonest(cell).map(|(limit, trials)| (verdict::words(limit), trials))
-}
-
-fn missing(findings: &Findings, beside: &Beside) -> Section {
+fn missing(findings: &Findings, inputs: &Inputs) -> Section {
     let mut body = String::new();
     if !findings.missing.is_empty() {
         let mut table = Table::new(
@@ -280,16 +205,16 @@ fn missing(findings: &Findings, beside: &Beside) -> Section {
         table.rows.extend(findings.missing.iter().map(|one| {
             let trials = (one.how != "absent").then(|| one.trials.to_string());
             vec![
-                Cell::text(one.label),
-                Cell::text(one.how),
-                Cell::text(one.why.clone()),
-                Cell::words(one.remedy),
-                Cell::maybe(trials, None),
+                TableCell::text(one.label),
+                TableCell::text(one.how),
+                TableCell::text(one.why.clone()),
+                TableCell::words(one.remedy),
+                TableCell::maybe(trials, None),
             ]
         }));
         body += &table.html();
     }
-    if let Some(torn) = &beside.torn {
+    if let Some(torn) = &inputs.torn {
         body += &format!("<p>{}</p>\n", escaped(torn));
     }
     Section::new("missing", "Not measured, and why", body)

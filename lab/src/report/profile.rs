@@ -1,7 +1,16 @@
-//! Where the time went, by sampled profiles: the shares of a cell, put together for readers.
+//! Where the time went, function by function, by sampled profiles: the shares of a cell, and the section that shows them
+//! as one bar for each contender, and by process.
 
-use super::findings::Cell;
+use super::chart::{Chart, Stack, stack};
+use super::findings::{Findings, MeasuredCell};
+use super::html::{Table, TableCell};
+use super::section::{Body, Section};
 use crate::meter::{OWNERS, WORK_KINDS};
+
+/// More bars than this are not readable: the table then stands alone.
+const MAX_BARS: usize = 36;
+/// More cells than this are shown without details.
+const MAX_DETAILED_CELLS: usize = 12;
 
 /// Kinds of work in the order of a chart: whose it is, which of [`WORK_KINDS`], and the name for readers.
 type Kind = (
@@ -38,7 +47,7 @@ pub const KINDS: [Kind; 8] = [
 ];
 
 /// The shares of [`KINDS`], where a profile of the cell was taken.
-pub fn shares(cell: &Cell) -> Option<Vec<f64>> {
+pub fn shares(cell: &MeasuredCell) -> Option<Vec<f64>> {
     samples(cell)?;
     let kinds = KINDS.iter();
     Some(
@@ -48,24 +57,24 @@ pub fn shares(cell: &Cell) -> Option<Vec<f64>> {
     )
 }
 
-fn sum(cell: &Cell, who: &str, places: &[&str]) -> f64 {
+fn sum(cell: &MeasuredCell, who: &str, places: &[&str]) -> f64 {
     let shares = places.iter().filter_map(|place| share(cell, who, place));
     shares.sum()
 }
 
 /// One of them alone: of whom, and of which place.
-pub fn share(cell: &Cell, who: &str, place: &str) -> Option<f64> {
+pub fn share(cell: &MeasuredCell, who: &str, place: &str) -> Option<f64> {
     cell.examined(&format!("profile.{who}.{place}_ratio"))
 }
 
 /// How many samples there are.
-pub fn samples(cell: &Cell) -> Option<f64> {
+pub fn samples(cell: &MeasuredCell) -> Option<f64> {
     cell.examined("profile.samples_count")
         .filter(|count| *count > 0.0)
 }
 
 /// Those who did anything at all, with their names for readers and their share of each of [`WORK_KINDS`].
-pub fn by_whom(cell: &Cell) -> Vec<(&'static str, Vec<f64>)> {
+pub fn by_whom(cell: &MeasuredCell) -> Vec<(&'static str, Vec<f64>)> {
     let rows = OWNERS.iter().map(|(who, name)| {
         let places = WORK_KINDS.iter();
         let shares = places.map(|(place, _)| share(cell, who, place).unwrap_or(0.0));
@@ -73,4 +82,93 @@ pub fn by_whom(cell: &Cell) -> Vec<(&'static str, Vec<f64>)> {
     });
     rows.filter(|(_, shares)| shares.iter().any(|share| *share > 0.0))
         .collect()
+}
+
+/// The section; empty where no profile was taken.
+pub fn section(findings: &Findings) -> Section {
+    let found: Vec<(&MeasuredCell, Vec<f64>)> = findings
+        .cells()
+        .filter_map(|cell| Some((cell, shares(cell)?)))
+        .collect();
+    if found.is_empty() {
+        return Section::new("profile", "Where the time went", String::new());
+    }
+    let mut body = match found.len() > MAX_BARS {
+        true => Body::from(table(&found).html()),
+        false => Body::from(drawn(&found)),
+    };
+    if found.len() <= MAX_DETAILED_CELLS {
+        body.push_html(details(&found).html());
+    }
+    Section::new("profile", "Where the time went", body)
+}
+
+fn drawn(found: &[(&MeasuredCell, Vec<f64>)]) -> Chart {
+    let stacks: Vec<Stack> = found
+        .iter()
+        .map(|(cell, shares)| Stack {
+            name: cell.name(),
+            shares: shares.clone(),
+        })
+        .collect();
+    let names = KINDS.map(|(_, _, name)| name);
+    let description = "Stacked bars: the share of all processors' time in each kind of work, for each contender; the table below has the numbers.";
+    Chart {
+        title: "What the processors did, by samples".into(),
+        note: "Of all processors of the machine; the rest was idle. Taken in trials of their own, which count for no other figure. A softirq's \
+               work is told by its functions and not by whom it interrupted; where these say neither gateway nor endpoint, it stands as the \
+               kernel's for nobody in particular."
+            .into(),
+        picture: stack(&stacks, &names, description),
+        table: table(found),
+    }
+}
+
+fn table(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
+    let head: Vec<String> = KINDS
+        .iter()
+        .map(|(_, _, name)| format!("#{name}"))
+        .collect();
+    let head: Vec<&str> = std::iter::once("contender")
+        .chain(head.iter().map(String::as_str))
+        .chain(["#samples"])
+        .collect();
+    let mut table = Table::new("Share of all processors' time, by samples", &head);
+    for (cell, shares) in found {
+        let mut row = vec![TableCell::text(cell.name())];
+        row.extend(shares.iter().map(|share| percent(*share, Some(*share))));
+        let count = samples(cell).unwrap_or(0.0);
+        row.push(TableCell::number(format!("{count:.0}"), None));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn percent(share: f64, drawn: Option<f64>) -> TableCell {
+    let text = match share {
+        0.0 => "0".into(),
+        share => format!("{:.1} %", 100.0 * share),
+    };
+    TableCell::number(text, drawn)
+}
+
+/// Whose work it was, by kind.
+fn details(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
+    let head: Vec<String> = WORK_KINDS
+        .iter()
+        .map(|(_, name)| format!("#{name}"))
+        .collect();
+    let head: Vec<&str> = ["contender", "whose"]
+        .into_iter()
+        .chain(head.iter().map(String::as_str))
+        .collect();
+    let mut table = Table::new("The same, by whom and by kind of work", &head);
+    for (cell, _) in found {
+        for (who, shares) in by_whom(cell) {
+            let shares = shares.iter().map(|share| percent(*share, None));
+            let names = [TableCell::text(cell.name()), TableCell::text(who)];
+            table.rows.push(names.into_iter().chain(shares).collect());
+        }
+    }
+    table
 }

@@ -1,6 +1,8 @@
 //! Numbers with their units. A figure's name ends with its unit (`goodput_bps`, `rtt.p99_us`), which decides how it is
 //! written, on which scale, and whether more of it is better.
 
+use crate::stats::{Estimate, Interval};
+
 /// How the figures of one name are shown together: one unit and one prefix for all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
@@ -44,6 +46,14 @@ impl Scale {
         }
         let decimals = (1.0 - half.log10().floor()).clamp(0.0, 6.0) as usize;
         format!("{value:.decimals$} ± {half:.decimals$} {}", self.unit)
+    }
+
+    /// A mean with half the width of its interval, where there is one.
+    pub fn mean(&self, mean: f64, interval: Option<Interval>) -> String {
+        match interval {
+            Some(interval) => self.plus_minus(mean, interval.half_width()),
+            None => self.text(mean),
+        }
     }
 
     /// The number with its unit.
@@ -117,6 +127,19 @@ fn grouped(value: f64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A ratio with its interval.
+pub fn with_interval(ratio: &Estimate) -> String {
+    match ratio.interval {
+        Some(interval) => format!(
+            "{} [{}, {}]",
+            significant(ratio.value),
+            significant(interval.low),
+            significant(interval.high)
+        ),
+        None => significant(ratio.value),
+    }
 }
 
 /// The figure's name for readers.

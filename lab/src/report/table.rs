@@ -1,12 +1,12 @@
 //! The table a terminal shows and `table.txt` keeps.
 
-mod beyond;
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::findings::{Cell, Findings};
-use super::{Row, Sightings, page, rows, sightings};
+use super::canary::{CanaryCounts, canary_counts};
+use super::findings::{EMULATED_NOTE, Findings, MeasuredCell};
+use super::footnotes;
+use super::totals::{Totals, totals};
 use crate::record::Record;
 use crate::stats;
 
@@ -26,21 +26,21 @@ pub(super) fn text(records: &[Record]) -> String {
         return "no trial was recorded\n".into();
     };
     let any = findings.any;
-    let rows = rows(records);
+    let rows = totals(records);
     let mut out = head(any);
     out += &aligned(&cells(&rows, &findings));
     out += &missing(&rows);
     out += &unfinished(findings.ran(), any.trials);
-    out += &beyond::text(&findings);
+    out += &footnotes::text(&findings);
     out += &notes(&rows, any);
-    let _ = writeln!(out, "\n{}", canary(&sightings(records)));
+    let _ = writeln!(out, "\n{}", canary(&canary_counts(records)));
     out
 }
 
 fn head(record: &Record) -> String {
     let place = &record.provenance;
     let emulated = match place.emulated {
-        true => format!("emulated: {}\n", page::ONLY_RIGHT_OR_WRONG),
+        true => format!("emulated: {}\n", EMULATED_NOTE),
         false => String::new(),
     };
     format!(
@@ -58,7 +58,7 @@ fn head(record: &Record) -> String {
 }
 
 /// The cases of a contender that is missing everywhere for one reason are one row.
-fn cells(rows: &[Row], findings: &Findings) -> Vec<[String; 7]> {
+fn cells(rows: &[Totals], findings: &Findings) -> Vec<[String; 7]> {
     let mut cells = vec![HEAD.map(str::to_owned)];
     let mut missing = BTreeSet::new();
     let shown = rows.iter().filter(|row| {
@@ -68,7 +68,7 @@ fn cells(rows: &[Row], findings: &Findings) -> Vec<[String; 7]> {
         let (mean, cell) = (row.mean_goodput(), cell(findings, row.order));
         let measured = |text: String| if mean.is_some() { text } else { "-".into() };
         [
-            cell.map_or_else(|| row.label.clone(), |cell| named(findings, cell)),
+            cell.map_or_else(|| row.label.clone(), |cell| findings.name_of(cell)),
             mean.map_or_else(|| "-".into(), |mean| goodput(mean, &row.goodput_bps)),
             measured(cell.map_or_else(String::new, ratio)),
             cpu(row),
@@ -82,8 +82,8 @@ fn cells(rows: &[Row], findings: &Findings) -> Vec<[String; 7]> {
     cells
 }
 
-fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f Cell<'r>> {
-    let of = |cell: &&Cell| {
+fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f MeasuredCell<'r>> {
+    let of = |cell: &&MeasuredCell| {
         cell.trials
             .first()
             .is_some_and(|trial| trial.order == order)
@@ -91,19 +91,8 @@ fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f Cell<'r>
     findings.cells().find(of)
 }
 
-fn named(findings: &Findings, cell: &Cell) -> String {
-    let part = cell
-        .trials
-        .first()
-        .and_then(|trial| trial.factors.get("part"));
-    match part.filter(|_| findings.parts.len() > 1) {
-        Some(part) => format!("{part}: {}", cell.name()),
-        None => cell.name(),
-    }
-}
-
 /// To the reference under the same settings; the reference itself is 1, and where it is missing there is nothing to say.
-fn ratio(cell: &Cell) -> String {
+fn ratio(cell: &MeasuredCell) -> String {
     match cell.ratio {
         Some(ratio) => format!("{:.3}", ratio.value),
         None if cell.is_reference() => "1.000".into(),
@@ -126,7 +115,7 @@ fn goodput(mean: f64, values: &[f64]) -> String {
 }
 
 /// Left and right, in percent of one processor.
-fn cpu(row: &Row) -> String {
+fn cpu(row: &Totals) -> String {
     let mean =
         |side: usize| stats::mean(&row.cpu.iter().map(|pair| pair[side]).collect::<Vec<_>>());
     match (mean(0), mean(1)) {
@@ -160,7 +149,7 @@ fn aligned(cells: &[[String; 7]]) -> String {
 }
 
 /// Each reason once for each contender.
-fn missing(rows: &[Row]) -> String {
+fn missing(rows: &[Totals]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for row in rows {
         for trouble in &row.trouble {
@@ -184,7 +173,7 @@ fn unfinished(ran: usize, planned: usize) -> String {
     }
 }
 
-fn notes(rows: &[Row], any: &Record) -> String {
+fn notes(rows: &[Totals], any: &Record) -> String {
     let reference = rows.iter().find(|row| row.contender == any.reference);
     let label = reference.map_or(any.reference.as_str(), |row| row.label.as_str());
     format!(
@@ -194,7 +183,7 @@ fn notes(rows: &[Row], any: &Record) -> String {
     )
 }
 
-fn canary(seen: &Sightings) -> String {
+fn canary(seen: &CanaryCounts) -> String {
     let number = |count: Option<usize>| count.map_or_else(|| "-".into(), |count| count.to_string());
     format!(
         "canary: client side {}, plain wire {}, protected wire {}",
@@ -260,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_canary_line_reads_as_documented() {
-        let seen = Sightings {
+        let seen = CanaryCounts {
             client_side: Some(1),
             plain_wire: Some(1),
             protected_wire: Some(0),
@@ -270,7 +259,7 @@ mod tests {
             "canary: client side 1, plain wire 1, protected wire 0"
         );
         assert_eq!(
-            canary(&Sightings::default()),
+            canary(&CanaryCounts::default()),
             "canary: client side -, plain wire -, protected wire -"
         );
     }

@@ -1,7 +1,7 @@
 //! A chart as a file of its own, for a paper, a slide or a web page: it brings its colours, its title, how to read it, and
 //! where its numbers come from.
 
-use super::{Anchor, Drawing, Figure, STYLE, WIDTH};
+use super::{Anchor, Chart, Drawing, STYLE, WIDTH};
 use crate::report::html::escaped;
 
 /// The room on each side.
@@ -10,7 +10,7 @@ const MARGIN: f64 = 16.0;
 const LEADING: f64 = 15.0;
 
 /// The file's text. `source` says whose numbers these are.
-pub fn alone(figure: &Figure, source: &str) -> String {
+pub fn alone(figure: &Chart, source: &str) -> String {
     let picture = &figure.picture;
     let titles = wrapped(&figure.title, WIDTH, 8.4);
     let above = 12.0 + 20.0 * titles.len() as f64;
@@ -37,9 +37,9 @@ pub fn alone(figure: &Figure, source: &str) -> String {
     }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{left} 0 {width} {height:.0}\" width=\"{width}\" height=\"{height:.0}\" role=\"img\" \
-         aria-labelledby=\"title spoken\">\n<title id=\"title\">{}</title>\n<desc id=\"spoken\">{}</desc>\n<style>\n{STYLE}</style>\n{}</svg>\n",
+         aria-labelledby=\"title description\">\n<title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n<style>\n{STYLE}</style>\n{}</svg>\n",
         escaped(&figure.title),
-        escaped(&picture.spoken),
+        escaped(&picture.description),
         frame.body
     )
 }
@@ -87,7 +87,7 @@ mod tests {
     fn drawn(title: &str, note: &str) -> String {
         let mut drawing = Drawing::new(100.0);
         drawing.line("grid", (0.0, 0.0), (10.0, 10.0));
-        let figure = Figure {
+        let figure = Chart {
             title: title.into(),
             note: note.into(),
             picture: drawing.finish("a line"),

@@ -7,7 +7,7 @@ use crate::report::quantity::Scale;
 use crate::stats::Interval;
 
 /// One bar.
-pub struct Bar {
+pub struct BarRow {
     /// Its name.
     pub name: String,
     /// The mean.
@@ -16,7 +16,7 @@ pub struct Bar {
     pub interval: Option<Interval>,
     /// The single measurements.
     pub dots: Vec<f64>,
-    /// Which of them stand apart.
+    /// RecordFilter of them stand apart.
     pub outliers: Vec<usize>,
     /// The colour, by family of contenders.
     pub colour: usize,
@@ -26,7 +26,7 @@ const ROW: f64 = 30.0;
 const THICK: f64 = 14.0;
 
 /// Draws them from the top down, in the order given.
-pub fn bars(bars: &[Bar], scale: &Scale, spoken: &str) -> Picture {
+pub fn bars(bars: &[BarRow], scale: &Scale, description: &str) -> Picture {
     let names = bars
         .iter()
         .map(|bar| breadth(&bar.name))
@@ -46,10 +46,10 @@ pub fn bars(bars: &[Bar], scale: &Scale, spoken: &str) -> Picture {
         one(&mut drawing, bar, &axis, scale, top + ROW / 2.0, names);
         top += ROW;
     }
-    drawing.finish(spoken)
+    drawing.finish(description)
 }
 
-fn most(bar: &Bar) -> f64 {
+fn most(bar: &BarRow) -> f64 {
     let whisker = bar.interval.map_or(bar.value, |interval| interval.high);
     // A whisker of three wild rounds must not push all bars into a corner.
     let whisker = whisker.min(1.5 * bar.value.abs());
@@ -76,7 +76,7 @@ fn grid(drawing: &mut Drawing, axis: &Axis, scale: &Scale, bottom: f64) {
     drawing.text("unit", (end, bottom + 32.0), Anchor::End, &scale.unit);
 }
 
-fn one(drawing: &mut Drawing, bar: &Bar, axis: &Axis, scale: &Scale, y: f64, names: f64) {
+fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, names: f64) {
     let place = |raw: f64| axis.place(scale.value(raw));
     let tip = format!("{}: {}", bar.name, scale.text(bar.value));
     drawing.text(

@@ -22,7 +22,7 @@ const MOST: f64 = 4.0;
 const EDGE: f64 = WIDTH - 72.0;
 
 /// Draws them from the top down.
-pub fn goals(goals: &[Goal], spoken: &str) -> Picture {
+pub fn goals(goals: &[Goal], description: &str) -> Picture {
     let names = goals.iter().map(|goal| breadth(&goal.name));
     let names = names.fold(60.0, f64::max).min(380.0);
     let most = goals.iter().map(Goal::furthest).fold(1.2, f64::max);
@@ -52,7 +52,7 @@ pub fn goals(goals: &[Goal], spoken: &str) -> Picture {
             names,
         );
     }
-    drawing.finish(spoken)
+    drawing.finish(description)
 }
 
 impl Goal {

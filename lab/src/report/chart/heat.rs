@@ -19,7 +19,7 @@ const ROW: f64 = 24.0;
 const TOP: f64 = 40.0;
 
 /// Draws it.
-pub fn heat(map: &Heat, spoken: &str) -> Picture {
+pub fn heat(map: &Heat, description: &str) -> Picture {
     let room = map
         .rows
         .iter()
@@ -70,7 +70,7 @@ pub fn heat(map: &Heat, spoken: &str) -> Picture {
             );
         }
     }
-    drawing.finish(spoken)
+    drawing.finish(description)
 }
 
 /// One of nine shades: 4 is equal, 0 a tenth or less, 8 ten times or more.

@@ -50,7 +50,7 @@ pub struct Lines<'a> {
     /// Whether equal distances upwards are equal factors, not equal differences from zero.
     pub decades: bool,
     /// For a reader who cannot see it.
-    pub spoken: &'a str,
+    pub description: &'a str,
 }
 
 const TOP: f64 = 28.0;
@@ -94,7 +94,7 @@ pub fn lines(all: &[Line], frame: &Lines) -> Picture {
         }
     }
     drawing.raw(&legend);
-    drawing.finish(frame.spoken)
+    drawing.finish(frame.description)
 }
 
 /// Whether intervals are drawn: of more lines than there are colours they would hide each other.

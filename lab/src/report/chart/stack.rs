@@ -16,7 +16,7 @@ const THICK: f64 = 16.0;
 const LEGEND: f64 = 18.0;
 
 /// Draws them from the top down; what is left of each bar is idle time.
-pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> Picture {
+pub fn stack(stacks: &[Stack], names: &[&str], description: &str) -> Picture {
     let room = stacks
         .iter()
         .map(|stack| breadth(&stack.name))
@@ -48,7 +48,7 @@ pub fn stack(stacks: &[Stack], names: &[&str], spoken: &str) -> Picture {
         );
         one(&mut drawing, stack, names, (from, to), y);
     }
-    drawing.finish(spoken)
+    drawing.finish(description)
 }
 
 fn one(drawing: &mut Drawing, stack: &Stack, names: &[&str], (from, to): (f64, f64), y: f64) {

@@ -18,7 +18,7 @@ pub struct Missing<'a> {
 }
 
 /// Whether a resumed run measured later what was interrupted, or absent, at first.
-pub fn made_good(record: &Record, records: &[Record]) -> bool {
+pub fn superseded(record: &Record, records: &[Record]) -> bool {
     let loaded = |record: &Record| {
         matches!(
             record.outcome,
@@ -38,7 +38,7 @@ pub fn made_good(record: &Record, records: &[Record]) -> bool {
 /// What is missing, each reason once.
 pub(super) fn missing(records: &[Record]) -> Vec<Missing<'_>> {
     let mut all: Vec<Missing> = Vec::new();
-    for record in records.iter().filter(|record| !made_good(record, records)) {
+    for record in records.iter().filter(|record| !superseded(record, records)) {
         let (how, why, remedy) = match &record.outcome {
             Outcome::Measured { .. } | Outcome::Examined { .. } => continue,
             Outcome::Absent { why, remedy } => ("absent", why.clone(), remedy.as_str()),

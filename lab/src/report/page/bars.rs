@@ -1,11 +1,11 @@
 //! The bars of a study: what was asked, how much of it was reached, and how sure that is. Each is drawn as its share of
 //! what was asked, so that ratios, bytes and microseconds stand on one scale.
 
-use super::{Body, Section};
 use crate::bars::{Bar, BarResult, judge, with_interval};
-use crate::report::chart::{Figure, Goal, goals};
+use crate::report::chart::{Chart, Goal, goals};
 use crate::report::findings::Findings;
-use crate::report::html::{Cell, Table};
+use crate::report::html::{Table, TableCell};
+use crate::report::section::{Body, Section};
 
 /// The section; empty for a study without bars.
 pub(super) fn section(findings: &Findings, bars: &[Bar]) -> Section {
@@ -34,14 +34,14 @@ fn drawn(judged: &[(&Bar, Vec<BarResult>)]) -> Body {
     if all.is_empty() {
         return table.html().into();
     }
-    let spoken = "One row for each bar: the share of what was asked, with its interval; 1 is the bar. The table has the numbers.";
+    let description = "One row for each bar: the share of what was asked, with its interval; 1 is the bar. The table has the numbers.";
     // Figures of the result are numbered from 1; this one stands apart.
-    Body::from(Figure {
+    Body::from(Chart {
         title: "How much of each bar was reached".into(),
         note: "1 is the bar, and right of it is better. It is met (full mark) where all of the interval is right of it, and \
                not met (empty mark) otherwise; a grey mark has no interval, and nothing is said of it."
             .into(),
-        picture: goals(&all, spoken),
+        picture: goals(&all, description),
         table,
     })
 }
@@ -88,16 +88,16 @@ fn table(judged: &[(&Bar, Vec<BarResult>)]) -> Table {
     table
 }
 
-fn row(name: &str, bar: &Bar, one: Option<&BarResult>) -> Vec<Cell> {
+fn row(name: &str, bar: &Bar, one: Option<&BarResult>) -> Vec<TableCell> {
     let share = one.and_then(|one| bar.share(one.mean));
     vec![
-        Cell::text(name),
-        Cell::text(bar.about.as_str()),
-        Cell::maybe(one.map(with_interval), None),
-        Cell::number(bar.limit(), None),
-        Cell::maybe(share.map(|share| format!("{share:.3}")), share),
-        Cell::maybe(one.map(|one| one.pairs.to_string()), None),
-        Cell::text(one.map_or("not measured", BarResult::verdict)),
+        TableCell::text(name),
+        TableCell::text(bar.about.as_str()),
+        TableCell::maybe(one.map(with_interval), None),
+        TableCell::number(bar.limit(), None),
+        TableCell::maybe(share.map(|share| format!("{share:.3}")), share),
+        TableCell::maybe(one.map(|one| one.pairs.to_string()), None),
+        TableCell::text(one.map_or("not measured", BarResult::verdict)),
     ]
 }
 

@@ -1,13 +1,12 @@
 //! What it cost: processor time by state, by soaker, by gateway, memory and drops.
 
-mod soaked;
-
-use super::{Body, Section};
-use crate::report::chart::{Figure, Stack, stack};
-use crate::report::findings::{Cell as Measured, Findings};
-use crate::report::html::{Cell, Table};
+use crate::report::chart::{Chart, Stack, stack};
+use crate::report::findings::{Findings, MeasuredCell};
+use crate::report::html::{Table, TableCell};
 use crate::report::quantity::{Scale, significant};
-use crate::report::{Row, rows};
+use crate::report::section::{Body, Section};
+use crate::report::soaker;
+use crate::report::totals::{Totals, totals};
 use crate::stats;
 
 /// States of `/proc/stat` that are work, with their readers' names.
@@ -19,24 +18,24 @@ const STATES: [(&[&str], &str); 5] = [
     (&["steal"], "stolen by the host"),
 ];
 /// More bars than this are no picture any more: the table then stands alone.
-const MANY: usize = 36;
+const MAX_BARS: usize = 36;
 
 /// The section on processor time, memory and drops.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = split(findings).map_or_else(Body::default, Body::from);
-    soaked::show(findings, &mut body);
+    soaker::show(findings, &mut body);
     if findings.cells().next().is_some() {
-        body.say(table(findings).html());
+        body.push_html(table(findings).html());
     }
     Section::new("cost", "What it cost", body)
 }
 
-fn split(findings: &Findings) -> Option<Figure> {
+fn split(findings: &Findings) -> Option<Chart> {
     let bars: Vec<(String, Vec<f64>)> = findings
         .cells()
         .filter_map(|cell| Some((cell.name(), shares(cell, findings.any.provenance.cpus)?)))
         .collect();
-    if bars.is_empty() || bars.len() > MANY {
+    if bars.is_empty() || bars.len() > MAX_BARS {
         return None;
     }
     let names: Vec<&str> = STATES.iter().map(|(_, name)| *name).collect();
@@ -46,27 +45,29 @@ fn split(findings: &Findings) -> Option<Figure> {
         .collect();
     let mut table = Table::new("Share of all processors' time during the load", &head);
     table.rows.extend(bars.iter().map(|(name, shares)| {
-        let cells = shares
-            .iter()
-            .map(|share| Cell::number(format!("{} %", significant(100.0 * share)), Some(*share)));
-        std::iter::once(Cell::text(name)).chain(cells).collect()
+        let cells = shares.iter().map(|share| {
+            TableCell::number(format!("{} %", significant(100.0 * share)), Some(*share))
+        });
+        std::iter::once(TableCell::text(name))
+            .chain(cells)
+            .collect()
     }));
     let stacks: Vec<Stack> = bars
         .into_iter()
         .map(|(name, shares)| Stack { name, shares })
         .collect();
-    let spoken = "Stacked bars: the share of the processors' time by state for each contender; the table below has the numbers.";
-    Some(Figure {
+    let description = "Stacked bars: the share of the processors' time by state for each contender; the table below has the numbers.";
+    Some(Chart {
         title: "Where the processors' time went".into(),
         note: "Of all processors of the machine, endpoints included; the rest was idle. Where the kernel does no interrupt \
                accounting, irq stays empty and that work hides in whoever was interrupted."
             .into(),
-        picture: stack(&stacks, &names, spoken),
+        picture: stack(&stacks, &names, description),
         table,
     })
 }
 
-fn shares(cell: &Measured, processors: usize) -> Option<Vec<f64>> {
+fn shares(cell: &MeasuredCell, processors: usize) -> Option<Vec<f64>> {
     let whole = cell.reading("window_s").filter(|window| *window > 0.0)? * processors.max(1) as f64;
     let spent = |state: &&str| cell.reading(&format!("machine.{state}_s")).unwrap_or(0.0);
     cell.reading("machine.user_s")?;
@@ -79,7 +80,7 @@ fn shares(cell: &Measured, processors: usize) -> Option<Vec<f64>> {
 }
 
 fn table(findings: &Findings) -> Table {
-    let rows = rows(findings.records);
+    let rows = totals(findings.records);
     let head = [
         "contender",
         "under",
@@ -102,19 +103,19 @@ fn table(findings: &Findings) -> Table {
     table
 }
 
-fn cost(cell: &Measured, row: &Row) -> Vec<Cell> {
+fn cost(cell: &MeasuredCell, row: &Totals) -> Vec<TableCell> {
     let side =
         |side: usize| stats::mean(&row.cpu.iter().map(|pair| pair[side]).collect::<Vec<_>>());
     let percent = |share: Option<f64>| share.map(|share| format!("{:.0} %", 100.0 * share));
-    let number = |text: Option<String>| Cell::maybe(text, None);
+    let number = |text: Option<String>| TableCell::maybe(text, None);
     let again = row.retransmits;
     let both = side(0).zip(side(1)).map(|(left, right)| left + right);
     let per_byte = both
         .zip(row.mean_goodput())
         .map(|(cpu, bps)| format!("{} ns", significant(8e9 * cpu / bps)));
     vec![
-        Cell::text(cell.label),
-        Cell::words(&cell.under),
+        TableCell::text(cell.label),
+        TableCell::words(&cell.under),
         number(percent(side(0))),
         number(percent(side(1))),
         number(per_byte),

@@ -1,9 +1,9 @@
 //! The result in a few words: tiles where only the contender varies, a sentence for each contender where more does.
 
-use super::{Section, mean, reference, scale, with_interval};
-use crate::report::findings::{Cell as Measured, Findings, Part};
+use crate::report::findings::{Findings, MeasuredCell, Part};
 use crate::report::html::escaped;
-use crate::report::quantity::{self, significant};
+use crate::report::quantity::{self, significant, with_interval};
+use crate::report::section::Section;
 
 /// The section.
 pub(super) fn section(findings: &Findings) -> Section {
@@ -52,22 +52,22 @@ fn floor(part: &Part) -> String {
 }
 
 fn tiles(findings: &Findings, part: &Part) -> String {
-    let scale = scale(part);
-    let mut cells: Vec<&Measured> = part.cells.iter().collect();
+    let scale = part.scale();
+    let mut cells: Vec<&MeasuredCell> = part.cells.iter().collect();
     cells.sort_by_key(|cell| (cell.contender != findings.any.reference, cell.rank.0));
     let tiles: String = cells
         .iter()
         .take(4)
         .map(|cell| {
             let beside = match &cell.ratio {
-                Some(ratio) => format!("{} of {}", with_interval(ratio), reference(findings)),
+                Some(ratio) => format!("{} of {}", with_interval(ratio), findings.reference()),
                 None if cell.is_reference() => "the reference".into(),
-                None => format!("{} is not here to compare with", reference(findings)),
+                None => format!("{} is not here to compare with", findings.reference()),
             };
             format!(
                 "<li><span class=\"who\">{}</span> <strong>{}</strong> <span class=\"how\">{}</span></li>\n",
                 escaped(cell.label),
-                escaped(&mean(cell, &scale)),
+                escaped(&cell.mean_on(&scale)),
                 escaped(&beside)
             )
         })
@@ -77,7 +77,7 @@ fn tiles(findings: &Findings, part: &Part) -> String {
 
 /// One sentence for each contender: its lowest and its highest cell.
 fn spans(part: &Part) -> String {
-    let scale = scale(part);
+    let scale = part.scale();
     let mut names: Vec<&str> = Vec::new();
     for cell in &part.cells {
         if !names.contains(&cell.label) {
@@ -88,7 +88,7 @@ fn spans(part: &Part) -> String {
         let own = || part.cells.iter().filter(|cell| cell.label == label);
         let low = own().min_by(|a, b| a.mean.total_cmp(&b.mean))?;
         let high = own().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
-        let at = |cell: &Measured| format!("{} at {}", mean(cell, &scale), cell.under);
+        let at = |cell: &MeasuredCell| format!("{} at {}", cell.mean_on(&scale), cell.under);
         Some(match std::ptr::eq(low, high) {
             true => format!(
                 "<li><b>{}</b>: {}</li>\n",

@@ -1,12 +1,12 @@
 //! How long packets were under way, by percentile: the axis is that of high-dynamic-range histograms, where each step to the
 //! right leaves out a tenth of what the step before left out. A mean would hide just what hurts.
 
-use super::{Body, Section};
 use crate::load::PERCENTILES;
-use crate::report::chart::{Figure, Line, Lines, Point, lines};
-use crate::report::findings::{Cell as Measured, Findings, LEVEL, Part};
-use crate::report::html::{Cell, Table};
+use crate::report::chart::{Chart, Line, Lines, Point, lines};
+use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part};
+use crate::report::html::{Table, TableCell};
 use crate::report::quantity::Scale;
+use crate::report::section::{Body, Section};
 use crate::stats;
 
 /// What is timed, and its name for readers.
@@ -19,14 +19,14 @@ const TIMED: [(&str, &str); 3] = [
     ("latency", "One-way delays by percentile"),
 ];
 /// More curves than this in one drawing cannot be told apart; the rest is in the table.
-const MANY: usize = 16;
+const MAX_CURVES: usize = 16;
 
 /// The section; empty where nothing was timed.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
         let charts = TIMED.into_iter().filter_map(|timed| chart(part, timed));
-        charts.for_each(|chart| body.draw(chart));
+        charts.for_each(|chart| body.push_chart(chart));
     }
     Section::new("latency", "How long packets were under way", body)
 }
@@ -38,7 +38,7 @@ struct Curve {
     longest: Option<f64>,
 }
 
-fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
+fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Chart> {
     let curves: Vec<Curve> = part
         .cells
         .iter()
@@ -53,17 +53,17 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
         .map(|(_, share)| (place(*share), percent(*share)))
         .collect();
     let title = part.titled(title);
-    let spoken = format!(
+    let description = format!(
         "Lines: {title}, from the median to the slowest of many thousand, for {} cases; the table below has the numbers.",
         curves.len()
     );
     let table = table(&title, &curves, &scale);
     let drawn: Vec<Line> = curves
         .into_iter()
-        .take(MANY)
+        .take(MAX_CURVES)
         .map(|curve| Line::measured(&curve.name, curve.points))
         .collect();
-    Some(Figure {
+    Some(Chart {
         note: "So many of a hundred took at most so long; upwards each factor has the same length. Points are means over the rounds, bands their 95 % intervals; \
                the longest of all stands in the table."
             .into(),
@@ -74,7 +74,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
                 places: &places,
                 decades: true,
                 scale,
-                spoken: &spoken,
+                description: &description,
             },
         ),
         table,
@@ -82,7 +82,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Figure> {
     })
 }
 
-fn curve(cell: &Measured, timed: &str) -> Curve {
+fn curve(cell: &MeasuredCell, timed: &str) -> Curve {
     let point = |(word, share): &(&str, f64)| {
         let values = cell.all(&format!("{timed}.{word}_us"));
         Some(Point {
@@ -129,12 +129,12 @@ fn table(title: &str, curves: &[Curve], scale: &Scale) -> Table {
         let at = |share: &f64| {
             let point = curve.points.iter().find(|point| point.x == place(*share));
             let value = point.map(|point| point.y);
-            Cell::maybe(value.map(|value| scale.text(value)), value)
+            TableCell::maybe(value.map(|value| scale.text(value)), value)
         };
         let longest = curve.longest.map(|longest| scale.text(longest));
-        std::iter::once(Cell::text(&curve.name))
+        std::iter::once(TableCell::text(&curve.name))
             .chain(shares.iter().map(at))
-            .chain([Cell::maybe(longest, curve.longest)])
+            .chain([TableCell::maybe(longest, curve.longest)])
             .collect()
     }));
     table

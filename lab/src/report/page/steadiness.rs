@@ -1,24 +1,24 @@
 //! How steady it was: the goodput interval by interval, and the outliers.
 
-use super::{Body, Section};
 use crate::load::Carried;
 use crate::record::Outcome;
-use crate::report::chart::{Figure, Line, Lines, Point, lines};
-use crate::report::findings::{Cell as Measured, Findings};
-use crate::report::html::{Cell, Table};
+use crate::report::chart::{Chart, Line, Lines, Point, lines};
+use crate::report::findings::{Findings, MeasuredCell};
+use crate::report::html::{Table, TableCell};
 use crate::report::quantity::{Scale, significant};
+use crate::report::section::{Body, Section};
 use crate::stats;
 use std::collections::BTreeSet;
 
 /// The section on how steady each was.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
-    body.say(outliers(findings));
+    body.push_html(outliers(findings));
     Section::new("steadiness", "How steady it was", body)
 }
 
 /// The distribution of the goodput over the intervals of all trials, of each contender, relative to its own median.
-fn by_interval(findings: &Findings) -> Option<Figure> {
+fn by_interval(findings: &Findings) -> Option<Chart> {
     let all: Vec<(String, Vec<f64>)> = findings
         .cells()
         .map(|cell| (cell.name(), intervals(cell)))
@@ -43,11 +43,12 @@ fn by_interval(findings: &Findings) -> Option<Figure> {
         let most = sorted.last().copied().unwrap_or(1.0);
         let scale = Scale::of("goodput_bps", most);
         let at = |share: f64| stats::quantile(sorted, share).unwrap_or(f64::NAN);
-        let cells = [0.0, 0.05, 0.5, 1.0].map(|share| Cell::number(scale.text(at(share)), None));
+        let cells =
+            [0.0, 0.05, 0.5, 1.0].map(|share| TableCell::number(scale.text(at(share)), None));
         table.rows.push(
             [
-                Cell::text(name),
-                Cell::number(sorted.len().to_string(), None),
+                TableCell::text(name),
+                TableCell::number(sorted.len().to_string(), None),
             ]
             .into_iter()
             .chain(cells)
@@ -55,15 +56,15 @@ fn by_interval(findings: &Findings) -> Option<Figure> {
         );
         curves.push(curve(name, sorted, at(0.5)));
     }
-    let spoken = "Curves of the distribution of goodput over single intervals, relative to each contender's median; the table below has the numbers.";
+    let description = "Curves of the distribution of goodput over single intervals, relative to each contender's median; the table below has the numbers.";
     let frame = Lines {
         x: "goodput of an interval, in percent of the contender's own median",
         places: &[],
         decades: false,
         scale: Scale::of("share_ratio", 1.0),
-        spoken,
+        description,
     };
-    Some(Figure {
+    Some(Chart {
         title: "Interval by interval".into(),
         note: format!(
             "The share of the measured intervals ({}) that stayed below: the steeper, the steadier.",
@@ -74,7 +75,7 @@ fn by_interval(findings: &Findings) -> Option<Figure> {
     })
 }
 
-fn intervals(cell: &Measured) -> Vec<f64> {
+fn intervals(cell: &MeasuredCell) -> Vec<f64> {
     let mut all: Vec<f64> = carried(cell)
         .flat_map(|carried| carried.intervals_bps.iter().copied())
         .collect();
@@ -82,7 +83,7 @@ fn intervals(cell: &Measured) -> Vec<f64> {
     all
 }
 
-fn carried<'a>(cell: &'a Measured) -> impl Iterator<Item = &'a Carried> {
+fn carried<'a>(cell: &'a MeasuredCell) -> impl Iterator<Item = &'a Carried> {
     cell.trials.iter().filter_map(|trial| match &trial.outcome {
         Outcome::Measured { carried, .. } => Some(carried),
         _ => None,
@@ -134,17 +135,17 @@ fn outliers(findings: &Findings) -> String {
         &["contender", "under", "#round", "#value", "#of its median"],
     );
     for part in &findings.parts {
-        let scale = super::scale(part);
+        let scale = part.scale();
         for cell in &part.cells {
             let median = stats::median(&cell.figures()).unwrap_or(f64::NAN);
             for place in &cell.outliers {
                 let (round, value) = cell.values[*place];
                 table.rows.push(vec![
-                    Cell::text(cell.label),
-                    Cell::words(&cell.under),
-                    Cell::number(round.to_string(), None),
-                    Cell::number(scale.text(value), None),
-                    Cell::number(significant(value / median), None),
+                    TableCell::text(cell.label),
+                    TableCell::words(&cell.under),
+                    TableCell::number(round.to_string(), None),
+                    TableCell::number(scale.text(value), None),
+                    TableCell::number(significant(value / median), None),
                 ]);
             }
         }

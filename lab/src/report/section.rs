@@ -1,7 +1,7 @@
 //! The parts of the page: a heading, and below it markup and charts in order. The charts are kept as such until the page is
 //! written, because they are numbered there, and because each can also be a file of its own.
 
-use crate::report::chart::Figure;
+use crate::report::chart::Chart;
 use crate::report::html::escaped;
 
 /// A part of the page with its heading.
@@ -31,12 +31,12 @@ pub struct Body(Vec<Block>);
 
 enum Block {
     Markup(String),
-    Chart(Figure),
+    Chart(Chart),
 }
 
 impl Body {
     /// Adds markup; an empty one adds nothing.
-    pub fn say(&mut self, markup: impl Into<String>) {
+    pub fn push_html(&mut self, markup: impl Into<String>) {
         let markup = markup.into();
         if !markup.is_empty() {
             self.0.push(Block::Markup(markup));
@@ -44,7 +44,7 @@ impl Body {
     }
 
     /// Adds a chart.
-    pub fn draw(&mut self, chart: Figure) {
+    pub fn push_chart(&mut self, chart: Chart) {
         self.0.push(Block::Chart(chart));
     }
 
@@ -66,7 +66,7 @@ impl Body {
     }
 
     /// Its charts.
-    pub fn charts(&self) -> impl Iterator<Item = &Figure> {
+    pub fn charts(&self) -> impl Iterator<Item = &Chart> {
         self.0.iter().filter_map(|block| match block {
             Block::Chart(chart) => Some(chart),
             Block::Markup(_) => None,
@@ -77,19 +77,19 @@ impl Body {
 impl From<String> for Body {
     fn from(markup: String) -> Body {
         let mut body = Body::default();
-        body.say(markup);
+        body.push_html(markup);
         body
     }
 }
 
-impl From<Figure> for Body {
-    fn from(chart: Figure) -> Body {
+impl From<Chart> for Body {
+    fn from(chart: Chart) -> Body {
         Body(vec![Block::Chart(chart)])
     }
 }
 
 /// A chart with its words and its table.
-fn figure(figure: &Figure, number: usize) -> String {
+fn figure(figure: &Chart, number: usize) -> String {
     let id = format!("figure-{number}");
     let open = if figure.table.rows.len() <= 24 {
         " open"

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::Claim;
-use crate::report::findings::{Cell, Findings, LEVEL, Part, factor, ratio};
-use crate::report::page::with_interval;
-use crate::report::quantity::{Scale, significant};
+use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part, factor, ratio};
+use crate::report::quantity::{Scale, significant, with_interval};
 use crate::stats::{self, Estimate};
 
 /// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing. A cell answers by its
 /// interval, not by its mean: what the noise leaves open is no finding.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ClaimCheck {
     found: Vec<Estimate>,
     /// Of how many the interval holds both answers.
     unsure: usize,
@@ -35,9 +34,9 @@ pub enum Judgement {
     Open,
 }
 
-impl Answer {
+impl ClaimCheck {
     /// Looks for the cells and compares them.
-    pub fn of(claim: &Claim, findings: &Findings) -> Answer {
+    pub fn of(claim: &Claim, findings: &Findings) -> ClaimCheck {
         let cells = findings
             .parts
             .iter()
@@ -50,7 +49,7 @@ impl Answer {
         let kept: Vec<Option<bool>> = found.iter().map(|one| keeps(claim, one)).collect();
         let figure = claim.figure.as_deref().unwrap_or("ratio");
         let largest = found.iter().map(|one| one.value).fold(0.0, f64::max);
-        Answer {
+        ClaimCheck {
             scale: claim.to.is_none().then(|| Scale::of(figure, largest)),
             unsure: kept.iter().filter(|kept| kept.is_none()).count(),
             judgement: judge(&kept),
@@ -116,7 +115,7 @@ impl Answer {
 }
 
 /// What a claim asks of a cell.
-fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<Estimate> {
+fn found(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
     let name = claim.figure.as_deref().unwrap_or(&part.figure);
     let Some(to) = &claim.to else {
         let values = cell.values_of(name);
@@ -135,7 +134,7 @@ fn found(claim: &Claim, part: &Part, cell: &Cell) -> Option<Estimate> {
         return ratio(cell, other);
     }
     // What an intrusive meter read, it read once.
-    let value = |cell: &Cell| stats::mean(&cell.values_of(name));
+    let value = |cell: &MeasuredCell| stats::mean(&cell.values_of(name));
     Some(Estimate {
         value: value(cell)? / value(other)?,
         interval: None,
@@ -172,7 +171,7 @@ fn judge(kept: &[Option<bool>]) -> Judgement {
 }
 
 /// Whether a cell has all these levels. A word ending with `*` compares the beginning.
-fn matches(cell: &Cell, wanted: &BTreeMap<String, String>) -> bool {
+fn matches(cell: &MeasuredCell, wanted: &BTreeMap<String, String>) -> bool {
     let Some(trial) = cell.trials.first() else {
         return false;
     };
@@ -189,7 +188,7 @@ fn matches(cell: &Cell, wanted: &BTreeMap<String, String>) -> bool {
 }
 
 /// Whether two cells share every factor but those that the claim names, and those that one of them does not have.
-fn same(cell: &Cell, other: &Cell, claim: &Claim) -> bool {
+fn same(cell: &MeasuredCell, other: &MeasuredCell, claim: &Claim) -> bool {
     let (Some(here), Some(there)) = (cell.trials.first(), other.trials.first()) else {
         return false;
     };

@@ -2,10 +2,10 @@
 //! gateway handles a byte in `c` nanoseconds, of which `s` cannot be shared out: reading, numbering, writing, for which the
 //! NULL tunnel stands. With `n` workers beside the reader on `p` processors, the gain is at most `c / max(s, c / min(n + 1, p))`.
 
-use crate::report::chart::{Figure, Line, Lines, Point, lines};
-use crate::report::findings::{Cell as Measured, Findings, Part, factor, ratio};
-use crate::report::html::{Cell, Table};
-use crate::report::quantity::{Scale, significant};
+use crate::report::chart::{Chart, Line, Lines, Point, lines};
+use crate::report::findings::{Findings, MeasuredCell, Part, factor, ratio};
+use crate::report::html::{Table, TableCell};
+use crate::report::quantity::{Scale, significant, with_interval};
 
 /// A pair of the same suite with workers and without.
 struct Gain {
@@ -17,13 +17,13 @@ struct Gain {
 
 /// A chart for each part that measured several suites both ways: what a byte costs must vary by its cipher, and not by the
 /// length of packets.
-pub(super) fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Figure> + 'a {
+pub fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Chart> + 'a {
     let parts = findings.parts.iter();
     parts.filter_map(|part| chart(findings, part))
 }
 
-fn chart(findings: &Findings, part: &Part) -> Option<Figure> {
-    let cells: Vec<&Measured> = part
+fn chart(findings: &Findings, part: &Part) -> Option<Chart> {
+    let cells: Vec<&MeasuredCell> = part
         .cells
         .iter()
         .filter(|cell| cell.contender.starts_with("esplanade"))
@@ -38,15 +38,15 @@ fn chart(findings: &Findings, part: &Part) -> Option<Figure> {
     let processors = findings.any.provenance.cpus;
     let drawn = curves(&gains, alone, processors);
     let title = part.titled("What workers gain, against what a byte costs");
-    let spoken = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
+    let description = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
     let frame = Lines {
         x: "gateway's processor time per byte without workers, ns",
         places: &[],
         decades: false,
         scale: Scale::of("speedup", 1.0),
-        spoken,
+        description,
     };
-    Some(Figure {
+    Some(Chart {
         title,
         note: note(alone, findings),
         picture: lines(&drawn, &frame),
@@ -128,20 +128,17 @@ fn table(gains: &[Gain], alone: Option<f64>, processors: usize) -> Table {
     table.rows.extend(gains.iter().map(|gain| {
         let limit = alone.map(|alone| most(gain.cost_ns, alone, gain.workers, processors));
         vec![
-            Cell::text(&gain.suite),
-            Cell::number(gain.workers.to_string(), None),
-            Cell::number(significant(gain.cost_ns), None),
-            Cell::number(
-                crate::report::page::with_interval(&gain.gain),
-                Some(gain.gain.value),
-            ),
-            Cell::maybe(limit.map(significant), None),
+            TableCell::text(&gain.suite),
+            TableCell::number(gain.workers.to_string(), None),
+            TableCell::number(significant(gain.cost_ns), None),
+            TableCell::number(with_interval(&gain.gain), Some(gain.gain.value)),
+            TableCell::maybe(limit.map(significant), None),
         ]
     }));
     table
 }
 
-fn gain(cell: &Measured, cells: &[&Measured]) -> Option<Gain> {
+fn gain(cell: &MeasuredCell, cells: &[&MeasuredCell]) -> Option<Gain> {
     let workers = workers(cell).filter(|workers| *workers > 0)?;
     let suite = suite(cell)?;
     let without = cells.iter().find(|other| {
@@ -155,23 +152,23 @@ fn gain(cell: &Measured, cells: &[&Measured]) -> Option<Gain> {
     })
 }
 
-fn serial(cells: &[&Measured]) -> Option<f64> {
+fn serial(cells: &[&MeasuredCell]) -> Option<f64> {
     let null = cells
         .iter()
         .find(|cell| suite(cell) == Some("null") && is_inline(cell))?;
     cost(null)
 }
 
-fn suite<'a>(cell: &Measured<'a>) -> Option<&'a str> {
+fn suite<'a>(cell: &MeasuredCell<'a>) -> Option<&'a str> {
     factor(cell.trials.first()?, "suite")
 }
 
-fn workers(cell: &Measured) -> Option<usize> {
+fn workers(cell: &MeasuredCell) -> Option<usize> {
     factor(cell.trials.first()?, "workers")?.parse().ok()
 }
 
 /// A gateway that chooses for itself has no workers beside the NULL cipher, which leaves them nothing to do.
-fn is_inline(cell: &Measured) -> bool {
+fn is_inline(cell: &MeasuredCell) -> bool {
     let asked = cell
         .trials
         .first()
@@ -180,7 +177,7 @@ fn is_inline(cell: &Measured) -> bool {
 }
 
 /// Nanoseconds of the sealing gateway's processor time for each byte of user data.
-fn cost(cell: &Measured) -> Option<f64> {
+fn cost(cell: &MeasuredCell) -> Option<f64> {
     let spent = cell.reading("left.cpu.user_s")? + cell.reading("left.cpu.system_s")?;
     let bytes = cell.other("goodput_bps")? / 8.0 * cell.reading("window_s")?;
     (bytes > 0.0 && spent > 0.0).then(|| 1e9 * spent / bytes)

@@ -1,9 +1,11 @@
-//! What varies in a part: the figure that stands for its result, and the factors that take several levels.
+//! Figures and factors of records, and what varies in a part: the figure that stands for its result, and the factors that take several levels.
 
 use std::collections::BTreeSet;
 
-use super::{PART, factor, figure};
-use crate::record::Record;
+use crate::record::{Outcome, Record};
+
+/// The factor that names the part of a study.
+pub(super) const PART: &str = "part";
 
 /// A factor and its levels: by size where all are numbers, in order of appearance otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +14,22 @@ pub struct Setting {
     pub name: String,
     /// The levels.
     pub levels: Vec<String>,
+}
+
+/// A figure of a record; goodput also of records from before there were figures.
+pub fn figure(record: &Record, name: &str) -> Option<f64> {
+    let Outcome::Measured { carried, .. } = &record.outcome else {
+        return None;
+    };
+    let found = record.figures.get(name).copied();
+    found.or_else(|| {
+        (name == "goodput_bps" && record.figures.is_empty()).then_some(carried.goodput_bps)
+    })
+}
+
+/// A factor of a record.
+pub fn factor<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
+    record.factors.get(name).map(String::as_str)
 }
 
 /// The figure that stands for the result: the first of this list that most trials have.

@@ -7,17 +7,17 @@ use crate::report::fixture;
 #[test]
 fn every_paper_is_read_and_bears_its_study_s_name() {
     for (name, text) in PAPERS {
-        let then: Then = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(then.study, name);
-        assert!(!then.claim.is_empty(), "{name} claims nothing");
-        for table in &then.table {
+        let paper: Paper = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(paper.study, name);
+        assert!(!paper.claim.is_empty(), "{name} claims nothing");
+        for table in &paper.table {
             assert!(
                 table.rows.iter().all(|row| row.len() == table.head.len()),
                 "{}",
                 table.title
             );
         }
-        for claim in &then.claim {
+        for claim in &paper.claim {
             assert!(
                 claim.least.is_some() || claim.most.is_some(),
                 "`{}` cannot fail",
@@ -30,21 +30,21 @@ fn every_paper_is_read_and_bears_its_study_s_name() {
             );
         }
     }
-    assert_eq!(Then::of("demo"), None);
+    assert_eq!(Paper::of("demo"), None);
 }
 
 #[test]
 fn the_curves_of_ronan_are_the_columns_of_his_table() {
-    let then = Then::of("ronan-2004").unwrap();
+    let paper = Paper::of("ronan-2004").unwrap();
     let figures = [("goodput_bps", 0, 1e6), ("soaker.load_ratio", 1, 0.01)];
     let columns = figures
         .iter()
         .flat_map(|figure| [1, 2, 6].map(|column| (*figure, column)));
-    assert_eq!(then.series.len(), columns.clone().count());
-    for (series, ((figure, half, unit), column)) in then.series.iter().zip(columns) {
+    assert_eq!(paper.series.len(), columns.clone().count());
+    for (series, ((figure, half, unit), column)) in paper.series.iter().zip(columns) {
         assert_eq!(series.figure, figure);
         for (link, value) in &series.points {
-            let row = then.table[0]
+            let row = paper.table[0]
                 .rows
                 .iter()
                 .find(|row| row[0].parse() == Ok(*link))
@@ -62,16 +62,16 @@ fn the_curves_of_ronan_are_the_columns_of_his_table() {
 
 #[test]
 fn the_printed_limits_of_klassert_follow_his_formula_but_for_the_last() {
-    let then = Then::of("klassert-2010").unwrap();
-    let sizes = then.table[0]
+    let paper = Paper::of("klassert-2010").unwrap();
+    let sizes = paper.table[0]
         .rows
         .iter()
         .map(|row| row[1].parse::<f64>().unwrap());
-    let printed = then.table[0].rows.iter().map(|row| {
+    let printed = paper.table[0].rows.iter().map(|row| {
         let number = row[2].split(' ').next().unwrap();
         number.parse::<f64>().unwrap()
     });
-    let rows = sizes.zip(printed).zip(&then.series[0].points);
+    let rows = sizes.zip(printed).zip(&paper.series[0].points);
     for (place, ((size, printed), (_, bps))) in rows.enumerate() {
         let formula = size / (size + 96.0) * 1000.0;
         assert!(
@@ -123,7 +123,7 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
                 &[share * 1e9 * (1 + place) as f64; 3],
             ));
         }
-        let answer = Answer::of(&claim(), &Findings::of(&records).unwrap());
+        let answer = ClaimCheck::of(&claim(), &Findings::of(&records).unwrap());
         (answer.judgement(), answer.sentence(&claim()))
     };
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
         )
     );
     let alone = fixture::cell("plain", 0, &[], &[1e9; 3]);
-    let open = Answer::of(&claim(), &Findings::of(&alone).unwrap());
+    let open = ClaimCheck::of(&claim(), &Findings::of(&alone).unwrap());
     assert_eq!(
         (open.judgement(), open.shown()),
         (Judgement::Open, "not measured".into())
@@ -158,7 +158,7 @@ fn what_the_noise_leaves_open_is_no_finding() {
             let tunnel = fixture::cell("esplanade-x", 2 * place + 1, &factors, &measured);
             records.extend(tunnel);
         }
-        let answer = Answer::of(&claim(), &Findings::of(&records).unwrap());
+        let answer = ClaimCheck::of(&claim(), &Findings::of(&records).unwrap());
         (answer.judgement(), answer.sentence(&claim()))
     };
     let (sure, unsure) = ([0.5, 0.501, 0.499], [0.3, 0.5, 0.7]);
@@ -181,9 +181,9 @@ fn a_claim_may_speak_of_cells_that_lack_a_factor() {
     records.extend(fixture::cell("esplanade-x", 2, &held, &[0.1e9; 3]));
     let findings = Findings::of(&records).unwrap();
     let mut claim = claim();
-    let of_both = Answer::of(&claim, &findings).shown();
+    let of_both = ClaimCheck::of(&claim, &findings).shown();
     claim.of.insert("share".into(), String::new());
-    let of_one = Answer::of(&claim, &findings).shown();
+    let of_one = ClaimCheck::of(&claim, &findings).shown();
     assert_eq!(
         (of_both.as_str(), of_one.as_str()),
         ("× 0.100 to 0.900 (2 cells)", "× 0.900 [0.900, 0.900]")
@@ -211,12 +211,12 @@ fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
 
 #[test]
 fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_compared_to_nothing() {
-    let then = Then::of("ronan-2004").unwrap();
+    let paper = Paper::of("ronan-2004").unwrap();
     let answer = |said: &str, loads: [f64; 2]| {
-        let claims = then.claim.iter();
+        let claims = paper.claim.iter();
         let mut claims = claims.filter(|claim| claim.said.starts_with(said));
         let records = soaked(loads);
-        let answer = Answer::of(claims.next().unwrap(), &Findings::of(&records).unwrap());
+        let answer = ClaimCheck::of(claims.next().unwrap(), &Findings::of(&records).unwrap());
         (answer.judgement(), answer.shown())
     };
     let falls = "At 4 Mbit/s hardly any load";
@@ -240,10 +240,10 @@ fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_com
 
 #[test]
 fn loads_of_processors_are_drawn_then_and_now_where_a_soaker_ran() {
-    let then = Then::of("ronan-2004").unwrap();
+    let paper = Paper::of("ronan-2004").unwrap();
     let section = |records: &[crate::record::Record]| {
         let findings = Findings::of(records).unwrap();
-        then.section(&findings).body.html(&mut 0)
+        section(&paper, &findings).body.html(&mut 0)
     };
     let title = "Load of all processors, by a soaker over link.rate_mbit, then and now";
     let with = section(&soaked([0.02, 0.4]));

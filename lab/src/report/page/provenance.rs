@@ -1,9 +1,10 @@
 //! Where the numbers come from: machine, kernel, versions, configurations, and the command that repeats the run.
 
-use super::{Beside, Section, date, definitions};
+use super::date;
+use crate::report::canary::{CanaryCounts, canary_counts};
 use crate::report::findings::Findings;
-use crate::report::html::{Cell, Table, escaped};
-use crate::report::{Sightings, sightings};
+use crate::report::html::{Table, TableCell, definitions, escaped};
+use crate::report::section::Section;
 
 /// One line below the title.
 pub(super) fn place_and_time(findings: &Findings) -> String {
@@ -17,7 +18,7 @@ pub(super) fn place_and_time(findings: &Findings) -> String {
 }
 
 /// The section.
-pub(super) fn section(findings: &Findings, beside: &Beside) -> Section {
+pub fn section(findings: &Findings, configurations: &[(String, String)]) -> Section {
     let place = &findings.any.provenance;
     let mut facts = vec![
         (
@@ -37,7 +38,7 @@ pub(super) fn section(findings: &Findings, beside: &Beside) -> Section {
         ("Testbed", place.testbed.clone()),
         ("Seed", findings.any.seed.to_string()),
         ("To repeat it", place.command.clone()),
-        ("Canary", canary(&sightings(findings.records))),
+        ("Canary", canary(&canary_counts(findings.records))),
     ];
     facts.extend(
         place
@@ -55,7 +56,7 @@ pub(super) fn section(findings: &Findings, beside: &Beside) -> Section {
         place.mitigations.iter(),
     );
     body += &notes(findings);
-    body += &configurations(beside);
+    body += &masked_files(configurations);
     Section::new("provenance", "Where the numbers come from", body)
 }
 
@@ -75,7 +76,7 @@ fn drift(findings: &Findings) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-fn canary(seen: &Sightings) -> String {
+fn canary(seen: &CanaryCounts) -> String {
     let number = |count: Option<usize>| {
         count.map_or_else(|| "not looked for".into(), |count| count.to_string())
     };
@@ -96,7 +97,7 @@ fn pairs<'a>(
     let mut table = Table::new(caption, &[name, value]);
     table
         .rows
-        .extend(pairs.map(|(name, value)| vec![Cell::text(name), Cell::text(value)]));
+        .extend(pairs.map(|(name, value)| vec![TableCell::text(name), TableCell::text(value)]));
     match table.rows.is_empty() {
         true => String::new(),
         false => table.html(),
@@ -117,8 +118,8 @@ fn notes(findings: &Findings) -> String {
     }
 }
 
-fn configurations(beside: &Beside) -> String {
-    let files = beside.configurations.iter().map(|(name, text)| {
+fn masked_files(configurations: &[(String, String)]) -> String {
+    let files = configurations.iter().map(|(name, text)| {
         format!(
             "<details><summary>{}</summary><pre>{}</pre></details>\n",
             escaped(name),

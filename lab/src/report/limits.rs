@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Section;
+use super::findings::{Findings, MeasuredCell};
+use super::html::{Table, TableCell};
+use super::quantity::significant;
+use super::section::Section;
 use crate::meter::IntrusiveMeter;
 use crate::record::{Outcome, Record, Verdict};
-use crate::report::findings::{Cell as Measured, Findings};
-use crate::report::html::{Cell, Table};
-use crate::report::quantity::significant;
 
 /// The section; empty where no record carries a verdict.
 pub(super) fn section(findings: &Findings) -> Section {
@@ -35,7 +35,7 @@ pub(super) fn section(findings: &Findings) -> Section {
     Section::new("limits", "What limited it", body)
 }
 
-fn row(cell: &Measured) -> Option<Vec<Cell>> {
+fn row(cell: &MeasuredCell) -> Option<Vec<TableCell>> {
     let (limit, trials) = commonest(cell)?;
     let evidence = profiled(cell)
         .into_iter()
@@ -49,18 +49,18 @@ fn row(cell: &Measured) -> Option<Vec<Cell>> {
         .other("ideal_ratio")
         .map(|ratio| format!("{} %", significant(100.0 * ratio)));
     Some(vec![
-        Cell::text(cell.label),
-        Cell::words(&cell.under),
-        Cell::text(words(limit)),
-        Cell::number(
+        TableCell::text(cell.label),
+        TableCell::words(&cell.under),
+        TableCell::text(words(limit)),
+        TableCell::number(
             match in_most_trials(cell) {
                 Some((measured, _)) if measured != limit => "by the profile".into(),
                 _ => format!("{trials} of {}", cell.trials.len()),
             },
             None,
         ),
-        Cell::maybe(ideal, None),
-        Cell::text(evidence.map_or_else(String::new, |verdict| verdict.evidence.join("; "))),
+        TableCell::maybe(ideal, None),
+        TableCell::text(evidence.map_or_else(String::new, |verdict| verdict.evidence.join("; "))),
     ])
 }
 
@@ -68,7 +68,7 @@ fn row(cell: &Measured) -> Option<Vec<Cell>> {
 const COUNTED: [&str; 4] = ["link", "drops", "disorder", "share"];
 
 /// What a profile says beside the measured trials.
-fn profiled<'a>(cell: &Measured<'a>) -> Option<&'a Verdict> {
+fn profiled<'a>(cell: &MeasuredCell<'a>) -> Option<&'a Verdict> {
     let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == IntrusiveMeter::Profile);
     cell.under_meters
         .iter()
@@ -76,9 +76,14 @@ fn profiled<'a>(cell: &Measured<'a>) -> Option<&'a Verdict> {
         .and_then(|trial| trial.verdict.as_ref())
 }
 
+/// What limited most trials of a cell, in words, and how many.
+pub fn limit<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
+    commonest(cell).map(|(limit, trials)| (words(limit), trials))
+}
+
 /// The limit that most trials name, and how many do. Where it is a question of time, a profile knows better what that
 /// went into.
-pub(super) fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+fn commonest<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
     let (limit, trials) = in_most_trials(cell)?;
     match profiled(cell) {
         Some(verdict) if !COUNTED.contains(&limit) && verdict.limit != "unknown" => {
@@ -88,7 +93,7 @@ pub(super) fn commonest<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     }
 }
 
-fn in_most_trials<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
+fn in_most_trials<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
     let mut counts: BTreeMap<&'a str, usize> = BTreeMap::new();
     for verdict in cell
         .trials
@@ -100,11 +105,11 @@ fn in_most_trials<'a>(cell: &Measured<'a>) -> Option<(&'a str, usize)> {
     counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
-/// Said of what nothing decided.
+/// The words for a limit that the readings do not show.
 pub const NOT_KNOWN: &str = "not known";
 
 /// The limit in words.
-pub(super) fn words(limit: &str) -> &str {
+fn words(limit: &str) -> &str {
     match limit {
         "link" => "the link",
         "generator" => "the load generator",

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::named;
-use crate::report::findings::Findings;
-use crate::report::{page, profile, quantity, soaker};
+use super::findings::Findings;
+use super::{limits, profile, quantity, soaker};
 
 /// What a table of means cannot say: the noise, what stood apart, and what limited whom.
 pub(super) fn text(findings: &Findings) -> String {
@@ -23,22 +22,22 @@ pub(super) fn text(findings: &Findings) -> String {
                 "{name}noise floor {percent} %: what differs by less is not told apart"
             );
         }
-        let scale = page::scale(part);
+        let scale = part.scale();
         for cell in &part.cells {
             for place in &cell.outliers {
                 let (round, value) = cell.values[*place];
                 let _ = writeln!(
                     out,
                     "outlier, kept: {} in round {round}: {}",
-                    named(findings, cell),
+                    findings.name_of(cell),
                     scale.text(value)
                 );
             }
         }
     }
-    out += &limits(findings);
-    out += &soaked(findings);
-    out += &profiles(findings);
+    out += &limit_lines(findings);
+    out += &soaker_lines(findings);
+    out += &profile_lines(findings);
     if out.is_empty() {
         out
     } else {
@@ -46,14 +45,14 @@ pub(super) fn text(findings: &Findings) -> String {
     }
 }
 
-fn limits(findings: &Findings) -> String {
+fn limit_lines(findings: &Findings) -> String {
     let mut by_limit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in findings.cells() {
-        if let Some((limit, _)) = page::limit(cell) {
+        if let Some((limit, _)) = limits::limit(cell) {
             by_limit
                 .entry(limit)
                 .or_default()
-                .push(named(findings, cell));
+                .push(findings.name_of(cell));
         }
     }
     let told = |names: &[String]| match names.len() {
@@ -61,7 +60,7 @@ fn limits(findings: &Findings) -> String {
         _ => names.join("; "),
     };
     let said = |limit: &str| match limit {
-        page::NOT_KNOWN => format!("limit {limit}"),
+        limits::NOT_KNOWN => format!("limit {limit}"),
         _ => format!("limited by {limit}"),
     };
     by_limit
@@ -71,7 +70,7 @@ fn limits(findings: &Findings) -> String {
 }
 
 /// Where the time went, a line for each cell of which a profile was taken.
-fn profiles(findings: &Findings) -> String {
+fn profile_lines(findings: &Findings) -> String {
     let mut out = String::new();
     for cell in findings.cells() {
         let Some(shares) = profile::shares(cell) else {
@@ -85,7 +84,7 @@ fn profiles(findings: &Findings) -> String {
         let _ = writeln!(
             out,
             "profile of {}: {}",
-            named(findings, cell),
+            findings.name_of(cell),
             told.join(", ")
         );
     }
@@ -93,7 +92,7 @@ fn profiles(findings: &Findings) -> String {
 }
 
 /// How much of the processors each took, by a soaker.
-fn soaked(findings: &Findings) -> String {
+fn soaker_lines(findings: &Findings) -> String {
     let mut out = String::new();
     for cell in findings.cells() {
         for load in soaker::loads(cell) {
@@ -104,7 +103,7 @@ fn soaked(findings: &Findings) -> String {
             let _ = writeln!(
                 out,
                 "load beside {}: {} of {}, {} of the busiest; the kernel's accounting hides {}{doubt}",
-                named(findings, cell),
+                findings.name_of(cell),
                 percent(load.all),
                 load.of_all(),
                 percent(load.busiest),
@@ -136,7 +135,7 @@ mod tests {
                     evidence: Vec::new(),
                 });
             }
-            limits(&Findings::of(&records).unwrap())
+            limit_lines(&Findings::of(&records).unwrap())
         };
         assert_eq!(limited("drops"), "limited by dropped packets: a\n");
         assert_eq!(limited("unknown"), "limit not known: a\n");

@@ -1,39 +1,38 @@
 //! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
 
-mod ideal;
-
-use super::{Body, Section, mean, rank, reference, scale, with_interval};
-use crate::report::chart::{Bar, Figure, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
-use crate::report::findings::{Cell as Measured, Findings, Part, Setting};
-use crate::report::html::{Cell, Table};
-use crate::report::quantity::{self, significant};
+use super::ideal;
+use crate::report::chart::{BarRow, Chart, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
+use crate::report::findings::{Findings, MeasuredCell, Part, Setting};
+use crate::report::html::{Table, TableCell};
+use crate::report::quantity::{self, significant, with_interval};
+use crate::report::section::{Body, Section};
 use crate::stats;
 
 /// More lines than this in one drawing cannot be told apart.
-const MANY: usize = 20;
+const MAX_LINES: usize = 20;
 /// More drawings than this of one part are left to the table.
-const DRAWINGS: usize = 8;
+const MAX_CHARTS: usize = 8;
 
 /// The section.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
         for chart in of_part(findings, part) {
-            body.draw(chart);
+            body.push_chart(chart);
         }
-        body.say(further(part));
+        body.push_html(further(part));
     }
     Section::new("measured", "What was measured", body)
 }
 
-fn of_part(findings: &Findings, part: &Part) -> Vec<Figure> {
+fn of_part(findings: &Findings, part: &Part) -> Vec<Chart> {
     let Some(across) = across(part) else {
         return vec![as_bars(findings, part)];
     };
-    let mut charts: Vec<Figure> = contexts(part, across)
+    let mut charts: Vec<Chart> = scenes(part, across)
         .into_iter()
-        .take(DRAWINGS)
-        .map(|(context, cells)| over(findings, part, across, &context, &cells))
+        .take(MAX_CHARTS)
+        .map(|(scene, cells)| over(findings, part, across, &scene, &cells))
         .collect();
     charts.extend(map(findings, part, across));
     charts
@@ -56,8 +55,8 @@ fn across(part: &Part) -> Option<usize> {
 }
 
 /// The cells by what their other settings are.
-fn contexts<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Measured<'a>>)> {
-    let mut contexts: Vec<(String, Vec<&Measured>)> = Vec::new();
+fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b MeasuredCell<'a>>)> {
+    let mut scenes: Vec<(String, Vec<&MeasuredCell>)> = Vec::new();
     for cell in &part.cells {
         let others = part.settings.iter().zip(&cell.levels).enumerate();
         let named: Vec<String> = others
@@ -65,24 +64,24 @@ fn contexts<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b M
             .map(|(_, (setting, level))| format!("{} {level}", setting.name))
             .collect();
         let name = named.join(", ");
-        match contexts.iter_mut().find(|(known, _)| *known == name) {
+        match scenes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, cells)) => cells.push(cell),
-            None => contexts.push((name, vec![cell])),
+            None => scenes.push((name, vec![cell])),
         }
     }
-    contexts
+    scenes
 }
 
 fn titled(part: &Part, rest: &str) -> String {
     part.titled(&format!("{}{rest}", quantity::title(&part.figure)))
 }
 
-fn as_bars(findings: &Findings, part: &Part) -> Figure {
-    let scale = scale(part);
-    let all: Vec<Bar> = part
+fn as_bars(findings: &Findings, part: &Part) -> Chart {
+    let scale = part.scale();
+    let all: Vec<BarRow> = part
         .cells
         .iter()
-        .map(|cell| Bar {
+        .map(|cell| BarRow {
             name: cell.name(),
             value: cell.mean,
             interval: cell.interval,
@@ -92,20 +91,20 @@ fn as_bars(findings: &Findings, part: &Part) -> Figure {
         })
         .collect();
     let title = titled(part, "");
-    let spoken = format!(
+    let description = format!(
         "Bars: {title} of {} contenders with their intervals; the table below has the numbers.",
         all.len()
     );
-    Figure {
+    Chart {
         note: "Bars are means, whiskers their 95 % intervals, dots the single rounds; a red dot is an outlier.".into(),
-        picture: bars(&all, &scale, &spoken),
+        picture: bars(&all, &scale, &description),
         table: table(findings, part, &part.cells.iter().collect::<Vec<_>>()),
         title,
     }
 }
 
 /// The reference is grey; other contenders share a colour with their kind, which is the first word of their id.
-fn family(findings: &Findings, cell: &Measured) -> usize {
+fn family(findings: &Findings, cell: &MeasuredCell) -> usize {
     const GREY: usize = 7;
     let kind = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
     if kind(cell.contender) == kind(&findings.any.reference) {
@@ -131,10 +130,10 @@ fn over(
     findings: &Findings,
     part: &Part,
     across: usize,
-    context: &str,
-    cells: &[&Measured],
-) -> Figure {
-    let scale = scale(part);
+    scene: &str,
+    cells: &[&MeasuredCell],
+) -> Chart {
+    let scale = part.scale();
     let factor = &part.settings[across];
     let mut all: Vec<Line> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
@@ -150,7 +149,7 @@ fn over(
     }
     all.iter_mut()
         .for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
-    all.truncate(MANY);
+    all.truncate(MAX_LINES);
     let mut note = String::from(match has_bands(&all) {
         true => "Points are means, bands their 95 % intervals.",
         false => "Points are means; their 95 % intervals stand in the table.",
@@ -162,13 +161,13 @@ fn over(
         }
         all.extend(ideals);
     }
-    let beside = if context.is_empty() {
+    let beside = if scene.is_empty() {
         String::new()
     } else {
-        format!(" ({context})")
+        format!(" ({scene})")
     };
     let title = titled(part, &format!(" over {}{beside}", factor.name));
-    let spoken = format!(
+    let description = format!(
         "Lines: {title} for {} contenders; the table below has the numbers.",
         all.len()
     );
@@ -177,9 +176,9 @@ fn over(
         places: &[],
         decades: false,
         scale,
-        spoken: &spoken,
+        description: &description,
     };
-    Figure {
+    Chart {
         note,
         picture: lines(&all, &frame),
         table: table(findings, part, cells),
@@ -187,11 +186,11 @@ fn over(
     }
 }
 
-fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
-    let scale = scale(part);
+fn table(findings: &Findings, part: &Part, cells: &[&MeasuredCell]) -> Table {
+    let scale = part.scale();
     let with_floor = part.floor.is_some();
     let unit = format!("#{}", quantity::title(&part.figure));
-    let ratio = format!("#of {}", reference(findings));
+    let ratio = format!("#of {}", findings.reference());
     let head: Vec<&str> = std::iter::once("contender")
         .chain(part.settings.iter().map(|setting| setting.name.as_str()))
         .chain([
@@ -206,19 +205,19 @@ fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
     table.rows.extend(cells.iter().map(|cell| {
         let level = |level: &&str| Some((*level).to_owned()).filter(|level| !level.is_empty());
         let levels = cell.levels.iter();
-        let levels = levels.map(|one| Cell::maybe(level(one), None));
+        let levels = levels.map(|one| TableCell::maybe(level(one), None));
         let rule = stats::width(&cell.figures(), 0.95);
-        std::iter::once(Cell::text(cell.label))
+        std::iter::once(TableCell::text(cell.label))
             .chain(levels)
             .chain([
-                Cell::number(mean(cell, &scale), Some(cell.mean)),
-                Cell::maybe(
+                TableCell::number(cell.mean_on(&scale), Some(cell.mean)),
+                TableCell::maybe(
                     cell.ratio.as_ref().map(with_interval),
                     cell.ratio.map(|ratio| ratio.value),
                 ),
-                Cell::maybe(with_floor.then(|| rank(cell.rank)), None),
-                Cell::number(cell.values.len().to_string(), None),
-                Cell::maybe(
+                TableCell::maybe(with_floor.then(|| rank(cell.rank)), None),
+                TableCell::number(cell.values.len().to_string(), None),
+                TableCell::maybe(
                     rule.map(|width| format!("{} % wide", significant(100.0 * width))),
                     None,
                 ),
@@ -228,8 +227,16 @@ fn table(findings: &Findings, part: &Part, cells: &[&Measured]) -> Table {
     table
 }
 
+/// The rank, or the ranks among which the noise leaves the choice.
+fn rank((best, worst): (usize, usize)) -> String {
+    match best == worst {
+        true => best.to_string(),
+        false => format!("{best}–{worst}"),
+    }
+}
+
 /// Ratios to the reference over the drawn setting, a row for each contender and what else is set.
-fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
+fn map(findings: &Findings, part: &Part, across: usize) -> Option<Chart> {
     let factor = &part.settings[across];
     let mut rows: Vec<(String, Vec<Option<f64>>)> = Vec::new();
     for cell in &part.cells {
@@ -262,8 +269,8 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
     if rows.is_empty() || rows.len() > 60 {
         return None;
     }
-    let title = titled(part, &format!(" as a share of {}", reference(findings)));
-    let spoken = format!(
+    let title = titled(part, &format!(" as a share of {}", findings.reference()));
+    let description = format!(
         "A map: {title} over {}; the table below has the numbers.",
         factor.name
     );
@@ -277,8 +284,8 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
         .collect();
     let mut table = Table::new(format!("{title}, by {}", factor.name), &head);
     table.rows.extend(rows.iter().map(|(name, ratios)| {
-        let shown = |ratio: &Option<f64>| Cell::maybe(ratio.map(significant), *ratio);
-        std::iter::once(Cell::text(name))
+        let shown = |ratio: &Option<f64>| TableCell::maybe(ratio.map(significant), *ratio);
+        std::iter::once(TableCell::text(name))
             .chain(ratios.iter().map(shown))
             .collect()
     }));
@@ -289,9 +296,9 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Figure> {
         across: factor.name.clone(),
         ratios,
     };
-    Some(Figure {
+    Some(Chart {
         note: "1 is equal; each shade is a factor of 1.8.".into(),
-        picture: heat(&drawn, &spoken),
+        picture: heat(&drawn, &description),
         table,
         title,
     })
@@ -324,9 +331,9 @@ fn further(part: &Part) -> String {
         let shown = |name: &&String| {
             let value = cell.other(name);
             let text = value.map(|value| quantity::Scale::of(name, value).text(value));
-            Cell::maybe(text, value)
+            TableCell::maybe(text, value)
         };
-        [Cell::text(cell.label), Cell::words(&cell.under)]
+        [TableCell::text(cell.label), TableCell::words(&cell.under)]
             .into_iter()
             .chain(names.iter().map(shown))
             .collect()

@@ -1,14 +1,14 @@
 //! The most that the link can carry, as dotted lines beside what was carried.
 
 use crate::report::chart::{Line, Point};
-use crate::report::findings::Cell as Measured;
+use crate::report::findings::MeasuredCell;
 
 /// More different ones than this would hide what was measured.
-const MANY: usize = 3;
+const MAX_CURVES: usize = 3;
 
 /// What the link would carry if encapsulation were the only cost, where the records know it: a curve for each kind of
 /// encapsulation, named by who has it where there are several.
-pub(super) fn lines(cells: &[&Measured], across: usize) -> Vec<Line> {
+pub fn lines(cells: &[&MeasuredCell], across: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
         let (Ok(x), Some(y)) = (cell.levels[across].parse(), cell.other("ideal_bps")) else {
@@ -41,7 +41,7 @@ pub(super) fn lines(cells: &[&Measured], across: usize) -> Vec<Line> {
     let points = || told.iter().flat_map(|line| &line.points);
     let near = points().all(|point| point.y <= 2.0 * most);
     let curved = told.iter().all(|line| line.points.len() > 1);
-    if !near || !curved || told.len() > MANY {
+    if !near || !curved || told.len() > MAX_CURVES {
         return Vec::new();
     }
     let alone = told.len() == 1;
