@@ -39,7 +39,8 @@ pub struct Bar {
 pub struct RecordFilter(pub BTreeMap<String, String>);
 
 impl RecordFilter {
-    fn is(&self, record: &Record) -> bool {
+    /// Whether it names this record.
+    pub(crate) fn includes(&self, record: &Record) -> bool {
         self.0.iter().all(|(name, value)| match name.as_str() {
             "contender" => record.contender == *value,
             _ => record.factors.get(name) == Some(value),
@@ -80,7 +81,7 @@ pub(crate) fn judge(bar: &Bar, records: &[Record]) -> Vec<BarResult> {
     for record in records
         .iter()
         .filter(measured)
-        .filter(|record| bar.of.is(record))
+        .filter(|record| bar.of.includes(record))
     {
         cases.entry(record.order).or_default().push(record);
     }
@@ -148,7 +149,7 @@ fn pair(bar: &Bar, record: &Record, records: &[Record]) -> Option<(f64, f64)> {
     let in_round = |which: &RecordFilter| {
         let partner = records
             .iter()
-            .find(|other| other.round == record.round && which.is(other));
+            .find(|other| other.round == record.round && which.includes(other));
         partner.and_then(|partner| value(partner, &bar.figure))
     };
     let less = match &bar.less {

@@ -1,4 +1,4 @@
-//! Statistics over plain numbers. Pure: no clock, no chance but a given seed, and no idea what the numbers mean.
+//! Statistics over plain numbers. Pure: no clock, and no randomness but a given seed.
 //!
 //! Tested against fixed values that SciPy 1.17.1 gave.
 

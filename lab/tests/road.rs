@@ -494,7 +494,7 @@ fn a_intrusive_meter_gets_trials_of_its_own_which_count_for_no_mean() {
     let line = "profile of secret: gateways: ciphers 50 %, endpoints 25 %\n";
     assert!(table.contains(line), "{table}");
     let page = report::html(records, None, Path::new("/nowhere")).unwrap();
-    assert!(page.contains("What the processors did, by samples"));
+    assert!(page.contains("Processor time by kind of work, sampled"));
     let (read, _) = record::read_all(&run.file).unwrap();
     assert!(read == *records, "the file differs from the run");
 }

@@ -1,22 +1,22 @@
-//! Charts as SVG, each with the table that says the same. No script and no outside font; colours come from the page, so
-//! that they follow its light or dark dress. Every mark carries `data-value`, the number that it draws.
+//! Charts as SVG, each with a table of the same numbers. No script and no outside font; colours come from the page, so
+//! that they follow its light or dark scheme. Every mark has the number that it draws as `data-value`.
 
-mod alone;
 mod axis;
 mod bars;
-mod goals;
 mod heat;
 mod lines;
 mod stack;
+mod standalone;
+mod targets;
 
 use super::html::{Table, escaped};
 
-pub use alone::{alone, file_name};
 pub use bars::{BarRow, bars};
-pub use goals::{Goal, goals};
 pub use heat::{Heat, heat};
 pub use lines::{Line, Lines, Point, has_bands, lines};
 pub use stack::{Stack, stack};
+pub use standalone::{file_name, standalone};
+pub use targets::{Target, targets};
 
 /// A chart with its words.
 pub struct Chart {
@@ -30,7 +30,7 @@ pub struct Chart {
     pub table: Table,
 }
 
-/// The rules of every drawing: its colours, light, dark and on paper, and how its marks wear them.
+/// The style of every drawing: its colours, light, dark and on paper.
 pub const STYLE: &str = include_str!("chart/style.css");
 
 /// The width of every chart, in its own units; the page scales it.
@@ -47,7 +47,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The drawing within a page, which brings [`STYLE`].
+    /// The drawing within a page, which includes [`STYLE`].
     pub fn inline(&self) -> String {
         format!(
             "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
@@ -58,7 +58,7 @@ impl Picture {
     }
 }
 
-/// An open SVG drawing. Widths of text are estimated: nothing depends on them but the space left for names.
+/// An open SVG drawing. Widths of text are estimates, used for the space left for names.
 struct Drawing {
     body: String,
     height: f64,
@@ -101,10 +101,11 @@ impl Drawing {
         );
     }
 
-    /// A box with the number it stands for, and a tip that says it.
+    /// A box with the number that it draws, and a tooltip.
     fn mark(&mut self, class: &str, area: Area, value: f64, tip: &str) {
         self.body += &format!(
-            "<rect class=\"{class}\" data-value=\"{value}\" x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.2}\"><title>{}</title></rect>\n",
+            "<rect class=\"{class}\" data-value=\"{value}\" x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" \
+             height=\"{:.2}\"><title>{}</title></rect>\n",
             area.x,
             area.y,
             area.width.max(0.0),
@@ -118,7 +119,7 @@ impl Drawing {
         self.body.push('\n');
     }
 
-    /// With the same in words, for somebody who cannot see it.
+    /// With its text alternative.
     fn finish(self, description: &str) -> Picture {
         Picture {
             marks: self.body,
@@ -136,17 +137,17 @@ struct Area {
     height: f64,
 }
 
-/// How wide a letter of the charts' type is at most, on average: readers without its first choices get a wide one.
-const LETTER: f64 = 7.0;
+/// The average width of a letter in the widest of the charts' fonts.
+const LETTER_WIDTH: f64 = 7.0;
 
-/// About how wide a text is in the charts' type.
-fn breadth(text: &str) -> f64 {
-    text.chars().count() as f64 * LETTER
+/// The approximate width of a text in the charts' font.
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER_WIDTH
 }
 
-/// A text that fits into the given width, with an ellipsis where it must be cut.
+/// A text cut to the given width, with an ellipsis.
 fn fitting(text: &str, width: f64) -> String {
-    let room = (width / LETTER) as usize;
+    let room = (width / LETTER_WIDTH) as usize;
     if text.chars().count() <= room {
         return text.to_owned();
     }

@@ -1,5 +1,5 @@
-//! Two runs side by side: cells that match are compared as separate samples, what changed beyond the noise is named, and
-//! what has no counterpart too.
+//! Two runs side by side: matching cells are compared as separate samples; significant changes and cells without a
+//! counterpart are listed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,18 +13,18 @@ pub fn text(a: &Findings, b: &Findings) -> String {
     let matched = matched(a, b);
     let mut out = format!("{} (A) against {} (B)\n", described(a), described(b));
     for drift in a.any.provenance.changes(&b.any.provenance) {
-        let _ = writeln!(out, "not the same: {drift}");
+        let _ = writeln!(out, "different: {drift}");
     }
     if a.any.seed != b.any.seed {
         let _ = writeln!(
             out,
-            "another order of trials: seed {}, then {}",
+            "different order of trials: seed {}, then {}",
             a.any.seed, b.any.seed
         );
     }
     out.push('\n');
     out += &verdicts(&matched);
-    out += &lonely(a, b);
+    out += &without_counterpart(a, b);
     out
 }
 
@@ -103,7 +103,7 @@ fn find<'f, 'r>(
 
 fn verdicts(matched: &[Matched]) -> String {
     if matched.is_empty() {
-        return "no cell of A has its like in B: nothing can be compared\n".into();
+        return "no cell of A has a counterpart in B: nothing can be compared\n".into();
     }
     let mut out = String::new();
     let mut changed: Vec<&Matched> = matched.iter().filter(|one| one.changed()).collect();
@@ -121,10 +121,11 @@ fn verdicts(matched: &[Matched]) -> String {
     let still = matched.iter().filter(|one| !one.changed());
     let still: String = still.map(|one| line(one, "same  ")).collect();
     if !still.is_empty() {
-        let _ = write!(out, "\nnot told apart:\n{still}");
+        let _ = write!(out, "\nno significant change:\n{still}");
     }
-    out + "\nB / A [95 %]: Welch on the logarithms; robust: the median of every B over every A. A change counts if its interval\n\
-           leaves out 1 and it is larger than both runs' noise floors.\n"
+    out + "\nB / A [95 %]: Welch on the logarithms; robust: the median of every B over every A. A change is \
+    significant if its interval\n\
+           excludes 1 and it is larger than both runs' noise floors.\n"
 }
 
 fn size(one: &Matched) -> f64 {
@@ -158,7 +159,7 @@ fn name(cell: &MeasuredCell) -> String {
     }
 }
 
-fn lonely(a: &Findings, b: &Findings) -> String {
+fn without_counterpart(a: &Findings, b: &Findings) -> String {
     let only = |one: &Findings, other: &Findings, mark: &str| -> String {
         let cells = one
             .parts
@@ -191,31 +192,34 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_beyond_the_noise_is_named_with_its_interval() {
-        let said = compared(&[1.0e9, 1.01e9, 0.99e9], &[1.5e9, 1.51e9, 1.49e9]);
+    fn a_significant_change_is_listed_with_its_interval() {
+        let text = compared(&[1.0e9, 1.01e9, 0.99e9], &[1.5e9, 1.51e9, 1.49e9]);
         assert!(
-            said.contains("1 of 1 cells changed beyond the noise:\n  better  plain"),
-            "{said}"
+            text.contains("1 of 1 cells changed beyond the noise:\n  better  plain"),
+            "{text}"
         );
-        assert!(said.contains("+50 %, B / A 1.50 ["), "{said}");
+        assert!(text.contains("+50 %, B / A 1.50 ["), "{text}");
         let back = compared(&[1.5e9, 1.51e9, 1.49e9], &[1.0e9, 1.01e9, 0.99e9]);
         assert!(back.contains("worse   plain"), "{back}");
     }
 
     #[test]
-    fn what_lies_within_the_noise_is_not_called_a_change() {
-        let said = compared(&[1.0e9, 1.1e9, 0.9e9], &[1.02e9, 1.11e9, 0.93e9]);
+    fn a_difference_within_the_noise_is_not_called_a_change() {
+        let text = compared(&[1.0e9, 1.1e9, 0.9e9], &[1.02e9, 1.11e9, 0.93e9]);
         assert!(
-            said.contains("0 of 1 cells changed beyond the noise\n"),
-            "{said}"
+            text.contains("0 of 1 cells changed beyond the noise\n"),
+            "{text}"
         );
-        assert!(said.contains("not told apart:\n  same    plain"), "{said}");
+        assert!(
+            text.contains("no significant change:\n  same    plain"),
+            "{text}"
+        );
     }
 
     #[test]
     fn cells_without_a_counterpart_are_named() {
-        let said = compared(&[1e9, 1.1e9], &[1e9, 1.1e9]);
-        assert!(said.contains("only in A: esplanade-old\n"), "{said}");
-        assert!(said.contains("only in B: plain · mtu 9000\n"), "{said}");
+        let text = compared(&[1e9, 1.1e9], &[1e9, 1.1e9]);
+        assert!(text.contains("only in A: esplanade-old\n"), "{text}");
+        assert!(text.contains("only in B: plain · mtu 9000\n"), "{text}");
     }
 }

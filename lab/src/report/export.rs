@@ -146,9 +146,10 @@ fn cell(value: &Value) -> String {
 
 /// RFC 4180 2.5 to 2.7: quotes around what holds a quote, a comma or a line break; quotes inside are doubled.
 fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 

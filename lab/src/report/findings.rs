@@ -18,10 +18,11 @@ pub use factors::{Setting, factor, figure};
 pub use missing::{Missing, superseded};
 
 /// What a reader of emulated figures must know.
-pub const EMULATED_NOTE: &str = "measured in a guest with emulated processors. What works and what does not is found \
-     here; how fast it is on a real machine is not, and these figures are compared with none that were measured there, with no bar and with no paper.";
+pub const EMULATED_NOTE: &str = "measured in a guest with emulated processors. The results show what works, but not \
+     how fast it is on a \
+     real machine; these figures are not compared with those of real machines, with targets or with papers.";
 
-/// Everything a report says of one run.
+/// The findings of one run.
 pub struct Findings<'a> {
     /// All records, in the order of execution.
     pub records: &'a [Record],

@@ -1,4 +1,4 @@
-//! The lines below the table: noise, outliers, limits, load and profile.
+//! The lines below the table: noise floor, outliers, limits, processor load and profile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::findings::Findings;
 use super::{limits, profile, quantity, soaker};
 
-/// What a table of means cannot say: the noise, what stood apart, and what limited whom.
-pub(super) fn text(findings: &Findings) -> String {
+/// The noise floor, the outliers and what limited each cell: what a table of means does not show.
+pub fn text(findings: &Findings) -> String {
     let mut out = String::new();
     for part in &findings.parts {
         let name = if part.name.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn text(findings: &Findings) -> String {
             let percent = quantity::significant(100.0 * floor);
             let _ = writeln!(
                 out,
-                "{name}noise floor {percent} %: what differs by less is not told apart"
+                "{name}noise floor {percent} %: smaller differences are not significant"
             );
         }
         let scale = part.scale();
@@ -28,7 +28,7 @@ pub(super) fn text(findings: &Findings) -> String {
                 let (round, value) = cell.values[*place];
                 let _ = writeln!(
                     out,
-                    "outlier, kept: {} in round {round}: {}",
+                    "outlier, not removed: {} in round {round}: {}",
                     findings.name_of(cell),
                     scale.text(value)
                 );
@@ -45,6 +45,9 @@ pub(super) fn text(findings: &Findings) -> String {
     }
 }
 
+/// More names than this are counted.
+const MAX_NAMES: usize = 6;
+
 fn limit_lines(findings: &Findings) -> String {
     let mut by_limit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in findings.cells() {
@@ -55,21 +58,21 @@ fn limit_lines(findings: &Findings) -> String {
                 .push(findings.name_of(cell));
         }
     }
-    let told = |names: &[String]| match names.len() {
-        count if count > 6 => format!("{count} cells, as {}", names[0]),
+    let listed = |names: &[String]| match names.len() {
+        count if count > MAX_NAMES => format!("{count} cells, such as {}", names[0]),
         _ => names.join("; "),
     };
-    let said = |limit: &str| match limit {
+    let limited = |limit: &str| match limit {
         limits::NOT_KNOWN => format!("limit {limit}"),
         _ => format!("limited by {limit}"),
     };
     by_limit
         .into_iter()
-        .map(|(limit, names)| format!("{}: {}\n", said(limit), told(&names)))
+        .map(|(limit, names)| format!("{}: {}\n", limited(limit), listed(&names)))
         .collect()
 }
 
-/// Where the time went, a line for each cell of which a profile was taken.
+/// Where the time went, one line for each cell with a profile.
 fn profile_lines(findings: &Findings) -> String {
     let mut out = String::new();
     for cell in findings.cells() {
@@ -77,7 +80,7 @@ fn profile_lines(findings: &Findings) -> String {
             continue;
         };
         let kinds = profile::KINDS.iter().zip(shares);
-        let told: Vec<String> = kinds
+        let named: Vec<String> = kinds
             .filter(|(_, share)| *share >= 0.005)
             .map(|((_, _, name), share)| format!("{name} {:.0} %", 100.0 * share))
             .collect();
@@ -85,24 +88,24 @@ fn profile_lines(findings: &Findings) -> String {
             out,
             "profile of {}: {}",
             findings.name_of(cell),
-            told.join(", ")
+            named.join(", ")
         );
     }
     out
 }
 
-/// How much of the processors each took, by a soaker.
+/// Processor load of each cell with a soaker.
 fn soaker_lines(findings: &Findings) -> String {
     let mut out = String::new();
     for cell in findings.cells() {
         for load in soaker::loads(cell) {
             let percent = |share: f64| format!("{} %", quantity::significant(100.0 * share));
-            let doubt = load
-                .doubt()
+            let caveat = load
+                .caveat()
                 .map_or_else(String::new, |why| format!("; {why}"));
             let _ = writeln!(
                 out,
-                "load beside {}: {} of {}, {} of the busiest; the kernel's accounting hides {}{doubt}",
+                "load of {}: {} of {}, {} of the busiest; not in the kernel's accounting: {}{caveat}",
                 findings.name_of(cell),
                 percent(load.all),
                 load.of_all(),
@@ -111,12 +114,10 @@ fn soaker_lines(findings: &Findings) -> String {
             );
         }
     }
-    match out.is_empty() {
-        true => out,
-        false => {
-            out + "load: by a soaker, of the whole machine, endpoints and whoever else runs included\n"
-        }
+    if out.is_empty() {
+        return out;
     }
+    out + "load: by a soaker, of the whole machine, endpoints and other programs included\n"
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     use crate::report::fixture;
 
     #[test]
-    fn what_limited_it_is_a_line_and_so_is_that_nobody_knows() {
+    fn what_limited_it_is_a_line_also_where_it_is_not_known() {
         let limited = |limit: &str| {
             let mut records = fixture::cell("a", 0, &[], &[1e9, 1e9]);
             for record in &mut records {

@@ -1,4 +1,4 @@
-//! What limited each cell, and what makes the lab say so.
+//! What limited each cell, with the evidence.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::record::{Outcome, Record, Verdict};
 /// The section; empty where no record carries a verdict.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut table = Table::new(
-        "What limited each",
+        "Limits",
         &[
             "contender",
             "under",
             "limit",
             "#trials",
-            "#of the ideal goodput",
+            "#of the maximum goodput",
             "evidence",
         ],
     );
@@ -64,10 +64,10 @@ fn row(cell: &MeasuredCell) -> Option<Vec<TableCell>> {
     ])
 }
 
-/// Limits that a profile cannot know better: they are counted, and not sampled.
+/// Limits that are counted, not sampled: a profile does not replace them.
 const COUNTED: [&str; 4] = ["link", "drops", "disorder", "share"];
 
-/// What a profile says beside the measured trials.
+/// The verdict of the profile that was taken beside the measured trials.
 fn profiled<'a>(cell: &MeasuredCell<'a>) -> Option<&'a Verdict> {
     let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == IntrusiveMeter::Profile);
     cell.under_meters
@@ -81,8 +81,8 @@ pub fn limit<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
     commonest(cell).map(|(limit, trials)| (words(limit), trials))
 }
 
-/// The limit that most trials name, and how many do. Where it is a question of time, a profile knows better what that
-/// went into.
+/// The limit that most trials name, and how many do. Where it is a question of time, the verdict of a
+/// profile replaces it.
 fn commonest<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
     let (limit, trials) = in_most_trials(cell)?;
     match profiled(cell) {
@@ -113,7 +113,7 @@ fn words(limit: &str) -> &str {
     match limit {
         "link" => "the link",
         "generator" => "the load generator",
-        "share" => "the share of a processor that the gateway was given",
+        "share" => "the processor share given to the gateway",
         "core" => "one saturated processor",
         "cipher" => "the cipher",
         "gateways" => "the gateways' own code",

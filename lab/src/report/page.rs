@@ -1,5 +1,5 @@
-//! The report as one HTML file that needs nothing else: no script, no outside font, no connection. It follows the reader's
-//! light or dark scheme, prints, and shows in tables what its charts draw.
+//! The report as one HTML file that needs nothing else: no script, no outside font, no connection. It follows the
+//! reader's light or dark scheme, prints, and shows in tables what its charts draw.
 
 mod bars;
 mod cost;
@@ -9,7 +9,7 @@ mod ideal;
 mod latency;
 mod measured;
 mod provenance;
-mod steadiness;
+mod variability;
 
 use super::chart;
 use super::findings::{EMULATED_NOTE, Findings, LEVEL};
@@ -39,11 +39,13 @@ pub fn page(findings: &Findings, inputs: &Inputs) -> String {
     render(findings, &sections(findings, inputs))
 }
 
-/// The charts of the page, each as an SVG file of its own: its name, which begins with its number in the page, and its text.
+/// The charts of the page, each as an SVG file of its own: its name, which begins with its number in the page, and
+/// its text.
 pub fn drawings(findings: &Findings, inputs: &Inputs) -> Vec<(String, String)> {
-    let emulated = match findings.any.provenance.emulated {
-        true => format!(" Emulated: {EMULATED_NOTE}"),
-        false => String::new(),
+    let emulated = if findings.any.provenance.emulated {
+        format!(" Emulated: {EMULATED_NOTE}")
+    } else {
+        String::new()
     };
     let source = format!(
         "{}. {}.{emulated}",
@@ -54,7 +56,7 @@ pub fn drawings(findings: &Findings, inputs: &Inputs) -> Vec<(String, String)> {
     let charts = sections.iter().flat_map(|section| section.body.charts());
     let numbered = charts.enumerate().map(|(place, chart)| {
         let name = chart::file_name(place + 1, &chart.title);
-        (name, chart::alone(chart, &source))
+        (name, chart::standalone(chart, &source))
     });
     numbered.collect()
 }
@@ -62,7 +64,7 @@ pub fn drawings(findings: &Findings, inputs: &Inputs) -> Vec<(String, String)> {
 fn sections(findings: &Findings, inputs: &Inputs) -> Vec<Section> {
     let mut sections = vec![
         asked(findings),
-        headline::section(findings),
+        headline::section(findings, &inputs.bars),
         bars::section(findings, &inputs.bars),
         measured::section(findings),
         latency::section(findings),
@@ -74,7 +76,7 @@ fn sections(findings: &Findings, inputs: &Inputs) -> Vec<Section> {
         limits::section(findings),
         profile::section(findings),
         cost::section(findings),
-        steadiness::section(findings),
+        variability::section(findings),
         missing(findings, inputs),
         provenance::section(findings, &inputs.configurations),
         method(),
@@ -107,21 +109,21 @@ fn render(findings: &Findings, sections: &[Section]) -> String {
             )
         })
         .collect();
-    let emulated = match findings.any.provenance.emulated {
-        true => {
-            format!("<p class=\"emulated\"><strong>Emulated:</strong> {EMULATED_NOTE}</p>\n")
-        }
-        false => String::new(),
+    let emulated = if findings.any.provenance.emulated {
+        format!("<p class=\"emulated\"><strong>Emulated:</strong> {EMULATED_NOTE}</p>\n")
+    } else {
+        String::new()
     };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#headline\">To the result</a>\n\
+         <a class=\"skip\" href=\"#headline\">Skip to the result</a>\n\
          <header><h1>{title}</h1>\n<p class=\"where\">{}</p>\n{emulated}</header>\n\
          <nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
-         <footer><p>Written by <code>esplanade lab report</code> {} from the records of the run alone.</p></footer>\n</body>\n</html>\n",
+         <footer><p>Written by <code>esplanade lab report</code> {} from the records of the \
+         run.</p></footer>\n</body>\n</html>\n",
         chart::STYLE,
         escaped(&provenance::place_and_time(findings)),
         escaped(&findings.any.provenance.lab)
@@ -132,7 +134,7 @@ fn asked(findings: &Findings) -> Section {
     let any = findings.any;
     let mut facts = vec![
         ("Study", any.study.clone()),
-        ("Ratios are taken to", findings.reference().to_owned()),
+        ("Reference", findings.reference().to_owned()),
         (
             "Rounds",
             format!(
@@ -167,12 +169,13 @@ fn asked(findings: &Findings) -> Section {
     let contenders = distinct(findings, |record| record.label.clone());
     facts.push(("Contenders", contenders));
     let ran = findings.ran();
-    let trials = match ran < any.trials {
-        true => format!(
-            "{ran} of {} planned: the run was stopped, or goes on",
+    let trials = if ran < any.trials {
+        format!(
+            "{ran} of {} planned: the run was stopped or is not finished",
             any.trials
-        ),
-        false => format!("{ran}, all that were planned"),
+        )
+    } else {
+        format!("{ran}, as planned")
     };
     facts.push(("Trials", trials));
     Section::new("asked", "What was asked", definitions(&facts))
@@ -194,13 +197,7 @@ fn missing(findings: &Findings, inputs: &Inputs) -> Section {
     if !findings.missing.is_empty() {
         let mut table = Table::new(
             "Trials without a measurement",
-            &[
-                "contender",
-                "what happened",
-                "why",
-                "how to get it",
-                "#trials",
-            ],
+            &["contender", "what happened", "why", "remedy", "#trials"],
         );
         table.rows.extend(findings.missing.iter().map(|one| {
             let trials = (one.how != "absent").then(|| one.trials.to_string());
@@ -224,12 +221,17 @@ fn method() -> Section {
     let percent = (100.0 * LEVEL).round();
     let body = format!(
         "<ul>\n\
-         <li>Every round holds every case once, in shuffled order, so that slow changes of the machine meet all alike.</li>\n\
-         <li>± is half of the {percent} % interval of the mean (Student). A ratio is that of the means over rounds that both were measured in; \
-         its interval comes from resampling these pairs (BCa, widened for few of them), below eight pairs from their logarithms.</li>\n\
-         <li>A rank is given as far as ratios rise above the noise: “2–4” may be any of these.</li>\n\
-         <li>An outlier is further than 3.5 robust standard deviations from the median. It is named, and counted like any other.</li>\n\
-         <li>A tunnel is checked before it is measured: both directions, small and large packets, and a known text that may be \
+         <li>Every round holds every case once, in shuffled order, so that slow changes of the machine affect all \
+         cases alike.</li>\n\
+         <li>± is half of the {percent} % interval of the mean (Student). A ratio is that of the means over the \
+         rounds in which both were measured; \
+         its interval is a BCa bootstrap over these pairs (widened for few pairs), below eight pairs Student\u{2019}s \
+         on their logarithms.</li>\n\
+         <li>A rank is a range where differences are not significant: “2–4” may be any of these.</li>\n\
+         <li>An outlier is further than 3.5 robust standard deviations from the median. It is listed, and every mean \
+         includes it.</li>\n\
+         <li>A tunnel is checked before it is measured: both directions, small and large packets, and that a known \
+         text is \
          readable on the plain side only.</li>\n</ul>\n"
     );
     Section::new("method", "How to read this", body)

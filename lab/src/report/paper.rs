@@ -1,6 +1,5 @@
-//! Then and now: what a study's paper reported, beside what the same question gives here. The reported figures are data
-//! files; only what a paper's text says is in them. Each claim is a comparison that the records can answer, so that "held"
-//! and "no longer holds" are findings and not opinions.
+//! The papers that studies repeat. Their reported figures are data files, which hold only what a paper's text
+//! reports. Each claim is a comparison that the records can confirm or refute.
 
 mod claim;
 mod comparison;
@@ -29,7 +28,7 @@ pub struct Paper {
     /// Reported curves over a factor that the study varies.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// What it found, as comparisons.
+    /// Its findings, as comparisons.
     #[serde(default)]
     pub claim: Vec<Claim>,
 }
@@ -50,45 +49,45 @@ pub struct PrintedTable {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// Whose.
+    /// The name of the curve.
     pub name: String,
     /// The figure, as records name it.
     pub figure: String,
     /// The factor, as records name it.
     pub factor: String,
-    /// Level and figure.
+    /// Level and figure of each point.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A finding of the paper that records can confirm or refute.
+/// A finding that records can confirm or refute.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// What was found then, as a sentence.
-    pub said: String,
+    /// What the paper found, as a sentence.
+    pub finding: String,
     /// The reported number in the reader's units, as text; empty where only words were reported.
     #[serde(default)]
-    pub then: String,
-    /// The cells it speaks of: factors and their levels; `contender` compares the beginning of the id.
+    pub reported: String,
+    /// The cells it is about: factors and their levels; `contender` compares the beginning of the id.
     pub of: BTreeMap<String, String>,
     /// The cells it compares them to, each with the one of the same settings. Left out: the figure itself is judged.
     #[serde(default)]
     pub to: Option<BTreeMap<String, String>>,
-    /// The figure that is compared, where it is not the part's own; also what an intrusive meter read.
+    /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter.
     #[serde(default)]
     pub figure: Option<String>,
     /// The ratio, or the figure, at or above which it still holds.
     #[serde(default)]
-    pub least: Option<f64>,
+    pub at_least: Option<f64>,
     /// The ratio, or the figure, at or below which it still holds.
     #[serde(default)]
-    pub most: Option<f64>,
+    pub at_most: Option<f64>,
     /// Why it holds, if it does.
     #[serde(default)]
-    pub held: String,
+    pub if_it_holds: String,
     /// Why it no longer holds, if it does not.
     #[serde(default)]
-    pub gone: String,
+    pub if_not: String,
 }
 
 /// The papers that the lab repeats.

@@ -1,5 +1,5 @@
-//! Where the time went, function by function, by sampled profiles: the shares of a cell, and the section that shows them
-//! as one bar for each contender, and by process.
+//! Where the time went, function by function, by sampled profiles: the shares of a cell, and the section that shows
+//! them as one bar for each contender, and by process.
 
 use super::chart::{Chart, Stack, stack};
 use super::findings::{Findings, MeasuredCell};
@@ -41,7 +41,7 @@ pub const KINDS: [Kind; 8] = [
         &["scheduling", "kernel"],
         "gateways: calls, waiting",
     ),
-    (&["kernel"], ALL, "kernel, for nobody in particular"),
+    (&["kernel"], ALL, "kernel, not attributed"),
     (&["endpoints"], ALL, "endpoints"),
     (&["others"], ALL, "other programs"),
 ];
@@ -73,7 +73,7 @@ pub fn samples(cell: &MeasuredCell) -> Option<f64> {
         .filter(|count| *count > 0.0)
 }
 
-/// Those who did anything at all, with their names for readers and their share of each of [`WORK_KINDS`].
+/// Processes with samples, by their names for readers, and their share of each of [`WORK_KINDS`].
 pub fn by_whom(cell: &MeasuredCell) -> Vec<(&'static str, Vec<f64>)> {
     let rows = OWNERS.iter().map(|(who, name)| {
         let places = WORK_KINDS.iter();
@@ -93,9 +93,10 @@ pub fn section(findings: &Findings) -> Section {
     if found.is_empty() {
         return Section::new("profile", "Where the time went", String::new());
     }
-    let mut body = match found.len() > MAX_BARS {
-        true => Body::from(table(&found).html()),
-        false => Body::from(drawn(&found)),
+    let mut body = if found.len() > MAX_BARS {
+        Body::from(table(&found).html())
+    } else {
+        Body::from(drawn(&found))
     };
     if found.len() <= MAX_DETAILED_CELLS {
         body.push_html(details(&found).html());
@@ -112,12 +113,15 @@ fn drawn(found: &[(&MeasuredCell, Vec<f64>)]) -> Chart {
         })
         .collect();
     let names = KINDS.map(|(_, _, name)| name);
-    let description = "Stacked bars: the share of all processors' time in each kind of work, for each contender; the table below has the numbers.";
+    let description = "Stacked bars: the share of all processors' time in each kind of work, for each contender; the \
+    table below has the numbers.";
     Chart {
-        title: "What the processors did, by samples".into(),
-        note: "Of all processors of the machine; the rest was idle. Taken in trials of their own, which count for no other figure. A softirq's \
-               work is told by its functions and not by whom it interrupted; where these say neither gateway nor endpoint, it stands as the \
-               kernel's for nobody in particular."
+        title: "Processor time by kind of work, sampled".into(),
+        note: "Of all processors of the machine; the rest was idle. Taken in separate trials, which count for no \
+        other figure. Work in a softirq is \
+               attributed by its functions, not by the process it interrupted; where these show neither gateway nor \
+               endpoint, it is not \
+               attributed."
             .into(),
         picture: stack(&stacks, &names, description),
         table: table(found),
@@ -158,11 +162,11 @@ fn details(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
         .iter()
         .map(|(_, name)| format!("#{name}"))
         .collect();
-    let head: Vec<&str> = ["contender", "whose"]
+    let head: Vec<&str> = ["contender", "process"]
         .into_iter()
         .chain(head.iter().map(String::as_str))
         .collect();
-    let mut table = Table::new("The same, by whom and by kind of work", &head);
+    let mut table = Table::new("The same, by process and kind of work", &head);
     for (cell, _) in found {
         for (who, shares) in by_whom(cell) {
             let shares = shares.iter().map(|share| percent(*share, None));

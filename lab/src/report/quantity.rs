@@ -58,10 +58,10 @@ impl Scale {
 
     /// The number with its unit.
     pub fn text(&self, raw: f64) -> String {
-        match self.unit.is_empty() {
-            true => self.number(raw),
-            false => format!("{} {}", self.number(raw), self.unit),
+        if self.unit.is_empty() {
+            return self.number(raw);
         }
+        format!("{} {}", self.number(raw), self.unit)
     }
 }
 
@@ -196,6 +196,12 @@ pub fn less_is_better(figure: &str) -> bool {
         "soaker",
     ];
     matches!(unit(figure), "us" | "bytes") || COSTS.iter().any(|word| figure.starts_with(word))
+}
+
+/// A number of things, as `1 round` or `3 rounds`.
+pub fn counted(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 /// A share as a signed change in percent: 1.25 is `+25 %`.

@@ -1,5 +1,5 @@
-//! The parts of the page: a heading, and below it markup and charts in order. The charts are kept as such until the page is
-//! written, because they are numbered there, and because each can also be a file of its own.
+//! The parts of the page: a heading, and below it markup and charts in order. The charts are kept as such until the
+//! page is written, because they are numbered there, and because each can also be a file of its own.
 
 use crate::report::chart::Chart;
 use crate::report::html::escaped;
@@ -10,7 +10,7 @@ pub struct Section {
     pub id: &'static str,
     /// The heading.
     pub title: String,
-    /// What it says; empty: nothing.
+    /// Its contents; an empty section is left out.
     pub body: Body,
 }
 
@@ -97,8 +97,10 @@ fn figure(figure: &Chart, number: usize) -> String {
         ""
     };
     format!(
-        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h3 id=\"{id}-title\">{}</h3><p>{}</p></figcaption>\n\
-         <div class=\"drawing\">{}</div>\n<details{open}><summary>The same as a table</summary>\n{}</details>\n</figure>\n",
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h3 \
+         id=\"{id}-title\">{}</h3><p>{}</p></figcaption>\n\
+         <div class=\"drawing\">{}</div>\n<details{open}><summary>The same as a \
+         table</summary>\n{}</details>\n</figure>\n",
         escaped(&figure.title),
         escaped(&figure.note),
         figure.picture.inline(),

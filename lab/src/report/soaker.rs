@@ -24,12 +24,12 @@ pub struct SoakerLoad {
     pub hidden: f64,
     /// The share of the processor that others took most of.
     pub busiest: f64,
-    /// What `/proc/stat` counts in the same trial as neither idle nor nice, where that is of the same machine: a soaker is
-    /// nice, and so perhaps is what others run there.
+    /// What `/proc/stat` counts in the same trial as neither idle nor nice, where that is of the same machine: a
+    /// soaker is nice, and so perhaps is what others run there.
     pub by_the_kernel: Option<f64>,
     /// By how much the clock ran faster than in the calibration.
     pub faster: f64,
-    /// Whether the soaker was in nobody's way.
+    /// Whether the soaker ran in the idle class, which takes nothing from others.
     pub idle_class: bool,
     /// What was carried beside it, as a share of what is carried without.
     pub carried: f64,
@@ -97,18 +97,19 @@ impl SoakerLoad {
             2 => "both processors".into(),
             count => format!("all {count} processors"),
         };
-        match self.machine.is_empty() {
-            true => processors,
-            false => format!("{processors} of {}'s machine", self.machine),
+        if self.machine.is_empty() {
+            processors
+        } else {
+            format!("{processors} of {}'s machine", self.machine)
         }
     }
 
-    /// What makes its figures less sure, if anything does.
-    pub fn doubt(&self) -> Option<&'static str> {
+    /// Why its figures are less certain, if there is a reason.
+    pub fn caveat(&self) -> Option<&'static str> {
         if !self.idle_class {
-            Some("the soaker was refused the idle class and took a little from the load")
+            Some("the idle class was refused: the soaker took a little time from the load")
         } else if self.faster > 0.01 {
-            Some("the soaker ran faster than it had calibrated: the load is higher than it seems")
+            Some("the soaker ran faster than in its calibration: the load is higher than shown")
         } else {
             None
         }
@@ -133,15 +134,16 @@ pub fn show(findings: &Findings, body: &mut Body) {
         return;
     }
     let table = table(&found);
-    match found.len() > MAX_BARS {
-        true => body.push_html(format!(
+    if found.len() > MAX_BARS {
+        body.push_html(format!(
             "<p>{}</p>\n{}",
             escaped(&note(&found)),
             table.html()
-        )),
-        false => body.push_chart(drawn(&found, table)),
+        ))
+    } else {
+        body.push_chart(drawn(&found, table))
     }
-    body.push_html(doubts(&found));
+    body.push_html(caveats(&found));
 }
 
 fn drawn(found: &[Soaked], table: Table) -> Chart {
@@ -149,7 +151,8 @@ fn drawn(found: &[Soaked], table: Table) -> Chart {
         name: named(name, load),
         shares: shares(load).into(),
     });
-    let description = "Stacked bars: the share of the processors that a soaker lost beside each contender, and how much of it the kernel's accounting hides; the table below has the numbers.";
+    let description = "Stacked bars: the share of the processors that a soaker lost beside each contender, and how \
+    much of it the kernel's accounting hides; the table below has the numbers.";
     Chart {
         title: "Load of the processors, by a soaker".into(),
         note: note(found),
@@ -160,9 +163,10 @@ fn drawn(found: &[Soaked], table: Table) -> Chart {
 
 /// With the machine, where there are several.
 fn named(name: &str, load: &SoakerLoad) -> String {
-    match load.machine.is_empty() {
-        true => name.into(),
-        false => format!("{name} · {}'s machine", load.machine),
+    if load.machine.is_empty() {
+        name.into()
+    } else {
+        format!("{name} · {}'s machine", load.machine)
     }
 }
 
@@ -171,9 +175,11 @@ fn note(found: &[Soaked]) -> String {
     machines.sort();
     machines.dedup();
     format!(
-        "Of {}, endpoints and whoever else runs included. A soaker takes every idle cycle and counts; what it does not get is the load, wherever the kernel books it. \
-         Hidden is what the kernel charged to the soaker while it counted nothing: interrupts and softirqs that met it, time stolen by a host, \
-         and what the other thread of a core slowed it by. Taken in trials of their own, which count for no other figure.",
+        "Of {}, endpoints and other programs included. A soaker takes every idle cycle and counts; what it does not \
+         get is the load, wherever the kernel accounts it. \
+         Hidden is what the kernel charged to the soaker while it counted nothing: interrupts and softirqs that \
+         interrupted it, time stolen by a host, \
+         and the slowdown by the other thread of a core. Taken in separate trials, which count for no other figure.",
         machines.join("; ")
     )
 }
@@ -213,20 +219,20 @@ fn percent(share: f64) -> String {
     format!("{} %", significant(100.0 * share))
 }
 
-/// Why some of it is less sure, each reason once.
-fn doubts(found: &[Soaked]) -> String {
-    let mut told: Vec<(&str, usize)> = Vec::new();
-    for doubt in found.iter().filter_map(|(_, load)| load.doubt()) {
-        match told.iter_mut().find(|(known, _)| *known == doubt) {
+/// Why some figures are less certain, each reason once.
+fn caveats(found: &[Soaked]) -> String {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for caveat in found.iter().filter_map(|(_, load)| load.caveat()) {
+        match counted.iter_mut().find(|(known, _)| *known == caveat) {
             Some((_, times)) => *times += 1,
-            None => told.push((doubt, 1)),
+            None => counted.push((caveat, 1)),
         }
     }
-    let told = told.into_iter().map(|(doubt, times)| {
+    let lines = counted.into_iter().map(|(caveat, times)| {
         let all = found.len();
-        format!("<p>In {times} of {all}: {}.</p>\n", escaped(doubt))
+        format!("<p>In {times} of {all}: {}.</p>\n", escaped(caveat))
     });
-    told.collect()
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -260,7 +266,7 @@ mod tests {
         assert_eq!((load.all, load.hidden, load.busiest), (0.3, 0.1, 0.5));
         assert_eq!(load.by_the_kernel, Some(0.2));
         assert_eq!(
-            (load.of_all().as_str(), load.doubt()),
+            (load.of_all().as_str(), load.caveat()),
             ("both processors", None)
         );
         // Made records under meters carry 1 Gbit/s, and the measured ones 2 on average.
@@ -286,12 +292,12 @@ mod tests {
             IntrusiveMeter::Profile,
             &both,
         ));
-        let told = |records: &[Record]| {
+        let machines = |records: &[Record]| {
             let findings = Findings::of(records).unwrap();
-            let told = loads(findings.cells().next().unwrap());
-            told.iter().map(SoakerLoad::of_all).collect::<Vec<_>>()
+            let loads = loads(findings.cells().next().unwrap());
+            loads.iter().map(SoakerLoad::of_all).collect::<Vec<_>>()
         };
-        assert!(told(&records).is_empty());
+        assert!(machines(&records).is_empty());
         records.push(fixture::examined(
             "plain",
             0,
@@ -300,7 +306,7 @@ mod tests {
             &both,
         ));
         let wanted = ["left", "right"].map(|host| format!("all 8 processors of {host}'s machine"));
-        assert_eq!(told(&records), wanted);
+        assert_eq!(machines(&records), wanted);
     }
 
     fn page(records: &[Record]) -> String {
@@ -338,7 +344,7 @@ mod tests {
         let page = page(&soaked(2, 0.0));
         for words in [
             "<figure",
-            "Of both processors, endpoints and whoever else runs included.",
+            "Of both processors, endpoints and other programs included.",
             "data-value=\"0.375\">37.5 %",
             "data-value=\"0.125\">12.5 %",
             ">100 % of that without<",

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::canary::{CanaryCounts, canary_counts};
 use super::findings::{EMULATED_NOTE, Findings, MeasuredCell};
 use super::footnotes;
+use super::quantity::counted;
 use super::totals::{Totals, totals};
 use crate::record::Record;
 use crate::stats;
@@ -23,7 +24,7 @@ const HEAD: [&str; 7] = [
 /// Title, table, what is missing and why, what the findings are beyond the table, the canary, and how to read it.
 pub(super) fn text(records: &[Record]) -> String {
     let Some(findings) = Findings::of(records) else {
-        return "no trial was recorded\n".into();
+        return "no trials recorded\n".into();
     };
     let any = findings.any;
     let rows = totals(records);
@@ -39,19 +40,20 @@ pub(super) fn text(records: &[Record]) -> String {
 
 fn head(record: &Record) -> String {
     let place = &record.provenance;
-    let emulated = match place.emulated {
-        true => format!("emulated: {}\n", EMULATED_NOTE),
-        false => String::new(),
+    let emulated = if place.emulated {
+        format!("emulated: {EMULATED_NOTE}\n")
+    } else {
+        String::new()
     };
     format!(
-        "{}\n{} rounds of {} s of {} for each contender, seed {}\n{}, {} processors, Linux {}, {}\n{emulated}\n",
+        "{}\n{} of {} s of {} for each contender, seed {}\n{}, {}, Linux {}, {}\n{emulated}\n",
         record.title,
-        record.rounds,
+        counted(record.rounds, "round"),
         record.duration_s,
         record.load,
         record.seed,
         place.cpu,
-        place.cpus,
+        counted(place.cpus, "processor"),
         place.kernel,
         place.system
     )
@@ -91,7 +93,8 @@ fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f Measured
     findings.cells().find(of)
 }
 
-/// To the reference under the same settings; the reference itself is 1, and where it is missing there is nothing to say.
+/// To the reference under the same settings; the reference itself is 1, and where it is missing there is nothing to
+/// say.
 fn ratio(cell: &MeasuredCell) -> String {
     match cell.ratio {
         Some(ratio) => format!("{:.3}", ratio.value),
@@ -159,17 +162,19 @@ fn missing(rows: &[Totals]) -> String {
             }
         }
     }
-    match lines.is_empty() {
-        true => String::new(),
-        false => lines.concat() + "\n",
+    if lines.is_empty() {
+        String::new()
+    } else {
+        lines.concat() + "\n"
     }
 }
 
-/// An interrupted or killed run says how far it came.
+/// The note of an interrupted or killed run.
 fn unfinished(ran: usize, planned: usize) -> String {
-    match ran < planned {
-        true => format!("\nonly {ran} of {planned} planned trials ran\n"),
-        false => String::new(),
+    if ran < planned {
+        format!("\nonly {ran} of {planned} planned trials ran\n")
+    } else {
+        String::new()
     }
 }
 
@@ -177,8 +182,10 @@ fn notes(rows: &[Totals], any: &Record) -> String {
     let reference = rows.iter().find(|row| row.contender == any.reference);
     let label = reference.map_or(any.reference.as_str(), |row| row.label.as_str());
     format!(
-        "\nratio: to {label}. ±: half of the 95 % interval of the mean (Student). gateway CPU: left + right process, in percent of\n\
-         one processor; with plain IP the kernel does the work and no process shows it. drops: all trials together, by the\n\
+        "\nratio: to {label}. ±: half of the 95 % interval of the mean (Student). gateway CPU: left + right process, \
+         in percent of\n\
+         one processor; with plain IP the kernel does the work and no process shows it. drops: all trials together, \
+         by the\n\
          contender's own count, at its interfaces and at its sockets.\n"
     )
 }
@@ -228,6 +235,19 @@ mod tests {
         let mut both = ratios(&records);
         both.sort();
         assert_eq!(both, ["0.500", "1.000"]);
+    }
+
+    #[test]
+    fn one_round_is_written_in_the_singular() {
+        let mut records = fixture::cell("plain", 0, &[], &[1e9]);
+        assert!(text(&records).contains("\n3 rounds of 1 s of made for each contender"));
+        (records[0].rounds, records[0].provenance.cpus) = (1, 1);
+        let text = text(&records);
+        assert!(
+            text.contains("\n1 round of 1 s of made for each contender"),
+            "{text}"
+        );
+        assert!(text.contains(", 1 processor, Linux"), "{text}");
     }
 
     #[test]

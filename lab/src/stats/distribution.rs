@@ -1,5 +1,5 @@
-//! The two distributions the intervals need: the normal and Student's. Each cumulative function is computed directly; the
-//! inverse is found by halving, which is exact to the last bits and cannot go astray.
+//! The two distributions the intervals need: the normal and Student's. Each cumulative function is computed directly;
+//! the inverse is found by bisection, which is exact to the last bits.
 
 /// Cumulative standard normal distribution.
 pub(super) fn normal(x: f64) -> f64 {
@@ -23,8 +23,8 @@ pub(super) fn student_quantile(p: f64, freedom: f64) -> f64 {
     invert(|t| student(t, freedom), p)
 }
 
-/// Where a growing function reaches `p`. Both halves of a symmetric one are searched on the lower side, where its values
-/// have their full precision.
+/// Where a growing function reaches `p`. Both halves of a symmetric one are searched on the lower side, where its
+/// values have their full precision.
 fn invert(cumulative: impl Fn(f64) -> f64, p: f64) -> f64 {
     if p > 0.5 {
         return -invert(cumulative, 1.0 - p);

@@ -1,5 +1,5 @@
 //! The rule by which netperf, and with it the study of 2009, decides that it has measured often enough. Stopping at the
-//! first good moment makes the interval too hopeful; it is here to compare with that study, not to decide by.
+//! first narrow interval makes it too optimistic; the rule is used only to compare with that study.
 
 use super::distribution::student_quantile;
 use super::mean;

@@ -1,5 +1,5 @@
-//! How much larger one thing is than another. Two things that were measured in the same rounds are compared pair by pair,
-//! which takes out every drift that met both; two that were measured apart are compared as separate samples.
+//! How much larger one thing is than another. Two things that were measured in the same rounds are compared pair by
+//! pair, which removes drifts that affected both; two measured in different runs are compared as separate samples.
 
 use super::{Interval, bca, expanded, mean, mean_interval, median, welch_interval};
 
@@ -8,12 +8,12 @@ use super::{Interval, bca, expanded, mean, mean_interval, median, welch_interval
 pub struct Estimate {
     /// The best single number.
     pub value: f64,
-    /// How sure it is.
+    /// Its interval.
     pub interval: Option<Interval>,
 }
 
 /// Below this many pairs a bootstrap has too little to draw from; the logarithms are then taken as normal.
-const ENOUGH_TO_RESAMPLE: usize = 8;
+const MIN_PAIRS_TO_RESAMPLE: usize = 8;
 const RESAMPLES: usize = 4000;
 
 /// The ratio of the means of pairs, first to second. `None` unless all numbers are positive.
@@ -22,7 +22,7 @@ pub(crate) fn paired(pairs: &[(f64, f64)], level: f64, seed: u64) -> Option<Esti
     if pairs.is_empty() || !pairs.iter().all(|(a, b)| *a > 0.0 && *b > 0.0) {
         return None;
     }
-    let resampled = (pairs.len() >= ENOUGH_TO_RESAMPLE)
+    let resampled = (pairs.len() >= MIN_PAIRS_TO_RESAMPLE)
         .then(|| {
             bca(
                 pairs,
@@ -51,8 +51,9 @@ fn by_logarithms(pairs: &[(f64, f64)], level: f64) -> Option<Interval> {
     mean_interval(&logarithms, level).map(exponential)
 }
 
-/// The ratio of the means of two samples that have nothing to do with each other. `None` unless all numbers are positive.
-pub(crate) fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
+/// The ratio of the means of two independent samples. `None` unless all numbers are
+/// positive.
+pub fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     Some(Estimate {
         value: mean(a)? / mean(b)?,
@@ -60,9 +61,9 @@ pub(crate) fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
     })
 }
 
-/// The ratio of two samples that a few wild values cannot move: the median of every value of one over every value of the
-/// other (Hodges and Lehmann, on the logarithms).
-pub(crate) fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
+/// The ratio of two samples that outliers do not move: the median of every value of one over every value of
+/// the other (Hodges and Lehmann, on the logarithms).
+pub fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     let differences: Vec<f64> = in_a
         .iter()

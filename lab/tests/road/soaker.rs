@@ -43,7 +43,7 @@ fn a_soaker_says_the_load_and_what_the_kernel_hides_of_it_and_judges_no_limit() 
         assert_eq!(record.verdict, None);
     }
     let table = said(records);
-    let line = "load beside secret: 25.0 % of both processors, 50.0 % of the busiest; the kernel's accounting hides 12.5 %\nload: by a soaker, ";
+    let line = "load of secret: 25.0 % of both processors, 50.0 % of the busiest; not in the kernel's accounting: 12.5 %\nload: by a soaker, ";
     assert!(table.contains(line), "{table}");
     let page = report::html(records, None, Path::new("/nowhere")).unwrap();
     assert!(page.contains("Load of the processors, by a soaker"));

@@ -55,10 +55,11 @@ impl Axis {
     }
 
     /// The place of a value; on a logarithmic scale what is below its beginning stands there.
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let share = match self.logarithmic {
-            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-            false => (value - self.low) / (self.high - self.low),
+    pub fn place(&self, value: f64) -> f64 {
+        let share = if self.logarithmic {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
         };
         self.from + share * (self.to - self.from)
     }

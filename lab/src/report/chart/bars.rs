@@ -1,9 +1,8 @@
-//! One bar per name, with the interval as a whisker and every single measurement as a dot: a mean that hides its scatter
-//! is no finding.
+//! One bar per name, with the interval as a whisker and every single measurement as a dot.
 
 use super::axis::Axis;
-use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
-use crate::report::quantity::Scale;
+use super::{Anchor, Area, Drawing, Picture, WIDTH, fitting, text_width};
+use crate::report::quantity::{Scale, significant};
 use crate::stats::Interval;
 
 /// One bar.
@@ -12,46 +11,53 @@ pub struct BarRow {
     pub name: String,
     /// The mean.
     pub value: f64,
-    /// How sure it is.
+    /// Its interval.
     pub interval: Option<Interval>,
     /// The single measurements.
     pub dots: Vec<f64>,
-    /// RecordFilter of them stand apart.
+    /// RecordFilter of them are outliers.
     pub outliers: Vec<usize>,
     /// The colour, by family of contenders.
     pub colour: usize,
 }
 
-const ROW: f64 = 30.0;
-const THICK: f64 = 14.0;
+const ROW_HEIGHT: f64 = 30.0;
+const BAR_HEIGHT: f64 = 14.0;
 
 /// Draws them from the top down, in the order given.
 pub fn bars(bars: &[BarRow], scale: &Scale, description: &str) -> Picture {
     let names = bars
         .iter()
-        .map(|bar| breadth(&bar.name))
+        .map(|bar| text_width(&bar.name))
         .fold(60.0, f64::max)
         .min(300.0);
     let numbers = bars
         .iter()
-        .map(|bar| breadth(&scale.text(bar.value)))
+        .map(|bar| text_width(&scale.text(bar.value)))
         .fold(0.0, f64::max);
-    let bottom = 8.0 + bars.len() as f64 * ROW;
+    let bottom = 8.0 + bars.len() as f64 * ROW_HEIGHT;
     let most = bars.iter().map(most).fold(0.0, f64::max);
     let axis = Axis::from_zero(scale.value(most), names + 12.0, WIDTH - numbers - 20.0);
     let mut drawing = Drawing::new(bottom + 38.0);
     grid(&mut drawing, &axis, scale, bottom);
     let mut top = 8.0;
     for bar in bars {
-        one(&mut drawing, bar, &axis, scale, top + ROW / 2.0, names);
-        top += ROW;
+        one(
+            &mut drawing,
+            bar,
+            &axis,
+            scale,
+            top + ROW_HEIGHT / 2.0,
+            names,
+        );
+        top += ROW_HEIGHT;
     }
     drawing.finish(description)
 }
 
 fn most(bar: &BarRow) -> f64 {
     let whisker = bar.interval.map_or(bar.value, |interval| interval.high);
-    // A whisker of three wild rounds must not push all bars into a corner.
+    // A long whisker, of three scattered rounds, must not make all bars short.
     let whisker = whisker.min(1.5 * bar.value.abs());
     bar.dots
         .iter()
@@ -63,7 +69,7 @@ fn grid(drawing: &mut Drawing, axis: &Axis, scale: &Scale, bottom: f64) {
     for tick in axis.ticks() {
         let x = axis.place(tick);
         drawing.line("grid", (x, 4.0), (x, bottom));
-        let shown = super::super::quantity::significant(tick);
+        let shown = significant(tick);
         let shown = shown.trim_end_matches('0').trim_end_matches('.');
         let shown = if tick.abs() >= 99.5 || shown.is_empty() {
             format!("{tick}")
@@ -87,9 +93,9 @@ fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, 
     );
     let area = Area {
         x: place(0.0),
-        y: y - THICK / 2.0,
+        y: y - BAR_HEIGHT / 2.0,
         width: place(bar.value) - place(0.0),
-        height: THICK,
+        height: BAR_HEIGHT,
     };
     drawing.mark(&format!("bar c{}", bar.colour), area, bar.value, &tip);
     let mut end = place(bar.value);
@@ -119,7 +125,7 @@ fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, 
             y + 3.5
         ));
     }
-    let room = end + 8.0 + breadth(&scale.text(bar.value)) <= WIDTH;
+    let room = end + 8.0 + text_width(&scale.text(bar.value)) <= WIDTH;
     let (x, anchor) = if room {
         (end + 8.0, Anchor::Start)
     } else {

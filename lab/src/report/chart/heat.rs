@@ -1,7 +1,8 @@
-//! A map of ratios over two factors. The colour runs from one hue (less than the reference) to another (more), and every
-//! field also says its number.
+//! A map of ratios over two factors. The colour runs from one hue (less than the reference) to another (more); each
+//! field also shows its number.
 
-use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, fitting, text_width};
+use crate::report::quantity::significant;
 
 /// The map.
 pub struct Heat {
@@ -15,7 +16,7 @@ pub struct Heat {
     pub ratios: Vec<Vec<Option<f64>>>,
 }
 
-const ROW: f64 = 24.0;
+const ROW_HEIGHT: f64 = 24.0;
 const TOP: f64 = 40.0;
 
 /// Draws it.
@@ -23,11 +24,11 @@ pub fn heat(map: &Heat, description: &str) -> Picture {
     let room = map
         .rows
         .iter()
-        .map(|name| breadth(name))
+        .map(|name| text_width(name))
         .fold(60.0, f64::max)
         .min(280.0);
     let width = (WIDTH - room - 12.0) / map.columns.len().max(1) as f64;
-    let mut drawing = Drawing::new(TOP + map.rows.len() as f64 * ROW + 6.0);
+    let mut drawing = Drawing::new(TOP + map.rows.len() as f64 * ROW_HEIGHT + 6.0);
     let left = |column: usize| room + 12.0 + column as f64 * width;
     drawing.text(
         "axis",
@@ -40,10 +41,10 @@ pub fn heat(map: &Heat, description: &str) -> Picture {
         drawing.text("tick", at, Anchor::Middle, &fitting(name, width));
     }
     for (row, ratios) in map.ratios.iter().enumerate() {
-        let y = TOP + row as f64 * ROW;
+        let y = TOP + row as f64 * ROW_HEIGHT;
         drawing.text(
             "name",
-            (room, y + ROW / 2.0 + 4.0),
+            (room, y + ROW_HEIGHT / 2.0 + 4.0),
             Anchor::End,
             &fitting(&map.rows[row], room),
         );
@@ -53,15 +54,15 @@ pub fn heat(map: &Heat, description: &str) -> Picture {
                 x: left(column) + 1.0,
                 y: y + 1.0,
                 width: width - 2.0,
-                height: ROW - 2.0,
+                height: ROW_HEIGHT - 2.0,
             };
-            let shown = super::super::quantity::significant(*ratio);
+            let shown = significant(*ratio);
             let tip = format!(
                 "{}, {} {}: {shown}",
                 map.rows[row], map.across, map.columns[column]
             );
             drawing.mark(&format!("field h{}", shade(*ratio)), area, *ratio, &tip);
-            let at = (left(column) + width / 2.0, y + ROW / 2.0 + 4.0);
+            let at = (left(column) + width / 2.0, y + ROW_HEIGHT / 2.0 + 4.0);
             drawing.text(
                 &format!("in h{}", shade(*ratio)),
                 at,

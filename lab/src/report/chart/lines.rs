@@ -1,7 +1,7 @@
 //! Lines over a factor, each with the band of its intervals; the same drawing serves for distributions.
 
 use super::axis::Axis;
-use super::{Anchor, COLOURS, Drawing, Picture, WIDTH, breadth, fitting};
+use super::{Anchor, COLOURS, Drawing, Picture, WIDTH, fitting, text_width};
 use crate::report::quantity::{Scale, significant};
 use crate::stats::Interval;
 
@@ -11,7 +11,7 @@ pub struct Point {
     pub x: f64,
     /// The mean.
     pub y: f64,
-    /// How sure it is.
+    /// Its interval.
     pub interval: Option<Interval>,
 }
 
@@ -49,7 +49,7 @@ pub struct Lines<'a> {
     pub scale: Scale,
     /// Whether equal distances upwards are equal factors, not equal differences from zero.
     pub decades: bool,
-    /// For a reader who cannot see it.
+    /// The text alternative (`aria-label`).
     pub description: &'a str,
 }
 
@@ -70,9 +70,10 @@ pub fn lines(all: &[Line], frame: &Lines) -> Picture {
         .fold(0.0, f64::max);
     let across = Axis::over(&xs, LEFT + 14.0, WIDTH - 24.0);
     let ys = points().map(|point| frame.scale.value(point.y));
-    let up = match frame.decades {
-        true => Axis::decades(ys, BOTTOM, TOP),
-        false => Axis::from_zero(frame.scale.value(most), BOTTOM, TOP),
+    let up = if frame.decades {
+        Axis::decades(ys, BOTTOM, TOP)
+    } else {
+        Axis::from_zero(frame.scale.value(most), BOTTOM, TOP)
     };
     let (legend, rows) = legend(all);
     let mut drawing = Drawing::new(BOTTOM + 54.0 + rows * 20.0);
@@ -97,13 +98,13 @@ pub fn lines(all: &[Line], frame: &Lines) -> Picture {
     drawing.finish(frame.description)
 }
 
-/// Whether intervals are drawn: of more lines than there are colours they would hide each other.
+/// Whether intervals are drawn: with more lines than colours they would hide each other.
 pub fn has_bands(all: &[Line]) -> bool {
     all.iter().filter(|line| !line.model).count() <= COLOURS
 }
 
 impl Lines<'_> {
-    /// What stands at a place of the axis.
+    /// The label at a place of the axis.
     fn named(&self, x: f64) -> String {
         let known = self.places.iter().find(|(place, _)| *place == x);
         known.map_or_else(|| short(x), |(_, name)| name.clone())
@@ -128,7 +129,7 @@ fn grid(
     let mut free_from = 0.0;
     for value in places {
         let label = frame.named(value);
-        let (x, half) = (across.place(value), breadth(&label) / 2.0);
+        let (x, half) = (across.place(value), text_width(&label) / 2.0);
         if x - half >= free_from {
             drawing.line("notch", (x, BOTTOM), (x, BOTTOM + 4.0));
             drawing.text("tick", (x, BOTTOM + 17.0), Anchor::Middle, &label);
@@ -145,9 +146,10 @@ fn grid(
 
 fn short(value: f64) -> String {
     let text = significant(value);
-    match text.contains('.') && !text.contains('e') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 
@@ -187,12 +189,12 @@ fn path(drawing: &mut Drawing, line: &Line, number: usize, place: impl Fn(&Point
         .collect();
     drawing.raw(&format!(
         "<polyline class=\"line {}\" points=\"{}\"/>",
-        dress(line, number),
+        line_class(line, number),
         steps.join(" ")
     ));
 }
 
-fn dress(line: &Line, number: usize) -> String {
+fn line_class(line: &Line, number: usize) -> String {
     let dash = if line.model {
         "model".into()
     } else {
@@ -226,7 +228,7 @@ fn marks(
     }
 }
 
-/// Circle, square, triangle: a second sign beside the colour.
+/// Circle, square or triangle, in addition to the colour.
 fn mark(kind: usize, x: f64, y: f64) -> String {
     match kind % 3 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\"/>"),
@@ -244,7 +246,7 @@ fn legend(all: &[Line]) -> (String, f64) {
     let (mut x, mut row, mut out) = (LEFT, 0.0, String::new());
     for (number, line) in all.iter().enumerate() {
         let name = fitting(&line.name, WIDTH - LEFT - 50.0);
-        let width = 34.0 + breadth(&name) + 16.0;
+        let width = 34.0 + text_width(&name) + 16.0;
         if x + width > WIDTH && x > LEFT {
             (x, row) = (LEFT, row + 1.0);
         }
@@ -257,7 +259,7 @@ fn legend(all: &[Line]) -> (String, f64) {
         out += &format!(
             "<polyline class=\"line {}\" points=\"{x:.1},{y:.1} {:.1},{y:.1}\"/><g class=\"key c{}\">{sign}</g>\
              <text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
-            dress(line, number),
+            line_class(line, number),
             x + 24.0,
             number % COLOURS,
             x + 32.0,

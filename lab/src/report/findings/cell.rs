@@ -128,9 +128,10 @@ impl<'a> MeasuredCell<'a> {
 
     /// The contender and what distinguishes this cell from its other cells.
     pub fn name(&self) -> String {
-        match self.under.is_empty() {
-            true => self.label.to_owned(),
-            false => format!("{} · {}", self.label, self.under),
+        if self.under.is_empty() {
+            self.label.to_owned()
+        } else {
+            format!("{} · {}", self.label, self.under)
         }
     }
 
@@ -158,7 +159,8 @@ impl<'a> MeasuredCell<'a> {
         reference.is_some_and(|reference| reference == self.contender)
     }
 
-    /// The share of the processors that it was held to. Who was held back is no worse for it, so ranks are among equals.
+    /// The share of the processors that it was held to. Who was held back is no worse for it, so ranks are among
+    /// equals.
     pub(super) fn share(&self) -> Option<&str> {
         factor(self.trials.first()?, SHARE)
     }

@@ -1,4 +1,5 @@
-//! Figures and factors of records, and what varies in a part: the figure that stands for its result, and the factors that take several levels.
+//! Figures and factors of records, and what varies in a part: the figure that stands for its result, and the factors
+//! that take several levels.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +61,7 @@ pub(super) fn leading(groups: &[Vec<&Record>]) -> Option<String> {
     known.or_else(|| records.first()?.figures.keys().next().cloned())
 }
 
-/// What a share of the processors allows is no figure of the contender alone, so it is told also where it never varies.
+/// A figure under a share of the processors is not comparable without it, so it is named also where it never varies.
 pub(super) const SHARE: &str = "share";
 
 /// Factors that take several levels for one and the same contender.

@@ -1,8 +1,8 @@
-//! The bars of a study: what was asked, how much of it was reached, and how sure that is. Each is drawn as its share of
-//! what was asked, so that ratios, bytes and microseconds stand on one scale.
+//! The targets of a study (its bars): what is required, how much of it was reached, and the confidence interval. Each
+//! is drawn as the share of what is required, so that ratios, bytes and microseconds have one scale.
 
 use crate::bars::{Bar, BarResult, judge, with_interval};
-use crate::report::chart::{Chart, Goal, goals};
+use crate::report::chart::{Chart, Target, targets};
 use crate::report::findings::Findings;
 use crate::report::html::{Table, TableCell};
 use crate::report::section::{Body, Section};
@@ -13,45 +13,47 @@ pub(super) fn section(findings: &Findings, bars: &[Bar]) -> Section {
         .iter()
         .map(|bar| (bar, judge(bar, findings.records)))
         .collect();
-    let body = match bars.is_empty() {
-        true => Body::default(),
-        false => drawn(&judged),
+    let body = if bars.is_empty() {
+        Body::default()
+    } else {
+        drawn(&judged)
     };
-    Section::new("bars", "What was to be reached", body)
+    Section::new("bars", "Targets", body)
 }
 
 fn drawn(judged: &[(&Bar, Vec<BarResult>)]) -> Body {
-    let goals_of = |(bar, cases): &(&Bar, Vec<BarResult>)| -> Vec<Goal> {
+    let targets_of = |(bar, cases): &(&Bar, Vec<BarResult>)| -> Vec<Target> {
         let name = |one| match cases.len() {
             1 => format!("{} · {}", bar.name, bar.about),
             _ => name(bar, one),
         };
-        let goals = cases.iter().filter_map(|one| goal(bar, one, name(one)));
-        goals.collect()
+        let targets = cases.iter().filter_map(|one| target(bar, one, name(one)));
+        targets.collect()
     };
-    let all: Vec<Goal> = judged.iter().flat_map(goals_of).collect();
+    let all: Vec<Target> = judged.iter().flat_map(targets_of).collect();
     let table = table(judged);
     if all.is_empty() {
         return table.html().into();
     }
-    let description = "One row for each bar: the share of what was asked, with its interval; 1 is the bar. The table has the numbers.";
+    let description = "One row for each target: the share of it that was reached, with its interval. The table has \
+    the numbers.";
     // Figures of the result are numbered from 1; this one stands apart.
     Body::from(Chart {
-        title: "How much of each bar was reached".into(),
-        note: "1 is the bar, and right of it is better. It is met (full mark) where all of the interval is right of it, and \
-               not met (empty mark) otherwise; a grey mark has no interval, and nothing is said of it."
+        title: "How much of each target was reached".into(),
+        note: "1 is the target; higher is better. It is met (filled mark) where the whole interval lies above 1, and \
+               not met (hollow mark) otherwise. A grey mark has no interval and is not judged."
             .into(),
-        picture: goals(&all, description),
+        picture: targets(&all, description),
         table,
     })
 }
 
-fn goal(bar: &Bar, one: &BarResult, name: String) -> Option<Goal> {
+fn target(bar: &Bar, one: &BarResult, name: String) -> Option<Target> {
     let ends = one.interval.and_then(|interval| {
         let (a, b) = (bar.share(interval.low)?, bar.share(interval.high)?);
         Some((a.min(b), a.max(b)))
     });
-    Some(Goal {
+    Some(Target {
         name,
         share: bar.share(one.mean)?,
         ends,
@@ -65,12 +67,12 @@ fn name(bar: &Bar, one: &BarResult) -> String {
 
 fn table(judged: &[(&Bar, Vec<BarResult>)]) -> Table {
     let mut table = Table::new(
-        "Bars",
+        "Targets",
         &[
-            "bar",
-            "what it says",
+            "target",
+            "meaning",
             "#measured [95 %]",
-            "#asked",
+            "#required",
             "#share",
             "#pairs",
             "verdict",

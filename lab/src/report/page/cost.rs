@@ -1,4 +1,4 @@
-//! What it cost: processor time by state, by soaker, by gateway, memory and drops.
+//! Cost: processor time by state, by soaker, by gateway, memory and drops.
 
 use crate::report::chart::{Chart, Stack, stack};
 use crate::report::findings::{Findings, MeasuredCell};
@@ -17,7 +17,9 @@ const STATES: [(&[&str], &str); 5] = [
     (&["irq"], "irq"),
     (&["steal"], "stolen by the host"),
 ];
-/// More bars than this are no picture any more: the table then stands alone.
+/// The other states.
+const IDLE_STATES: [&str; 2] = ["idle", "iowait"];
+/// More bars than this are not readable: the table then stands alone.
 const MAX_BARS: usize = 36;
 
 /// The section on processor time, memory and drops.
@@ -27,13 +29,13 @@ pub(super) fn section(findings: &Findings) -> Section {
     if findings.cells().next().is_some() {
         body.push_html(table(findings).html());
     }
-    Section::new("cost", "What it cost", body)
+    Section::new("cost", "Cost", body)
 }
 
 fn split(findings: &Findings) -> Option<Chart> {
     let bars: Vec<(String, Vec<f64>)> = findings
         .cells()
-        .filter_map(|cell| Some((cell.name(), shares(cell, findings.any.provenance.cpus)?)))
+        .filter_map(|cell| Some((cell.name(), shares(cell)?)))
         .collect();
     if bars.is_empty() || bars.len() > MAX_BARS {
         return None;
@@ -56,27 +58,28 @@ fn split(findings: &Findings) -> Option<Chart> {
         .into_iter()
         .map(|(name, shares)| Stack { name, shares })
         .collect();
-    let description = "Stacked bars: the share of the processors' time by state for each contender; the table below has the numbers.";
+    let description = "Stacked bars: the share of the processors' time by state for each contender; the table below \
+    has the numbers.";
     Some(Chart {
-        title: "Where the processors' time went".into(),
-        note: "Of all processors of the machine, endpoints included; the rest was idle. Where the kernel does no interrupt \
-               accounting, irq stays empty and that work hides in whoever was interrupted."
+        title: "Processor time by state".into(),
+        note: "Of all processors of the machine, endpoints included; the rest was idle. Where the kernel has no \
+        interrupt \
+               accounting, irq is empty and that time counts for the process that was interrupted."
             .into(),
         picture: stack(&stacks, &names, description),
         table,
     })
 }
 
-fn shares(cell: &MeasuredCell, processors: usize) -> Option<Vec<f64>> {
-    let whole = cell.reading("window_s").filter(|window| *window > 0.0)? * processors.max(1) as f64;
-    let spent = |state: &&str| cell.reading(&format!("machine.{state}_s")).unwrap_or(0.0);
-    cell.reading("machine.user_s")?;
-    Some(
-        STATES
-            .iter()
-            .map(|(states, _)| states.iter().map(spent).sum::<f64>() / whole)
-            .collect(),
-    )
+/// The share of each state in the time of all states. The meter's own window is longer than that of the load
+/// (`window_s`), and the machine may have more processors than the lab may use.
+fn shares(cell: &MeasuredCell) -> Option<Vec<f64>> {
+    let spent = |state: &str| cell.reading(&format!("machine.{state}_s"));
+    spent("user")?;
+    let sum = |states: &[&str]| states.iter().filter_map(|state| spent(state)).sum::<f64>();
+    let busy = STATES.map(|(states, _)| sum(states));
+    let whole = busy.iter().sum::<f64>() + sum(&IDLE_STATES);
+    (whole > 0.0).then(|| busy.map(|seconds| seconds / whole).into())
 }
 
 fn table(findings: &Findings) -> Table {
@@ -89,7 +92,7 @@ fn table(findings: &Findings) -> Table {
         "#gateway CPU per byte",
         "#peak memory",
         "#drops",
-        "#sent again",
+        "#retransmits",
     ];
     let mut table = Table::new("Gateways: processor time, memory, losses", &head);
     for part in &findings.parts {
@@ -133,5 +136,27 @@ fn significant_count(count: f64) -> String {
         format!("{count:.0}")
     } else {
         significant(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Outcome;
+    use crate::report::fixture;
+
+    #[test]
+    fn shares_of_processor_time_are_of_the_window_in_which_it_was_measured() {
+        let mut records = fixture::cell("a", 0, &[], &[1e9]);
+        let Outcome::Measured { readings, .. } = &mut records[0].outcome else {
+            unreachable!("the fixture's are measured");
+        };
+        // One processor, and a load of one second within two seconds of the meter.
+        readings.insert("machine.user_s".into(), 0.9);
+        readings.insert("machine.softirq_s".into(), 0.6);
+        readings.insert("machine.idle_s".into(), 0.5);
+        let findings = Findings::of(&records).unwrap();
+        let shares = shares(findings.cells().next().unwrap()).unwrap();
+        assert_eq!(shares, [0.45, 0.0, 0.3, 0.0, 0.0]);
     }
 }

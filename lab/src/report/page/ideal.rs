@@ -30,28 +30,29 @@ pub fn lines(cells: &[&MeasuredCell], across: usize) -> Vec<Line> {
     for line in &mut lines {
         line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    let mut told: Vec<Line> = Vec::new();
+    let mut distinct: Vec<Line> = Vec::new();
     for line in lines {
-        if !told.iter().any(|known| same_curve(known, &line)) {
-            told.push(line);
+        if !distinct.iter().any(|known| same_curve(known, &line)) {
+            distinct.push(line);
         }
     }
     // An ideal far above everything measured would press the findings into a corner.
     let most = cells.iter().map(|cell| cell.mean).fold(0.0, f64::max);
-    let points = || told.iter().flat_map(|line| &line.points);
+    let points = || distinct.iter().flat_map(|line| &line.points);
     let near = points().all(|point| point.y <= 2.0 * most);
-    let curved = told.iter().all(|line| line.points.len() > 1);
-    if !near || !curved || told.len() > MAX_CURVES {
+    let curved = distinct.iter().all(|line| line.points.len() > 1);
+    if !near || !curved || distinct.len() > MAX_CURVES {
         return Vec::new();
     }
-    let alone = told.len() == 1;
-    for line in &mut told {
-        line.name = match alone {
-            true => "ideal".into(),
-            false => format!("ideal, {}", line.name),
+    let alone = distinct.len() == 1;
+    for line in &mut distinct {
+        line.name = if alone {
+            "ideal".into()
+        } else {
+            format!("ideal, {}", line.name)
         };
     }
-    told
+    distinct
 }
 
 fn same_curve(one: &Line, other: &Line) -> bool {

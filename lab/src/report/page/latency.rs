@@ -1,5 +1,5 @@
-//! How long packets were under way, by percentile: the axis is that of high-dynamic-range histograms, where each step to the
-//! right leaves out a tenth of what the step before left out. A mean would hide just what hurts.
+//! Latency by percentile. The axis is that of high-dynamic-range histograms: each step to the right leaves out a
+//! tenth of what the step before left out. A mean would hide the slow packets.
 
 use crate::load::PERCENTILES;
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
@@ -18,7 +18,7 @@ const TIMED: [(&str, &str); 3] = [
     ),
     ("latency", "One-way delays by percentile"),
 ];
-/// More curves than this in one drawing cannot be told apart; the rest is in the table.
+/// More curves than this in one drawing are not readable; the rest is in the table.
 const MAX_CURVES: usize = 16;
 
 /// The section; empty where nothing was timed.
@@ -28,7 +28,7 @@ pub(super) fn section(findings: &Findings) -> Section {
         let charts = TIMED.into_iter().filter_map(|timed| chart(part, timed));
         charts.for_each(|chart| body.push_chart(chart));
     }
-    Section::new("latency", "How long packets were under way", body)
+    Section::new("latency", "Latency", body)
 }
 
 /// The means over all rounds of one cell at each share, and the longest.
@@ -54,7 +54,7 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Chart> {
         .collect();
     let title = part.titled(title);
     let description = format!(
-        "Lines: {title}, from the median to the slowest of many thousand, for {} cases; the table below has the numbers.",
+        "Lines: {title}, from the median to the highest percentile, for {} cases; the table below has the numbers.",
         curves.len()
     );
     let table = table(&title, &curves, &scale);
@@ -64,13 +64,14 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Chart> {
         .map(|curve| Line::measured(&curve.name, curve.points))
         .collect();
     Some(Chart {
-        note: "So many of a hundred took at most so long; upwards each factor has the same length. Points are means over the rounds, bands their 95 % intervals; \
-               the longest of all stands in the table."
+        note: "The share of packets that took at most this long, on a logarithmic scale. Points are means over the \
+        rounds, bands their 95 % intervals; \
+               the maximum is in the table."
             .into(),
         picture: lines(
             &drawn,
             &Lines {
-                x: "share of all that took at most so long",
+                x: "share of all that took at most this long",
                 places: &places,
                 decades: true,
                 scale,
@@ -98,7 +99,7 @@ fn curve(cell: &MeasuredCell, timed: &str) -> Curve {
     }
 }
 
-/// One to the right for each tenth. What matters of a place is its distance from the others.
+/// The place of a share on the axis: one to the right for each tenth that it leaves out.
 fn place(share: f64) -> f64 {
     // A whole number of thousandths, so that equal shares have equal places.
     ((1.0 - (1.0 - share).log10()) * 1e3).round() / 1e3
@@ -110,19 +111,22 @@ fn percent(share: f64) -> String {
 }
 
 fn table(title: &str, curves: &[Curve], scale: &Scale) -> Table {
-    let told = |share: f64| {
+    let has_points = |share: f64| {
         let here = |point: &Point| point.x == place(share);
         curves.iter().any(|curve| curve.points.iter().any(here))
     };
     let shares: Vec<f64> = PERCENTILES.iter().map(|(_, share)| *share).collect();
-    let shares: Vec<f64> = shares.into_iter().filter(|share| told(*share)).collect();
+    let shares: Vec<f64> = shares
+        .into_iter()
+        .filter(|share| has_points(*share))
+        .collect();
     let names: Vec<String> = shares
         .iter()
         .map(|share| format!("#{}", percent(*share)))
         .collect();
     let head: Vec<&str> = std::iter::once("contender")
         .chain(names.iter().map(String::as_str))
-        .chain(["#the longest"])
+        .chain(["#maximum"])
         .collect();
     let mut table = Table::new(title, &head);
     table.rows.extend(curves.iter().map(|curve| {
@@ -169,7 +173,7 @@ mod tests {
         assert!(body.contains("data-value=\"1234\""), "{body}");
         assert!(
             !body.contains("99.9 %"),
-            "what nobody has is not there: {body}"
+            "a percentile without a figure is left out: {body}"
         );
     }
 

@@ -1,4 +1,5 @@
-//! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more does.
+//! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more
+//! does.
 
 use super::ideal;
 use crate::report::chart::{BarRow, Chart, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
@@ -8,7 +9,7 @@ use crate::report::quantity::{self, significant, with_interval};
 use crate::report::section::{Body, Section};
 use crate::stats;
 
-/// More lines than this in one drawing cannot be told apart.
+/// More lines than this in one drawing are not readable.
 const MAX_LINES: usize = 20;
 /// More drawings than this of one part are left to the table.
 const MAX_CHARTS: usize = 8;
@@ -20,7 +21,7 @@ pub(super) fn section(findings: &Findings) -> Section {
         for chart in of_part(findings, part) {
             body.push_chart(chart);
         }
-        body.push_html(further(part));
+        body.push_html(other_figures(part));
     }
     Section::new("measured", "What was measured", body)
 }
@@ -29,12 +30,12 @@ fn of_part(findings: &Findings, part: &Part) -> Vec<Chart> {
     let Some(across) = across(part) else {
         return vec![as_bars(findings, part)];
     };
-    let mut charts: Vec<Chart> = scenes(part, across)
+    let mut charts: Vec<Chart> = panels(part, across)
         .into_iter()
         .take(MAX_CHARTS)
-        .map(|(scene, cells)| over(findings, part, across, &scene, &cells))
+        .map(|(panel, cells)| as_lines(findings, part, across, &panel, &cells))
         .collect();
-    charts.extend(map(findings, part, across));
+    charts.extend(ratio_map(findings, part, across));
     charts
 }
 
@@ -54,9 +55,9 @@ fn across(part: &Part) -> Option<usize> {
     usable.max_by_key(|place| part.settings[*place].levels.len())
 }
 
-/// The cells by what their other settings are.
-fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b MeasuredCell<'a>>)> {
-    let mut scenes: Vec<(String, Vec<&MeasuredCell>)> = Vec::new();
+/// The cells by their other settings.
+fn panels<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b MeasuredCell<'a>>)> {
+    let mut panels: Vec<(String, Vec<&MeasuredCell>)> = Vec::new();
     for cell in &part.cells {
         let others = part.settings.iter().zip(&cell.levels).enumerate();
         let named: Vec<String> = others
@@ -64,12 +65,12 @@ fn scenes<'a, 'b>(part: &'b Part<'a>, across: usize) -> Vec<(String, Vec<&'b Mea
             .map(|(_, (setting, level))| format!("{} {level}", setting.name))
             .collect();
         let name = named.join(", ");
-        match scenes.iter_mut().find(|(known, _)| *known == name) {
+        match panels.iter_mut().find(|(known, _)| *known == name) {
             Some((_, cells)) => cells.push(cell),
-            None => scenes.push((name, vec![cell])),
+            None => panels.push((name, vec![cell])),
         }
     }
-    scenes
+    panels
 }
 
 fn titled(part: &Part, rest: &str) -> String {
@@ -87,7 +88,7 @@ fn as_bars(findings: &Findings, part: &Part) -> Chart {
             interval: cell.interval,
             dots: cell.figures(),
             outliers: cell.outliers.clone(),
-            colour: family(findings, cell),
+            colour: colour_of(findings, cell),
         })
         .collect();
     let title = titled(part, "");
@@ -104,7 +105,7 @@ fn as_bars(findings: &Findings, part: &Part) -> Chart {
 }
 
 /// The reference is grey; other contenders share a colour with their kind, which is the first word of their id.
-fn family(findings: &Findings, cell: &MeasuredCell) -> usize {
+fn colour_of(findings: &Findings, cell: &MeasuredCell) -> usize {
     const GREY: usize = 7;
     let kind = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
     if kind(cell.contender) == kind(&findings.any.reference) {
@@ -126,11 +127,11 @@ fn family(findings: &Findings, cell: &MeasuredCell) -> usize {
         .map_or(GREY, |place| (place + offset) % GREY)
 }
 
-fn over(
+fn as_lines(
     findings: &Findings,
     part: &Part,
     across: usize,
-    scene: &str,
+    panel: &str,
     cells: &[&MeasuredCell],
 ) -> Chart {
     let scale = part.scale();
@@ -150,21 +151,22 @@ fn over(
     all.iter_mut()
         .for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
     all.truncate(MAX_LINES);
-    let mut note = String::from(match has_bands(&all) {
-        true => "Points are means, bands their 95 % intervals.",
-        false => "Points are means; their 95 % intervals stand in the table.",
+    let mut note = String::from(if has_bands(&all) {
+        "Points are means, bands their 95 % intervals."
+    } else {
+        "Points are means; their 95 % intervals are in the table."
     });
     if part.figure == "goodput_bps" {
         let ideals = ideal::lines(cells, across);
         if !ideals.is_empty() {
-            note += " Dotted: the most that the link can carry, every header counted.";
+            note += " Dotted: the maximum goodput of the link, all headers counted.";
         }
         all.extend(ideals);
     }
-    let beside = if scene.is_empty() {
+    let beside = if panel.is_empty() {
         String::new()
     } else {
-        format!(" ({scene})")
+        format!(" ({panel})")
     };
     let title = titled(part, &format!(" over {}{beside}", factor.name));
     let description = format!(
@@ -198,7 +200,7 @@ fn table(findings: &Findings, part: &Part, cells: &[&MeasuredCell]) -> Table {
             ratio.as_str(),
             "#rank",
             "#rounds",
-            "#2009 rule",
+            "#netperf interval",
         ])
         .collect();
     let mut table = Table::new(titled(part, ""), &head);
@@ -229,14 +231,15 @@ fn table(findings: &Findings, part: &Part, cells: &[&MeasuredCell]) -> Table {
 
 /// The rank, or the ranks among which the noise leaves the choice.
 fn rank((best, worst): (usize, usize)) -> String {
-    match best == worst {
-        true => best.to_string(),
-        false => format!("{best}–{worst}"),
+    if best == worst {
+        best.to_string()
+    } else {
+        format!("{best}–{worst}")
     }
 }
 
 /// Ratios to the reference over the drawn setting, a row for each contender and what else is set.
-fn map(findings: &Findings, part: &Part, across: usize) -> Option<Chart> {
+fn ratio_map(findings: &Findings, part: &Part, across: usize) -> Option<Chart> {
     let factor = &part.settings[across];
     let mut rows: Vec<(String, Vec<Option<f64>>)> = Vec::new();
     for cell in &part.cells {
@@ -297,15 +300,15 @@ fn map(findings: &Findings, part: &Part, across: usize) -> Option<Chart> {
         ratios,
     };
     Some(Chart {
-        note: "1 is equal; each shade is a factor of 1.8.".into(),
+        note: "1 is equal to the reference; each shade is a factor of 1.8.".into(),
         picture: heat(&drawn, &description),
         table,
         title,
     })
 }
 
-/// Whatever else the trials found, as a table.
-fn further(part: &Part) -> String {
+/// All other figures of the trials, as a table.
+fn other_figures(part: &Part) -> String {
     let mut names: Vec<&String> = part
         .cells
         .iter()
@@ -326,7 +329,7 @@ fn further(part: &Part) -> String {
         .into_iter()
         .chain(titles.iter().map(String::as_str))
         .collect();
-    let mut table = Table::new(part.titled("what else was found, means"), &head);
+    let mut table = Table::new(part.titled("other figures, means"), &head);
     table.rows.extend(part.cells.iter().map(|cell| {
         let shown = |name: &&String| {
             let value = cell.other(name);
@@ -339,7 +342,7 @@ fn further(part: &Part) -> String {
             .collect()
     }));
     format!(
-        "<details><summary>What else was found</summary>\n{}</details>\n",
+        "<details><summary>Other figures</summary>\n{}</details>\n",
         table.html()
     )
 }

@@ -1,9 +1,10 @@
-//! Where the numbers come from: machine, kernel, versions, configurations, and the command that repeats the run.
+//! Provenance: machine, kernel, versions, configurations, and the command that repeats the run.
 
 use super::date;
 use crate::report::canary::{CanaryCounts, canary_counts};
 use crate::report::findings::Findings;
 use crate::report::html::{Table, TableCell, definitions, escaped};
+use crate::report::quantity::counted;
 use crate::report::section::Section;
 
 /// One line below the title.
@@ -12,8 +13,11 @@ pub(super) fn place_and_time(findings: &Findings) -> String {
     let began = findings.records.iter().map(|record| record.started_unix);
     let began = date::text(began.fold(f64::INFINITY, f64::min));
     format!(
-        "{began} · {} · {} processors · Linux {} · {}",
-        place.cpu, place.cpus, place.kernel, place.system
+        "{began} · {} · {} · Linux {} · {}",
+        place.cpu,
+        counted(place.cpus, "processor"),
+        place.kernel,
+        place.system
     )
 }
 
@@ -24,9 +28,9 @@ pub fn section(findings: &Findings, configurations: &[(String, String)]) -> Sect
         (
             "Machine",
             format!(
-                "{}, {} processors, {:.1} GB of memory",
+                "{}, {}, {:.1} GB of memory",
                 place.cpu,
-                place.cpus,
+                counted(place.cpus, "processor"),
                 place.memory_bytes as f64 / 1e9
             ),
         ),
@@ -37,7 +41,7 @@ pub fn section(findings: &Findings, configurations: &[(String, String)]) -> Sect
         ),
         ("Testbed", place.testbed.clone()),
         ("Seed", findings.any.seed.to_string()),
-        ("To repeat it", place.command.clone()),
+        ("Command", place.command.clone()),
         ("Canary", canary(&canary_counts(findings.records))),
     ];
     facts.extend(
@@ -46,21 +50,21 @@ pub fn section(findings: &Findings, configurations: &[(String, String)]) -> Sect
             .iter()
             .map(|(name, value)| (name.as_str(), value.clone())),
     );
-    facts.extend(drift(findings).map(|drift| ("Not one machine", drift)));
+    facts.extend(drift(findings).map(|drift| ("Changed during the run", drift)));
     let mut body = definitions(&facts);
     body += &pairs("Versions", "program", "version", place.versions.iter());
     body += &pairs(
-        "The kernel's answers to processor weaknesses, which cost time",
-        "weakness",
-        "answer",
+        "CPU vulnerability mitigations (they cost time)",
+        "vulnerability",
+        "mitigation",
         place.mitigations.iter(),
     );
     body += &notes(findings);
     body += &masked_files(configurations);
-    Section::new("provenance", "Where the numbers come from", body)
+    Section::new("provenance", "Provenance", body)
 }
 
-/// A run that was resumed elsewhere, or after an update, says so.
+/// What changed where a run was resumed on another machine or after an update.
 fn drift(findings: &Findings) -> Option<String> {
     let first = &findings.any.provenance;
     let changes = findings
@@ -78,10 +82,10 @@ fn drift(findings: &Findings) -> Option<String> {
 
 fn canary(seen: &CanaryCounts) -> String {
     let number = |count: Option<usize>| {
-        count.map_or_else(|| "not looked for".into(), |count| count.to_string())
+        count.map_or_else(|| "not checked".into(), |count| count.to_string())
     };
     format!(
-        "a known text was seen {} × on the client's side, {} × on a plain wire, {} × on protected wires",
+        "the known text was seen {} × on the client's side, {} × on a plain wire, {} × on protected wires",
         number(seen.client_side),
         number(seen.plain_wire),
         number(seen.protected_wire)
@@ -98,9 +102,10 @@ fn pairs<'a>(
     table
         .rows
         .extend(pairs.map(|(name, value)| vec![TableCell::text(name), TableCell::text(value)]));
-    match table.rows.is_empty() {
-        true => String::new(),
-        false => table.html(),
+    if table.rows.is_empty() {
+        String::new()
+    } else {
+        table.html()
     }
 }
 
@@ -112,9 +117,10 @@ fn notes(findings: &Findings) -> String {
     let items: String = noted
         .map(|note| format!("<li>{}</li>\n", escaped(&note)))
         .collect();
-    match items.is_empty() {
-        true => String::new(),
-        false => format!("<h3>Noted on the way</h3>\n<ul>\n{items}</ul>\n"),
+    if items.is_empty() {
+        String::new()
+    } else {
+        format!("<h3>Notes</h3>\n<ul>\n{items}</ul>\n")
     }
 }
 
@@ -127,15 +133,15 @@ fn masked_files(configurations: &[(String, String)]) -> String {
         )
     });
     let files: String = files.collect();
-    match files.is_empty() {
-        true => String::new(),
-        false => format!(
-            "<h3>Configurations</h3>\n<p>Keys are masked; the folder of the run has them.</p>\n{files}"
-        ),
+    if files.is_empty() {
+        return String::new();
     }
+    format!(
+        "<h3>Configurations</h3>\n<p>Keys are masked; the folder of the run has them.</p>\n{files}"
+    )
 }
 
-/// Long hexadecimal numbers are keys, and a page is passed on. So are words that follow `secret`.
+/// Long hexadecimal numbers and words that follow `secret` are keys; pages are shared.
 fn masked(text: &str) -> String {
     let word = |word: &str| {
         let bare = word.trim_end_matches([';', '"', ',']);
@@ -162,7 +168,8 @@ mod tests {
 
     #[test]
     fn keys_do_not_reach_the_page() {
-        let text = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x00112233445566778899aabbccddeeff00112233;\n  secret = \"x y\"";
+        let text = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x00112233445566778899aabbccddeeff00112233;\n  \
+        secret = \"x y\"";
         assert_eq!(
             masked(text),
             "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x…;\nsecret = …"

@@ -1,4 +1,4 @@
-//! What the records answer to a claim.
+//! Whether the records confirm a claim.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part, factor, ratio
 use crate::report::quantity::{Scale, significant, with_interval};
 use crate::stats::{self, Estimate};
 
-/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing. A cell answers by its
-/// interval, not by its mean: what the noise leaves open is no finding.
+/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing. A cell
+/// answers by its interval, not by its mean: what the noise leaves open is no finding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCheck {
     found: Vec<Estimate>,
-    /// Of how many the interval holds both answers.
+    /// In how many cells the interval includes both answers.
     unsure: usize,
     /// The unit of what is a figure.
     scale: Option<Scale>,
@@ -27,11 +27,11 @@ pub enum Judgement {
     /// In some cells.
     InPart,
     /// In none.
-    Gone,
-    /// Every interval holds both answers.
-    Unsure,
+    Refuted,
+    /// Every interval includes both answers.
+    Undecided,
     /// Nothing of it was measured.
-    Open,
+    NotMeasured,
 }
 
 impl ClaimCheck {
@@ -100,16 +100,16 @@ impl ClaimCheck {
         let noise = match self.unsure {
             0 => String::new(),
             unsure => format!(
-                " (in {unsure} of {} cells the noise leaves it open)",
+                " (not significant in {unsure} of {} cells)",
                 self.found.len()
             ),
         };
         match self.judgement {
-            Judgement::Holds => format!("Holds{noise}{}", because(&claim.held)),
+            Judgement::Holds => format!("Holds{noise}{}", because(&claim.if_it_holds)),
             Judgement::InPart => format!("Holds in some of these cells and not in others{noise}"),
-            Judgement::Gone => format!("No longer holds here{noise}{}", because(&claim.gone)),
-            Judgement::Unsure => "Not decided: what was measured is sure enough for neither".into(),
-            Judgement::Open => "Not answered: the records have no such pair of cells".into(),
+            Judgement::Refuted => format!("No longer holds here{noise}{}", because(&claim.if_not)),
+            Judgement::Undecided => "Not decided: the intervals include both answers".into(),
+            Judgement::NotMeasured => "Not answered: this run has no such pair of cells".into(),
         }
     }
 }
@@ -141,10 +141,10 @@ fn found(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
     })
 }
 
-/// Whether a cell keeps to the claim. `None`: its interval holds both answers.
+/// Whether a cell keeps to the claim. `None`: its interval includes both answers.
 fn keeps(claim: &Claim, found: &Estimate) -> Option<bool> {
-    let too_little = |value: f64| claim.least.is_some_and(|least| value < least);
-    let too_much = |value: f64| claim.most.is_some_and(|most| value > most);
+    let too_little = |value: f64| claim.at_least.is_some_and(|least| value < least);
+    let too_much = |value: f64| claim.at_most.is_some_and(|most| value > most);
     let (low, high) = match found.interval {
         Some(interval) => (interval.low, interval.high),
         None => (found.value, found.value),
@@ -163,10 +163,10 @@ fn judge(kept: &[Option<bool>]) -> Judgement {
     let has = |answer: Option<bool>| kept.contains(&answer);
     match (has(Some(true)), has(Some(false))) {
         (true, false) => Judgement::Holds,
-        (false, true) => Judgement::Gone,
+        (false, true) => Judgement::Refuted,
         (true, true) => Judgement::InPart,
-        (false, false) if kept.is_empty() => Judgement::Open,
-        (false, false) => Judgement::Unsure,
+        (false, false) if kept.is_empty() => Judgement::NotMeasured,
+        (false, false) => Judgement::Undecided,
     }
 }
 

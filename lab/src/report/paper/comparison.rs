@@ -1,4 +1,5 @@
-//! The comparison of a run with the paper that it repeats: claim by claim, reported curves beside today's, tables as printed.
+//! The comparison of a run with the paper that it repeats: claim by claim, reported curves beside measured ones,
+//! tables as printed.
 
 use super::claim::ClaimCheck;
 use super::{Paper, PrintedTable, Series, speedup};
@@ -27,23 +28,23 @@ pub fn section(paper: &Paper, findings: &Findings) -> Section {
     for table in &paper.table {
         body.push_html(as_printed(table).html());
     }
-    Section::new("then", "Then and now", body)
+    Section::new("paper", "Comparison with the paper", body)
 }
 
 fn claims(paper: &Paper, findings: &Findings) -> String {
     let mut table = Table::new(
-        "What was found then, and what the records of this run say",
-        &["then", "#reported", "#now", "judgement"],
+        "Findings of the paper, and what this run shows",
+        &["finding", "#reported", "#this run", "judgement"],
     );
     for claim in &paper.claim {
         let answer = ClaimCheck::of(claim, findings);
         table.rows.push(vec![
-            TableCell::text(&claim.said),
+            TableCell::text(&claim.finding),
             TableCell::number(
-                if claim.then.is_empty() {
+                if claim.reported.is_empty() {
                     "in words"
                 } else {
-                    &claim.then
+                    &claim.reported
                 },
                 None,
             ),
@@ -69,13 +70,12 @@ fn figures(paper: &Paper) -> Vec<(&str, &str)> {
     all
 }
 
-/// The reported curves dotted, today's drawn through, over the same factor.
+/// The reported curves dotted, those of this run solid, over the same factor.
 fn beside(paper: &Paper, findings: &Findings, name: &str, factor: &str) -> Option<Chart> {
-    let today = today(findings, name, factor);
-    if today.is_empty() {
+    let mut all = measured(findings, name, factor);
+    if all.is_empty() {
         return None;
     }
-    let mut all = today;
     all.extend(
         paper
             .series
@@ -89,12 +89,15 @@ fn beside(paper: &Paper, findings: &Findings, name: &str, factor: &str) -> Optio
         .map(|point| point.y)
         .fold(0.0, f64::max);
     let scale = Scale::of(name, most);
-    let title = format!("{} over {factor}, then and now", quantity::title(name));
+    let title = format!(
+        "{} over {factor}, paper and this run",
+        quantity::title(name)
+    );
     let description = format!("Lines: {title}; the table below has the numbers.");
     let mut table = Table::new(
         title.clone(),
         &[
-            "who",
+            "contender",
             &format!("#{factor}"),
             &format!("#{}", quantity::title(name)),
         ],
@@ -116,7 +119,7 @@ fn beside(paper: &Paper, findings: &Findings, name: &str, factor: &str) -> Optio
         description: &description,
     };
     Some(Chart {
-        note: "Dotted: as the paper's text reports it. Drawn through, with bands: this run.".into(),
+        note: "Dotted: as the paper's text reports it. Solid, with bands: this run.".into(),
         picture: lines(&all, &frame),
         table,
         title,
@@ -135,8 +138,9 @@ fn reported(series: &Series) -> Line {
     }
 }
 
-/// Today's curves over a factor, one for each contender; where other settings vary too, the first of their levels.
-fn today(findings: &Findings, name: &str, factor: &str) -> Vec<Line> {
+/// The curves of this run over a factor, one for each contender; where other settings vary too, the first of their
+/// levels.
+fn measured(findings: &Findings, name: &str, factor: &str) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     let parts = findings.parts.iter().filter_map(|part| {
         let place = part

@@ -1,6 +1,7 @@
 //! What parallel work gains against what a byte costs: the question of the study of 2010, drawn as its argument goes. A
-//! gateway handles a byte in `c` nanoseconds, of which `s` cannot be shared out: reading, numbering, writing, for which the
-//! NULL tunnel stands. With `n` workers beside the reader on `p` processors, the gain is at most `c / max(s, c / min(n + 1, p))`.
+//! gateway handles a byte in `c` nanoseconds, of which `s` cannot be shared out: reading, numbering, writing, for
+//! which the NULL tunnel stands. With `n` workers beside the reader on `p` processors, the gain is at most `c /
+//! max(s, c / min(n + 1, p))`.
 
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
 use crate::report::findings::{Findings, MeasuredCell, Part, factor, ratio};
@@ -15,8 +16,8 @@ struct Gain {
     gain: crate::stats::Estimate,
 }
 
-/// A chart for each part that measured several suites both ways: what a byte costs must vary by its cipher, and not by the
-/// length of packets.
+/// A chart for each part that measured several suites both ways: what a byte costs must vary by its cipher, and not
+/// by the length of packets.
 pub fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Chart> + 'a {
     let parts = findings.parts.iter();
     parts.filter_map(|part| chart(findings, part))
@@ -38,7 +39,8 @@ fn chart(findings: &Findings, part: &Part) -> Option<Chart> {
     let processors = findings.any.provenance.cpus;
     let drawn = curves(&gains, alone, processors);
     let title = part.titled("What workers gain, against what a byte costs");
-    let description = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that can be gained.";
+    let description = "Points: the speed-up of each suite by workers over the cost of a byte; dotted: the most that \
+    can be gained.";
     let frame = Lines {
         x: "gateway's processor time per byte without workers, ns",
         places: &[],
@@ -91,7 +93,7 @@ fn curves(gains: &[Gain], alone: Option<f64>, processors: usize) -> Vec<Line> {
         let Some(alone) = alone else { break };
         let points = of(workers).map(|gain| Point {
             x: gain.cost_ns,
-            y: most(gain.cost_ns, alone, workers, processors),
+            y: max_gain(gain.cost_ns, alone, workers, processors),
             interval: None,
         });
         all.push(Line {
@@ -109,9 +111,9 @@ fn counted(workers: usize) -> String {
     }
 }
 
-fn most(cost: f64, serial: f64, workers: usize, processors: usize) -> f64 {
-    let hands = (workers + 1).min(processors).max(1) as f64;
-    cost / serial.min(cost).max(cost / hands)
+fn max_gain(cost: f64, serial: f64, workers: usize, processors: usize) -> f64 {
+    let threads = (workers + 1).min(processors).max(1) as f64;
+    cost / serial.min(cost).max(cost / threads)
 }
 
 fn table(gains: &[Gain], alone: Option<f64>, processors: usize) -> Table {
@@ -126,7 +128,7 @@ fn table(gains: &[Gain], alone: Option<f64>, processors: usize) -> Table {
         ],
     );
     table.rows.extend(gains.iter().map(|gain| {
-        let limit = alone.map(|alone| most(gain.cost_ns, alone, gain.workers, processors));
+        let limit = alone.map(|alone| max_gain(gain.cost_ns, alone, gain.workers, processors));
         vec![
             TableCell::text(&gain.suite),
             TableCell::number(gain.workers.to_string(), None),
@@ -220,9 +222,9 @@ mod tests {
 
     #[test]
     fn gains_end_at_the_processors_and_at_the_serial_share() {
-        assert_eq!(most(10.0, 1.0, 1, 16), 2.0);
-        assert_eq!(most(10.0, 1.0, 3, 2), 2.0);
-        assert_eq!(most(10.0, 1.0, 31, 64), 10.0);
-        assert_eq!(most(1.0, 2.0, 3, 4), 1.0);
+        assert_eq!(max_gain(10.0, 1.0, 1, 16), 2.0);
+        assert_eq!(max_gain(10.0, 1.0, 3, 2), 2.0);
+        assert_eq!(max_gain(10.0, 1.0, 31, 64), 10.0);
+        assert_eq!(max_gain(1.0, 2.0, 3, 4), 1.0);
     }
 }

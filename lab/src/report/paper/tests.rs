@@ -19,14 +19,14 @@ fn every_paper_is_read_and_bears_its_study_s_name() {
         }
         for claim in &paper.claim {
             assert!(
-                claim.least.is_some() || claim.most.is_some(),
+                claim.at_least.is_some() || claim.at_most.is_some(),
                 "`{}` cannot fail",
-                claim.said
+                claim.finding
             );
             assert!(
                 claim.to.is_some() || claim.figure.is_some(),
                 "`{}` speaks of no figure",
-                claim.said
+                claim.finding
             );
         }
     }
@@ -92,15 +92,15 @@ fn claim() -> Claim {
             .collect()
     };
     Claim {
-        said: "a tunnel halves it".into(),
-        then: "× 0.5".into(),
+        finding: "a tunnel halves it".into(),
+        reported: "× 0.5".into(),
         of: words(&[("contender", "esplanade*")]),
         to: Some(words(&[("contender", "plain")])),
         figure: None,
-        least: Some(0.4),
-        most: Some(0.6),
-        held: "as ever".into(),
-        gone: "it is faster now".into(),
+        at_least: Some(0.4),
+        at_most: Some(0.6),
+        if_it_holds: "as ever".into(),
+        if_not: "it is faster now".into(),
     }
 }
 
@@ -134,7 +134,7 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
     assert_eq!(
         judged([0.8, 0.9]),
         (
-            Judgement::Gone,
+            Judgement::Refuted,
             "No longer holds here; our reading: it is faster now".into()
         )
     );
@@ -142,7 +142,7 @@ fn a_claim_is_judged_cell_by_cell_under_the_same_settings() {
     let open = ClaimCheck::of(&claim(), &Findings::of(&alone).unwrap());
     assert_eq!(
         (open.judgement(), open.shown()),
-        (Judgement::Open, "not measured".into())
+        (Judgement::NotMeasured, "not measured".into())
     );
 }
 
@@ -162,15 +162,15 @@ fn what_the_noise_leaves_open_is_no_finding() {
         (answer.judgement(), answer.sentence(&claim()))
     };
     let (sure, unsure) = ([0.5, 0.501, 0.499], [0.3, 0.5, 0.7]);
-    assert_eq!(answer(&[unsure]).0, Judgement::Unsure);
+    assert_eq!(answer(&[unsure]).0, Judgement::Undecided);
     assert_eq!(
         answer(&[sure, unsure]),
         (
             Judgement::Holds,
-            "Holds (in 1 of 2 cells the noise leaves it open); our reading: as ever".into()
+            "Holds (not significant in 1 of 2 cells); our reading: as ever".into()
         )
     );
-    assert_eq!(answer(&[[0.9, 0.91, 0.89], unsure]).0, Judgement::Gone);
+    assert_eq!(answer(&[[0.9, 0.91, 0.89], unsure]).0, Judgement::Refuted);
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
 #[test]
 fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_compared_to_nothing() {
     let paper = Paper::of("ronan-2004").unwrap();
-    let answer = |said: &str, loads: [f64; 2]| {
+    let answer = |finding: &str, loads: [f64; 2]| {
         let claims = paper.claim.iter();
-        let mut claims = claims.filter(|claim| claim.said.starts_with(said));
+        let mut claims = claims.filter(|claim| claim.finding.starts_with(finding));
         let records = soaked(loads);
         let answer = ClaimCheck::of(claims.next().unwrap(), &Findings::of(&records).unwrap());
         (answer.judgement(), answer.shown())
@@ -224,7 +224,7 @@ fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_com
         answer(falls, [0.02, 0.4]),
         (Judgement::Holds, "× 0.0500".into())
     );
-    assert_eq!(answer(falls, [0.02, 0.03]).0, Judgement::Gone);
+    assert_eq!(answer(falls, [0.02, 0.03]).0, Judgement::Refuted);
     let takes = "At 100 Mbit/s the tunnel takes";
     assert_eq!(
         answer(takes, [0.02, 0.4]),
@@ -232,20 +232,20 @@ fn a_claim_may_speak_of_what_an_intrusive_meter_read_and_of_a_figure_that_is_com
     );
     assert_eq!(
         answer(takes, [0.02, 0.035]),
-        (Judgement::Gone, "3.50 %".into())
+        (Judgement::Refuted, "3.50 %".into())
     );
     let open = answer("The load falls with", [0.02, 0.4]);
-    assert_eq!(open, (Judgement::Open, "not measured".into()));
+    assert_eq!(open, (Judgement::NotMeasured, "not measured".into()));
 }
 
 #[test]
-fn loads_of_processors_are_drawn_then_and_now_where_a_soaker_ran() {
+fn loads_of_processors_are_drawn_beside_the_paper_s_where_a_soaker_ran() {
     let paper = Paper::of("ronan-2004").unwrap();
     let section = |records: &[crate::record::Record]| {
         let findings = Findings::of(records).unwrap();
         section(&paper, &findings).body.html(&mut 0)
     };
-    let title = "Load of all processors, by a soaker over link.rate_mbit, then and now";
+    let title = "Load of all processors, by a soaker over link.rate_mbit, paper and this run";
     let with = section(&soaked([0.02, 0.4]));
     assert!(
         with.contains(title) && with.contains("data-value=\"0.3013\""),

@@ -1,6 +1,6 @@
-//! Comparing, judged by SciPy 1.17.1 (`ttest_ind(equal_var = False).confidence_interval`, `bootstrap(paired = True, method =
-//! 'BCa', n_resamples = 300000)`, `t.interval` of logarithms) on fixed numbers, and by how often the intervals hold the
-//! truth when the truth is known.
+//! Comparing, judged by SciPy 1.17.1 (`ttest_ind(equal_var = False).confidence_interval`, `bootstrap(paired = True,
+//! method = 'BCa', n_resamples = 300000)`, `t.interval` of logarithms) on fixed numbers, and by how often the
+//! intervals hold the truth when the truth is known.
 
 use super::super::*;
 use super::{SKEWED, STEADY, close};

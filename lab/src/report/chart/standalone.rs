@@ -1,16 +1,16 @@
-//! A chart as a file of its own, for a paper, a slide or a web page: it brings its colours, its title, how to read it, and
-//! where its numbers come from.
+//! A chart as a file of its own, for a paper, a slide or a web page: with its colours, its title, how to read it, and
+//! the source of its numbers.
 
 use super::{Anchor, Chart, Drawing, STYLE, WIDTH};
 use crate::report::html::escaped;
 
-/// The room on each side.
+/// The margin on each side.
 const MARGIN: f64 = 16.0;
 /// From one line of small type to the next.
 const LEADING: f64 = 15.0;
 
-/// The file's text. `source` says whose numbers these are.
-pub fn alone(figure: &Chart, source: &str) -> String {
+/// The file's text. `source` names the origin of the numbers.
+pub fn standalone(figure: &Chart, source: &str) -> String {
     let picture = &figure.picture;
     let titles = wrapped(&figure.title, WIDTH, 8.4);
     let above = 12.0 + 20.0 * titles.len() as f64;
@@ -36,17 +36,19 @@ pub fn alone(figure: &Chart, source: &str) -> String {
         frame.text("source", at, Anchor::Start, line);
     }
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{left} 0 {width} {height:.0}\" width=\"{width}\" height=\"{height:.0}\" role=\"img\" \
-         aria-labelledby=\"title description\">\n<title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n<style>\n{STYLE}</style>\n{}</svg>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{left} 0 {width} {height:.0}\" width=\"{width}\" \
+         height=\"{height:.0}\" role=\"img\" \
+         aria-labelledby=\"title description\">\n<title id=\"title\">{}</title>\n<desc \
+         id=\"description\">{}</desc>\n<style>\n{STYLE}</style>\n{}</svg>\n",
         escaped(&figure.title),
         escaped(&picture.description),
         frame.body
     )
 }
 
-/// A name for the file that sorts as the page does and says what is drawn.
+/// A file name that sorts in the page's order and contains the title.
 pub fn file_name(number: usize, title: &str) -> String {
-    const LONGEST: usize = 72;
+    const MAX_NAME_CHARS: usize = 72;
     let mut words = String::new();
     for letter in title.to_lowercase().chars() {
         match letter {
@@ -55,11 +57,12 @@ pub fn file_name(number: usize, title: &str) -> String {
             _ => words.push('-'),
         }
     }
-    words.truncate(LONGEST);
+    words.truncate(MAX_NAME_CHARS);
     let words = words.trim_matches(['-', '.']);
-    match words.is_empty() {
-        true => format!("{number:02}.svg"),
-        false => format!("{number:02}-{words}.svg"),
+    if words.is_empty() {
+        format!("{number:02}.svg")
+    } else {
+        format!("{number:02}-{words}.svg")
     }
 }
 
@@ -93,11 +96,11 @@ mod tests {
             picture: drawing.finish("a line"),
             table: Table::default(),
         };
-        alone(&figure, "Measured here & now")
+        standalone(&figure, "Measured here & now")
     }
 
     #[test]
-    fn a_file_says_what_it_shows_whose_it_is_and_how_it_looks() {
+    fn a_file_has_its_title_source_and_style() {
         let svg = drawn("Goodput <over> size", "Points are means.");
         for part in [
             "<svg xmlns=",

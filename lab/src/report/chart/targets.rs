@@ -1,33 +1,33 @@
-//! Shares of what was asked, one row each: a point with its interval, left or right of the line at 1.
+//! Shares of targets, one row each: a point with its interval, left or right of the line at 1.
 
 use super::axis::Axis;
-use super::{Anchor, Area, Drawing, Picture, WIDTH, breadth, fitting};
+use super::{Anchor, Area, Drawing, Picture, WIDTH, fitting, text_width};
 
 /// One row.
-pub struct Goal {
+pub struct Target {
     /// Its name.
     pub name: String,
-    /// The share of what was asked.
+    /// The share of the target.
     pub share: f64,
     /// Its interval.
     pub ends: Option<(f64, f64)>,
-    /// Whether it is reached, where that can be said.
+    /// Whether it is met, where there is an interval.
     pub met: Option<bool>,
 }
 
-const ROW: f64 = 26.0;
-/// Shares beyond this are drawn at the edge: what matters is the neighbourhood of 1.
-const MOST: f64 = 4.0;
+const ROW_HEIGHT: f64 = 26.0;
+/// Shares above this are drawn at the edge.
+const MAX_SHARE: f64 = 4.0;
 /// Where the axis ends; the last number stands behind it.
 const EDGE: f64 = WIDTH - 72.0;
 
 /// Draws them from the top down.
-pub fn goals(goals: &[Goal], description: &str) -> Picture {
-    let names = goals.iter().map(|goal| breadth(&goal.name));
+pub fn targets(targets: &[Target], description: &str) -> Picture {
+    let names = targets.iter().map(|goal| text_width(&goal.name));
     let names = names.fold(60.0, f64::max).min(380.0);
-    let most = goals.iter().map(Goal::furthest).fold(1.2, f64::max);
-    let axis = Axis::from_zero(most.min(MOST), names + 12.0, EDGE);
-    let bottom = 8.0 + goals.len() as f64 * ROW;
+    let most = targets.iter().map(Target::furthest).fold(1.2, f64::max);
+    let axis = Axis::from_zero(most.min(MAX_SHARE), names + 12.0, EDGE);
+    let bottom = 8.0 + targets.len() as f64 * ROW_HEIGHT;
     let mut drawing = Drawing::new(bottom + 38.0);
     for tick in axis.ticks() {
         let x = axis.place(tick);
@@ -41,28 +41,28 @@ pub fn goals(goals: &[Goal], description: &str) -> Picture {
         "unit",
         (EDGE, bottom + 32.0),
         Anchor::End,
-        "share of what was asked",
+        "share of the target",
     );
-    for (place, goal) in goals.iter().enumerate() {
+    for (place, goal) in targets.iter().enumerate() {
         row(
             &mut drawing,
             goal,
             &axis,
-            8.0 + (place as f64 + 0.5) * ROW,
+            8.0 + (place as f64 + 0.5) * ROW_HEIGHT,
             names,
         );
     }
     drawing.finish(description)
 }
 
-impl Goal {
+impl Target {
     fn furthest(&self) -> f64 {
         self.ends.map_or(self.share, |(_, high)| high)
     }
 }
 
-fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
-    let place = |share: f64| axis.place(share.clamp(0.0, MOST)).min(EDGE + 4.0);
+fn row(drawing: &mut Drawing, goal: &Target, axis: &Axis, y: f64, names: f64) {
+    let place = |share: f64| axis.place(share.clamp(0.0, MAX_SHARE)).min(EDGE + 4.0);
     drawing.text(
         "name",
         (names, y + 4.0),
@@ -77,7 +77,7 @@ fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
         }
         end = place(high);
     }
-    // Colour alone must not tell.
+    // Not by colour alone: a target that is not met is also hollow.
     let colour = match goal.met {
         Some(true) => "mark c2",
         Some(false) => "mark hollow c1",
@@ -90,9 +90,9 @@ fn row(drawing: &mut Drawing, goal: &Goal, axis: &Axis, y: f64, names: f64) {
         height: 8.0,
     };
     let shown = format!("{:.2}", goal.share);
-    let tip = format!("{}: {shown} of what was asked", goal.name);
+    let tip = format!("{}: {shown} of the target", goal.name);
     drawing.mark(colour, area, goal.share, &tip);
-    let beyond = if goal.share > MOST { " ▸" } else { "" };
+    let beyond = if goal.share > MAX_SHARE { " ▸" } else { "" };
     drawing.text(
         "value",
         (end + 9.0, y + 4.0),

@@ -1,4 +1,4 @@
-//! How steady it was: the goodput interval by interval, and the outliers.
+//! Variability: the goodput interval by interval, and the outliers.
 
 use crate::load::Carried;
 use crate::record::Outcome;
@@ -10,11 +10,11 @@ use crate::report::section::{Body, Section};
 use crate::stats;
 use std::collections::BTreeSet;
 
-/// The section on how steady each was.
-pub(super) fn section(findings: &Findings) -> Section {
+/// The section.
+pub fn section(findings: &Findings) -> Section {
     let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
     body.push_html(outliers(findings));
-    Section::new("steadiness", "How steady it was", body)
+    Section::new("variability", "Variability", body)
 }
 
 /// The distribution of the goodput over the intervals of all trials, of each contender, relative to its own median.
@@ -28,12 +28,12 @@ fn by_interval(findings: &Findings) -> Option<Chart> {
         return None;
     }
     let mut table = Table::new(
-        "Goodput of single intervals",
+        "Distribution of the goodput of single intervals",
         &[
             "contender",
             "#intervals",
             "#slowest",
-            "#one in twenty below",
+            "#5th percentile",
             "#median",
             "#fastest",
         ],
@@ -56,7 +56,8 @@ fn by_interval(findings: &Findings) -> Option<Chart> {
         );
         curves.push(curve(name, sorted, at(0.5)));
     }
-    let description = "Curves of the distribution of goodput over single intervals, relative to each contender's median; the table below has the numbers.";
+    let description = "Curves of the distribution of goodput over single intervals, relative to each contender's \
+    median; the table below has the numbers.";
     let frame = Lines {
         x: "goodput of an interval, in percent of the contender's own median",
         places: &[],
@@ -65,9 +66,10 @@ fn by_interval(findings: &Findings) -> Option<Chart> {
         description,
     };
     Some(Chart {
-        title: "Interval by interval".into(),
+        title: "Goodput of single intervals".into(),
         note: format!(
-            "The share of the measured intervals ({}) that stayed below: the steeper, the steadier.",
+            "Cumulative distribution over the measured intervals ({}): the steeper the curve, the steadier the \
+             goodput.",
             lengths(findings)
         ),
         picture: lines(&curves, &frame),
@@ -131,7 +133,7 @@ fn curve(name: &str, sorted: &[f64], median: f64) -> Line {
 
 fn outliers(findings: &Findings) -> String {
     let mut table = Table::new(
-        "Outliers, kept in every mean",
+        "Outliers; every mean includes them",
         &["contender", "under", "#round", "#value", "#of its median"],
     );
     for part in &findings.parts {
@@ -150,10 +152,11 @@ fn outliers(findings: &Findings) -> String {
             }
         }
     }
-    match table.rows.is_empty() {
-        true => "<p>No measurement stands far from its fellows (of fewer than five rounds, none can).</p>\n".into(),
-        false => table.html(),
+    if table.rows.is_empty() {
+        return "<p>No outliers (they are looked for in cases of five rounds or more).</p>\n"
+            .into();
     }
+    table.html()
 }
 
 #[cfg(test)]
@@ -161,8 +164,8 @@ mod tests {
     use super::*;
     use crate::report::fixture;
 
-    /// The page's words on three intervals of trials that took so long.
-    fn told(seconds: &[f64]) -> String {
+    /// The section for trials of three intervals that took this long.
+    fn page_of(seconds: &[f64]) -> String {
         let mut records = fixture::cell("a", 0, &[], &vec![1e9; seconds.len()]);
         for (record, seconds) in records.iter_mut().zip(seconds) {
             let Outcome::Measured { carried, .. } = &mut record.outcome else {
@@ -176,8 +179,8 @@ mod tests {
 
     #[test]
     fn intervals_are_as_long_as_the_trials_say() {
-        assert!(told(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
-        assert!(told(&[3.002]).contains("intervals (1 s each)"));
-        assert!(told(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));
+        assert!(page_of(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
+        assert!(page_of(&[3.002]).contains("intervals (1 s each)"));
+        assert!(page_of(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));
     }
 }
