@@ -40,7 +40,7 @@ fn every_kept_run_is_read_and_drawn_as_it_was() {
         let cut = |outcome: &Outcome| matches!(outcome, Outcome::Interrupted { .. });
         assert!(!records.iter().any(|record| cut(&record.outcome)), "{name}");
         let page = report::html(&records, None, &folder).unwrap();
-        assert!(page.contains("Then and now"), "{name}");
+        assert!(page.contains("Comparison with the paper"), "{name}");
         let table = fs::read_to_string(folder.join("table.txt")).unwrap();
         assert_eq!(
             report::text(&records, &folder).trim(),
