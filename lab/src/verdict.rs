@@ -5,6 +5,7 @@
 
 mod finding;
 mod losses;
+mod others;
 mod profile;
 mod share;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub(crate) fn judge(
     }
     let full = [link(figures), generator(figures), share::used_up(readings)];
     let busy = [
+        others::used(readings),
         core(readings),
         profile::one_processor(readings),
         busy(readings),
@@ -120,7 +122,8 @@ fn core(readings: &Readings) -> Finding {
         .filter(|(name, _)| name.contains(".thread."));
     let (name, time) = threads.max_by(|one, other| one.1.total_cmp(other.1))?;
     let (side, thread) = name.strip_suffix(".cpu_s")?.split_once(".thread.")?;
-    let share = time / window;
+    // The meter's window is a little longer than the load's.
+    let share = (time / window).min(1.0);
     let said = format!(
         "thread {thread} of the {side} gateway ran {:.0} % of the time",
         share * 100.0

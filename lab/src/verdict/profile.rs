@@ -7,8 +7,6 @@ use crate::meter::Readings;
 pub(super) const SAMPLES: &str = "profile.samples_count";
 /// Fewer samples than this say little.
 const MIN_SAMPLES: f64 = 200.0;
-/// Strangers who took so much of a busy machine are what limited it.
-const OTHERS_LIMIT_RATIO: f64 = 0.25;
 
 /// Whose work a gateway's is, its part in the kernel included.
 const GATEWAY_OWNERS: [&str; 3] = ["left", "right", "forwarding"];
@@ -58,21 +56,17 @@ pub(super) fn one_processor(readings: &Readings) -> Finding {
     (in_the_kernel >= SATURATED_RATIO).then(|| ("core", said(in_the_kernel, path)))
 }
 
+/// The share of the processor time that other programs used, where a profile was taken.
+pub(super) fn others(readings: &Readings) -> Option<f64> {
+    taken(readings)?;
+    Some(whole(readings, "others"))
+}
+
 /// What most of the time went into, when no processor has any left.
 pub(super) fn most(readings: &Readings) -> Finding {
     taken(readings)?;
     let of = |place: &str| share(readings, &GATEWAY_OWNERS, place);
     let in_the_kernel = of("copies") + of("network") + of("scheduling") + of("kernel");
-    let strangers = whole(readings, "others");
-    if strangers >= OTHERS_LIMIT_RATIO {
-        return Some((
-            "others",
-            format!(
-                "other programs took {:.0} % of the processor time",
-                100.0 * strangers
-            ),
-        ));
-    }
     let kinds = [
         ("cipher", of("cipher"), "the gateways' ciphers"),
         (

@@ -348,3 +348,39 @@ fn time_in_ticks_stands_in_for_threads_that_nobody_could_read() {
     pairs.extend([("left.cpu.user_s", 0.2), ("left.cpu.system_s", 0.29)]);
     assert_eq!(limit(&[], &pairs), "share");
 }
+
+#[test]
+fn processors_that_others_use_veto_every_limit_by_processor_time() {
+    let busy_thread = ("left.thread.tx-0.cpu_s", 1.9);
+    assert_eq!(limit(&[], &[busy_thread]), "core");
+    // Two seconds idle, two busy and two stolen.
+    let stolen = [busy_thread, ("machine.steal_s", 2.0)];
+    let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings(&stolen)).unwrap();
+    assert_eq!(verdict.limit, "others");
+    assert_eq!(
+        verdict.evidence[..2],
+        [
+            "the host took 33 % of the processor time",
+            "thread tx-0 of the left gateway ran 95 % of the time"
+        ]
+    );
+    let others = [
+        busy_thread,
+        ("profile.samples_count", 900.0),
+        ("profile.others.own_ratio", 0.3),
+    ];
+    assert_eq!(limit(&[], &others), "others");
+    assert_eq!(limit(&[("ideal_ratio", 0.99)], &others), "link");
+    let few = [busy_thread, ("machine.steal_s", 0.2)];
+    assert_eq!(limit(&[], &few), "core");
+}
+
+#[test]
+fn a_thread_runs_at_most_all_of_the_time() {
+    let readings = readings(&[("left.thread.tx-0.cpu_s", 2.3)]);
+    let verdict = judge(Demand::Saturating, &BTreeMap::new(), &readings).unwrap();
+    assert_eq!(
+        verdict.evidence[0],
+        "thread tx-0 of the left gateway ran 100 % of the time"
+    );
+}
