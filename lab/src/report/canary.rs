@@ -5,7 +5,7 @@ use crate::record::{Outcome, Record};
 
 /// How often the canary was seen at each place, over all records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CanaryCounts {
+pub(super) struct CanaryCounts {
     /// Frames on the client's side per canary (the fewest of any trial).
     pub client_side: Option<usize>,
     /// Frames on a plain wire per canary (the fewest of any trial).
@@ -15,7 +15,7 @@ pub struct CanaryCounts {
 }
 
 /// Counts the canaries of all trials.
-pub fn canary_counts(records: &[Record]) -> CanaryCounts {
+pub(super) fn canary_counts(records: &[Record]) -> CanaryCounts {
     let mut all = CanaryCounts::default();
     for record in records {
         let check = match &record.outcome {

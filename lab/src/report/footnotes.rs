@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::{limits, profile, quantity, soaker};
 
 /// The noise floor, the outliers and what limited each cell: what a table of means does not show.
-pub fn text(findings: &Findings) -> String {
+pub(super) fn text(findings: &Findings) -> String {
     let mut out = String::new();
     for part in &findings.parts {
         let name = if part.name.is_empty() {

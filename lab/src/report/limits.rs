@@ -77,7 +77,7 @@ fn profiled<'a>(cell: &MeasuredCell<'a>) -> Option<&'a Verdict> {
 }
 
 /// What limited most trials of a cell, in words, and how many.
-pub fn limit<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
+pub(super) fn limit<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
     commonest(cell).map(|(limit, trials)| (words(limit), trials))
 }
 
@@ -106,7 +106,7 @@ fn in_most_trials<'a>(cell: &MeasuredCell<'a>) -> Option<(&'a str, usize)> {
 }
 
 /// The words for a limit that the readings do not show.
-pub const NOT_KNOWN: &str = "not known";
+pub(super) const NOT_KNOWN: &str = "not known";
 
 /// The limit in words.
 fn words(limit: &str) -> &str {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 pub use claim::{ClaimCheck, Judgement};
-pub use comparison::section;
+pub(super) use comparison::section;
 
 /// What a paper reported.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -85,7 +85,7 @@ pub fn by_whom(cell: &MeasuredCell) -> Vec<(&'static str, Vec<f64>)> {
 }
 
 /// The section; empty where no profile was taken.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let found: Vec<(&MeasuredCell, Vec<f64>)> = findings
         .cells()
         .filter_map(|cell| Some((cell, shares(cell)?)))

@@ -5,7 +5,7 @@ use crate::report::chart::Chart;
 use crate::report::html::escaped;
 
 /// A part of the page with its heading.
-pub struct Section {
+pub(super) struct Section {
     /// The anchor.
     pub id: &'static str,
     /// The heading.
@@ -16,7 +16,11 @@ pub struct Section {
 
 impl Section {
     /// A section.
-    pub fn new(id: &'static str, title: impl Into<String>, body: impl Into<Body>) -> Section {
+    pub(super) fn new(
+        id: &'static str,
+        title: impl Into<String>,
+        body: impl Into<Body>,
+    ) -> Section {
         Section {
             id,
             title: title.into(),
@@ -27,7 +31,7 @@ impl Section {
 
 /// What stands below a heading.
 #[derive(Default)]
-pub struct Body(Vec<Block>);
+pub(super) struct Body(Vec<Block>);
 
 enum Block {
     Markup(String),
@@ -36,7 +40,7 @@ enum Block {
 
 impl Body {
     /// Adds markup; an empty one adds nothing.
-    pub fn push_html(&mut self, markup: impl Into<String>) {
+    pub(super) fn push_html(&mut self, markup: impl Into<String>) {
         let markup = markup.into();
         if !markup.is_empty() {
             self.0.push(Block::Markup(markup));
@@ -44,17 +48,17 @@ impl Body {
     }
 
     /// Adds a chart.
-    pub fn push_chart(&mut self, chart: Chart) {
+    pub(super) fn push_chart(&mut self, chart: Chart) {
         self.0.push(Block::Chart(chart));
     }
 
     /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// As it stands in the page; `number` counts the charts of the page.
-    pub fn html(&self, number: &mut usize) -> String {
+    pub(super) fn html(&self, number: &mut usize) -> String {
         let block = |block: &Block| match block {
             Block::Markup(markup) => markup.clone(),
             Block::Chart(chart) => {
@@ -66,7 +70,7 @@ impl Body {
     }
 
     /// Its charts.
-    pub fn charts(&self) -> impl Iterator<Item = &Chart> {
+    pub(super) fn charts(&self) -> impl Iterator<Item = &Chart> {
         self.0.iter().filter_map(|block| match block {
             Block::Chart(chart) => Some(chart),
             Block::Markup(_) => None,

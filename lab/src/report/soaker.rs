@@ -125,7 +125,7 @@ const NAMES: [&str; 2] = [
 ];
 
 /// Adds the chart with its table, or where there are too many bars the table alone; nothing where no soaker ran.
-pub fn show(findings: &Findings, body: &mut Body) {
+pub(super) fn show(findings: &Findings, body: &mut Body) {
     let found: Vec<Soaked> = findings
         .cells()
         .flat_map(|cell| loads(cell).into_iter().map(|load| (cell.name(), load)))

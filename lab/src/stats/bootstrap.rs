@@ -6,7 +6,7 @@ use crate::seed::Seeded;
 
 /// The bias-corrected and accelerated bootstrap interval of `statistic`, over values or over pairs that belong
 /// together. `None` of fewer than two values, and where every resample gives the same or the correction is undefined.
-pub fn bca<T: Copy>(
+pub(crate) fn bca<T: Copy>(
     values: &[T],
     statistic: impl Fn(&[T]) -> f64,
     level: f64,
@@ -30,7 +30,7 @@ pub fn bca<T: Copy>(
 /// The level to ask a bootstrap for, so that its interval of `count` values has the coverage `level`.
 /// Resampling a few values shows less scatter than they have; asking for more by the ratio of Student's to the normal
 /// quantile, and by the root of n/(n − 1), gives it back.
-pub fn expanded(level: f64, count: usize) -> f64 {
+pub(crate) fn expanded(level: f64, count: usize) -> f64 {
     let freedom = count.saturating_sub(1).max(1) as f64;
     let wider = (count as f64 / freedom).sqrt() * student_quantile(0.5 + level / 2.0, freedom);
     2.0 * normal(wider) - 1.0

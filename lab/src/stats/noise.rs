@@ -7,7 +7,7 @@ use super::{Estimate, mean, median, variance};
 /// The relative difference that two means, each of as many runs as these groups have, show in one of twenty cases (at
 /// level 0.95) though nothing differs. Each group holds the repeated measurements of one thing; their median scatter is
 /// taken, so that one unsteady contender does not decide. `None` without a group of two.
-pub fn floor(groups: &[Vec<f64>], level: f64) -> Option<f64> {
+pub(crate) fn floor(groups: &[Vec<f64>], level: f64) -> Option<f64> {
     let many: Vec<&Vec<f64>> = groups.iter().filter(|group| group.len() > 1).collect();
     let scatters: Vec<f64> = many.iter().filter_map(|group| scatter(group)).collect();
     let counts: Vec<f64> = many.iter().map(|group| group.len() as f64).collect();
@@ -26,7 +26,7 @@ fn scatter(group: &[f64]) -> Option<f64> {
 
 /// The best and the worst rank, from 1, that thing number `own` of `count` may have. `ratio` compares two of them; a
 /// ratio counts only if it [`differs`].
-pub fn rank(
+pub(crate) fn rank(
     own: usize,
     count: usize,
     floor: f64,
@@ -46,7 +46,7 @@ pub fn rank(
 }
 
 /// Whether a ratio is significant: its interval excludes 1, and it is further from 1 than the noise floor.
-pub fn differs(ratio: &Estimate, floor: f64) -> bool {
+pub(crate) fn differs(ratio: &Estimate, floor: f64) -> bool {
     ratio.interval.is_some_and(|interval| !interval.holds(1.0))
         && (ratio.value.ln()).abs() > floor.ln_1p()
 }

@@ -11,7 +11,7 @@ const NORMAL_QUARTILE: f64 = 0.674_489_750_196_081_7;
 
 /// The places of the outliers: further from the median than 3.5 standard deviations, as the median of all distances
 /// estimates one, and at least a hundredth of the median (among equal values every other one would be an outlier).
-pub fn outliers(values: &[f64]) -> Vec<usize> {
+pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(centre) = median(values).filter(|_| values.len() >= MIN_VALUES) else {
         return Vec::new();
     };

@@ -53,7 +53,7 @@ fn by_logarithms(pairs: &[(f64, f64)], level: f64) -> Option<Interval> {
 
 /// The ratio of the means of two independent samples. `None` unless all numbers are
 /// positive.
-pub fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
+pub(crate) fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     Some(Estimate {
         value: mean(a)? / mean(b)?,
@@ -63,7 +63,7 @@ pub fn separate(a: &[f64], b: &[f64], level: f64) -> Option<Estimate> {
 
 /// The ratio of two samples that outliers do not move: the median of every value of one over every value of
 /// the other (Hodges and Lehmann, on the logarithms).
-pub fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(crate) fn robust(a: &[f64], b: &[f64]) -> Option<f64> {
     let (in_a, in_b) = (logarithms(a)?, logarithms(b)?);
     let differences: Vec<f64> = in_a
         .iter()

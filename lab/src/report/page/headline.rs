@@ -10,7 +10,7 @@ use crate::report::section::Section;
 const MAX_TILES: usize = 12;
 
 /// The section.
-pub fn section(findings: &Findings, bars: &[Bar]) -> Section {
+pub(super) fn section(findings: &Findings, bars: &[Bar]) -> Section {
     let body: String = findings
         .parts
         .iter()

@@ -8,7 +8,7 @@ const MAX_CURVES: usize = 3;
 
 /// What the link would carry if encapsulation were the only cost, where the records know it: a curve for each kind of
 /// encapsulation, named by who has it where there are several.
-pub fn lines(cells: &[&MeasuredCell], across: usize) -> Vec<Line> {
+pub(super) fn lines(cells: &[&MeasuredCell], across: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {
         let (Ok(x), Some(y)) = (cell.levels[across].parse(), cell.other("ideal_bps")) else {

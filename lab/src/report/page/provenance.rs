@@ -22,7 +22,7 @@ pub(super) fn place_and_time(findings: &Findings) -> String {
 }
 
 /// The section.
-pub fn section(findings: &Findings, configurations: &[(String, String)]) -> Section {
+pub(super) fn section(findings: &Findings, configurations: &[(String, String)]) -> Section {
     let place = &findings.any.provenance;
     let mut facts = vec![
         (

@@ -11,7 +11,7 @@ use crate::stats;
 use std::collections::BTreeSet;
 
 /// The section.
-pub fn section(findings: &Findings) -> Section {
+pub(super) fn section(findings: &Findings) -> Section {
     let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
     body.push_html(outliers(findings));
     Section::new("variability", "Variability", body)

@@ -11,7 +11,7 @@ use crate::report::section::{Body, Section};
 use crate::stats;
 
 /// The section of the page.
-pub fn section(paper: &Paper, findings: &Findings) -> Section {
+pub(in crate::report) fn section(paper: &Paper, findings: &Findings) -> Section {
     let mut body = Body::from(format!(
         "<p>{}. {}</p>\n",
         escaped(&paper.source),

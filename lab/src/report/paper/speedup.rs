@@ -18,7 +18,7 @@ struct Gain {
 
 /// A chart for each part that measured several suites both ways: what a byte costs must vary by its cipher, and not
 /// by the length of packets.
-pub fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Chart> + 'a {
+pub(super) fn charts<'a>(findings: &'a Findings) -> impl Iterator<Item = Chart> + 'a {
     let parts = findings.parts.iter();
     parts.filter_map(|part| chart(findings, part))
 }
