@@ -35,7 +35,7 @@ use zeroize::Zeroizing;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Policies, in the language of setkey; associations are read too, but their keys are not used
+    /// Policies, in setkey syntax; associations are read too, but their keys are not used
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The TUN device of the gateway that will run
@@ -47,7 +47,7 @@ pub struct Options {
     /// The control socket of the gateway that will run [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Where the policies are kept for a boot at which FILE cannot be read
+    /// Folder for a copy of the policies, used when FILE cannot be read at boot
     #[arg(long, value_name = "DIR", default_value = "/var/lib/esplanade")]
     state: PathBuf,
     /// The mark bit of the gateway that will run
@@ -56,7 +56,7 @@ pub struct Options {
     /// The routing table of the gateway that will run [default: 4500 for esp0]
     #[arg(long, value_name = "N")]
     table: Option<u32>,
-    /// The UDP port of ESP in UDP, beside those that associations name
+    /// UDP port for ESP in UDP, in addition to those in associations
     #[arg(long, value_name = "PORT", default_value_t = 4500)]
     port: u16,
 }
@@ -65,8 +65,8 @@ const EXAMPLES: &str = "\
 Example:
   esplanade arm /etc/esplanade/tunnel.setkey
 
-From then on nothing that a policy of the file protects leaves or enters in clear, also before `esplanade run` has started.
-`esplanade down` removes it. packaging/systemd/esplanade-arm@.service runs it before the network comes up.";
+Traffic that the file's policies protect then neither leaves nor enters unencrypted, even before `esplanade run` starts.
+`esplanade down` removes the rules. packaging/systemd/esplanade-arm@.service runs this before the network comes up.";
 
 /// Port of IKE, whose packets pass beside those of ESP in UDP.
 const IKE_PORT: u16 = 500;
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 fn cannot_keep(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!(
-        "the barriers are up, but the policies cannot be kept in {} for a boot at which the file cannot be read: {error}",
+        "the drop rules are installed, but the copy of the policies for the next boot cannot be written to {}: {error}",
         path.display()
     ))
 }
@@ -112,14 +112,14 @@ fn fall_back(
 ) -> Result<(), Failure> {
     if !kept.exists() {
         return Err(Failure::new(format!(
-            "{why}\nNothing is armed by this, and no policies were kept in {} by an earlier `esplanade arm`: mend the file",
+            "{why}\nNothing was armed, and there is no copy of earlier policies in {}: correct the file",
             kept.display()
         )));
     }
     let armed = Armed::read(kept, port, Optional::Closed).map_err(Failure::new)?;
     armed.put_up(site, folder)?;
     Err(Failure::new(format!(
-        "{why}\nThe {} policies armed last ({}) are in force instead; mend the file and say `esplanade arm` again",
+        "{why}\nThe {} policies armed last ({}) are in force instead; correct the file and run `esplanade arm` again",
         armed.policies,
         kept.display()
     )))
@@ -180,7 +180,7 @@ impl Armed {
         record.save(folder).map_err(Failure::new)?;
         let armed =
             Installed::new(site.clone()).and_then(|mut installed| installed.arm(&self.plan));
-        armed.map_err(|error| Failure::new(format!("the barriers cannot be put up: {error}")))
+        armed.map_err(|error| Failure::new(format!("cannot install the drop rules: {error}")))
     }
 }
 
@@ -207,7 +207,7 @@ impl Armed {
 
     fn report(&self, file: &Path) -> Result<(), Failure> {
         print(&format!(
-            "{} policies of {} are armed; `esplanade down` removes the barriers\n",
+            "{} policies of {} are armed; `esplanade down` removes the drop rules\n",
             self.policies,
             file.display()
         ))

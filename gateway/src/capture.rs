@@ -45,12 +45,12 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Open the ESP packets of a capture with the associations of a setkey file
+    /// Decrypt the ESP packets of a capture with the associations of a setkey file
     #[command(
         after_help = "Example:\n  esplanade capture open --sa tunnel.setkey wire.pcap inside.pcap"
     )]
     Open(Files),
-    /// Seal the packets of a capture as the `out` policies of a setkey file say, or its `-o interface=`
+    /// Encrypt the packets of a capture according to the `out` policies of a setkey file, or its `-o interface=`
     #[command(
         after_help = "Examples:\n  esplanade capture seal --sa tunnel.setkey inside.pcap wire.pcap\n  \
                       esplanade capture seal --sa routed.setkey --interface vpn0 --local 192.0.2.1 inside.pcap wire.pcap"
@@ -65,13 +65,13 @@ enum Command {
 
 #[derive(Args)]
 struct Files {
-    /// Associations and policies, in the language of setkey
+    /// Associations and policies, in setkey syntax
     #[arg(long, value_name = "FILE")]
     sa: PathBuf,
-    /// Make IVs repeatable: equal seeds give equal packets. Never for packets that are sent
+    /// Make IVs reproducible: equal seeds give equal packets. Never send such packets
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Replace OUT if it exists
+    /// Overwrite OUT if it exists
     #[arg(long)]
     force: bool,
     /// A pcap or pcapng file: Ethernet, raw IP or Linux cooked
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     match report.is_complete() {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "{} of {} packets could not be carried; the others are in {}",
+            "{} of {} packets were dropped; the others are in {}",
             report.lost(),
             report.named(),
             files.output.display()
@@ -123,7 +123,7 @@ fn refuse_rates(operation: Operation, database: &Database) -> Result<(), Failure
         .any(|aggfrag| aggfrag.rate > 0);
     match operation {
         Operation::Seal if is_paced => Err(Failure::new(
-            "a capture cannot be sealed at a constant rate: leave out `-o aggfrag-rate`".to_owned(),
+            "a capture cannot be sealed at a constant rate: remove `-o aggfrag-rate`".to_owned(),
         )),
         Operation::Seal | Operation::Open => Ok(()),
     }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 #[command(
     name = "esplanade",
     version,
-    about = "User-space IPsec for Linux: the gateway, and everything that talks to it",
+    about = "User-space IPsec gateway for Linux, and the commands that control it",
     after_help = EXAMPLES,
     max_term_width = 100,
     disable_help_subcommand = true
@@ -28,58 +28,58 @@ struct Program {
 
 const EXAMPLES: &str = "\
 Examples:
-  esplanade run --setkey tunnel.conf     a gateway in the foreground
-  esplanade reload                       change what has changed in its file
-  esplanade restart --setkey tunnel.conf another process in its place
-  esplanade rekey                        new keys, without a lost packet
-  esplanade status                       what is up and what it carries
-  esplanade down                         take everything away
-  esplanade speed                        how fast this machine enciphers
-  esplanade tune show                    settings of the host, and what they should be
-  esplanade lab run demo                 measure it";
+  esplanade run --setkey tunnel.conf     run a gateway in the foreground
+  esplanade reload                       apply the changes in its file
+  esplanade restart --setkey tunnel.conf replace its process, keep the tunnels
+  esplanade rekey                        install new keys without packet loss
+  esplanade status                       show status and traffic
+  esplanade down                         stop it and remove its rules
+  esplanade speed                        benchmark encryption on this machine
+  esplanade tune show                    show host settings and recommended values
+  esplanade lab run demo                 measure a tunnel";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run a gateway in the foreground until SIGTERM or SIGINT
     Run(run::Options),
-    /// Take the place of the gateway that runs: a new program, or other options, while the barriers stay closed
+    /// Replace the running gateway by a new process (new version or options); drop rules stay in force meanwhile
     #[command(after_help = run::RESTART_EXAMPLES)]
     Restart(run::Options),
-    /// Block, before the network comes up, what a file's policies protect
+    /// Install a file's drop rules before the network comes up
     Arm(arm::Options),
     /// Add, change, show and remove associations and policies, in the language of setkey
     #[command(disable_help_flag = true)]
     Setkey(setkey_cli::Arguments),
-    /// Have the running gateway be what its file says now: only the difference changes
+    /// Apply a changed file to the running gateway: only the differences
     #[command(after_help = ask::RELOAD_EXAMPLES)]
     Reload(ask::Reload),
-    /// New keys without a lost packet: on both sides, in any order
+    /// Install new keys without packet loss; run it on both sides, in any order
     #[command(after_help = ask::REKEY_EXAMPLES)]
     Rekey(ask::Rekey),
-    /// Tell what is up and what it carries
+    /// Show status and traffic
     #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
     Status(ask::Asking),
-    /// Tell why packets were dropped, and what to do about it
+    /// Show why packets were dropped, with a hint for each reason
     #[command(after_help = "Example:\n  esplanade drops --json | jq '.reasons.\"bad-icv\"'")]
     Drops(ask::Asking),
-    /// Stop the gateway and take away the rules that outlive it
+    /// Stop the gateway and remove its rules
     #[command(after_help = ask::DOWN_EXAMPLES)]
     Down(ask::Down),
-    /// Tell events as they come, until interrupted
+    /// Print events as they occur, until interrupted
     #[command(after_help = "Example:\n  esplanade events --json | while read -r event; do …; done")]
     Events(ask::Asking),
-    /// Tell which policy and association a packet would meet, and what would happen
+    /// Show which policy and association apply to a packet, and the outcome
     #[command(
         after_help = "Examples:\n  esplanade explain 10.1.0.2 10.2.0.2\n  esplanade explain 10.1.0.2 10.2.0.2 tcp 443"
     )]
     Explain(ask::Explain),
-    /// Run the engine over a capture file
+    /// Decrypt or encrypt the packets of a capture file
     Capture(capture::Options),
-    /// Tell how fast this machine enciphers, suite by suite
+    /// Benchmark encryption, suite by suite
     Speed(speed::Options),
-    /// Show, change and put back the settings of the host that matter
+    /// Show, apply and restore host tuning
     Tune(tune::Options),
-    /// Measure; see `esplanade lab --help`
+    /// Run the benchmark suite; see `esplanade lab --help`
     #[command(disable_help_flag = true)]
     Lab {
         /// What to pass on to esplanade-lab

@@ -220,23 +220,23 @@ impl fmt::Display for What {
             Self::SaAdded(sa) => write!(f, "association added: {sa}"),
             Self::SaUpdated(sa) => write!(f, "association updated: {sa}"),
             Self::SaDeleted(sa) => write!(f, "association deleted: {sa}"),
-            Self::SaDying(sa) => write!(
-                f,
-                "association passed its soft limit, a successor is due: {sa}"
-            ),
+            Self::SaDying(sa) => write!(f, "association passed its soft limit, rekey is due: {sa}"),
             Self::SaExpired(sa) => {
-                write!(f, "association reached its hard limit and is gone: {sa}")
+                write!(
+                    f,
+                    "association reached its hard limit and was deleted: {sa}"
+                )
             }
             Self::SaExhausted(sa) => {
                 write!(
                     f,
-                    "association has used its last sequence number and is gone: {sa}"
+                    "association has used its last sequence number and was deleted: {sa}"
                 )
             }
             Self::PolicyAdded(policy) => write!(f, "policy added: {policy}"),
             Self::PolicyDeleted(policy) => write!(f, "policy deleted: {policy}"),
             Self::Mapping { association, from } => {
-                write!(f, "packets come from {from} now: {association}")
+                write!(f, "peer address changed to {from}: {association}")
             }
             Self::Acquire {
                 policy,
@@ -245,10 +245,10 @@ impl fmt::Display for What {
                 destination,
             } => {
                 match interface {
-                    Some(name) => write!(f, "device {name} has no association that leads out")?,
+                    Some(name) => write!(f, "device {name} has no outbound association")?,
                     None => write!(
                         f,
-                        "policy {policy} wants protection and no association fits"
+                        "policy {policy} requires protection and no association matches"
                     )?,
                 }
                 match (source, destination) {
@@ -257,17 +257,17 @@ impl fmt::Display for What {
                 }
             }
             Self::PathMtu { peer, mtu } => {
-                write!(f, "the path to {peer} takes packets of {mtu} bytes")
+                write!(f, "path MTU to {peer}: {mtu} bytes")
             }
             Self::Restored { what, times } => {
                 write!(
                     f,
-                    "taken away by another program and put back: {what} (restored {times} times)"
+                    "removed by another program and restored: {what} (restored {times} times)"
                 )
             }
-            Self::Missing { what } => write!(f, "missing and not put back: {what}"),
+            Self::Missing { what } => write!(f, "missing and not restored: {what}"),
             Self::Rekey { peer, step } => write!(f, "rekey with {peer}: {step}"),
-            Self::Stopping => f.write_str("the gateway ends"),
+            Self::Stopping => f.write_str("the gateway stops"),
         }
     }
 }

@@ -101,8 +101,8 @@ pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
 pub fn hold_to(places: Places, warn: &Warn) {
     if let Err(why) = places.hold_to() {
         warn(&format!(
-            "files are not held back from this process: {why} (Landlock needs kernel 5.13, and `landlock` among its \
-             security modules)"
+            "file access is not restricted: {why} (Landlock needs kernel 5.13, with `landlock` among its security \
+             modules)"
         ));
     }
 }

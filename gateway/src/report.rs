@@ -161,7 +161,7 @@ pub fn offloads(abilities: TunOffloads) -> Vec<String> {
         }
     };
     vec![format!(
-        "trains from the kernel: {}; to the kernel: {}; unfinished checksums: {}",
+        "TUN offloads: segmentation (GSO) from the kernel: {}; to the kernel: {}; partial checksums: {}",
         trains(abilities.read),
         trains(abilities.write),
         if abilities.checksum { "yes" } else { "no" }
@@ -226,8 +226,8 @@ pub fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         .filter(|rival| !known.contains(&(ids(after, rival.idle), ids(after, rival.carrier))));
     let sentence = |rival: ipsec::database::Shadowed| {
         format!(
-            "{} carries the traffic that {} would carry too: of associations that fit a policy the youngest carries \
-             everything. Delete the one that is not meant, or tell them apart by `-u N` and `unique:N`",
+            "{} carries all traffic that {} matches too: of several matching associations the newest is used. Delete \
+             the unwanted one, or separate them with `-u N` and `unique:N`",
             kind_of(&after.sa(rival.carrier).config),
             kind_of(&after.sa(rival.idle).config)
         )
@@ -279,16 +279,14 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
                 action_text(&policy.action)
             );
         }
-        None => text.push_str("no policy knows this packet\n"),
+        None => text.push_str("no policy matches this packet\n"),
     }
     let names_ports = question.source_port.is_some() && question.destination_port.is_some();
     let is_one_flow = names_ports || packet.ports.is_none();
     if explanation.spread > 0 {
         let which = match is_one_flow {
-            true => "this one takes",
-            false => {
-                "which one depends on both ports (`--source-port`); with ports of 0 it would be"
-            }
+            true => "this one uses",
+            false => "which one depends on both ports (`--source-port`); for ports 0 it is",
         };
         let _ = writeln!(
             text,
@@ -306,21 +304,20 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
         );
     }
     let outcome = match explanation.outcome {
-        Outcome::Protected => "it leaves protected".to_owned(),
-        Outcome::InClear => "it leaves in clear".to_owned(),
+        Outcome::Protected => "sent protected".to_owned(),
+        Outcome::InClear => "sent unencrypted".to_owned(),
         Outcome::Dropped(Dropped::NoPolicy) => {
-            "it leaves in clear, by the kernel's own path, because nothing says otherwise"
-                .to_owned()
+            "sent unencrypted via normal routing (no matching policy)".to_owned()
         }
-        Outcome::Dropped(reason) => format!("it is dropped ({reason}): {}", reason.advice()),
+        Outcome::Dropped(reason) => format!("dropped ({reason}): {}", reason.advice()),
     };
     let _ = writeln!(text, "{outcome}");
     for finding in explanation.findings {
         if let Finding::Shadowed { idle } = finding {
             let idle = kind_of(&snapshot.sa(idle).config);
-            let _ = writeln!(text, "carries nothing: {idle}");
+            let _ = writeln!(text, "unused: {idle}");
         }
-        let _ = writeln!(text, "look: {}", finding.advice());
+        let _ = writeln!(text, "hint: {}", finding.advice());
     }
     text
 }

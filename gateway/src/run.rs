@@ -156,8 +156,8 @@ fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Res
 fn considerate(options: &Options) -> Result<(), Failure> {
     match (options.priority, options.wake) {
         (Priority::Realtime, Wake::Busy(None)) => Err(Failure::new(
-            "--wake busy together with --priority realtime would leave the processor to nobody else: say --wake busy:10, \
-             for looking again for 10 µs before sleeping, or --priority normal",
+            "--wake busy with --priority realtime would starve all other processes: use --wake busy:10, to poll for \
+             10 µs before sleeping, or --priority normal",
         )),
         _ => Ok(()),
     }

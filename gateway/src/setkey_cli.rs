@@ -110,7 +110,7 @@ impl Session<'_> {
             match self.obey_text(name.to_owned(), text) {
                 Err(message) if patient => {
                     let _ = writeln!(self.err, "{message}");
-                    outcome = Err("setkey: there were mistakes".to_owned());
+                    outcome = Err("setkey: there were errors".to_owned());
                 }
                 obeyed => obeyed?,
             }
@@ -125,8 +125,8 @@ impl Session<'_> {
         let lowered = self.check(&name, &text)?;
         if self.arguments.check {
             self.tell(&format!(
-                "{} understood, nothing changed",
-                counted(lowered.commands.len(), "command")
+                "{} valid, nothing changed",
+                counted(lowered.commands.len(), "statement")
             ));
             return Ok(());
         }
@@ -138,8 +138,8 @@ impl Session<'_> {
             .collect();
         self.send(name, text, &known)?;
         self.tell(&format!(
-            "{} obeyed",
-            counted(lowered.commands.len(), "command")
+            "{} applied",
+            counted(lowered.commands.len(), "statement")
         ));
         Ok(())
     }
@@ -201,7 +201,11 @@ impl Session<'_> {
             return self.tell_kernel(&text);
         }
         let request = Request::Setkey(text);
-        match self.client()?.ask(&request).map_err(|why| why.to_string())? {
+        match self
+            .client()?
+            .ask(&request)
+            .map_err(|why| why.to_string())?
+        {
             Answer::Setkey { output, warnings } => {
                 for warning in warnings {
                     if !known.iter().any(|known| warning.contains(known)) {
@@ -212,7 +216,9 @@ impl Session<'_> {
             }
             Answer::Done => Ok(()),
             Answer::Refused(why) => Err(why),
-            _ => Err("setkey: the gateway gave an answer to another question; are both of the same version?".to_owned()),
+            _ => {
+                Err("setkey: unexpected answer from the gateway; do the versions match?".to_owned())
+            }
         }
     }
 
@@ -224,17 +230,17 @@ impl Session<'_> {
         if unsaid > 0 {
             let left_out = counted(unsaid, "item");
             self.tell(&format!(
-                "{left_out} of the kernel left out: setkey has no words for what `ip xfrm` shows"
+                "{left_out} of the kernel not shown: setkey cannot express them, see `ip xfrm`"
             ));
         }
         self.show(&obeyed.output)
     }
 
-    /// Prints every event until the gateway ends.
+    /// Prints every event until the gateway stops.
     fn watch(&mut self) -> Outcome {
         if self.arguments.plane == PlaneChoice::Kernel {
             return Err(
-                "setkey: -x follows a gateway; for the kernel's own events run `ip xfrm monitor`"
+                "setkey: -x shows the gateway's events; for the kernel's run `ip xfrm monitor`"
                     .to_owned(),
             );
         }
@@ -345,7 +351,7 @@ fn told(problems: &[Problem], name: &str, text: &[u8]) -> String {
         .iter()
         .map(|problem| problem.render(name, text))
         .collect();
-    let count = counted(problems.len(), "mistake");
+    let count = counted(problems.len(), "error");
     format!(
         "{}\nsetkey: {count} in {name}; nothing was changed",
         rendered.join("\n")

@@ -65,7 +65,7 @@ fn check_sizes(options: &Options) -> Result<(), String> {
     };
     match options.size.iter().find(|&&size| size < least) {
         Some(size) => Err(format!(
-            "--size {size}: the packets of the engine begin with headers of {least} bytes, so say {least} or more"
+            "--size {size}: packets of the engine include {least} bytes of headers, so the minimum is {least}"
         )),
         None => Ok(()),
     }

@@ -139,10 +139,10 @@ impl Numbers {
     pub fn describe(&self) -> String {
         match self {
             Self::Unasked => String::new(),
-            Self::NotKept(why) => format!("not kept: {why}"),
+            Self::NotKept(why) => format!("not stored: {why}"),
             Self::Kept(keeping) => match &*keeping.shared.trouble() {
-                None => format!("kept in {}", keeping.shared.place),
-                Some(why) => format!("CANNOT BE KEPT in {}: {why}", keeping.shared.place),
+                None => format!("stored in {}", keeping.shared.place),
+                Some(why) => format!("CANNOT BE STORED in {}: {why}", keeping.shared.place),
             },
         }
     }
@@ -216,8 +216,8 @@ impl Shared {
                 }
                 if known && sa.config.key_is_fresh {
                     (self.warn)(&format!(
-                        "{}: `-o key=fresh` stands at keys that were used before, and go on from their numbers: take it out, so \
-                         that it is noticed if {} is ever lost",
+                        "{}: `-o key=fresh` is set for keys that were used before; their stored sequence numbers are \
+                         continued. Remove it, so that a loss of {} is noticed",
                         describe(&sa.config),
                         self.place
                     ));
@@ -242,8 +242,8 @@ impl Shared {
             .is_exhausted(&sa.state.saved(), dataplane::clock::now())
         {
             (self.warn)(&format!(
-                "{}: these keys have reached their hard limit or their last number before, which a restart does not change: \
-                 set new keys on both sides",
+                "{}: these keys had reached their hard limit or last sequence number before the restart: set new \
+                 keys on both sides",
                 describe(&sa.config)
             ));
         }
@@ -269,13 +269,13 @@ impl Shared {
         let before = std::mem::replace(&mut *self.trouble(), trouble.clone());
         match (before, trouble) {
             (None, Some(why)) => (self.warn)(&format!(
-                "sequence numbers cannot be kept in {}: {why}. Associations whose nonce is a counter (GCM, CCM, CTR, ChaCha20) \
-                 stop when what is reserved is used up (`state-not-kept`); others go on, and peers may refuse them after a \
-                 restart. Make room there, or see to the disk; it is tried again all the time",
+                "cannot write sequence numbers to {}: {why}. Associations whose nonce is a counter (GCM, CCM, CTR, \
+                 ChaCha20) stop when the reserved numbers are used up (`state-not-kept`); others continue, and peers \
+                 may drop their packets after a restart. Free disk space or check the disk; writing is retried",
                 self.place
             )),
             (Some(_), None) => eprintln!(
-                "esplanade: sequence numbers are kept in {} again",
+                "esplanade: sequence numbers are written to {} again",
                 self.place
             ),
             _ => {}
@@ -338,16 +338,17 @@ fn algorithm(config: &SaConfig) -> &'static str {
 
 fn without_state(config: &SaConfig, why: &str) -> String {
     format!(
-        "{}'s nonces are its sequence numbers, which would begin again at each start and give the traffic away: {why}. Have the \
-         gateway keep its numbers (`run --state DIR`), or use aes-gcm-16",
+        "{} derives its nonces from sequence numbers, which would repeat after each start and break confidentiality: \
+         {why}. Let the gateway store its numbers (`run --state DIR`), or use aes-gcm-16",
         algorithm(config)
     )
 }
 
 fn unknown_keys(config: &SaConfig, place: &str) -> String {
     format!(
-        "{}'s nonces are its sequence numbers, and {place} knows nothing of these keys: say `-o key=fresh` if they were never \
-         used, or `-o sequence=N` with the last number that they have used; otherwise take new keys. Later starts need neither",
+        "{} derives its nonces from sequence numbers, and {place} has no record of these keys: add `-o key=fresh` if \
+         they were never used, or `-o sequence=N` with the last number used; otherwise set new keys. Later starts \
+         need neither",
         algorithm(config)
     )
 }

@@ -47,10 +47,10 @@ pub struct Status {
     /// How each direction works, and why.
     #[serde(default)]
     pub lanes: Vec<LaneStatus>,
-    /// Packets or trains that are read at a time.
+    /// Packets (or GSO super-packets) read at a time.
     #[serde(default)]
     pub batch: u16,
-    /// Batches in a row after which a reading thread lets others have the processor; 0 for never.
+    /// Batches after which a reading thread yields the CPU; 0: never.
     #[serde(default)]
     pub poll_budget: u32,
     /// What was asked for threads with nothing to do: `sleep`, `adaptive:µs` or `busy[:µs]`.

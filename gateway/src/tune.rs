@@ -40,23 +40,23 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
-  esplanade tune show                           what is set, what should be, why
-  esplanade tune show --from tune-out           the same with the gains that the lab measured here
-  esplanade tune apply                          set what is proposed and has no price
+  esplanade tune show                           current and recommended values, with reasons
+  esplanade tune show --from tune-out           also the gains measured by the lab
+  esplanade tune apply                          apply all recommendations without drawbacks
   esplanade tune apply busy_poll rps_cpus --device eth1
-  esplanade tune revert                         put everything back";
+  esplanade tune revert                         restore all old values";
 
 #[derive(Subcommand)]
 enum Task {
-    /// Tell each setting's value, what it should be, why, and what that was worth here
+    /// Show each setting's current and recommended value, the reason, and the gain measured here
     #[command(
         after_help = "Example:\n  esplanade tune show --json | jq '.settings[] | select(.verdict == \"proposed\")'"
     )]
     Show(Show),
-    /// Set what is proposed, and remember what was there
+    /// Apply recommended values and save the old ones
     #[command(after_help = "Example:\n  esplanade tune apply rmem_max wmem_max")]
     Apply(Apply),
-    /// Put back what was there before
+    /// Restore the old values
     #[command(after_help = "Example:\n  esplanade tune revert rmem_max")]
     Revert(Revert),
 }
@@ -64,7 +64,7 @@ enum Task {
 /// Which devices are meant.
 #[derive(Args)]
 struct Devices {
-    /// A device to tune; may be given several times [default: those of the default routes]
+    /// Device to tune; may be repeated [default: devices of the default routes]
     #[arg(long = "device", value_name = "NAME")]
     devices: Vec<String>,
     /// The gateway's TUN device
@@ -75,7 +75,7 @@ struct Devices {
 /// Where changes are remembered.
 #[derive(Args)]
 struct Memory {
-    /// The file that remembers old values
+    /// File with the old values
     #[arg(long, value_name = "PATH", default_value = state::USUAL_PLACE)]
     state: PathBuf,
 }
@@ -86,37 +86,37 @@ struct Show {
     devices: Devices,
     #[command(flatten)]
     memory: Memory,
-    /// A folder with records of `esplanade lab run tune` [default: ./tune-out, if it is there]
+    /// Folder with records of `esplanade lab run tune` [default: ./tune-out, if it exists]
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Apply {
-    /// Settings to change [default: all that are proposed and have no price]
+    /// Settings to apply [default: all recommendations without drawbacks]
     names: Vec<String>,
     #[command(flatten)]
     devices: Devices,
     #[command(flatten)]
     memory: Memory,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Revert {
-    /// Settings to put back [default: all that were changed]
+    /// Settings to restore [default: all that were changed]
     names: Vec<String>,
     #[command(flatten)]
     memory: Memory,
-    /// Put back even what somebody else has set since
+    /// Restore even values that were changed by others since
     #[arg(long)]
     force: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -247,11 +247,11 @@ fn of_names(mut rows: Vec<Row>, names: &[&str]) -> Result<Vec<Row>, Failure> {
     rows.retain(|row| names.contains(&row.name));
     let refusal = rows.iter().find_map(|row| match row.verdict {
         Verdict::Absent => Some(format!(
-            "`{}` is absent on this kernel or these devices",
+            "`{}` does not exist on this kernel or these devices",
             row.name
         )),
         Verdict::Told => Some(format!(
-            "`{}` is only told, never changed: {}",
+            "`{}` is shown only, never changed: {}",
             row.name, row.reason
         )),
         _ => None,
@@ -286,7 +286,8 @@ fn value(host: &dyn Host, path: &str) -> Option<String> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!(
-        "cannot write {}: {error}. Nothing is changed without it; as root: `sudo esplanade tune …`, or say another file with --state",
+        "cannot write {}: {error}. Nothing was changed; run as root (`sudo esplanade tune …`), or choose another \
+         file with --state",
         path.display()
     ))
 }

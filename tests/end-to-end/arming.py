@@ -85,7 +85,7 @@ def a_gateway_takes_the_barriers_over():
         for family in (4, 6):
             expect(sites.ping(family) == 3, f"no ping through the tunnel, IPv{family}")
         status, output = boot.arm()
-        expect(status != 0 and "a gateway that runs holds" in output,
+        expect(status != 0 and "is locked by a running gateway" in output,
                f"armed beside a gateway that runs: {status}\n{output}")
         gateway.stop()
         nothing_in_clear_passes(sites, "after the gateway stopped")

@@ -197,7 +197,7 @@ def down_elsewhere_changes_nothing():
         expect_refusal(status, output, "another network namespace", f"ip netns exec {sites.left.name}", left.control)
         expect(sites.right.sh(RULES) == before, "the rules of a gateway that lives here were changed")
         status, output = down(sites.right, left.control, "--force")
-        expect_refusal(status, output, "lives here", "esp0")
+        expect_refusal(status, output, "a running gateway owns", "esp0")
         expect(sites.right.sh(RULES) == before, "--force changed the rules of a gateway that lives here")
         status, output = run_gateway(sites.server, setkey_text("left"), left.control)
         expect_refusal(status, output, "another network namespace", f"ip netns exec {sites.left.name}")
@@ -241,7 +241,7 @@ def a_namespace_that_is_gone():
             process.wait()
         sites.client.sh(f"ip netns del {other.name}")
         status, output = down(sites.left, control)
-        expect(status == 0 and "nothing is left" in output and "net:[" in output, f"`down` says: {output}")
+        expect(status == 0 and "nothing to clean up" in output and "net:[" in output, f"`down` says: {output}")
         expect(os.listdir(folder) == ["control.sock.lock"], f"left in the folder: {os.listdir(folder)}")
 
 

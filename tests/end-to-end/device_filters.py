@@ -142,7 +142,7 @@ def a_place_that_is_taken_is_told():
         left = sites.start("left")
         told = left.ask("status")
         expect("device filters NOT IN FORCE" in told and "tc qdisc del dev wan ingress" in told, told)
-        expect("XFRM policies in part" in told and "the second one holds in part" in told, told)
+        expect("XFRM policies partial" in told and "the second barrier is partial" in told, told)
         sites.left.sh("tc qdisc del dev wan ingress")
         within(lambda: "barriers: nftables, device filters\n" in left.ask("status"),
                "the way is free, and no filter comes")

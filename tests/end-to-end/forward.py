@@ -53,8 +53,8 @@ def status_tells():
         expect(sites.ping() == 3, "no ping")
         status = left.status()
         expect((status["forward"], status["tun"]) == ("lan", ""), f"{status['forward']}, {status['tun']}")
-        lines = [line for line in status["offloads"] if line.startswith("forwards for the hosts behind lan")]
-        expect(len(lines) == 1 and "3 taken from its ring" in lines[0], f"{status['offloads']}")
+        lines = [line for line in status["offloads"] if line.startswith("forwarding for the hosts behind lan")]
+        expect(len(lines) == 1 and "3 packets from its ring" in lines[0], f"{status['offloads']}")
         expect("device lan" in left.ask("status"), "the table does not name the device")
         expect("tun" not in sites.left.sh("ip -d link | grep -o 'tun type' || true"), "there is a TUN device")
 
@@ -162,7 +162,7 @@ def what_becomes_ours_is_not_forwarded(become):
                 expect(not delivered, f"{len(delivered)} datagrams were delivered to the gateway by `fwd` policies")
                 expect(all_of(theirs), "nothing was forwarded before the change")
                 lines = " ".join(sites.gateways["right"].status()["offloads"])
-                expect("with no place behind the device" in lines, f"what is dropped is not counted: {lines}")
+                expect("with no known next hop" in lines, f"what is dropped is not counted: {lines}")
                 # The same socket hears what comes in another way.
                 sites.right.sh(f"echo control > /dev/udp/{new}/7001")
                 expect(all_of(ours), "the control failed: the gateway's socket hears nothing")

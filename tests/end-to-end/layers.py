@@ -130,7 +130,7 @@ def told_of_both(gateway):
     policies = gateway.setkey_text("spddump;\n")
     expect("\tesp/transport//require\n\tah/transport//require\n" in policies, f"setkey -DP: {policies}")
     told = gateway.ask("explain", *OUTER[4], "icmp")
-    expect("leaves protected" in told and "0x00001001" in told and "0x00001002" in told, f"explain: {told}")
+    expect("sent protected" in told and "0x00001001" in told and "0x00001002" in told, f"explain: {told}")
 
 
 CASES = {

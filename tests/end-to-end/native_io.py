@@ -20,7 +20,7 @@ def carries(way, outer):
             for name, gateway in sites.gateways.items():
                 lines = [line for line in gateway.status()["sockets"] if line.startswith("ESP over")]
                 expect(WAYS[way] in lines[0], f"the {name} gateway uses another way: {lines}")
-                expect(("in by a ring on wan" in lines[0]) == (way != "raw"), f"the {name} gateway's ring: {lines}")
+                expect(("received by a ring on wan" in lines[0]) == (way != "raw"), f"the {name} gateway's ring: {lines}")
                 for reason in ("bad-icv", "replayed", "policy-mismatch", "no-sa", "malformed", "fragment"):
                     expect(gateway.drops(reason) == 0, f"the {name} gateway dropped packets: {gateway.ask('drops')}")
                 host = gateway.host
@@ -50,7 +50,7 @@ def shaped_device():
             sites.start(name, setkey_text(name, udp=False), [])
         expect(sites.ping() == 3, "no ping")
         lines = " ".join(sites.gateways["left"].status()["sockets"])
-        expect("out by raw socket" in lines and "ring" not in lines, f"the shaped device: {lines}")
+        expect("sent by raw socket" in lines and "ring" not in lines, f"the shaped device: {lines}")
 
 
 CASES = {

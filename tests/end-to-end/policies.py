@@ -75,8 +75,8 @@ def one_port_of_one_protocol():
         expect(sites.ping() == 3, "ping, which no policy names, does not pass")
         expect(on_the_wire(wire)[0] == 0, "ping was protected though no policy names it")
         ends = CLIENT[4], SERVER[4]
-        expect("leaves protected" in explained(left, *ends, "udp", "5001"), "explain does not say so")
-        expect("in clear" in explained(left, *ends, "udp", "5002"), "explain does not say so either")
+        expect("sent protected" in explained(left, *ends, "udp", "5001"), "explain does not say so")
+        expect("sent unencrypted" in explained(left, *ends, "udp", "5002"), "explain does not say so either")
 
 
 def a_type_of_icmp():
@@ -108,7 +108,7 @@ def the_higher_priority_decides():
             got = "protected" if protected and not clear else "clear" if clear and not protected else \
                 "nothing" if not clear and not protected else "both"
             expect(got == wanted, f"port {port}: {got} where {wanted} was due")
-            word = {"clear": "in clear", "nothing": "policy-discard", "protected": "leaves protected"}[wanted]
+            word = {"clear": "sent unencrypted", "nothing": "policy-discard", "protected": "sent protected"}[wanted]
             told = explained(left, CLIENT[4], SERVER[4], "udp", str(port))
             expect(word in told, f"explain, port {port}: {told}")
 

@@ -154,7 +154,7 @@ def what_root_left_is_taken_over():
     with Sites("pu") as sites:
         sites.start("right")
         left = own(sites, options=()).start().ready()
-        note = "esplanade: runs as user root (0)"
+        note = "esplanade: running as user root (0)"
         expect(left.words().count(note) == 1 and "sysusers.d" in left.words(), left.words())
         expect(sites.ping() == 3, "no ping through the tunnel")
         sent = left.status()["associations"]

@@ -169,11 +169,11 @@ def a_peer_that_never_follows():
         events = Events(left)
         old, new = text("left", 0), text("left", 1)
         told = rekey(left, new)
-        expect("sends by the old keys" in told, told)
+        expect("sending with the old keys" in told, told)
         time.sleep(4)
         (peer,) = left.status()["rekey"]["peers"]
-        expect(peer["peer"] == OUTER[4][1] and "sends by the old keys" in peer["state"], f"{peer}")
-        expect("stands by" in left.ask("status") and spis(left) == in_file(old) | in_file(new), left.ask("status"))
+        expect(peer["peer"] == OUTER[4][1] and "sending with the old keys" in peer["state"], f"{peer}")
+        expect("standby" in left.ask("status") and spis(left) == in_file(old) | in_file(new), left.ask("status"))
         (probes,) = [sa["packets"] for sa in left.status()["associations"] if sa["spi"] == "0x00001041"]
         expect(3 <= probes <= 8, f"{probes} packets by the new keys in 4 s")
         status, output = left.attempt("rekey", write_other(left))
@@ -258,7 +258,7 @@ def refusals():
                 (lines + ["spdadd 10.8.0.0/24 10.9.0.0/24 any -P out discard;"], f"{path}:5:1", "reload"),
                 (lines[:-1], "policy that the file has not", "reload"),
                 ([lines[0].replace("0x1041", "0x1001"), *lines[1:]], f"{path}:1:1", "SPI"),
-                (lines[1:], "no new association takes the place"),
+                (lines[1:], "no new association replaces"),
                 (["add 192.0.2.7 192.0.2.8 esp 0x7001 -m tunnel -r 64 " + AES_GCM.format(9) + ";", *lines],
                  "neither end")):
             with open(path, "w") as file:
@@ -267,8 +267,8 @@ def refusals():
             expect_refusal(status, output, *words)
             expect(spis(left) == in_file(text("left", 0)) and left.status()["rekey"] is None, output)
         status, output = left.attempt("rekey", "--abort")
-        expect_refusal(status, output, "no rekey is under way")
-        expect("no keys but those in use" in left.ask("rekey"), "its own file asks for nothing")
+        expect_refusal(status, output, "no rekey is in progress")
+        expect("no new keys" in left.ask("rekey"), "its own file asks for nothing")
         expect(json.loads(left.ask("status", "--json"))["rekey"] is None, "a rekey of nothing is under way")
 
 

@@ -105,7 +105,7 @@ def one_without_kept_numbers_does_not_give_way():
         left.options = ()
         status = left.launch("restart").wait(20)
         told = left.words()
-        expect(status == 1 and all(word in told for word in ("goes on", "numbers are not kept")),
+        expect(status == 1 and all(word in told for word in ("was not replaced", "numbers are not stored")),
                f"exit status {status}: {told}")
         expect(left.process.poll() is None and sites.ping() == 3, "the gateway that ran does not go on")
 

@@ -273,7 +273,7 @@ def others_folders_are_refused():
         os.chmod(kept, 0o755)
         os.symlink("/etc/hostname", f"{kept}/numbers.state")
         status, output = run_gateway(sites.left, setkey_text("left"), f"{folder}/control.sock", "--state", kept)
-        expect_refusal(status, output, "no plain file", "--state")
+        expect_refusal(status, output, "not a regular file", "--state")
 
 
 def without_a_state():
@@ -282,9 +282,9 @@ def without_a_state():
         sites.start("right")
         expect(sites.ping() == 3, "no ping")
         left.setkey_text("flush; spdflush;\n" + setkey_text("left"))
-        said = [line for line in left.words().splitlines() if "not kept across restarts" in line]
+        said = [line for line in left.words().splitlines() if "not stored across restarts" in line]
         expect(len(said) == 1, f"warned {len(said)} times: {left.words()}")
-        expect("not kept" in left.status()["numbers"], left.ask("status", "--json"))
+        expect("not stored" in left.status()["numbers"], left.ask("status", "--json"))
 
 
 def where_the_default_cannot_be_made():

@@ -137,8 +137,8 @@ def trains_that_fail_are_done_without():
             sites.start(name)
         line = {name: next(line for line in gateway.status()["sockets"] if line.startswith("ESP in UDP over IPv4"))
                 for name, gateway in sites.gateways.items()}
-        expect("trains inwards only (trial failed)" in line["left"], f"the left gateway says: {line['left']}")
-        expect("trains both ways (tried)" in line["right"], f"the right gateway says: {line['right']}")
+        expect("GSO/GRO: receive only (failed verification)" in line["left"], f"the left gateway says: {line['left']}")
+        expect("GSO/GRO: send and receive (verified)" in line["right"], f"the right gateway says: {line['right']}")
         warnings = {name: [words for words in gateway.status()["warnings"] if "failed its trial" in words]
                     for name, gateway in sites.gateways.items()}
         expect(len(warnings["left"]) == 1 and not warnings["right"], f"they warn: {warnings}")

@@ -49,19 +49,19 @@ impl fmt::Display for Fault {
             Self::NotACapture => f.write_str("neither a pcap nor a pcapng file"),
             Self::Truncated(number) => write!(
                 f,
-                "the file ends inside packet {number}: it was cut off; copy it again or repair it (pcapfix, editcap)"
+                "the file ends within packet {number}: it is truncated; copy it again or repair it (pcapfix, editcap)"
             ),
             Self::Corrupt(number, what) => {
                 write!(f, "packet {number} is damaged in the file: {what}")
             }
             Self::Snapped(number, kept, whole) => write!(
                 f,
-                "packet {number} was cut to {kept} of {whole} bytes when it was captured; capture with full length \
+                "packet {number} was truncated to {kept} of {whole} bytes when captured; capture full packets \
                  (tcpdump -s 0)"
             ),
             Self::Link(number, link) => write!(
                 f,
-                "packet {number} has link type {link}; Ethernet, raw IP and Linux cooked captures can be read"
+                "packet {number} has link type {link}; supported are Ethernet, raw IP and Linux cooked captures"
             ),
             Self::Io(error) => write!(f, "{error}"),
         }
@@ -254,7 +254,7 @@ impl Writer {
         if !force && path.exists() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "the file exists already; choose another name, or replace it with --force",
+                "the file exists already; choose another name, or overwrite it with --force",
             ));
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();

@@ -69,14 +69,14 @@ impl Report {
             Operation::Seal => "sealed",
         };
         let mut text = format!(
-            "{done} {}, dropped {}, passed by {}",
+            "{done} {}, dropped {}, ignored {}",
             self.carried,
             self.dropped(),
             self.passed_by
         );
         if self.named() == 0 {
             text.push_str(
-                "\n  nothing in this capture is named there: compare addresses, SPIs and selectors",
+                "\n  no packet of this capture matches: compare addresses, SPIs and selectors",
             );
         }
         for (reason, (count, numbers)) in &self.drops {
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(counts, (6, 3, 2));
         let text = report.text(Operation::Open);
         assert!(
-            text.starts_with("opened 3, dropped 3, passed by 1\n"),
+            text.starts_with("opened 3, dropped 3, ignored 1\n"),
             "{text}"
         );
         assert!(

@@ -11,10 +11,10 @@ use std::net::IpAddr;
 /// What `capture seal` takes beside its files.
 #[derive(Args, Default)]
 pub struct Routed {
-    /// What no policy protects was routed into this device of `-o interface=` [default: the only one there is]
+    /// Device of `-o interface=` into which unmatched packets were routed [default: the only one]
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// This end's address, where the associations of the device leave from both ends
+    /// Local address, if the device's associations start at both ends
     #[arg(long, value_name = "ADDRESS")]
     pub local: Option<IpAddr>,
 }
@@ -40,7 +40,7 @@ impl Routed {
         match (&self.interface, names.len()) {
             (Some(name), _) if names.contains(&**name) => Ok(Some(name.clone())),
             (Some(name), 0) => Err(Failure::new(format!(
-                "--interface {name}: no association there has `-o interface=`; leave it out, policies decide"
+                "--interface {name}: no association of the file has `-o interface=`; remove the option"
             ))),
             (Some(name), _) => Err(Failure::new(format!(
                 "--interface {name}: the associations name {}",
@@ -51,7 +51,7 @@ impl Routed {
             // Policies may be all that is meant.
             (None, _) if snapshot.policies(Direction::Out).next().is_some() => Ok(None),
             (None, _) => Err(Failure::new(format!(
-                "the associations name {}: say with --interface which one the packets were routed into",
+                "the associations name {}: choose with --interface which one the packets were routed into",
                 list()
             ))),
         }
@@ -67,12 +67,12 @@ impl Routed {
         match self.local {
             Some(local) if ends.contains(&local) => Ok(local),
             Some(local) => Err(Failure::new(format!(
-                "--local {local}: the associations of {name} leave from {list}"
+                "--local {local}: the associations of {name} start at {list}"
             ))),
             None => match (ends.first(), ends.len()) {
                 (Some(only), 1) => Ok(*only),
                 _ => Err(Failure::new(format!(
-                    "the associations of {name} leave from {list}: say with --local which of them is this end"
+                    "the associations of {name} start at {list}: choose the local one with --local"
                 ))),
             },
         }

@@ -237,7 +237,7 @@ fn a_datagram_to_a_port_of_somebody_else_is_passed_by() {
     let (report, opened) = go(&file, &inbound(), Operation::Open);
     assert_eq!(
         report.unwrap().text(Operation::Open),
-        "opened 1, dropped 0, passed by 1"
+        "opened 1, dropped 0, ignored 1"
     );
     assert_eq!(opened, [inner(99)]);
 }
@@ -266,7 +266,7 @@ fn a_changed_byte_is_dropped_by_name_and_a_repeated_packet_as_replayed() {
     assert_eq!(opened, [inner(98)]);
     assert!(!report.is_complete());
     let text = report.text(Operation::Open);
-    assert!(text.contains("opened 1, dropped 2, passed by 0"), "{text}");
+    assert!(text.contains("opened 1, dropped 2, ignored 0"), "{text}");
     assert!(
         text.contains("bad-icv                   1  packet 1:"),
         "{text}"
@@ -283,7 +283,7 @@ fn what_no_association_is_named_for_is_passed_over() {
     let (summary, out) = go(&capture(&[stranger, inner(30)]), &tunnel(), Operation::Seal);
     let text = summary.unwrap().text(Operation::Seal);
     assert_eq!(out.len(), 1);
-    assert_eq!(text, "sealed 1, dropped 0, passed by 1");
+    assert_eq!(text, "sealed 1, dropped 0, ignored 1");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_file_that_ends_inside_a_packet_names_the_packet() {
     let file = capture(&[inner(50), inner(60)]);
     let (outcome, _) = go(&file[..file.len() - 3], &tunnel(), Operation::Seal);
     let error = outcome.err().unwrap();
-    assert!(error.contains("ends inside packet 2"), "{error}");
+    assert!(error.contains("ends within packet 2"), "{error}");
     for bad in [&b""[..], b"not a capture at all", &file[..10]] {
         let (outcome, _) = go(bad, &tunnel(), Operation::Seal);
         assert!(outcome.err().unwrap().contains("neither a pcap"));
@@ -324,7 +324,7 @@ fn a_packet_that_was_cut_when_captured_is_named_with_both_lengths() {
     file[36..40].copy_from_slice(&9999u32.to_be_bytes());
     let error = go(&file, &tunnel(), Operation::Seal).0.err().unwrap();
     assert!(
-        error.contains("packet 1 was cut to 78 of 9999 bytes"),
+        error.contains("packet 1 was truncated to 78 of 9999 bytes"),
         "{error}"
     );
 }

@@ -31,7 +31,7 @@ pub(super) struct Socket {
 pub(super) struct Asking {
     #[command(flatten)]
     pub(super) socket: Socket,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Asking {
 /// What a running gateway should be.
 #[derive(Args)]
 pub(super) struct Reload {
-    /// Associations and policies, in the language of setkey [default: the file that the gateway was started with]
+    /// Associations and policies, in setkey syntax [default: the file that the gateway was started with]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -51,8 +51,8 @@ Examples:
   esplanade reload
   esplanade reload tunnel.conf --control /run/esplanade/branch.sock
 
-What the file has unchanged is not touched, and keeps its numbers; what it does not have is deleted. A file with a mistake
-changes nothing. SIGHUP to the gateway does the same with its own file.";
+Unchanged associations are not touched and keep their sequence numbers; those no longer in the file are deleted. A file
+with an error changes nothing. SIGHUP makes the gateway reload its own file.";
 
 /// The packet that `explain` is about.
 #[derive(Args)]
@@ -161,6 +161,6 @@ fn print_json<T: Serialize>(value: &T) -> Outcome {
 
 fn strange() -> Failure {
     Failure::new(
-        "the gateway gave an answer to another question; are both of the same version? (`esplanade --version`)",
+        "unexpected answer from the gateway; do the versions match? (`esplanade --version`)",
     )
 }

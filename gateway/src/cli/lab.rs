@@ -24,7 +24,7 @@ pub(super) fn exec(arguments: &[OsString]) -> Result<(), Failure> {
     }
     let error = error.map_or_else(String::new, |error| format!(" ({error})"));
     Err(Failure::new(format!(
-        "{NAME} is neither beside this program nor on the PATH{error}: build it with `cargo build --release -p lab`"
+        "{NAME} is neither next to this program nor in PATH{error}: build it with `cargo build --release -p lab`"
     )))
 }
 

@@ -44,7 +44,7 @@ impl fmt::Display for NoAnswer {
         match self {
             Self::Nobody(path) => write!(
                 f,
-                "no gateway answers at {}: start one with `esplanade run`, or name its socket with --control",
+                "no gateway is running at {}: start one with `esplanade run`, or name its socket with --control",
                 path.display()
             ),
             Self::Forbidden(path) => write!(
@@ -54,19 +54,23 @@ impl fmt::Display for NoAnswer {
             ),
             Self::Stranger(path, user) => write!(
                 f,
-                "{} is answered by a process of user {user}, who is neither root nor you nor the user of gateways: nothing was \
-                 said to it; run this as that user, name it if it is the gateway's (ESPLANADE_USER={user}), or name another \
-                 socket with --control",
+                "{} belongs to a process of user {user}, which is neither root nor you nor the gateway's user: \
+                 nothing was sent to it; run this as that user, set ESPLANADE_USER={user} if that is the gateway's \
+                 user, or name another socket with --control",
                 path.display()
             ),
             Self::Lingers(path) => write!(
                 f,
-                "the gateway at {} has taken its rules away, but its process has not ended within {} s",
+                "the gateway at {} has removed its rules, but its process has not exited within {} s",
                 path.display(),
                 PROCESS_EXIT_TIMEOUT.as_secs()
             ),
             Self::Broken(path, error) => {
-                write!(f, "the gateway at {} broke off: {error}", path.display())
+                write!(
+                    f,
+                    "the gateway at {} closed the connection: {error}",
+                    path.display()
+                )
             }
         }
     }
@@ -147,7 +151,7 @@ impl Client {
         Ok((answer, descriptors))
     }
 
-    /// Asks, and hands over every line of the answer until the gateway ends or `line` says no.
+    /// Asks, and hands over every line of the answer until the gateway stops or `line` says no.
     pub fn follow(
         mut self,
         request: &Request,

@@ -49,19 +49,19 @@ impl fmt::Display for Busy {
         match self {
             Self::Taken(path) => write!(
                 f,
-                "another gateway answers at {}: stop it with `esplanade down --control {0}`, or choose another socket \
-                 with --control",
+                "another gateway is running at {}: stop it with `esplanade down --control {0}`, or choose \
+                 another socket with --control",
                 path.display()
             ),
             Self::NoSocket(path) => write!(
                 f,
-                "{} is no socket: choose another path with --control",
+                "{} is not a socket: choose another path with --control",
                 path.display()
             ),
             Self::Folder(error) => error.fmt(f),
             Self::Io(path, error) => write!(
                 f,
-                "cannot make the control socket {}: {error}; choose another with --control",
+                "cannot create the control socket {}: {error}; choose another with --control",
                 path.display()
             ),
         }
@@ -133,9 +133,7 @@ impl Server {
             if let Some(line) = client.read() {
                 match serde_json::from_slice(&line) {
                     Ok(request) => heard.requests.push((*id, request)),
-                    Err(error) => client.say(&Answer::Refused(format!(
-                        "the request is not understood: {error}"
-                    ))),
+                    Err(error) => client.say(&Answer::Refused(format!("invalid request: {error}"))),
                 }
             }
             client.closed |= client.deadline.is_some_and(|deadline| deadline < now);
@@ -168,7 +166,8 @@ impl Server {
         };
         if is_full {
             return client.say(&Answer::Refused(format!(
-                "{MAX_EVENT_LISTENERS} listen to events already, which is the most: end another `esplanade events` first"
+                "{MAX_EVENT_LISTENERS} clients listen to events already, which is the limit: end another `esplanade \
+                 events` first"
             )));
         }
         client.listens = true;
@@ -244,7 +243,7 @@ impl Server {
             if self.clients.len() >= MAX_CLIENTS {
                 // It goes at once, and so does what it would have asked.
                 client.say(&Answer::Refused(format!(
-                    "{MAX_CLIENTS} others are being served, which is the most: try again in a moment"
+                    "{MAX_CLIENTS} clients are connected already, which is the limit: try again in a moment"
                 )));
                 continue;
             }
@@ -291,7 +290,7 @@ fn listen(folder: &Folder) -> io::Result<UnixListener> {
     let there = folder.socket_there()?.map(|found| found.st_mode);
     if there.map(FileType::from_raw_mode) != Some(FileType::Socket) {
         return Err(io::Error::other(
-            "the path leads to another folder than a moment ago",
+            "the path was redirected to another folder meanwhile",
         ));
     }
     Ok(listener)

@@ -355,7 +355,7 @@ impl Plane for XfrmPlane {
                     let reason = match self.undo_all() {
                         0 => refusal.to_string(),
                         failed => format!(
-                            "{refusal}; and {failed} of the changes before it could not be taken back, see `setkey -D` \
+                            "{refusal}; and {failed} of the changes before it could not be undone, see `setkey -D` \
                              and `setkey -DP`"
                         ),
                     };

@@ -132,11 +132,11 @@ impl User {
                 gid,
             }),
             (None, Ok(uid), None) => Err(format!(
-                "{USERS} has no user {uid}, so its group is not known: say {uid}:GROUP"
+                "{USERS} has no user {uid}, so its group is unknown: use {uid}:GROUP"
             )),
             (None, ..) => Err(format!(
-                "{USERS} has no user `{user}`: `systemd-sysusers` makes the one that is shipped, `useradd --system --user-group \
-                 {DEFAULT}` another"
+                "{USERS} has no user `{user}`: create it with `systemd-sysusers` (packaging/sysusers.d) or `useradd \
+                 --system --user-group {DEFAULT}`"
             )),
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     fn what_names_no_user_is_refused_with_the_remedy() {
         for (word, words) in [
             ("nobody-here", "systemd-sysusers"),
-            ("4711", "say 4711:GROUP"),
+            ("4711", "use 4711:GROUP"),
             ("esplanade:nothing", "no group `nothing`"),
             ("4294967295:0", "no user"),
             ("", "no user"),

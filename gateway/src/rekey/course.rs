@@ -236,25 +236,25 @@ impl Progress {
         match (self.phase, self.heard) {
             (Phase::Waiting, _) => match self.move_at {
                 Some(at) => format!(
-                    "sends by the old keys, until the peer is heard by the new ones or {} s are over",
+                    "sending with the old keys until the peer uses the new ones, for at most {} s",
                     at.saturating_sub(now)
                 ),
-                None => "sends by the old keys, until the peer is heard by the new ones".to_owned(),
+                None => "sending with the old keys until the peer uses the new ones".to_owned(),
             },
             (Phase::Moved(_), None) if !self.peer.new.inbound.is_empty() => {
-                "sends by the new keys, and the peer was not heard by them: the old ones still receive"
+                "sending with the new keys; the peer has not used them yet, so the old ones are still accepted"
                     .to_owned()
             }
             (Phase::Moved(at), _) => format!(
-                "sends by the new keys since {} s; the old ones go once nothing came by them for {keep} s (now {} s)",
+                "sending with the new keys for {} s; the old ones are deleted after {keep} s without use (now {} s)",
                 ago(at),
                 ago(at).min(ago(last_used(&self.peer.old.inbound, snapshot))),
             ),
             (Phase::TakenBack(_), Some(_)) => {
-                "taken back, but the peer sends by the new keys: take it back there, or rekey again"
+                "rolled back, but the peer uses the new keys: abort there too, or rekey again"
                     .to_owned()
             }
-            (Phase::TakenBack(_), None) => "taken back: the new associations go soon".to_owned(),
+            (Phase::TakenBack(_), None) => "rolled back: the new associations will be deleted".to_owned(),
             (Phase::Done, _) => "done".to_owned(),
         }
     }

@@ -130,21 +130,18 @@ fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Opt
     let mut added = wanted.policies.iter();
     if let Some(policy) = added.find(|policy| !present.policies.contains(policy)) {
         let command = Command::AddPolicy(Arc::clone(policy));
-        let why = format!("this policy is not what the gateway has, and {ALONE}");
+        let why = format!("this policy differs from the gateway's, and {ALONE}");
         return Err((Some(command), why));
     }
     let mut gone = present.policies.iter();
     if let Some(policy) = gone.find(|policy| !wanted.policies.contains(policy)) {
         let name = PolicyName::of(policy);
-        let why = format!("the gateway has a policy that the file has not ({name}), and {ALONE}");
+        let why = format!("the gateway has a policy that is not in the file ({name}), and {ALONE}");
         return Err((None, why));
     }
     match policies(&present.policies, &wanted.policies).is_empty() {
         true => Ok(()),
-        false => Err((
-            None,
-            format!("the policies come in another order, and {ALONE}"),
-        )),
+        false => Err((None, format!("the order of policies differs, and {ALONE}"))),
     }
 }
 
@@ -183,8 +180,8 @@ fn by_peer(
         let has_successor = wanted.sas.iter().any(|new| stands_for(new, config));
         if !has_successor {
             return Err(format!(
-                "no new association takes the place of {}, which the file has no more: give it one between the same ends (with \
-                 the same protocol, mode, `-u` and `-o interface`), keep it in the file, or use `esplanade reload`",
+                "no new association replaces {}, which is no longer in the file: add one with the same endpoints, \
+                 protocol, mode, `-u` and `-o interface`, keep the old one in the file, or use `esplanade reload`",
                 SaName::of(config)
             ));
         }
@@ -214,7 +211,7 @@ fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), Stri
         (true, _) => Ok((config.source, true)),
         (false, true) => Ok((config.id.destination, false)),
         (false, false) => Err(format!(
-            "neither end of {} is an address of this host, so it is not known what is sent by it: use `esplanade reload`",
+            "neither end of {} is an address of this host, so its direction is unknown: use `esplanade reload`",
             SaName::of(config)
         )),
     }

@@ -182,12 +182,12 @@ fn what_asks_for_more_than_new_keys_is_refused_at_its_place() {
         .collect();
     for (text, words) in [
         (pair(400) + more, "new.conf:4:1"),
-        (without, "policy that the file has not"),
+        (without, "policy that is not in the file"),
         (pair(400).replace("esp 400", "esp 300"), "new.conf:1:1"),
-        (one_way, "takes the place"),
+        (one_way, "replaces"),
         (
             pair(400).replace("192.0.2.1", "192.0.2.9"),
-            "this policy is not",
+            "this policy differs",
         ),
     ] {
         let why = refusal(&mut plane, &text);

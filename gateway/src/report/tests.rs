@@ -230,12 +230,14 @@ fn each_ability_of_the_device_is_told_for_its_own_direction() {
     assert_eq!(
         offloads(abilities),
         [
-            "trains from the kernel: TCP/IPv4, UDP; to the kernel: TCP/IPv6; unfinished checksums: yes"
+            "TUN offloads: segmentation (GSO) from the kernel: TCP/IPv4, UDP; to the kernel: TCP/IPv6; partial checksums: yes"
         ]
     );
     assert_eq!(
         offloads(TunOffloads::default()),
-        ["trains from the kernel: none; to the kernel: none; unfinished checksums: no"]
+        [
+            "TUN offloads: segmentation (GSO) from the kernel: none; to the kernel: none; partial checksums: no"
+        ]
     );
 }
 
@@ -256,7 +258,7 @@ fn a_new_rival_is_told_once_with_who_carries_and_who_does_not() {
     let second = obey(&mut plane, native);
     let told = rivals(&first, &second);
     assert_eq!(told.len(), 1, "{told:?}");
-    let (carrier, idle) = told[0].split_once(" carries the traffic that ").unwrap();
+    let (carrier, idle) = told[0].split_once(" carries all traffic that ").unwrap();
     assert!(
         carrier.contains("0x00002001") && carrier.contains("native"),
         "{carrier}"
@@ -291,7 +293,7 @@ fn explain_names_the_association_of_a_flow_that_is_spread() {
     }
     for text in told {
         assert!(
-            text.contains("spread over 2 associations; this one takes"),
+            text.contains("spread over 2 associations; this one uses"),
             "{text}"
         );
         assert_eq!(text.matches("association: ").count(), 1, "{text}");
@@ -313,7 +315,7 @@ fn explain_names_policy_association_and_outcome() {
     };
     let text = explain(&snapshot, &question);
     assert!(
-        text.contains("it leaves protected") && text.contains("0x00001001"),
+        text.contains("sent protected") && text.contains("0x00001001"),
         "{text}"
     );
     assert!(
@@ -326,9 +328,9 @@ fn explain_names_policy_association_and_outcome() {
     );
     question.destination_port = Some(54);
     let text = explain(&snapshot, &question);
-    assert!(text.contains("no policy knows this packet"), "{text}");
+    assert!(text.contains("no policy matches this packet"), "{text}");
     assert!(
-        text.contains("leaves in clear, by the kernel's own path"),
+        text.contains("sent unencrypted via normal routing"),
         "{text}"
     );
     assert!(!text.contains("association: "), "{text}");
@@ -351,18 +353,14 @@ fn explain_tells_what_is_dropped_from_what_is_let_through() {
         );
         explain(&snapshot, &question)
     };
-    let unprotected = ["it leaves protected", "association: "];
+    let unprotected = ["sent protected", "association: "];
     let cases = [
-        (
-            "discard",
-            " out discard\n",
-            "it is dropped (policy-discard)",
-        ),
-        ("none", " out none\n", "it leaves in clear\n"),
+        ("discard", " out discard\n", "dropped (policy-discard)"),
+        ("none", " out none\n", "sent unencrypted\n"),
         (
             "ipsec esp/tunnel/192.0.2.1-192.0.2.2/require",
             " out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require\n",
-            "it is dropped (acquire)",
+            "dropped (acquire)",
         ),
     ];
     for (policy, named, outcome) in cases {

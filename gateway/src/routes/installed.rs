@@ -23,7 +23,7 @@ use super::tables::{Tables, ignore_absent};
 use std::io;
 
 /// What the drop rules behind packet rings are called where they are missing.
-const BEHIND_RINGS: &str = "drop rules behind rings:";
+const BEHIND_RINGS: &str = "packet-ring bypass rules:";
 
 /// The hand on the kernel's tables.
 pub struct Installed<T = Netlink> {
@@ -135,7 +135,7 @@ impl<T: Tables> Installed<T> {
         let state = |barrier: &mut Box<dyn Barrier>| {
             let missing = barrier.missing();
             let mut faults =
-                missing.unwrap_or_else(|error| vec![format!("cannot be looked at: {error}")]);
+                missing.unwrap_or_else(|error| vec![format!("cannot be checked: {error}")]);
             faults.extend(barrier.faults());
             BarrierState {
                 name: barrier.name(),
@@ -147,7 +147,7 @@ impl<T: Tables> Installed<T> {
         let there = barriers.filter(|barrier| !barrier.rests()).map(state);
         let absent = self.absent.iter().map(|(name, why)| BarrierState {
             name,
-            faults: vec![format!("not on this host: {why}")],
+            faults: vec![format!("not available on this host: {why}")],
             gaps: None,
         });
         there.chain(absent).collect()
@@ -250,7 +250,7 @@ impl<T: Tables> Installed<T> {
             faults.map(move |why| format!("{name}: {why}"))
         });
         let absent = self.absent.iter();
-        let absent = absent.map(|(name, why)| format!("{name}: not on this host: {why}"));
+        let absent = absent.map(|(name, why)| format!("{name}: not available on this host: {why}"));
         there.chain(absent).collect()
     }
 
@@ -274,7 +274,7 @@ impl<T: Tables> Installed<T> {
             Err(error) => failed = Some(error),
         }
         if self.closed.is_some() {
-            words.push("a change that was refused is not taken back yet".to_owned());
+            words.push("a refused change is not yet rolled back".to_owned());
         }
         // Where something is known to be missing, that comes first.
         match failed.filter(|_| words.is_empty()) {

@@ -96,7 +96,7 @@ impl Record {
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             let path = folder.socket().display();
             io::Error::other(format!(
-                "{path}.{KIND} is damaged ({error}): take away what was left with `esplanade down --force --control {path}`"
+                "{path}.{KIND} is damaged ({error}): clean up with `esplanade down --force --control {path}`"
             ))
         })
     }

@@ -48,18 +48,18 @@ impl Site {
             || name.starts_with(['.', '-'])
         {
             return Err(BadSite(format!(
-                "`{name}` is no device name: take 1 to 15 letters, digits, `.`, `-` or `_`"
+                "`{name}` is not a valid device name: use 1 to 15 letters, digits, `.`, `-` or `_`"
             )));
         }
         if !mark.is_power_of_two() || mark == 1 << 31 {
             return Err(BadSite(format!(
-                "mark {mark:#x} does not serve: one single bit below the highest is needed, such as {DEFAULT_MARK:#x}"
+                "mark {mark:#x} is not valid: it must be a single bit below the highest, such as {DEFAULT_MARK:#x}"
             )));
         }
         let table = table.unwrap_or_else(|| default_table(name));
         if matches!(table, 0 | 252..=255) {
             return Err(BadSite(format!(
-                "routing table {table} is the system's own; choose another number"
+                "routing table {table} is reserved by the system; choose another number"
             )));
         }
         Ok(Self {

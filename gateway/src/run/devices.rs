@@ -98,7 +98,7 @@ impl Devices {
         };
         let door = Tun::open(&options, &self.warn).map_err(|why| {
             io::Error::other(format!(
-                "`in` and `fwd` policies that differ need the device {name} beside {}, and it cannot be had: {why}",
+                "`in` and `fwd` policies that differ need the device {name} beside {}, which cannot be created: {why}",
                 self.first
             ))
         })?;
@@ -200,8 +200,8 @@ impl Devices {
         let left_behind = netlink.links_called(&self.alias)?;
         if known && (name == self.first || !left_behind.iter().any(|(left, _)| left == name)) {
             return Err(io::Error::other(format!(
-                "`-o interface={name}`: there is a device of this name already, and it is not ours to use: choose \
-                 another name"
+                "`-o interface={name}`: a device of this name exists already and was not created by this gateway: \
+                 choose another name"
             )));
         }
         let options = TunOptions {

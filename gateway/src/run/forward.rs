@@ -75,7 +75,7 @@ impl Plaintext {
         };
         let mut words = Vec::from_iter(fault(tun, u16::MAX.into(), netlink)?);
         if words.is_empty() && interface::checks_strictly(&tun.name) {
-            words.push(format!("reverse path check of {} made strict", tun.name));
+            words.push(format!("rp_filter of {} set to strict", tun.name));
         }
         Ok(words)
     }
@@ -197,11 +197,11 @@ pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Op
     let what = match tun.name_now() {
         None => "deleted",
         Some(now) if now != *name => "renamed",
-        Some(_) if netlink.link(name)? != Some(tun.index) => "moved away",
+        Some(_) if netlink.link(name)? != Some(tun.index) => "moved to another namespace",
         Some(_) => match netlink.link_state(tun.index)? {
             None => "deleted",
-            Some((false, _)) => "taken down",
-            Some((true, found)) if found != mtu => "given another MTU",
+            Some((false, _)) => "set down",
+            Some((true, found)) if found != mtu => "MTU changed",
             Some((true, _)) => return Ok(None),
         },
     };
@@ -228,15 +228,15 @@ fn open_ethernet(
     warn: &Warn,
 ) -> Result<Plaintext, Failure> {
     let refuse = |why: &str| Failure::new(format!("--forward {name}: {why}"));
-    let look = |error: io::Error| refuse(&format!("the device cannot be looked at: {error}"));
+    let look = |error: io::Error| refuse(&format!("the device cannot be checked: {error}"));
     let index = netlink
         .link(name)
         .map_err(look)?
-        .ok_or_else(|| refuse("there is no such device; `ip link` lists those there are"))?;
+        .ok_or_else(|| refuse("no such device; `ip link` lists the devices"))?;
     let link = netlink.simple_link(index).map_err(look)?.ok_or_else(|| {
         refuse(
-            "an Ethernet device is needed that is up, in no bridge or bond, and has no queue of somebody's choice; use a \
-             TUN device (--tun) otherwise",
+            "the device must be Ethernet, up, in no bridge or bond, and have a default qdisc; otherwise use a TUN \
+             device (--tun)",
         )
     })?;
     let way = match options.native_io {
@@ -252,7 +252,7 @@ fn open_ethernet(
         offloads: !options.no_offloads,
     };
     let device = Ethernet::open(ethernet, warn)
-        .map_err(|why| refuse(&format!("no packet ring can be had there: {why}")))?;
+        .map_err(|why| refuse(&format!("cannot open a packet ring there: {why}")))?;
     Ok(Plaintext::Ethernet {
         handle: device.handle(),
         device,
@@ -263,8 +263,8 @@ fn open_ethernet(
 fn describe(name: &str, handle: &EthernetHandle) -> String {
     let stats = handle.stats();
     let mut text = format!(
-        "forwards for the hosts behind {name}: {} taken from its ring, {} left to the kernel; {} out by {} and {} by raw \
-         socket",
+        "forwarding for the hosts behind {name}: {} packets from its ring, {} left to the kernel; {} sent by {} and \
+         {} by raw socket",
         stats.taken(),
         stats.left(),
         stats.direct(),
@@ -272,9 +272,9 @@ fn describe(name: &str, handle: &EthernetHandle) -> String {
         stats.by_raw_socket()
     );
     for (count, what) in [
-        (stats.lost(), "lost for want of room"),
-        (stats.expired(), "at the end of their hop limit"),
-        (stats.undeliverable(), "with no place behind the device"),
+        (stats.lost(), "lost because the ring was full"),
+        (stats.expired(), "with expired hop limit"),
+        (stats.undeliverable(), "with no known next hop"),
     ] {
         if count > 0 {
             text += &format!("; {count} {what}");

@@ -297,7 +297,7 @@ impl Host {
         };
         if let Err(why) = self.installed.leave_to_rings(&rings) {
             (self.warn)(&format!(
-                "native ESP passes the kernel's own IP layer beside our rings, slower: {why}"
+                "native ESP is also processed by the kernel's IP layer, which is slower: {why}"
             ));
         }
         Ok(())
@@ -310,14 +310,14 @@ impl Kernel for Host {
             (&config.interface, self.installed.site().forward())
         {
             return Err(format!(
-                "`-o interface={interface}` asks for a TUN device, and this gateway forwards by {device} without one: leave \
-                 out one of the two (`--forward`)"
+                "`-o interface={interface}` needs a TUN device, but --forward {device} works without one: remove one \
+                 of the two"
             ));
         }
         if self.outside.kernel_owns(&config.id) {
             return Err(format!(
-                "the kernel's own IPsec already has an association to {} with SPI {}, and would take its packets: delete \
-                 that one first (`ip xfrm state delete …`, or stop the daemon that made it)",
+                "the kernel's IPsec already has an association to {} with SPI {} and would receive its packets: \
+                 delete it first (`ip xfrm state delete …`, or stop the daemon that made it)",
                 config.id.destination, config.id.spi
             ));
         }
@@ -346,7 +346,7 @@ impl Kernel for Host {
         // The new plan stands, so this refuses nothing any more; the next look at addresses tries again.
         let netlink = self.installed.netlink();
         if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {
-            (self.warn)(&format!("a device that nobody asks for stays: {error}"));
+            (self.warn)(&format!("an unused device could not be deleted: {error}"));
         }
         Ok(())
     }

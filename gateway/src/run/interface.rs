@@ -35,7 +35,7 @@ pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
     for (wanted, path, name) in ways {
         if wanted && read(path).as_deref() == Some("0") {
             warn(&format!(
-                "{name} is 0: only this host's own traffic passes; to forward for others: sysctl -w {name}=1"
+                "{name} is 0: only this host's own traffic passes; to forward for other hosts: sysctl -w {name}=1"
             ));
         }
     }
@@ -56,8 +56,8 @@ pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) 
     match fs::write(format!("/proc/sys/{own}"), "2") {
         Ok(()) => record.settings.push((own, before)),
         Err(error) => warn(&format!(
-            "the reverse path check of {device} is strict and cannot be changed ({error}): packets of peers that are their \
-             own gateways will be dropped; set net.ipv4.conf.{device}.rp_filter to 2"
+            "rp_filter of {device} is strict and cannot be changed ({error}): packets of peers whose own address is \
+             protected will be dropped; set net.ipv4.conf.{device}.rp_filter to 2"
         )),
     }
 }

@@ -36,7 +36,7 @@ impl KeyFile {
         let name = path.file_name().map(ToOwned::to_owned);
         let name = name.ok_or_else(|| {
             let path = path.display();
-            Failure::new(format!("cannot read {path}: it is no file"))
+            Failure::new(format!("cannot read {path}: not a regular file"))
         })?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder, flags, Mode::empty());
@@ -90,8 +90,9 @@ impl KeyFile {
     fn may_not(&self) -> Failure {
         let path = self.path.display();
         Failure::new(format!(
-            "cannot read {path}: user {} of the gateway may not. `esplanade reload {path}` has you read it for the gateway, \
-             whoever may read it; for SIGHUP let its group read it: chgrp {} {path} && chmod 640 {path} (and enter its folder)",
+            "cannot read {path}: the gateway's user {} has no permission. `esplanade reload {path}` reads it with \
+             your permissions instead; for SIGHUP give its group access: chgrp {} {path} && chmod 640 {path} (and to \
+             its folder)",
             self.user,
             self.user.gid(),
         ))

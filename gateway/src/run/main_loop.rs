@@ -132,8 +132,11 @@ impl Gateway {
         if is_first && installed.is_present().map_err(Failure::new)? {
             return Err(in_the_way(&self.record, installed.site()));
         }
-        self.save_record()
-            .map_err(|error| Failure::new(format!("cannot note what will be changed: {error}")))?;
+        self.save_record().map_err(|error| {
+            Failure::new(format!(
+                "cannot write the record of what will be changed: {error}"
+            ))
+        })?;
         let brought_up = self.bring_up(&text);
         // The gateway runs for years, and the file's text is of no use any more.
         drop(text);
@@ -230,8 +233,8 @@ impl Gateway {
     fn warn_of_unlocked_keys(&mut self) {
         if !memory::is_locked() && !std::mem::replace(&mut self.told_unlocked, true) {
             (self.warnings.warn())(
-                "keys cannot be kept from being swapped out: the system does not let this process lock so much memory. \
-                 Raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity), or do without swap",
+                "keys may be swapped out: this process is not allowed to lock enough memory. Raise the limit (ulimit \
+                 -l unlimited, LimitMEMLOCK=infinity), or disable swap",
             );
         }
     }
@@ -270,7 +273,7 @@ impl Gateway {
             Request::Leave => match self.why_not_leave() {
                 Some(why) => Answer::Refused(why),
                 None => {
-                    println!("esplanade: another process takes over, stopping");
+                    println!("esplanade: replaced by another process, stopping");
                     self.is_replaced = true;
                     return Next::Stop {
                         take_away: false,
@@ -341,14 +344,14 @@ impl Gateway {
             Ok(()) if self.is_replaced => self.hand_over(asked_by),
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(format!(
-                "the gateway stops, but not everything could be taken away: {error}"
+                "the gateway stops, but not everything could be removed: {error}"
             )),
         };
         if let Some(id) = asked_by {
             self.server.answer(id, &answer);
         }
         self.server.flush(Duration::from_secs(2));
-        outcome.map_err(|error| Failure::new(format!("cannot take everything away: {error}")))
+        outcome.map_err(|error| Failure::new(format!("cannot remove everything: {error}")))
     }
 
     /// Descriptors for the process that takes over. Without them it opens its own.
@@ -365,7 +368,7 @@ impl Gateway {
         self.plane.kernel().installed().remove()?;
         for name in self.record.restore() {
             (self.warnings.warn())(&format!(
-                "the note of an earlier gateway names {name}, which none changes: left alone"
+                "the record of an earlier gateway names {name}, which a gateway never changes: ignored"
             ));
         }
         Record::remove(self.server.folder())
@@ -376,9 +379,9 @@ impl Gateway {
 fn in_the_way(record: &Record, site: &Site) -> Failure {
     let kind = if record.forwards { "forward" } else { "tun" };
     Failure::new(format!(
-        "routing rules {} to {} are there already, and no note beside this control socket says whose they are. If they are \
-         left of an earlier gateway: take them away with `esplanade down --force --{kind} {} --table {} --mark {:#x}`. If \
-         another gateway lives here: choose another routing table with --table",
+        "routing rules {} to {} exist already, and this control socket has no record of them. If an earlier gateway \
+         left them: remove them with `esplanade down --force --{kind} {} --table {} --mark {:#x}`. If another \
+         gateway is running here: choose another routing table with --table",
         site.first_preference(),
         site.first_preference() + crate::routes::PREFERENCES_PER_SITE - 1,
         site.name(),

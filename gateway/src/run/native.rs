@@ -63,8 +63,8 @@ impl Native {
         let is_elsewhere = options.outer_netns.is_some() || options.outer_device.is_some();
         match options.native_io {
             NativeIo::Packet | NativeIo::Xdp if is_elsewhere => Err(Failure::new(format!(
-                "--native-io {} works in the gateway's own network namespace and without --outer-device alone: \
-                 leave it out",
+                "--native-io {} works only in the gateway's own network namespace and without --outer-device: remove \
+                 it",
                 options.native_io
             ))),
             _ => Ok(()),
@@ -159,7 +159,7 @@ impl Native {
                 self.rings.insert(device, Ring { link, handle });
             }
             Err(why) => (self.warn)(&format!(
-                "native ESP from {} comes through a raw socket, slower: no packet ring ({why})",
+                "native ESP from {} is received through a raw socket, which is slower: no packet ring ({why})",
                 link.name
             )),
         }
@@ -171,15 +171,15 @@ impl Native {
             return " by raw socket".to_owned();
         };
         let mut text = match (stats.direct(), stats.by_raw_socket()) {
-            (0, 0) => format!(", out by {}", self.way.unwrap_or_default()),
-            (0, raw) => format!(", out by raw socket ({raw} packets)"),
+            (0, 0) => format!(", sent by {}", self.way.unwrap_or_default()),
+            (0, raw) => format!(", sent by raw socket ({raw} packets)"),
             (direct, raw) => format!(
-                ", out by {} ({direct} packets) and raw socket ({raw})",
+                ", sent by {} ({direct} packets) and raw socket ({raw})",
                 stats.native_io()
             ),
         };
         for ring in self.rings.values() {
-            text += &format!(", in by a ring on {}", ring.link.name);
+            text += &format!(", received by a ring on {}", ring.link.name);
             for (count, what) in [
                 (ring.handle.lost(), "lost"),
                 (ring.handle.malformed(), "malformed"),

@@ -14,88 +14,88 @@ use std::sync::Arc;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Associations and policies, in the language of setkey
+    /// Associations and policies, in setkey syntax
     #[arg(long, value_name = "FILE")]
     pub setkey: PathBuf,
-    /// The TUN device; its name keeps several gateways of one host apart
+    /// TUN device; gateways on one host need different names
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
     pub tun: String,
-    /// Forward for the hosts behind this Ethernet device without a TUN device: more small packets a second, but no way
-    /// into the tunnel for this host itself
+    /// Forward for the hosts behind this Ethernet device without a TUN device: more small packets per second, but this
+    /// host itself cannot use the tunnel
     #[arg(long, value_name = "DEVICE", conflicts_with = "tun")]
     pub forward: Option<String>,
     /// The control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Threads that encrypt and decrypt, beside the two that read; 0 does everything on those two; auto measures what
-    /// the ciphers cost, and has workers while those bring more
+    /// Extra threads for encryption and decryption beside the two reading threads; 0: none; auto: extra threads when
+    /// measurements show a gain
     #[arg(long, value_name = "auto|N", default_value_t)]
     pub workers: Workers,
-    /// Packets or trains that are read at a time
+    /// Packets (or GSO super-packets) read at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
-    /// Batches in a row after which a reading thread lets others have the processor; 0 for never
+    /// Batches after which a reading thread yields the CPU; 0: never
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub poll_budget: u32,
-    /// What a thread with nothing to do does: sleep; look again for a moment if processors are to spare; or be busy
+    /// When idle: sleep; poll briefly if CPUs are idle; or busy-poll
     #[arg(long, value_name = "sleep|adaptive[:µs]|busy[:µs]", default_value_t)]
     pub wake: Wake,
-    /// Where all of them may run, such as 0-3,8
+    /// CPUs for all threads, such as 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub cpus: Option<CpuList>,
-    /// How the threads that carry packets stand among all others; realtime gives them the processor as soon as a packet
-    /// comes, which shortens the slowest round trips on a busy machine
+    /// Scheduling priority of the packet threads; realtime runs them as soon as a packet arrives, which reduces tail
+    /// latency on a busy machine
     #[arg(long, value_name = "normal|realtime", default_value_t)]
     pub priority: Priority,
-    /// Take the drop rules away when the gateway stops, so that protected traffic then passes IN CLEAR
+    /// Remove the drop rules when the gateway stops, so that protected traffic then passes UNENCRYPTED
     #[arg(long)]
     pub fail_open: bool,
-    /// The mark bit of packets that must not enter the tunnel; the next higher bit is used too
+    /// Mark bit of packets that must not enter the tunnel; the next higher bit is used too
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MARK, value_parser = number)]
     pub mark: u32,
-    /// The routing table that leads to the TUN device [default: 4500 for esp0]
+    /// Routing table with the routes to the TUN device [default: 4500 for esp0]
     #[arg(long, value_name = "N")]
     pub table: Option<u32>,
-    /// The UDP port of ESP in UDP, beside those that associations name
+    /// UDP port for ESP in UDP, in addition to those in associations
     #[arg(long, value_name = "PORT", default_value_t = 4500)]
     pub port: u16,
-    /// Send the UDP checksum 0 over IPv4, as RFC 3948 prefers; costs the trains of both ends
+    /// Send UDP checksum 0 over IPv4, as RFC 3948 recommends; disables GSO/GRO on both ends
     #[arg(long)]
     pub zero_checksum: bool,
-    /// Do without trains and checksum offloads, for broken drivers
+    /// Disable GSO/GRO and checksum offload, for broken drivers
     #[arg(long)]
     pub no_offloads: bool,
-    /// How native ESP goes: raw sockets, a packet ring and a packet socket, or a packet ring and AF_XDP
+    /// I/O for native ESP: raw sockets, packet ring and packet socket, or packet ring and AF_XDP
     #[arg(long, value_name = "raw|packet|xdp|auto", default_value_t)]
     pub native_io: NativeIo,
     /// Send and receive protected packets in this network namespace (a name of `ip netns`, or a path)
     #[arg(long, value_name = "NAME|PATH")]
     pub outer_netns: Option<String>,
-    /// Send and receive protected packets by this device alone, such as a VRF
+    /// Send and receive protected packets only on this device, such as a VRF
     #[arg(long, value_name = "DEV")]
     pub outer_device: Option<String>,
-    /// The folder in which sequence numbers, replay windows and lifetimes are kept across restarts [default:
+    /// Folder where sequence numbers, replay windows and lifetimes are stored across restarts [default:
     /// $ESPLANADE_STATE, or one below /var/lib/esplanade for each control socket]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Keep none: after a restart peers refuse what is sent, and recorded packets are accepted again
+    /// Store none: after a restart peers drop this gateway's packets as replayed, and it accepts recorded ones
     #[arg(long, conflicts_with = "state")]
     pub no_state: bool,
-    /// Begin anew where the kept numbers cannot be trusted: says that no key of the file was ever used before
+    /// Start with new numbers if the stored ones cannot be trusted: asserts that no key was ever used before
     #[arg(long, conflicts_with = "no_state")]
     pub fresh_keys: bool,
-    /// The user that the gateway is once it has started, by name or number, with its own group or another one [default: as
-    /// root, $ESPLANADE_USER or `esplanade` if the host has it; otherwise whoever starts it]
+    /// User (and group) to run as after start-up, by name or number [default: for root $ESPLANADE_USER, or `esplanade`
+    /// if it exists; otherwise the current user]
     #[arg(
         long,
         value_name = "USER[:GROUP]",
         conflicts_with = "no_privilege_drop"
     )]
     pub user: Option<String>,
-    /// Keep all capabilities, system calls and files
+    /// Do not drop capabilities or restrict system calls and files
     #[arg(long)]
     pub no_privilege_drop: bool,
-    /// Make IVs of CBC suites and the start of counters repeatable; for tests alone, and never twice with one key
+    /// Make CBC IVs and initial counters reproducible; only for tests, never twice with one key
     #[arg(long, value_name = "N", hide = true)]
     pub seed: Option<u64>,
 }
@@ -108,7 +108,8 @@ Examples:
   esplanade run --setkey tunnel.conf --cpus 2-5 --workers 2
   esplanade run --setkey tunnel.conf --state /var/lib/esplanade/tunnel
 
-SIGHUP has it read its file again, as `esplanade reload` does. SIGTERM or SIGINT stop it. The drop rules stay, so that nothing protected leaves in clear: `esplanade down` takes them away.";
+SIGHUP reloads the file, like `esplanade reload`. SIGTERM or SIGINT stop the gateway. Its drop rules
+stay in force, so that protected traffic is never sent unencrypted; `esplanade down` removes them.";
 
 /// What `esplanade restart --help` shows.
 pub const RESTART_EXAMPLES: &str = "\
@@ -116,15 +117,16 @@ Examples:
   esplanade restart --setkey tunnel.conf
   /opt/new/esplanade restart --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
 
-It takes the options of `esplanade run`: those of the gateway that runs, or others. File and options are checked while that
-one still carries; then it stops, nothing passes in clear, and this process goes on by the numbers that are kept. A gateway
-that systemd started is restarted by `systemctl restart`.";
+It takes the options of `esplanade run`, the same as before or others. File and options are checked
+while the old process still forwards; then that one stops, nothing passes unencrypted, and the new
+process continues with the stored sequence numbers. Restart a gateway that systemd started with
+`systemctl restart`.";
 
 /// Numbers of processors.
 pub type CpuList = Arc<[usize]>;
 
 fn cpu_list(word: &str) -> Result<CpuList, String> {
-    let wrong = || format!("`{word}` is no list of processors; an example is 0-3,8");
+    let wrong = || format!("`{word}` is not a list of CPUs; an example is 0-3,8");
     let mut cpus = Vec::new();
     for part in word.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

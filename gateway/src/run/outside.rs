@@ -56,7 +56,7 @@ impl Outside {
             let index = index.ok_or_else(|| {
                 let place = options.outer_netns.as_deref().unwrap_or("this host");
                 Failure::new(format!(
-                    "--outer-device: there is no device `{name}` in {place}; create the VRF or the device first"
+                    "--outer-device: no device `{name}` in {place}; create the VRF or device first"
                 ))
             })?;
             outside.device = Some((name.clone(), index));
@@ -88,7 +88,7 @@ impl Outside {
         let path = namespace_path(name);
         let file = File::open(&path).map_err(|error| {
             Failure::new(format!(
-                "--outer-netns: cannot open {} ({error}); `ip netns list` tells which there are",
+                "--outer-netns: cannot open {} ({error}); see `ip netns list`",
                 path.display()
             ))
         })?;
@@ -108,7 +108,7 @@ impl Outside {
             .map_err(Failure::new)?;
         let (netlink, xfrm) = told.recv().map_err(Failure::new)?.map_err(|error| {
             Failure::new(format!(
-                "--outer-netns: cannot enter {} ({error}): is it a network namespace, and is this root?",
+                "--outer-netns: cannot enter {} ({error}): it must be a network namespace, and entering it needs root",
                 path.display()
             ))
         })?;

@@ -30,7 +30,7 @@ pub fn restart(options: &Options) -> Result<(), Failure> {
     privileges::needed_for(options.priority).map_err(Failure::new)?;
     if options.no_state {
         return Err(kept(
-            "with --no-state this one would count from 1, and the peers would refuse what it sends",
+            "with --no-state sequence numbers would start at 1, and the peers would drop the packets as replayed",
         ));
     }
     let path = control::path(options.control.clone());
@@ -38,7 +38,7 @@ pub fn restart(options: &Options) -> Result<(), Failure> {
     match ask(&Request::Status).map_err(|error| unanswered(&path, error))? {
         Answer::Status(old) => keeps_place(&old, &prepared.site)?,
         Answer::Refused(why) => return Err(kept(why)),
-        _ => return Err(kept("its answer is not understood")),
+        _ => return Err(kept("its answer is not valid")),
     }
     let left = Client::connect(&path).and_then(|client| client.ask_to_leave(&Request::Leave));
     match left.map_err(Failure::new)? {
@@ -47,14 +47,14 @@ pub fn restart(options: &Options) -> Result<(), Failure> {
             super::begin(options, prepared, inheritance)
         }
         (Answer::Refused(why), _) => Err(kept(why)),
-        _ => Err(kept("its answer is not understood")),
+        _ => Err(kept("its answer is not valid")),
     }
 }
 
 fn unanswered(path: &Path, error: NoAnswer) -> Failure {
     match error.is_nobody() {
         true => Failure::new(format!(
-            "no gateway answers at {}, so there is none to take the place of: start one with `esplanade run`",
+            "no gateway is running at {}, so there is none to replace: start one with `esplanade run`",
             path.display()
         )),
         false => Failure::new(error),
@@ -62,7 +62,7 @@ fn unanswered(path: &Path, error: NoAnswer) -> Failure {
 }
 
 fn kept(why: impl std::fmt::Display) -> Failure {
-    Failure::new(format!("the gateway that runs goes on: {why}"))
+    Failure::new(format!("the running gateway was not replaced: {why}"))
 }
 
 /// Obeys the file in memory: two associations of one name, and the like, are found before anything stops.
@@ -83,8 +83,8 @@ fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
     match same {
         true => Ok(()),
         false => Err(kept(format!(
-            "it has device {device}, table {} and mark {:#x}, and this one would have {}, {} and {:#x}: say the same options as \
-             at its start, or `esplanade down` and `esplanade run`",
+            "it uses device {device}, table {} and mark {:#x}, and this one would use {}, {} and {:#x}: give the \
+             same options as at its start, or use `esplanade down` and `esplanade run`",
             old.table,
             old.mark,
             site.name(),
@@ -126,7 +126,7 @@ mod tests {
         ];
         for other in others {
             let why = keeps_place(&other, &site).err().unwrap().to_string();
-            assert!(why.contains("goes on"), "{why}");
+            assert!(why.contains("was not replaced"), "{why}");
         }
     }
 }

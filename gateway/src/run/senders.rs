@@ -21,12 +21,12 @@ pub fn of_this_process(warn: &Warn) -> Senders {
         outcome => {
             let why = outcome
                 .err()
-                .map_or("it numbers users in its own way".to_owned(), |error| {
-                    format!("its owner is not known: {error}")
+                .map_or("its user ids are mapped".to_owned(), |error| {
+                    format!("its owner is unknown: {error}")
                 });
             warn(&format!(
-                "this network namespace belongs to another user namespace ({why}): a process that sends ESP, AH or UDP from \
-                 our ports to a peer with our mark is not told from us by its user"
+                "this network namespace belongs to another user namespace ({why}): other processes that send ESP, AH \
+                 or UDP from the gateway's ports to a peer with its mark cannot be recognised by their user"
             ));
             Senders::Anybody
         }

@@ -276,7 +276,7 @@ impl Sockets {
                 format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
             }
             (Need::Ah { v6 }, _) => format!("AH over {}", version(*v6)),
-            (Need::Whole { v6 }, _) => format!("headers of our own over {}", version(*v6)),
+            (Need::Whole { v6 }, _) => format!("raw {} socket (IP_HDRINCL)", version(*v6)),
             (Need::Udp { v6, port }, stats) => {
                 let stats = stats.as_deref();
                 let trains =
@@ -284,7 +284,7 @@ impl Sockets {
                 let trial = self.trials.get(v6).map_or("", trial_text);
                 let keepalives = match stats.map_or(0, UdpStats::keepalives) {
                     0 => String::new(),
-                    count => format!(", {count} keepalives heard"),
+                    count => format!(", {count} keepalives received"),
                 };
                 format!(
                     "ESP in UDP over {}, port {port}{trains}{trial}{keepalives}",
@@ -298,10 +298,10 @@ impl Sockets {
 
 fn trains_text(outwards: bool, inwards: bool) -> &'static str {
     match (outwards, inwards) {
-        (true, true) => ", trains both ways",
-        (true, false) => ", trains outwards only",
-        (false, true) => ", trains inwards only",
-        (false, false) => ", no trains",
+        (true, true) => ", GSO/GRO: send and receive",
+        (true, false) => ", GSO/GRO: send only",
+        (false, true) => ", GSO/GRO: receive only",
+        (false, false) => ", no GSO/GRO",
     }
 }
 
@@ -309,9 +309,9 @@ fn trains_text(outwards: bool, inwards: bool) -> &'static str {
 fn trial_text(trial: &UdpProbe) -> &'static str {
     let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
     match () {
-        () if stands(OffloadState::Failed) => " (trial failed)",
-        () if stands(OffloadState::Believed) => " (not tried: nothing passes the loopback device)",
-        () if stands(OffloadState::Proven) => " (tried)",
+        () if stands(OffloadState::Failed) => " (failed verification)",
+        () if stands(OffloadState::Believed) => " (not verified: the loopback device is down)",
+        () if stands(OffloadState::Proven) => " (verified)",
         () => "",
     }
 }
@@ -363,11 +363,11 @@ mod tests {
         };
         assert_eq!(
             text(OffloadState::Proven, OffloadState::Failed),
-            " (trial failed)"
+            " (failed verification)"
         );
-        assert_eq!(text(OffloadState::Absent, OffloadState::Proven), " (tried)");
+        assert_eq!(text(OffloadState::Absent, OffloadState::Proven), " (verified)");
         let untried = text(OffloadState::Believed, OffloadState::Believed);
-        assert!(untried.contains("not tried"), "{untried}");
+        assert!(untried.contains("not verified"), "{untried}");
         assert_eq!(text(OffloadState::Absent, OffloadState::Absent), "");
     }
 

@@ -28,7 +28,7 @@ pub(super) fn choose(options: &Options) -> Result<Chosen, Failure> {
             user
         }
         None if is_root => of_gateways(options)?.unwrap_or_else(|why| {
-            eprintln!("esplanade: runs as user {present}, with few capabilities: {why}");
+            eprintln!("esplanade: running as user {present} with reduced capabilities: {why}");
             present.clone()
         }),
         None => present.clone(),
@@ -44,11 +44,11 @@ fn of_gateways(options: &Options) -> Result<Result<User, String>, Failure> {
     let user = User::of_gateways().map_err(Failure::new)?;
     let Some(user) = user else {
         return Ok(Err(format!(
-            "this host has no user `{DEFAULT_USER}` (packaging/sysusers.d makes it), and --user names none"
+            "this host has no user `{DEFAULT_USER}` (packaging/sysusers.d creates it), and --user is not given"
         )));
     };
     Ok(match obstacle(&user, options) {
-        Some(why) => Err(format!("user {user} cannot have it: {why}")),
+        Some(why) => Err(format!("not possible as user {user}: {why}")),
         None => Ok(user),
     })
 }
@@ -60,7 +60,7 @@ fn obstacle(user: &User, options: &Options) -> Option<String> {
     }
     if !user.is_known_here() {
         return Some(
-            "this user namespace does not have this user and group, or lets no groups be changed"
+            "this user namespace does not map this user and group, or does not allow changing groups"
                 .to_owned(),
         );
     }
@@ -71,7 +71,7 @@ fn obstacle(user: &User, options: &Options) -> Option<String> {
     };
     (options.forward.is_none() && Path::new(TUN).exists() && !is_open(TUN)).then(|| {
         format!(
-            "{TUN} is closed to it: chmod 666 {TUN} (as udev has it; whoever opens it still needs CAP_NET_ADMIN)"
+            "no access to {TUN}: chmod 666 {TUN} (udev's default; using it still needs CAP_NET_ADMIN)"
         )
     })
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   setkey -n -f tunnel.conf      check a file, change nothing
-  setkey -f tunnel.conf         obey it, all of it or nothing
-  setkey -D                     what associations there are
-  setkey -DP                    what policies there are
-  echo 'dump esp;' | setkey -c  statements from standard input
-  setkey --plane kernel -D      what the kernel's own IPsec has
+  setkey -f tunnel.conf         apply the file atomically
+  setkey -D                     show all associations
+  setkey -DP                    show all policies
+  echo 'dump esp;' | setkey -c  apply statements from standard input
+  setkey --plane kernel -D      show the associations of kernel XFRM
 
 The language is described in docs/setkey.md.";
 
@@ -24,16 +24,16 @@ pub struct Program {
 }
 
 const ABOUT: &str =
-    "Adds, changes, shows and removes the security associations and policies of a running gateway";
+    "Add, change, show and remove the security associations and policies of a running gateway";
 
 /// The options. Exactly one says what to do; the others say how.
 #[derive(Args, Clone, Debug, Default)]
 #[command(group = ArgGroup::new("task").required(true).multiple(false))]
 pub struct Arguments {
-    /// Obey the statements in FILE
+    /// Apply the statements in FILE atomically
     #[arg(short = 'f', value_name = "FILE", group = "task")]
     pub file: Option<PathBuf>,
-    /// Obey the statements on standard input
+    /// Apply statements from standard input
     #[arg(short = 'c', group = "task")]
     pub stdin: bool,
     /// Show associations, or with -P policies
@@ -42,40 +42,40 @@ pub struct Arguments {
     /// Remove all associations, or with -P all policies
     #[arg(short = 'F', group = "task")]
     pub flush: bool,
-    /// Show what happens to associations and policies until interrupted
+    /// Show changes of associations and policies until interrupted
     #[arg(short = 'x', group = "task", action = ArgAction::Count)]
     pub watch: u8,
-    /// Obey the statements in each FILE
+    /// Apply the statements in each FILE
     #[arg(value_name = "FILE", group = "task")]
     pub files: Vec<PathBuf>,
     /// With -D or -F: policies instead of associations
     #[arg(short = 'P')]
     pub policies: bool,
-    /// With -D: ports behind all addresses
+    /// With -D: show ports with all addresses
     #[arg(short = 'p')]
     pub ports: bool,
-    /// With -D: dead associations too
+    /// With -D: include dead associations
     #[arg(short = 'a')]
     pub all: bool,
-    /// With -D: one line each, again every second
+    /// With -D: one line for each association, repeated every second
     #[arg(short = 'l')]
     pub short: bool,
     /// Check the statements and change nothing; needs no gateway
     #[arg(short = 'n')]
     pub check: bool,
-    /// Policies are for exactly the direction written, as the Linux kernel keeps them
+    /// Apply policies to exactly the direction written, as kernel XFRM does
     #[arg(short = 'k')]
     pub kernel_semantics: bool,
-    /// A policy for `in` is for forwarded packets too, as the RFCs have it (this is the default)
+    /// Apply an `in` policy to forwarded packets too, as in the RFCs (default)
     #[arg(short = 'r', conflicts_with = "kernel_semantics")]
     pub rfc_semantics: bool,
-    /// Tell more
+    /// Verbose
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// With -x: events as the gateway sends them
+    /// With -x: print events as JSON
     #[arg(short = 'H')]
     pub hexadecimal: bool,
-    /// Who is told: a running gateway, or the kernel's own IPsec
+    /// Target: a running gateway or kernel XFRM
     #[arg(long, value_name = "PLANE", value_enum, default_value_t)]
     pub plane: PlaneChoice,
     /// The gateway's control socket [default: $ESPLANADE_CONTROL or /run/esplanade/control.sock]

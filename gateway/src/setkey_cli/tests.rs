@@ -80,7 +80,7 @@ fn a_file_reaches_the_gateway_byte_for_byte() {
         (
             true,
             String::new(),
-            "setkey: 2 commands obeyed\n".to_owned()
+            "setkey: 2 statements applied\n".to_owned()
         )
     );
 }
@@ -98,9 +98,7 @@ fn a_file_with_a_mistake_never_reaches_the_gateway() {
     );
     assert!(err.starts_with(&expected), "{err}");
     assert!(
-        err.ends_with(&format!(
-            "setkey: 1 mistake in {name}; nothing was changed\n"
-        )),
+        err.ends_with(&format!("setkey: 1 error in {name}; nothing was changed\n")),
         "{err}"
     );
 }
@@ -121,7 +119,7 @@ fn checking_needs_no_gateway_and_warns_all_the_same() {
     let (_, _, err) = folder.setkey(&["-nv", "-f", path.to_str().unwrap()]);
     assert!(err.contains("^^^"), "{err}");
     assert!(
-        err.ends_with("setkey: 1 command understood, nothing changed\n"),
+        err.ends_with("setkey: 1 statement valid, nothing changed\n"),
         "{err}"
     );
 }
@@ -180,7 +178,10 @@ fn a_warning_is_told_once_though_both_ends_find_it() {
 fn without_a_gateway_the_advice_is_to_start_one() {
     let (success, _, err) = Folder::new().setkey(&["-D"]);
     assert!(!success);
-    assert!(err.starts_with("setkey: no gateway answers at "), "{err}");
+    assert!(
+        err.starts_with("setkey: no gateway is running at "),
+        "{err}"
+    );
     assert!(err.contains("esplanade run"), "{err}");
 }
 

@@ -128,7 +128,7 @@ impl Case {
         match contest.dropped() {
             0 => Ok(self.row(&figures, cpus.len(), footprint)),
             dropped => Err(format!(
-                "the engine dropped {dropped} packets of {}, so its speed means nothing: please report this",
+                "the engine dropped {dropped} packets of {}, so the result is invalid: please report this",
                 self.suite.name
             )),
         }

@@ -91,7 +91,7 @@ pub(super) fn cpus_for(workers: usize) -> Result<Vec<usize>, String> {
     let mut cpus = allowed_cpus();
     if workers > cpus.len() {
         return Err(format!(
-            "{workers} workers want a CPU each, and this process may use {0}: say --workers {0} or fewer",
+            "{workers} workers need a CPU each, and this process may use {0}: use --workers {0} or fewer",
             cpus.len()
         ));
     }

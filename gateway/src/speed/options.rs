@@ -7,35 +7,35 @@ use serde::Serialize;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Suites, or parts of their names [default: one of each algorithm; `--list` names them]
+    /// Suites, or parts of their names [default: one of each algorithm; see `--list`]
     #[arg(value_name = "SUITE")]
     pub(super) suites: Vec<String>,
-    /// Name every suite that can be measured, and stop
+    /// List all suites
     #[arg(long)]
     pub(super) list: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Bytes of plaintext in a packet, with commas between; for the engine those of the packet inside, headers included
+    /// Plaintext bytes per packet, comma-separated; with --layer engine the inner packet including its headers
     #[arg(long, value_delimiter = ',', default_value = "64,494,1408", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=65_000))]
     pub(super) size: Vec<u32>,
-    /// Only one direction
+    /// Directions to measure
     #[arg(long, value_enum, default_value_t = Directions::Both)]
     pub(super) direction: Directions,
-    /// Threads, each on a CPU of its own; of the engine's the first keeps all packets in order
+    /// Threads, each on its own CPU; with --layer engine the first one does the serial work
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) workers: u16,
-    /// Security associations that the packets take turns with
+    /// Security associations, used in turn
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) sas: u32,
-    /// Packets that are handed over together
+    /// Packets per batch
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(super) batch: u16,
-    /// Seconds for each row
+    /// Seconds per row
     #[arg(long, default_value_t = 0.1, value_name = "S", value_parser = seconds)]
     pub(super) seconds: f64,
-    /// How much of the gateway takes part
+    /// What to measure
     #[arg(long, value_enum, default_value_t = Layer::Kernel)]
     pub(super) layer: Layer,
 }
@@ -43,7 +43,7 @@ pub struct Options {
 const EXAMPLES: &str = "\
 Examples:
   esplanade speed                                     one of each algorithm
-  esplanade speed aes-128-gcm chacha20 --size 1408    those whose names say so
+  esplanade speed aes-128-gcm chacha20 --size 1408    suites with these names
   esplanade speed aes-128-gcm --workers 2 --sas 60000
   esplanade speed aes-128-gcm --layer engine          whole packets through prepare, transform and commit
   esplanade speed --json | jq '.rows[] | {suite, direction, bytes, gbit_per_second}'";
@@ -59,10 +59,10 @@ pub(super) enum Directions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Layer {
-    /// The ciphers alone: keys and byte ranges
+    /// The ciphers alone, on bytes in memory
     #[value(alias = "cipher")]
     Kernel,
-    /// Whole packets through an ESP tunnel in UDP: policies, headers and counting too
+    /// Whole packets through an ESP-in-UDP tunnel: policies, headers and counters included
     Engine,
 }
 

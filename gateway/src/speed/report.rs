@@ -56,12 +56,12 @@ impl Report {
         let mut head = format!("processor  {}, {} CPUs", machine.processor, machine.cpus);
         let clock = match machine.tsc_hertz {
             Some(tsc) if machine.clocks_differ() => format!(
-                "{:.2} GHz time stamp counter, by which cycles are counted; the core does about {:.2} GHz",
+                "{:.2} GHz time stamp counter, which counts the cycles; the core runs at about {:.2} GHz",
                 tsc / 1e9,
                 machine.core_hertz / 1e9
             ),
             Some(tsc) => format!(
-                "{:.2} GHz time stamp counter, by which cycles are counted",
+                "{:.2} GHz time stamp counter, which counts the cycles",
                 tsc / 1e9
             ),
             None => "no time stamp counter, so no cycles are counted".to_owned(),
@@ -69,9 +69,9 @@ impl Report {
         let _ = writeln!(head, "\nclock      {clock}");
         let _ = writeln!(head, "kernels    {}", words(&machine.used));
         for (what, names) in [
-            ("not here", &machine.missing),
-            ("switched off by MULTIBUFFER_WITHOUT", &machine.switched_off),
-            ("wrong on this processor and not used", &machine.unproven),
+            ("not supported", &machine.missing),
+            ("disabled by MULTIBUFFER_WITHOUT", &machine.switched_off),
+            ("failed the self-test and not used", &machine.unproven),
         ] {
             if !names.is_empty() {
                 let _ = writeln!(head, "           {what}: {}", words(names));
@@ -79,7 +79,7 @@ impl Report {
         }
         let _ = writeln!(
             head,
-            "run        {}; {} packets in a batch, {}, {}, {} s a row\n",
+            "run        {}; {} packets per batch, {}, {}, {} s per row\n",
             match self.layer {
                 Layer::Kernel => "ciphers in memory, by the threads' own CPU time",
                 Layer::Engine => "UDP datagrams through an ESP tunnel in UDP, in memory",
@@ -117,13 +117,13 @@ impl Report {
         if let Some(keys) = of(Row::bytes_per_key) {
             let _ = writeln!(
                 foot,
-                "\nmemory     {keys} bytes for the keys of an association"
+                "\nmemory     {keys} bytes per association for its keys"
             );
         }
         if let Some((sa, policy)) = of(Row::bytes_per_sa).zip(of(Row::bytes_per_policy)) {
             let _ = writeln!(
                 foot,
-                "\nmemory     {sa} bytes for an association, {policy} for a policy that leads to it"
+                "\nmemory     {sa} bytes per association, {policy} per policy"
             );
         }
         if to_person {
@@ -175,7 +175,7 @@ fn span(sizes: impl Iterator<Item = usize> + Clone) -> Option<String> {
 
 fn words(names: &[&str]) -> String {
     match names {
-        [] => "none: the libraries compute everything".to_owned(),
+        [] => "none: all ciphers use the library".to_owned(),
         names => names.join(" "),
     }
 }

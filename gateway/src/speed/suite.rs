@@ -145,6 +145,6 @@ fn unknown(word: &str) -> String {
     let names: Vec<String> = all().map(|suite| suite.name).collect();
     match nearest(word, names.iter().map(String::as_str)) {
         Some(near) => format!("there is no suite `{word}`; did you mean `{near}`?"),
-        None => format!("there is no suite `{word}`; `esplanade speed --list` names them all"),
+        None => format!("there is no suite `{word}`; see `esplanade speed --list`"),
     }
 }

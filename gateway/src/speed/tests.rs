@@ -170,7 +170,7 @@ fn a_packet_that_cannot_hold_its_headers_is_refused_for_the_engine_alone() {
     assert!(check(&["--size", "16"]).is_ok());
     let refusal = check(&["--size", "64,27", "--layer", "engine"]).expect_err("too small");
     assert!(
-        refusal.contains("--size 27") && refusal.contains("28 or more"),
+        refusal.contains("--size 27") && refusal.contains("minimum is 28"),
         "{refusal}"
     );
     assert!(check(&["--size", "28", "--layer", "engine"]).is_ok());

@@ -60,10 +60,11 @@ pub fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
 
 fn not_kept(why: &str, warn: &Warn) -> Numbers {
     warn(&format!(
-        "numbers are not kept across restarts ({why}): after one the peers refuse what this gateway sends until it has passed \
-         its old numbers, and recorded packets are accepted again. `--state DIR` keeps them"
+        "sequence numbers are not stored across restarts ({why}): after one, peers drop this gateway's packets as \
+         replayed until its numbers pass the old ones, and recorded packets are accepted again. `--state DIR` stores \
+         them"
     ));
-    Numbers::NotKept(format!("numbers are not kept ({why})"))
+    Numbers::NotKept(format!("sequence numbers are not stored ({why})"))
 }
 
 /// One for each control socket: gateways of one host that can run side by side have different ones.
@@ -93,7 +94,8 @@ fn open_in(
         Ok(store) => store,
         Err(why) if wanted.fresh_keys && why.can_begin_anew => {
             warn(&format!(
-                "{} Because of --fresh-keys a new one takes its place: no key of the file may have been used before",
+                "{} Because of --fresh-keys it is replaced by a new one: no key of the setkey file may have been \
+                 used before",
                 why.words
             ));
             Store::open(create(folder, &place)?)
@@ -139,7 +141,7 @@ fn create(folder: &Folder, place: &str) -> Result<File, Failure> {
     match folder.file_of(KIND).map_err(Failure::new)? {
         Some(file) => Ok(file),
         None => Err(Failure::new(format!(
-            "{place} was removed as soon as it was made"
+            "{place} was removed right after it was created"
         ))),
     }
 }
@@ -156,7 +158,8 @@ impl std::fmt::Display for NotOurs {
         f.write_str(&self.words)?;
         match self.can_begin_anew {
             true => f.write_str(
-                " Set new keys on both sides, and start once with --fresh-keys, which says that no key of the file was ever used",
+                " Set new keys on both sides, and start once with --fresh-keys, which asserts that no key of the \
+                 setkey file was ever used",
             ),
             false => Ok(()),
         }
@@ -168,7 +171,9 @@ fn read(file: File, wanted: &Wanted<'_>, place: &str) -> Result<Store<File>, Not
     match doubt(&store, wanted.noted.as_ref()) {
         None => Ok(store),
         Some(why) => Err(NotOurs {
-            words: format!("{place} {why}: numbers that it calls unused may have been used."),
+            words: format!(
+                "{place} {why}: numbers that are unused according to it may have been used."
+            ),
             can_begin_anew: true,
         }),
     }
@@ -178,16 +183,16 @@ fn refusal(error: BadStore, place: &str) -> NotOurs {
     let (words, can_begin_anew) = match error {
         BadStore::Header(BadHeader::Version(version)) => (
             format!(
-                "{place} has layout {version}, which a later version of this program has written: use that one"
+                "{place} has format version {version}, written by a newer version of this program: use that version"
             ),
             false,
         ),
         BadStore::Header(BadHeader::Unknown) => (
-            format!("{place} is damaged, or no file of this program."),
+            format!("{place} is damaged, or not a state file of this program."),
             true,
         ),
         BadStore::Record => (
-            format!("{place} is damaged: both copies of a record are."),
+            format!("{place} is damaged: both copies of a record are invalid."),
             true,
         ),
         BadStore::Io(error) => (format!("cannot use {place}: {error}"), false),
@@ -205,7 +210,7 @@ fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str
     match here.foreign(&header.machine) {
         Some(Foreign::Machine) => return Some("was made on another machine"),
         Some(Foreign::Generation) => {
-            return Some("is of before this virtual machine was copied or set back to a snapshot");
+            return Some("is older than the last copy or snapshot restore of this virtual machine");
         }
         None => {}
     }
@@ -231,7 +236,7 @@ fn taken(folder: &Folder, place: &str) -> String {
         )
     });
     format!(
-        "another gateway keeps its numbers in {place}{}: choose another folder with --state",
+        "{place} is in use by another gateway{}: choose another folder with --state",
         holder.unwrap_or_default()
     )
 }

@@ -31,10 +31,10 @@ impl Drops {
 fn advice(name: &str) -> &'static str {
     match name {
         "policy-in" => {
-            return "the packet is for this host, and only a `fwd` policy lets it through";
+            return "the packet is for this host, and only a `fwd` policy allows it";
         }
         "policy-fwd" => {
-            return "the packet is to be forwarded, and only an `in` policy lets it through";
+            return "the packet is to be forwarded, and only an `in` policy allows it";
         }
         _ => {}
     }
@@ -46,15 +46,15 @@ fn advice(name: &str) -> &'static str {
 
 fn clear_advice(name: &str) -> &'static str {
     match name {
-        "clear_leaving" => "protected traffic was about to leave in clear; is the gateway up?",
+        "clear_leaving" => "protected traffic would have left unencrypted; is the gateway running?",
         "clear_arriving" => {
-            "traffic that should be protected came in clear; does the peer protect it?"
+            "traffic that must be protected arrived unencrypted; does the peer protect it?"
         }
         "clear_at_devices" => {
-            "protected traffic was about to leave or came in clear, and was dropped at a device"
+            "protected traffic would have left or arrived unencrypted, and was dropped by a device filter"
         }
         "clear_passing" => {
-            "traffic to be forwarded should be protected but came in clear; does the peer protect it?"
+            "traffic to be forwarded must be protected but arrived unencrypted; does the peer protect it?"
         }
         _ => "",
     }

@@ -32,15 +32,15 @@ fn status(status: &Status) -> String {
     }
     let _ = writeln!(
         text,
-        "memory at most {:.1} MB · dropped {} · kept out in clear {}",
+        "peak memory {:.1} MB · packets dropped: {} · unencrypted packets blocked: {}",
         status.peak_memory_bytes as f64 / 1e6,
         status.dropped,
         status.clear_dropped
     );
     for interface in &status.interfaces {
         let state = match interface.leads_out {
-            true => "leads out",
-            false => "no association: what is routed there is dropped",
+            true => "has an outbound association",
+            false => "no outbound association: packets routed there are dropped",
         };
         let _ = writeln!(
             text,
@@ -50,13 +50,13 @@ fn status(status: &Status) -> String {
     }
     if let Some(rekey) = &status.rekey {
         let (file, time) = (&rekey.file, duration(rekey.seconds));
-        let _ = writeln!(text, "rekey by {file}, begun {time} ago");
+        let _ = writeln!(text, "rekey from {file}, started {time} ago");
         for peer in &rekey.peers {
             let _ = writeln!(text, "  {}: {}", peer.peer, peer.state);
         }
     }
     for path in &status.paths {
-        let _ = writeln!(text, "path to {} · MTU {}", path.peer, path.mtu);
+        let _ = writeln!(text, "path MTU to {}: {}", path.peer, path.mtu);
     }
     if !status.numbers.is_empty() {
         let _ = writeln!(text, "sequence numbers {}", status.numbers);
@@ -66,7 +66,7 @@ fn status(status: &Status) -> String {
         let _ = writeln!(text, "{line}");
     }
     for (name, traffic) in [("outbound", &status.outbound), ("inbound", &status.inbound)] {
-        let _ = writeln!(text, "{}", way(name, traffic));
+        let _ = writeln!(text, "{}", direction(name, traffic));
     }
     for lane in &status.lanes {
         let _ = writeln!(text, "{}", self::lane(lane));
@@ -86,10 +86,13 @@ fn status(status: &Status) -> String {
     text
 }
 
-fn way(name: &str, traffic: &Traffic) -> String {
-    let per_batch = traffic.packets.checked_div(traffic.batches).unwrap_or(0);
+fn direction(name: &str, traffic: &Traffic) -> String {
+    let per_batch = match traffic.packets.checked_div(traffic.batches).unwrap_or(0) {
+        1 => "1 packet".to_owned(),
+        count => format!("{count} packets"),
+    };
     format!(
-        "{name:<8}  {:>12} packets  {:>10}  now {:>9}bit/s {:>9} packets/s  {per_batch} packets a batch",
+        "{name:<8}  {:>12} packets  {:>10}  now {:>9}bit/s {:>9} packets/s  {per_batch} per batch",
         traffic.packets,
         scaled(traffic.bytes, "B"),
         scaled(traffic.bits_per_second, ""),
@@ -101,7 +104,7 @@ fn way(name: &str, traffic: &Traffic) -> String {
 fn barriers(barriers: &[BarrierStatus]) -> String {
     let state = |barrier: &BarrierStatus| match (barrier.holds, &barrier.gaps) {
         (true, None) => barrier.name.clone(),
-        (true, Some(gaps)) => format!("{} in part ({gaps})", barrier.name),
+        (true, Some(gaps)) => format!("{} partial ({gaps})", barrier.name),
         (false, _) => format!(
             "{} NOT IN FORCE ({})",
             barrier.name,
@@ -113,9 +116,9 @@ fn barriers(barriers: &[BarrierStatus]) -> String {
     let in_part = there.len();
     there.retain(|barrier| barrier.gaps.is_none());
     let verdict = match (there.len(), in_part) {
-        (0, _) => ": protected traffic may pass IN CLEAR",
-        (1, 1) => ": there is no second one",
-        (1, _) => ": the second one holds in part",
+        (0, _) => ": protected traffic may pass UNENCRYPTED",
+        (1, 1) => ": no second barrier",
+        (1, _) => ": the second barrier is partial",
         _ => "",
     };
     match states.is_empty() {
@@ -135,7 +138,7 @@ fn restorations(told: &Restorations) -> String {
         );
     }
     if told.held_back {
-        text += "taken away too often: it comes back once a second\n";
+        text += "removed by another program too often: restored once per second\n";
     }
     if let Some(what) = &told.missing {
         let _ = writeln!(text, "MISSING: {what}");
@@ -155,7 +158,7 @@ fn lane(lane: &LaneStatus) -> String {
     let costs = match lane.transform_ns {
         0.0 => String::new(),
         transform => format!(
-            " · {transform:.0} ns a packet for ciphers, {:.0} in order",
+            " · per packet: {transform:.0} ns crypto, {:.0} ns serial work",
             lane.serial_ns
         ),
     };
@@ -181,16 +184,13 @@ fn associations(text: &mut String, associations: &[SaStatus]) {
             scaled(sa.bytes, "B")
         );
         if let Some(from) = sa.moved_to {
-            let _ = writeln!(text, "      comes from {from} now");
+            let _ = writeln!(text, "      peer address now {from}");
         }
         if sa.stands_by {
-            let _ = writeln!(text, "      stands by: nothing is sent by it");
+            let _ = writeln!(text, "      standby: not used for sending");
         }
         if let Some(younger) = &sa.carried_by {
-            let _ = writeln!(
-                text,
-                "      carries nothing: {younger} is younger and fits too"
-            );
+            let _ = writeln!(text, "      unused: the newer {younger} matches too");
         }
         for (reason, count) in &sa.drops {
             let _ = writeln!(text, "      dropped {count}: {reason}");
@@ -239,7 +239,7 @@ mod tests {
         told.why = "workers bring 1.43 x".to_owned();
         assert_eq!(
             lane(&told),
-            "inbound   2 workers: workers bring 1.43 x · 9500 ns a packet for ciphers, 512 in order"
+            "inbound   2 workers: workers bring 1.43 x · per packet: 9500 ns crypto, 512 ns serial work"
         );
     }
 
@@ -264,15 +264,15 @@ mod tests {
             ..Restorations::default()
         };
         assert!(status(&told).starts_with(
-            "barriers: nftables, device filters NOT IN FORCE (not on this host: no): there is no second one\n\
+            "barriers: nftables, device filters NOT IN FORCE (not on this host: no): no second barrier\n\
              restored 6 times, last 3 s ago: nftables table deleted\nesplanade"
         ));
         told.barriers.push(BarrierStatus {
-            gaps: Some("not what packet sockets send".to_owned()),
+            gaps: Some("not for packet sockets".to_owned()),
             ..barrier("XFRM policies", &[])
         });
         assert!(status(&told).contains(
-            "), XFRM policies in part (not what packet sockets send): the second one holds in part\n"
+            "), XFRM policies partial (not for packet sockets): the second barrier is partial\n"
         ));
         told.barriers.truncate(1);
         told.barriers[0] = barrier("nftables", &["table deleted"]);

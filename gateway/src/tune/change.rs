@@ -64,23 +64,23 @@ impl fmt::Display for Outcome {
         match &self.what {
             What::Changed { from, to } => write!(f, "{from} -> {to}"),
             What::ChangedInPart { from, to, wanted } => {
-                write!(f, "{from} -> {to}, where {wanted} was asked for")
+                write!(f, "{from} -> {to} ({wanted} was requested)")
             }
             What::Good { value } => write!(f, "{value} already"),
             What::Fixed { value } => write!(f, "{value}, fixed by the driver"),
-            What::Gone => f.write_str("has gone"),
+            What::Gone => f.write_str("no longer exists"),
             What::NotOurs {
                 value,
                 ours,
                 before,
             } => write!(
                 f,
-                "left alone: somebody has set it to {value} since we wrote {ours}; --force puts {before} back"
+                "not restored: it was changed to {value} after `tune apply` set {ours}; --force restores {before}"
             ),
             What::Elsewhere { network } => {
                 write!(
                     f,
-                    "left alone: it was changed in the network namespace {network}; revert it there"
+                    "not restored: it was changed in the network namespace {network}; revert it there"
                 )
             }
             What::Refused { why } => write!(f, "not changed: {why}"),
@@ -144,10 +144,10 @@ fn set(host: &dyn Host, target: &str, from: &str, wanted: &str) -> What {
     if let Err(error) = host.write(&place, wanted) {
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                " (it needs root with CAP_NET_ADMIN; some settings only the host's own namespace may change)"
+                " (needs root with CAP_NET_ADMIN; some settings can be changed only in the host's own namespace)"
             }
             io::ErrorKind::ReadOnlyFilesystem => {
-                " (a container that may not change its host: set it there)"
+                " (this container may not change host settings: set it on the host)"
             }
             _ => "",
         };
@@ -159,7 +159,7 @@ fn set(host: &dyn Host, target: &str, from: &str, wanted: &str) -> What {
     match host.read(&place) {
         Reading::Value(now) if now == wanted => What::Changed { from, to: now },
         Reading::Value(now) if now == from => What::Refused {
-            why: format!("the kernel took {wanted} and left {now}"),
+            why: format!("the kernel accepted {wanted} but kept {now}"),
         },
         Reading::Value(now) => What::ChangedInPart {
             from,
@@ -256,7 +256,7 @@ fn put_back(host: &dyn Host, one: &Changed, force: bool) -> What {
     }
     match set(host, &one.target, &current, &one.before) {
         What::ChangedInPart { to, wanted, .. } => What::Refused {
-            why: format!("the kernel made {to} of {wanted}"),
+            why: format!("the kernel set {to} instead of {wanted}"),
         },
         what => what,
     }

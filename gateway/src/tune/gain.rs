@@ -92,7 +92,7 @@ impl Gains {
             (Some(folder), _) => Self::read(folder, here).map(Some),
             (None, None) => Ok(None),
             (None, Some(folder)) => Err(format!(
-                "there are no records in {}: say the folder that `esplanade lab run tune` has written",
+                "no records in {}: give the output folder of `esplanade lab run tune`",
                 folder.display()
             )),
         }
@@ -105,13 +105,17 @@ impl Gains {
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line: Line = serde_json::from_str(line).map_err(|error| {
-                format!("{}:{}: no record: {error}", path.display(), number + 1)
+                format!(
+                    "{}:{}: not a valid record: {error}",
+                    path.display(),
+                    number + 1
+                )
             })?;
             lines.push(line);
         }
         if !lines.iter().any(|line| line.part() == BASE) {
             return Err(format!(
-                "{} holds no part `{BASE}`: these are not records of `esplanade lab run tune`",
+                "{} has no part `{BASE}`: these are not records of `esplanade lab run tune`",
                 path.display()
             ));
         }
@@ -239,17 +243,17 @@ impl Gain {
                     self.pairs
                 );
                 if low <= 1.0 && high >= 1.0 {
-                    text += ", within the noise";
+                    text += ", not significant";
                 }
             }
-            None => text += &format!(" ({} pairs, too few for an interval)", self.pairs),
+            None => text += &format!(" ({} pairs, too few for a confidence interval)", self.pairs),
         }
         text += &format!(", {}", self.contender);
         if !self.of_having_it && wanted.map(level).as_ref() != Some(&self.level) {
             text += &format!(", at {}", self.level);
         }
         if !self.with.is_empty() {
-            text += &format!(", together with {}", self.with.join(", "));
+            text += &format!(", combined with {}", self.with.join(", "));
         }
         text
     }

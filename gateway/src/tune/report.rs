@@ -158,14 +158,14 @@ impl Report {
     pub fn text(&self) -> String {
         let mut out = self.head();
         let sections = [
-            (Verdict::Proposed, "Proposed (esplanade tune apply)"),
+            (Verdict::Proposed, "Recommended (esplanade tune apply)"),
             (
                 Verdict::OnRequest,
-                "Only by name, for each has its price (esplanade tune apply NAME)",
+                "With drawbacks, applied only by name (esplanade tune apply NAME)",
             ),
-            (Verdict::Good, "As it should be"),
-            (Verdict::Told, "Told, never changed"),
-            (Verdict::Unreadable, "Not to be read"),
+            (Verdict::Good, "Already as recommended"),
+            (Verdict::Told, "Shown only, never changed"),
+            (Verdict::Unreadable, "Not readable"),
         ];
         for (verdict, title) in sections {
             let mut rows = self.of(verdict).peekable();
@@ -180,7 +180,7 @@ impl Report {
         if !absent.is_empty() {
             let _ = writeln!(
                 out,
-                "\nAbsent on this kernel or these devices\n  {}",
+                "\nNot present on this kernel or these devices\n  {}",
                 absent.join(", ")
             );
         }
@@ -189,13 +189,13 @@ impl Report {
 
     fn head(&self) -> String {
         let devices = match self.devices.is_empty() {
-            true => "none: no default route; name devices with --device".to_owned(),
+            true => "none: no default route; choose devices with --device".to_owned(),
             false => self.devices.join(", "),
         };
         let gains = match (&self.gains_from, &self.gains_elsewhere) {
             (None, _) => "none: `esplanade lab run tune` measures them here".to_owned(),
             (Some(folder), None) => folder.clone(),
-            (Some(folder), Some(why)) => format!("{folder}, NOT OF THIS MACHINE: {why}"),
+            (Some(folder), Some(why)) => format!("{folder}, FROM ANOTHER MACHINE: {why}"),
         };
         format!("Devices  {devices}\nGains    {gains}\n")
     }
@@ -219,7 +219,7 @@ impl Row {
         let mut out = line.trim_end().to_owned() + "\n";
         let _ = writeln!(out, "      {}", self.reason);
         if let (Verdict::OnRequest, Some(price)) = (self.verdict, self.price) {
-            let _ = writeln!(out, "      price: {price}");
+            let _ = writeln!(out, "      drawback: {price}");
         }
         for spot in &self.spots {
             if let Some(before) = &spot.before {

@@ -46,7 +46,7 @@ impl State {
         };
         let state: Self = serde_json::from_slice(&text).map_err(|error| {
             io::Error::other(format!(
-                "it is damaged ({error}); look at the old values in it, set them by hand, then remove it"
+                "it is damaged ({error}); restore the old values in it by hand, then remove it"
             ))
         })?;
         Ok(if state.boot == boot { state } else { fresh() })

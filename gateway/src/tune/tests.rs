@@ -532,7 +532,7 @@ fn a_gain_is_the_median_of_ratios_of_rounds_that_both_were_measured_in() {
     assert!(
         together
             .words(Some("50000"))
-            .ends_with("together with napi_defer_hard_irqs")
+            .ends_with("combined with napi_defer_hard_irqs")
     );
     assert_eq!(gains.of("rmem_max", Some("4194304")), None);
 }
@@ -551,7 +551,7 @@ fn few_pairs_are_said_to_be_few_and_another_machine_another() {
         .unwrap();
     assert_eq!(
         gain.words(Some("50000")),
-        "-10.0 % (1 pairs, too few for an interval), esplanade-x, at 20000"
+        "-10.0 % (1 pairs, too few for a confidence interval), esplanade-x, at 20000"
     );
     let other = Here {
         kernel: "7".to_owned(),

@@ -66,18 +66,18 @@ fn a_device_or_an_end_that_is_not_clear_is_asked_for() {
     );
     let error = refused(&one, None, None);
     assert!(
-        error.contains("192.0.2.1, 192.0.2.2: say with --local"),
+        error.contains("192.0.2.1, 192.0.2.2: choose the local one with --local"),
         "{error}"
     );
     let error = refused(&one, None, Some([192, 0, 2, 9]));
-    assert!(error.contains("leave from 192.0.2.1, 192.0.2.2"), "{error}");
+    assert!(error.contains("start at 192.0.2.1, 192.0.2.2"), "{error}");
     let error = refused(&two, None, Some([192, 0, 2, 1]));
     assert!(
-        error.contains("vpn0, vpn1: say with --interface"),
+        error.contains("vpn0, vpn1: choose with --interface"),
         "{error}"
     );
     let error = refused(&one, Some("vpn7"), None);
     assert!(error.contains("the associations name vpn0"), "{error}");
     let error = refused(&tunnel(), Some("vpn7"), None);
-    assert!(error.contains("no association there"), "{error}");
+    assert!(error.contains("no association of the file"), "{error}");
 }

@@ -13,18 +13,18 @@ use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use std::path::Path;
 
-/// What to take away.
+/// Options of `esplanade down`.
 #[derive(Args)]
 pub(crate) struct Down {
     #[command(flatten)]
     socket: Socket,
-    /// Take away what stands in this network namespace under the names that are given, though no note says whose it is
+    /// Remove rules of the given device, table and mark from this network namespace even without a record of them
     #[arg(long)]
     force: bool,
-    /// With --force: the TUN device of the gateway that left it
+    /// With --force: the gateway's TUN device
     #[arg(long, value_name = "NAME", requires = "force")]
     tun: Option<String>,
-    /// With --force: the device that it forwarded for instead
+    /// With --force: the gateway's --forward device instead
     #[arg(
         long,
         value_name = "DEVICE",
@@ -32,10 +32,10 @@ pub(crate) struct Down {
         conflicts_with = "tun"
     )]
     forward: Option<String>,
-    /// With --force: its routing table
+    /// With --force: the gateway's routing table
     #[arg(long, value_name = "N", requires = "force")]
     table: Option<u32>,
-    /// With --force: its mark
+    /// With --force: the gateway's mark
     #[arg(long, value_name = "N", requires = "force", value_parser = number)]
     mark: Option<u32>,
 }
@@ -44,7 +44,7 @@ pub(crate) const DOWN_EXAMPLES: &str = "\
 Examples:
   esplanade down
   esplanade down --control /run/esplanade/branch.sock
-  esplanade down --force --tun esp1      what a gateway left whose note is lost or about another place";
+  esplanade down --force --tun esp1      rules left by a gateway whose record is lost";
 
 /// Returns when the rules are gone and the process has ended, so that another can start at once.
 pub(crate) fn down(mut down: Down) -> Outcome {
@@ -84,19 +84,17 @@ fn clear(control: &Path, down: &Down) -> Outcome {
         Whereabouts::Here => finish(&record, &folder),
         _ if down.force => force(Some(&record), Some(&folder), down),
         Whereabouts::Elsewhere { name, enter } => Err(Failure::new(format!(
-            "no gateway answers at {0}, and what the last one left stands in another network namespace, {name}: nothing \
-             was changed. Take it away there: {enter} esplanade down --control {0}",
+            "no gateway is running at {0}, and the last one left its rules in another network namespace, {name}: \
+             nothing was changed. Remove them there: {enter} esplanade down --control {0}",
             control.display()
         ))),
         Whereabouts::BeforeBoot => forget(
             &folder,
-            "the host has been started again since, which took its rules away",
+            "the host has rebooted since, which removed its rules",
         ),
         Whereabouts::Gone(name) => forget(
             &folder,
-            &format!(
-                "it was in network namespace {name}, which no process is in and no mount holds any more"
-            ),
+            &format!("its network namespace {name} no longer exists"),
         ),
     }
 }
@@ -106,12 +104,12 @@ fn finish(record: &Record, folder: &Folder) -> Outcome {
     remove(record.site().map_err(Failure::new)?)?;
     for name in record.restore() {
         eprintln!(
-            "esplanade: the gateway's note names {name}, which no gateway changes: left alone"
+            "esplanade: the gateway's record names {name}, which a gateway never changes: ignored"
         );
     }
     clean(folder)?;
     print(&format!(
-        "no gateway was running; what the last one left for {} is gone\n",
+        "no gateway was running; removed what the last one left for {}\n",
         record.tun
     ))
 }
@@ -121,8 +119,8 @@ fn force(record: Option<&Record>, folder: Option<&Folder>, down: &Down) -> Outco
     let site = named(record, down)?;
     if let Some(tun) = site.tun().filter(|tun| lives(tun)) {
         return Err(Failure::new(format!(
-            "a gateway lives here that has device {tun}, and these are its rules: ask it by its own control socket \
-             (`esplanade down --control PATH`)"
+            "a running gateway owns device {tun} and these rules: stop it through its own control socket (`esplanade \
+             down --control PATH`)"
         )));
     }
     let name = site.name().to_owned();
@@ -131,7 +129,7 @@ fn force(record: Option<&Record>, folder: Option<&Folder>, down: &Down) -> Outco
         clean(folder)?;
     }
     print(&format!(
-        "whatever a gateway left here for {name} is gone\n"
+        "removed everything that a gateway left here for {name}\n"
     ))
 }
 
@@ -155,7 +153,7 @@ fn remove(site: Site) -> Result<(), Failure> {
     let removed = Installed::new(site).and_then(|mut installed| installed.remove());
     removed.map_err(|error| {
         Failure::new(format!(
-            "cannot take away what the gateway of {name} left: {error}"
+            "cannot remove what the gateway of {name} left: {error}"
         ))
     })
 }
@@ -163,7 +161,7 @@ fn remove(site: Site) -> Result<(), Failure> {
 fn forget(folder: &Folder, why: &str) -> Outcome {
     clean(folder)?;
     print(&format!(
-        "no gateway was running, and nothing is left of the last one: {why}\n"
+        "no gateway was running; nothing to clean up: {why}\n"
     ))
 }
 
@@ -176,7 +174,7 @@ fn clean(folder: &Folder) -> Outcome {
 
 fn nothing(control: &Path) -> Outcome {
     print(&format!(
-        "no gateway answers at {} and nothing is left of one\n",
+        "no gateway is running at {}; nothing to clean up\n",
         control.display()
     ))
 }

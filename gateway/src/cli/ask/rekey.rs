@@ -14,19 +14,19 @@ const DEFAULT_KEEP_SECONDS: u64 = 10;
 /// New keys, and how long to wait for what.
 #[derive(Args)]
 pub(crate) struct Rekey {
-    /// The new keys, with the policies that the gateway has [default: the file that the gateway was started with]
+    /// File with the new keys and unchanged policies [default: the file that the gateway was started with]
     #[arg(value_name = "FILE", conflicts_with = "abort")]
     file: Option<PathBuf>,
-    /// Send by the new keys at once: for a peer that has them already
+    /// Send with the new keys at once, because the peer has them already
     #[arg(long, conflicts_with_all = ["abort", "wait"])]
     now: bool,
-    /// Send by the new keys after so many seconds though the peer was not heard by them [default: never]
+    /// Send with the new keys after this many seconds even if the peer has not used them yet [default: never]
     #[arg(long, value_name = "SECONDS", conflicts_with = "abort")]
     wait: Option<u32>,
-    /// Delete the old ones once nothing came by them for so many seconds
+    /// Delete the old keys when nothing has arrived under them for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_KEEP_SECONDS)]
     keep: u64,
-    /// Go back to the old keys where the peer was not heard by the new ones
+    /// Go back to the old keys for peers that have not used the new ones
     #[arg(long)]
     abort: bool,
     #[command(flatten)]
@@ -35,13 +35,14 @@ pub(crate) struct Rekey {
 
 pub(crate) const REKEY_EXAMPLES: &str = "\
 Examples:
-  esplanade rekey                        on both sides, in any order, with the new keys in their files
+  esplanade rekey                        on both sides, in any order, after the new keys are in their files
   esplanade rekey new.conf --keep 60
-  esplanade rekey --abort                the peer does not follow
+  esplanade rekey --abort                when the peer does not follow
 
-The file has the new associations, with SPIs of their own, in place of the old ones, and the same policies. New keys receive at
-once; they send as soon as the peer is heard by them, for which each side sends a packet a second that carries nothing. The old
-ones go when they have been silent. `esplanade status` shows how far each peer is.";
+The file holds the new associations, with new SPIs, in place of the old ones, and the same policies.
+The gateway accepts the new keys at once and sends with them as soon as the peer has used them;
+until then each side sends one dummy packet per second. The old keys are deleted when they are no
+longer used. `esplanade status` shows the progress for each peer.";
 
 pub(crate) fn rekey(rekey: Rekey) -> Outcome {
     let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose();

@@ -59,8 +59,8 @@ impl fmt::Display for BadFolder {
             } => write!(
                 f,
                 "{0} belongs to user {owner} and has mode {mode:04o}, so others could change what the gateway keeps there: \
-                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), choose another folder with {option}, or say so if that \
-                 is the gateway's user (ESPLANADE_USER={owner})",
+                 give it to user {1} alone (chown {1} {0} && chmod {2} {0}), choose another folder with {option}, or \
+                  set ESPLANADE_USER={owner} if that is the gateway's user",
                 place.display(),
                 rustix::process::geteuid().as_raw(),
                 // A lock must not even be opened by others.
@@ -77,23 +77,23 @@ impl fmt::Display for BadFolder {
                 option,
             } => write!(
                 f,
-                "{0} would be handed over to user {user}, whose the gateway is, but holds other things ({1}): choose a folder \
-                 of its own with {option}, hand it over by `chown {2} {0}`, or say --user root",
+                "{0} would be given to the gateway's user {user}, but holds other files ({1}): choose a folder of \
+                 its own with {option}, run `chown {2} {0}` yourself, or use --user root",
                 place.display(),
                 other.display(),
                 user.uid(),
             ),
             Self::NoFile(place, option) => write!(
                 f,
-                "{} is no plain file: remove it, or choose another folder with {option}",
+                "{} is not a regular file: remove it, or choose another folder with {option}",
                 place.display()
             ),
             Self::Locked(place) => {
-                write!(f, "a gateway that runs holds {}", place.display())
+                write!(f, "{} is locked by a running gateway", place.display())
             }
             Self::NoName(place) => write!(
                 f,
-                "{} names no socket: say a file in a folder, such as /run/esplanade/control.sock",
+                "{} is not a path of a socket: give a file in a folder, such as /run/esplanade/control.sock",
                 place.display()
             ),
             Self::Io(place, error) => write!(f, "cannot use {}: {error}", place.display()),

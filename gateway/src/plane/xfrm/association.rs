@@ -60,28 +60,34 @@ pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
     {
         let name = row.name;
         return Err(format!(
-            "the kernel does not know {name}; use another algorithm, or let `esplanade run` carry the traffic"
+            "the kernel does not support {name}; use another algorithm, or use `esplanade run` instead"
         ));
     }
     if config.replay_window > XFRMA_REPLAY_ESN_MAX as u32 {
         return Err(format!(
-            "the kernel's replay windows end at {XFRMA_REPLAY_ESN_MAX} packets; make `-r` smaller"
+            "the kernel's largest replay window is {XFRMA_REPLAY_ESN_MAX} packets; reduce `-r`"
         ));
     }
     if config.df == DontFragment::Set {
         return Err(
-            "the kernel copies the DF bit or clears it; `df=set` needs Esplanade's own data plane"
+            "the kernel either copies or clears the DF bit; `df=set` needs Esplanade's own data plane"
                 .to_owned(),
         );
     }
     if matches!(config.dscp, Dscp::Set(1..)) {
-        return Err("the kernel copies the DSCP or leaves it 0; other values need Esplanade's own data plane".to_owned());
+        return Err("the kernel either copies the DSCP or sets it to 0; other values need Esplanade's own data \
+         plane".to_owned());
     }
     if config.interface.is_some() {
-        return Err("associations with a device of their own need Esplanade's own data plane; the kernel has `ip link … type xfrm`".to_owned());
+        return Err(
+            "`-o interface` needs Esplanade's own data plane; for the kernel use `ip link … type \
+         xfrm`"
+                .to_owned(),
+        );
     }
     if config.sequence > 0 {
-        return Err("`-o sequence` needs Esplanade's own data plane; the kernel is told by `ip xfrm state … replay-seq N replay-oseq N`".to_owned());
+        return Err("`-o sequence` needs Esplanade's own data plane; for the kernel use `ip xfrm state … replay-seq N \
+         replay-oseq N`".to_owned());
     }
     if config.dummy > 0 {
         return Err(
@@ -90,13 +96,19 @@ pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
         );
     }
     if config.keepalive > 0 {
-        return Err("`-o keepalive` needs Esplanade's own data plane; beside the kernel an IKE daemon sends keepalives".to_owned());
+        return Err("`-o keepalive` needs Esplanade's own data plane; with the kernel's IPsec an IKE daemon sends \
+         keepalives".to_owned());
     }
     if config.aggfrag.is_some() {
-        return Err("`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not know the mode".to_owned());
+        return Err(
+            "`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not support it"
+                .to_owned(),
+        );
     }
     if config.tfc > 0 && config.mode != Mode::Tunnel {
-        return Err("the kernel pads for traffic-flow confidentiality in tunnel mode alone; add `-m tunnel`".to_owned());
+        return Err(
+            "the kernel supports TFC padding only in tunnel mode; add `-m tunnel`".to_owned(),
+        );
     }
     Ok(())
 }
@@ -114,8 +126,8 @@ pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String>
     match same == *new {
         true => Ok(()),
         false => Err(
-            "the kernel updates the lifetimes and ports of a living association and nothing else; `delete` and \
-             `add` it again"
+            "the kernel can update only the lifetimes and ports of an existing association; `delete` and `add` it \
+             instead"
                 .to_owned(),
         ),
     }

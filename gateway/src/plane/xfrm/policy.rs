@@ -250,15 +250,17 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
 /// What the kernel has no word for, in a sentence.
 pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
     if kernel_priority(policy.priority).is_none() {
-        return Err("the kernel's priorities end before this one; come nearer to `def`".to_owned());
+        return Err(
+            "the kernel does not support this priority; choose one nearer to `def`".to_owned(),
+        );
     }
     let Action::Protect(templates) = &policy.action else {
         return Ok(());
     };
     if policy.spread > 1 {
         return Err(
-            "the kernel leads all traffic of a policy through one association; leave `-o spread` out, or give each part of the \
-             traffic a policy of its own"
+            "the kernel sends all traffic of a policy through one association; remove `-o spread`, or write one \
+             policy for each part of the traffic"
                 .to_owned(),
         );
     }
@@ -274,8 +276,7 @@ pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
     };
     if templates.iter().any(may_skip_tunnel) {
         return Err(
-            "the kernel cannot leave out a tunnel on the way out; write `require` instead of `use`"
-                .to_owned(),
+            "the kernel does not support `use` for an outbound tunnel; write `require`".to_owned(),
         );
     }
     Ok(())

@@ -195,33 +195,32 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sentence = match self.errno {
             libc::EPERM | libc::EACCES => {
-                "the kernel lets nobody change or see its associations without CAP_NET_ADMIN; run as root"
+                "changing or reading the kernel's associations needs CAP_NET_ADMIN; run as root"
             }
             libc::EPROTONOSUPPORT | libc::ENOPROTOOPT | libc::EAFNOSUPPORT => {
-                "this kernel has no such protocol: its modules xfrm_user, esp4, esp6, ah4 and ah6 have to be there \
-                 (`modprobe -a xfrm_user esp4 esp6 ah4 ah6`); without them leave out `--plane kernel` and let \
-                 `esplanade run` carry the traffic"
+                "this kernel does not support the protocol: load the modules xfrm_user, esp4, esp6, ah4 and ah6 \
+                 (`modprobe -a xfrm_user esp4 esp6 ah4 ah6`), or use `esplanade run` instead of `--plane kernel`"
             }
             libc::ENOSYS => {
-                "this kernel lacks an algorithm of the association; load the module that has it (/proc/crypto lists \
-                 what is there), or let `esplanade run` carry the traffic"
+                "this kernel lacks an algorithm of the association; load its module (/proc/crypto lists what is \
+                 loaded), or use `esplanade run` instead"
             }
             libc::EEXIST => {
-                "the kernel has one of this name already, perhaps in a form that this language cannot say; \
-                 `ip xfrm state` and `ip xfrm policy` list everything"
+                "it exists already in the kernel, perhaps in a form that setkey cannot express; see `ip xfrm state` \
+                 and `ip xfrm policy`"
             }
-            libc::ESRCH | libc::ENOENT => "the kernel has no such thing (any more)",
-            libc::ENOBUFS | libc::ENOMEM => "the kernel has no memory left for it",
+            libc::ESRCH | libc::ENOENT => "it does not exist in the kernel",
+            libc::ENOBUFS | libc::ENOMEM => "the kernel is out of memory",
             errno => {
                 let error = io::Error::from_raw_os_error(errno);
                 return match &self.words {
-                    Some(words) => write!(f, "the kernel refuses it: {words} ({error})"),
-                    None => write!(f, "the kernel refuses it: {error}"),
+                    Some(words) => write!(f, "the kernel refused it: {words} ({error})"),
+                    None => write!(f, "the kernel refused it: {error}"),
                 };
             }
         };
         match &self.words {
-            Some(words) => write!(f, "{sentence} (its own words: {words})"),
+            Some(words) => write!(f, "{sentence} (kernel: {words})"),
             None => f.write_str(sentence),
         }
     }

@@ -143,7 +143,7 @@ fn what_the_kernel_has_no_word_for_is_refused_with_the_reason() {
                 "-m tunnel -r 64",
                 &format!("-E aes-gcm-16-iiv {}", keys(20)),
             ),
-            "does not know aes-gcm-16-iiv",
+            "does not support aes-gcm-16-iiv",
         ),
         (
             "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;"
@@ -153,7 +153,7 @@ fn what_the_kernel_has_no_word_for_is_refused_with_the_reason() {
         (
             "spdadd 10.1.0.0/24 10.2.0.0/24 any -o spread=4 -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;"
                 .to_owned(),
-            "leave `-o spread` out",
+            "remove `-o spread`",
         ),
     ] {
         let said = match &commands(&text)[..] {

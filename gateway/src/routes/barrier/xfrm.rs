@@ -135,7 +135,7 @@ impl XfrmPolicies {
         let outcome = self.opened.put(&names);
         if let Err(error) = &outcome {
             self.refused = Some(format!(
-                "IPv6 to this host is not held, because what came out of the tunnel cannot be marked: {error}"
+                "IPv6 to this host is not covered, because decrypted packets cannot be marked: {error}"
             ));
         }
         outcome.is_ok()
@@ -176,7 +176,7 @@ impl XfrmPolicies {
         let mut words = Vec::new();
         for device in &devices.ours {
             if !settings::is_exempt(&device.name) {
-                words.push(format!("asked about packets of {}", device.name));
+                words.push(format!("also applied to packets of {}", device.name));
             }
         }
         let is_marked = self.refused.is_none();
@@ -184,7 +184,7 @@ impl XfrmPolicies {
             let lost = self.opened.missing()?;
             words.extend(
                 lost.iter()
-                    .map(|lost| format!("without their mark: {lost}")),
+                    .map(|lost| format!("mark of decrypted packets missing: {lost}")),
             );
         }
         let wanted = wanted(plan, &self.surroundings(&devices, is_marked));
@@ -203,14 +203,14 @@ fn not_exempt(ours: &[Device]) -> Option<String> {
     });
     let (name, error) = refused?;
     Some(format!(
-        "net.ipv4.conf.{name}.disable_policy cannot be set, and the tunnel's own packets would be blocked: {error}"
+        "cannot set net.ipv4.conf.{name}.disable_policy, so the tunnel's own packets would be blocked: {error}"
     ))
 }
 
 fn absent(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT) => {
-            "this kernel has no XFRM (module `xfrm_user`): load it, for a container on its host"
+            "this kernel has no XFRM: load the module `xfrm_user` (for a container: on its host)"
                 .to_owned()
         }
         _ => error.to_string(),
@@ -288,7 +288,7 @@ impl Barrier for XfrmPolicies {
             return Vec::new();
         }
         if let Err(why) = &self.keeper {
-            return vec![format!("not on this host: {why}")];
+            return vec![format!("not available on this host: {why}")];
         }
         let mut faults: Vec<_> = self.refused.iter().cloned().collect();
         match self.devices() {
@@ -296,7 +296,7 @@ impl Barrier for XfrmPolicies {
                 let others = devices.others.iter().map(|device| &*device.name);
                 faults.extend(settings::opened(others));
             }
-            Err(error) => faults.push(format!("devices cannot be asked for: {error}")),
+            Err(error) => faults.push(format!("cannot list devices: {error}")),
         }
         faults
     }
@@ -305,9 +305,9 @@ impl Barrier for XfrmPolicies {
         let leaves_out = self.plan.as_ref().is_some_and(compiler::leaves_out);
         Some(match leaves_out {
             true => {
-                "not what packet sockets send, nor what this host itself sends in IPv6 or by policies with a source"
+                "not for packet sockets, nor for this host's own IPv6 packets and policies with a source"
             }
-            false => "not what packet sockets send",
+            false => "not for packet sockets",
         })
     }
 

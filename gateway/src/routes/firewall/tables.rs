@@ -92,7 +92,7 @@ impl Firewall {
             .and_then(|(_, present)| present.as_ref());
         let words = match wanted {
             Some(wanted) => wanted.differences(now.as_ref()),
-            None => vec!["another program changed the table while it was made".to_owned()],
+            None => vec!["another program changed the table while it was created".to_owned()],
         };
         self.generation = words.is_empty().then_some(generation);
         Ok(words)
@@ -131,8 +131,8 @@ fn absent(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => io::Error::new(
             io::ErrorKind::Unsupported,
-            "this kernel has no nftables (module `nf_tables`), and without drop rules protected traffic could pass in \
-             clear: load it (modprobe nf_tables; for a container on its host), or install a kernel that has it",
+            "this kernel has no nftables, and without drop rules protected traffic could pass unencrypted: load the \
+             module (modprobe nf_tables; for a container: on its host), or install a kernel that has it",
         ),
         _ => error,
     }
@@ -150,14 +150,14 @@ fn explain(refused: Refused, table: &str) -> io::Error {
         (Some(_), Some(libc::EPERM)) => io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "the nftables table `{table}` belongs to another process that lives: another gateway for the same device \
-                 runs in this network namespace (`esplanade status`), stop it first"
+                "the nftables table `{table}` belongs to another running process: another gateway for the same \
+                 device is running in this network namespace (`esplanade status`), stop it first"
             ),
         ),
         (Some(_), Some(libc::ENOENT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
             io::Error::other(format!(
-                "the kernel lacks a part of nftables that the drop rules need ({step}: {}): load the modules of nftables \
-                 (nft_fib_inet, nft_fib_ipv4, nft_fib_ipv6; `nf_tables_inet` built in), for a container on its host",
+                "the kernel lacks a part of nftables that the drop rules need ({step}: {}): load the modules \
+                 nft_fib_inet, nft_fib_ipv4 and nft_fib_ipv6 (`nf_tables_inet` built in; for a container: on its host)",
                 refused.error
             ))
         }

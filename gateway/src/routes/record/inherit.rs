@@ -18,22 +18,22 @@ pub fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Recor
         Whereabouts::BeforeBoot => return Ok(None),
         Whereabouts::Gone(name) => {
             warn(&format!(
-                "the last gateway of {control} left its rules in network namespace {name}, which is nowhere to be seen any \
-                 more: its note is replaced"
+                "the last gateway of {control} left its rules in network namespace {name}, which no longer exists: \
+                 its record is replaced"
             ));
             return Ok(None);
         }
         Whereabouts::Elsewhere { name, enter } => {
             return Err(Failure::new(format!(
-                "the last gateway of {control} left its rules in another network namespace, {name}: take them away there \
-                 ({enter} esplanade down --control {control}), or choose another socket with --control"
+                "the last gateway of {control} left its rules in another network namespace, {name}: remove them \
+                 there ({enter} esplanade down --control {control}), or choose another socket with --control"
             )));
         }
     }
     if record.site().map_err(Failure::new)? != *site {
         return Err(Failure::new(format!(
-            "an earlier gateway at {control} left rules for device {} and table {}: take them away with `esplanade down \
-             --control {control}`, or start this one with the same --tun or --forward, --table and --mark",
+            "an earlier gateway at {control} left rules for device {} and table {}: remove them with `esplanade down \
+             --control {control}`, or use the same --tun or --forward, --table and --mark",
             record.tun, record.table
         )));
     }

@@ -65,7 +65,10 @@ impl Gateway {
                 print!("esplanade: SIGHUP: {}", &*output);
             }
             Answer::Refused(why) => {
-                eprintln!("esplanade: SIGHUP: nothing is changed:\n{}", why.trim_end())
+                eprintln!(
+                    "esplanade: SIGHUP: nothing was changed:\n{}",
+                    why.trim_end()
+                )
             }
             _ => {}
         }

@@ -26,12 +26,12 @@ impl Gateway {
         let outcome = installed.reach_new();
         for fault in installed.faults() {
             (self.warnings.warn_once())(&format!(
-                "one barrier less keeps protected traffic from passing in clear: {fault}"
+                "one barrier against unencrypted traffic is missing: {fault}"
             ));
         }
         if let Err(error) = outcome {
             (self.warnings.warn_once())(&format!(
-                "a device that is new has no filters yet, and only the other barrier holds there: {error}"
+                "a new device has no filters yet and is covered by the other barrier only: {error}"
             ));
         }
     }
@@ -47,7 +47,7 @@ impl Gateway {
             Ok(missing) if self.losses.may_restore(Instant::now()) => self.put_back(&missing),
             Ok(missing) => self.hold_back(&missing),
             Err(error) => (self.warnings.warn())(&format!(
-                "what the kernel has of ours cannot be compared: {error}"
+                "cannot compare the kernel's state with the wanted one: {error}"
             )),
         }
     }
@@ -81,15 +81,15 @@ impl Gateway {
             self.tell_missing(format!("{}: {error}", missing.join(", ")));
         }
         (self.warnings.warn_once())(
-            "another program takes away again and again what keeps traffic protected: it comes back once a second from now \
-             on, and nothing passes in clear meanwhile; `esplanade events` tells what it is",
+            "another program repeatedly removes what keeps traffic protected: it is now restored once per second, \
+             and nothing passes unencrypted meanwhile; see `esplanade events`",
         );
     }
 
     fn missing(&mut self) -> io::Result<Vec<String>> {
         let mut words = self.plane.kernel().missing()?;
         let strict = interface::tightened(&self.record).into_iter();
-        words.extend(strict.map(|device| format!("reverse path check of {device} made strict")));
+        words.extend(strict.map(|device| format!("rp_filter of {device} set to strict")));
         Ok(words)
     }
 
@@ -106,8 +106,8 @@ impl Gateway {
     fn tell_restored(&mut self, what: String) {
         let times = self.losses.restored(Instant::now(), what.clone());
         (self.warnings.warn_once())(
-            "another program has taken away what keeps traffic protected, and it was put back: `esplanade events` tells what \
-             and when, `esplanade status` how often",
+            "another program removed what keeps traffic protected, and it was restored: see `esplanade events` for \
+             what and when, `esplanade status` for how often",
         );
         self.tell(What::Restored { what, times });
     }

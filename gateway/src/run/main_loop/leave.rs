@@ -7,22 +7,22 @@ impl Gateway {
     pub(super) fn why_not_leave(&mut self) -> Option<String> {
         if std::env::var_os("NOTIFY_SOCKET").is_some() {
             return Some(
-                "a service manager started it and would miss it: restart it there (systemctl restart esplanade@NAME)"
+                "it was started by a service manager: restart it there (systemctl restart esplanade@NAME)"
                     .to_owned(),
             );
         }
         if self.rekey.is_some() {
             return Some(
-                "a rekey is under way, of which another process would know nothing: wait for its end (`esplanade status`), or \
-                 take it back with `esplanade rekey --abort`"
+                "a rekey is in progress, which a new process could not continue: wait for its end (`esplanade \
+                 status`), or abort it with `esplanade rekey --abort`"
                     .to_owned(),
             );
         }
         let numbers = self.plane.numbers();
         (!numbers.are_kept()).then(|| {
             format!(
-                "its numbers are {}. Another process would count from 1, and the peers would refuse what it sends: stop this \
-                 one, and start again with new keys on both sides",
+                "its sequence numbers are {}. A new process would start at 1, and the peers would drop its packets \
+                 as replayed: stop this one, and start again with new keys on both sides",
                 numbers.describe()
             )
         })

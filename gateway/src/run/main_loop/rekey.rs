@@ -39,19 +39,16 @@ impl Gateway {
             }
         };
         let local = self.plane.kernel().addresses();
-        let local = local.map_err(|error| format!("cannot ask for our addresses: {error}"))?;
+        let local = local.map_err(|error| format!("cannot list this host's addresses: {error}"))?;
         let plan = Plan::of(&mut self.plane, &text, &local)?;
         if self.rekey.is_some() {
             return self.go_on_with_rekey(plan, pace);
         }
         if plan.install.is_empty() {
             return match plan.peers.is_empty() {
-                true => Ok((
-                    format!("{}: no keys but those in use\n", plan.name()),
-                    plan.warnings,
-                )),
+                true => Ok((format!("{}: no new keys\n", plan.name()), plan.warnings)),
                 false => Err(format!(
-                    "{}: no new keys, but associations that are gone: use `esplanade reload`",
+                    "{}: no new keys, only deleted associations: use `esplanade reload`",
                     plan.name()
                 )),
             };
@@ -66,13 +63,13 @@ impl Gateway {
         pace: Pace,
     ) -> Result<(String, Vec<String>), String> {
         let Some(course) = self.rekey.as_mut() else {
-            return Err("no rekey is under way".to_owned());
+            return Err("no rekey is in progress".to_owned());
         };
         let name = course.name().to_owned();
         if !plan.install.is_empty() || !course.is_of(&plan.known) {
             return Err(format!(
-                "a rekey by {name} is under way (`esplanade status`): wait for its end, or take it back with `esplanade rekey \
-                 --abort`"
+                "a rekey from {name} is in progress (`esplanade status`): wait for its end, or abort it with \
+                 `esplanade rekey --abort`"
             ));
         }
         course.go_on(pace, now());
@@ -89,8 +86,8 @@ impl Gateway {
         let mute = plan.peers.iter().find(|peer| peer.messenger().is_none());
         if let (Some(peer), None) = (mute.filter(|peer| !peer.new.outbound.is_empty()), pace.wait) {
             return Err(format!(
-                "{}: {} cannot be told of the new keys, which takes ESP in both directions: say when to send by them (--wait \
-                 SECONDS, or --now once the peer has them)",
+                "{}: the switch of {} cannot be detected, which needs ESP in both directions: choose when to send \
+                 with the new keys (--wait SECONDS, or --now once the peer has them)",
                 plan.name(),
                 peer.address
             ));
@@ -126,7 +123,7 @@ impl Gateway {
 
     fn abort_rekey(&mut self) -> Result<(String, Vec<String>), String> {
         let Some(mut course) = self.rekey.take() else {
-            return Err("no rekey is under way".to_owned());
+            return Err("no rekey is in progress".to_owned());
         };
         let steps = course.abort(&self.snapshot(), now());
         let nothing = steps.is_empty();
@@ -135,13 +132,13 @@ impl Gateway {
         self.rekey = Some(course);
         match nothing {
             true => Err(format!(
-                "every peer of the rekey by {name} has the new keys and uses them, or was taken back before: to have other keys, \
-                 rekey by another file, on both sides"
+                "every peer of the rekey from {name} uses the new keys already or was rolled back: for other keys, \
+                 rekey from another file on both sides"
             )),
             false => Ok((
                 self.told_of_rekey(&name).replace(
                     "new keys are installed",
-                    "taken back where the peer was not heard",
+                    "rolled back for peers that have not used the new keys",
                 ),
                 Vec::new(),
             )),
@@ -185,7 +182,7 @@ impl Gateway {
                     self.tell_step(&step);
                 }
                 Err(Refused { reason, .. }) => (self.warnings.warn_once())(&format!(
-                    "the rekey with {} cannot go on and is tried again: {reason}",
+                    "the rekey with {} is stuck and will be retried: {reason}",
                     step.peer
                 )),
             }
@@ -194,14 +191,15 @@ impl Gateway {
 
     fn tell_step(&mut self, step: &Step) {
         let told = match step.turn {
-            Turn::Follow => "the peer has the new keys: they carry what is sent",
-            Turn::Force => "the new keys carry what is sent; the peer was not heard by them",
+            Turn::Follow => "the peer uses the new keys: now sending with them",
+            Turn::Force => "now sending with the new keys; the peer has not used them yet",
             Turn::Finish => "done: the old associations are deleted",
             Turn::Unanswered => {
-                "the peer was not heard by the new keys yet: the old ones go on (rekey it too, or `esplanade rekey --abort`)"
+                "the peer has not used the new keys yet: still sending with the old ones (rekey the peer too, or \
+                 `esplanade rekey --abort`)"
             }
-            Turn::TakeBack => "taken back: the old keys carry what is sent",
-            Turn::Forget => "taken back: the new associations are deleted",
+            Turn::TakeBack => "rolled back: sending with the old keys",
+            Turn::Forget => "rolled back: the new associations are deleted",
         };
         self.tell(What::Rekey {
             peer: step.peer,

@@ -42,7 +42,7 @@ impl Gateway {
                 }
                 Notice::Failed { direction, error } => {
                     return Err(Failure::new(format!(
-                        "the {} side stands still: {error}; the drop rules stay in place",
+                        "the {} side has stopped: {error}; the drop rules stay in place",
                         direction_name(direction)
                     )));
                 }
@@ -120,7 +120,9 @@ impl Gateway {
 
     fn mind(&self, followed: io::Result<()>) {
         if let Err(error) = followed {
-            (self.warnings.warn())(&format!("the kernel's tables could not follow: {error}"));
+            (self.warnings.warn())(&format!(
+                "cannot update the kernel's rules and routes: {error}"
+            ));
         }
     }
 }

@@ -9,8 +9,9 @@ use serde::{Serialize, Serializer};
 
 /// What is said to a person at the end.
 pub(super) const NOTE: &str = "\
-Prepare and commit are done in order; together they are the nanoseconds that no further worker saves. Kernel: the ciphers
-alone on the same bytes, on as many threads. One thread is timed without reading, workers with it: who reads is one of them.";
+Prepare and commit are serial: more workers do not reduce them. Kernel: the ciphers alone on the same bytes and \
+ number of
+threads. With one thread, reading is not included in the time; with workers it is, because the reader is one of them.";
 
 /// A ratio, and how far it may be off.
 #[derive(Clone, Copy, Debug)]

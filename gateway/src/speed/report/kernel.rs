@@ -5,7 +5,8 @@ use crate::speed::options::Direction;
 use serde::{Serialize, Serializer};
 
 /// What is said to a person at the end.
-pub(super) const NOTE: &str = "The library is given one packet after the other, with its keys expanded and its HMAC states cached.";
+pub(super) const NOTE: &str =
+    "The library processes one packet at a time, with expanded keys and cached HMAC states.";
 
 /// What was found about the ciphers of one suite.
 pub(crate) struct KernelRow {

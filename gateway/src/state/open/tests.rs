@@ -62,7 +62,7 @@ fn a_state_is_opened_again_and_by_one_gateway_at_a_time() {
     assert!(first.is_ok() && said.is_empty(), "{said}");
     let why = place.open(false, None).0.err().unwrap();
     assert!(
-        why.contains("another gateway keeps its numbers")
+        why.contains("is in use by another gateway")
             && why.contains(&format!("process {}", std::process::id())),
         "{why}"
     );
@@ -84,7 +84,7 @@ fn a_copy_is_refused_until_keys_are_fresh() {
     );
     let (opened, said) = place.open(true, None);
     assert!(
-        opened.is_ok() && said.contains("a new one takes its place"),
+        opened.is_ok() && said.contains("is replaced by a new one"),
         "{said}"
     );
     drop(opened);

@@ -15,8 +15,8 @@ pub(super) enum Refusal {
 /// The old kind of place, which has no way out.
 pub(super) fn has_ingress_of_old(device: &str, kind: &str) -> Refusal {
     Refusal::Lasting(format!(
-        "another program's qdisc `{kind}` is where `clsact` would be: set that program up with clsact, or delete it (tc qdisc \
-         del dev {device} {kind})"
+        "another program's qdisc `{kind}` is where `clsact` would be: configure that program to use clsact, or \
+         delete the qdisc (tc qdisc del dev {device} {kind})"
     ))
 }
 
@@ -26,15 +26,16 @@ pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result
     match error.raw_os_error() {
         Some(libc::ENODEV) => Ok(Refusal::Gone),
         Some(libc::ENOENT) => lasting(
-            "this kernel has no filters for devices (`sch_ingress`, `cls_bpf`): load these modules, for a container on its host"
+            "this kernel does not support device filters: load the modules `sch_ingress` and `cls_bpf` (for a \
+             container: on its host)"
                 .to_owned(),
         ),
         Some(libc::EOPNOTSUPP) => lasting(
-            "the device takes no filter of its own: it shares a block of filters with others, or has none".to_owned(),
+            "the device does not accept a filter of its own: it shares a filter block, or supports none".to_owned(),
         ),
         // Also what the kernel says where the place went in the same moment.
         Some(libc::EINVAL) if is_there => lasting(format!(
-            "another program's filters of another kind have preference {PREFERENCE}: give them another one, or delete them (tc \
+            "another program's filters of another kind use preference {PREFERENCE}: change theirs, or delete them (tc \
              filter del dev {device} ingress pref {PREFERENCE}, and egress)"
         )),
         _ => Err(error),

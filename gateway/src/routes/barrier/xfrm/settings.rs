@@ -42,7 +42,7 @@ pub(super) fn opened<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<String> 
     match set.is_empty() {
         true => Vec::new(),
         false => vec![format!(
-            "packets pass without being asked about: set {} to 0",
+            "policies are not checked: set {} to 0",
             set.join(", ")
         )],
     }

@@ -28,7 +28,7 @@ fn what_others_take_away_from_behind_the_rings_is_named_and_put_back() {
                 let missing = installed.missing().unwrap();
                 assert!(
                     missing.len() == 1
-                        && missing[0].starts_with("drop rules behind rings: ")
+                        && missing[0].starts_with("packet-ring bypass rules: ")
                         && missing[0].contains(words),
                     "{missing:?}"
                 );

@@ -330,7 +330,7 @@ fn while_we_live_nobody_else_flushes_or_deletes_the_table_and_then_it_stays_unti
             }
             let mut second = firewall(&site());
             let refused = second.apply(&rules).unwrap_err().to_string();
-            assert!(refused.contains("another process that lives"), "{refused}");
+            assert!(refused.contains("another running process"), "{refused}");
             assert!(second.remove().is_err());
             assert_eq!(first.missing().unwrap(), Vec::<String>::new());
 
