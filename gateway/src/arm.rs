@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 /// What `esplanade arm` takes.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub struct ArmOptions {
     /// Policies, in setkey syntax; associations are read too, but their keys are not used
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -72,7 +72,7 @@ Traffic that the file's policies protect then neither leaves nor enters unencryp
 const IKE_PORT: u16 = 500;
 
 /// Puts up the barriers of a file, or, where it cannot be read whole, those that were armed last.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &ArmOptions) -> Result<(), Failure> {
     let site = match &options.forward {
         Some(device) => Site::forwarding(device, options.table, options.mark),
         None => Site::new(&options.tun, options.table, options.mark),
@@ -274,7 +274,7 @@ fn rendered(problems: &[Problem], name: &str, text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routes::plan::Verdict;
+    use crate::routes::plan::Disposition;
 
     const TUNNEL: &str = "\
         add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
@@ -304,15 +304,15 @@ mod tests {
         let verdict = |armed: Armed| armed.plan.leaving[0].verdict;
         assert_eq!(
             verdict(armed(TUNNEL.as_bytes(), Optional::AsWritten)),
-            Verdict::Protect
+            Disposition::Protect
         );
         assert_eq!(
             verdict(armed(&policies, Optional::AsWritten)),
-            Verdict::Bypass
+            Disposition::Bypass
         );
         assert_eq!(
             verdict(armed(&policies, Optional::Closed)),
-            Verdict::Protect
+            Disposition::Protect
         );
     }
 

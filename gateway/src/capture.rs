@@ -13,14 +13,14 @@ mod operation;
 mod report;
 mod routed;
 
+use crate::apply;
 use crate::control::SetkeyText;
 use crate::failure::Failure;
-use crate::obey;
 use clap::{Args, Subcommand};
 use engine::Engine;
 use file::{Fault, Frame, Reader, Writer};
 use ipsec::database::Database;
-use link::Content;
+use link::FrameContent;
 use operation::Operation;
 use report::Report;
 use routed::Routed;
@@ -33,7 +33,7 @@ use zeroize::Zeroizing;
 /// What `esplanade capture` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub struct CaptureOptions {
     #[command(subcommand)]
     verb: Command,
 }
@@ -83,7 +83,7 @@ struct Files {
 }
 
 /// Runs it. Only a capture of which everything that an association names was carried is a success.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let (operation, files, routed) = match &options.verb {
         Command::Open(files) => (Operation::Open, files, None),
         Command::Seal { files, routed } => (Operation::Seal, files, Some(routed)),
@@ -139,8 +139,8 @@ fn database(files: &Files) -> Result<Database, Failure> {
         text: Zeroizing::new(text),
         ..SetkeyText::default()
     };
-    let lowered = obey::read(&request).map_err(Failure::new)?;
-    for warning in obey::warnings(&lowered, &request) {
+    let lowered = apply::parse(&request).map_err(Failure::new)?;
+    for warning in apply::warnings(&lowered, &request) {
         eprintln!("{}", warning.trim_end());
     }
     let now = SystemTime::now()
@@ -151,7 +151,7 @@ fn database(files: &Files) -> Result<Database, Failure> {
     let mut database = Database::default();
     match database.apply(&lowered.commands, now, &mut random) {
         Ok(_) => Ok(database),
-        Err(refused) => Err(Failure::new(obey::blame(&refused, &lowered, &request))),
+        Err(refused) => Err(Failure::new(apply::blame(&refused, &lowered, &request))),
     }
 }
 
@@ -201,9 +201,9 @@ fn process(engine: &mut Engine, files: &Files) -> Result<Report, Failure> {
 /// The IP packet of a frame; none if it carries something else.
 fn ip_packet(frame: &Frame) -> Result<Option<&[u8]>, Fault> {
     match link::content(frame.link, &frame.bytes) {
-        Content::Ip(offset) => Ok(frame.bytes.get(offset..)),
-        Content::Other | Content::Short => Ok(None),
-        Content::Unknown => Err(Fault::Link(frame.number, frame.link)),
+        FrameContent::Ip(offset) => Ok(frame.bytes.get(offset..)),
+        FrameContent::Other | FrameContent::Short => Ok(None),
+        FrameContent::Unknown => Err(Fault::Link(frame.number, frame.link)),
     }
 }
 

@@ -41,12 +41,12 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     /// Run a gateway in the foreground until SIGTERM or SIGINT
-    Run(run::Options),
+    Run(run::RunOptions),
     /// Replace the running gateway by a new process (new version or options); drop rules stay in force meanwhile
     #[command(after_help = run::RESTART_EXAMPLES)]
-    Restart(run::Options),
+    Restart(run::RunOptions),
     /// Install a file's drop rules before the network comes up
-    Arm(arm::Options),
+    Arm(arm::ArmOptions),
     /// Add, change, show and remove associations and policies, in the language of setkey
     #[command(disable_help_flag = true)]
     Setkey(setkey_cli::Arguments),
@@ -72,13 +72,13 @@ enum Command {
     #[command(
         after_help = "Examples:\n  esplanade explain 10.1.0.2 10.2.0.2\n  esplanade explain 10.1.0.2 10.2.0.2 tcp 443"
     )]
-    Explain(ask::Explain),
+    Explain(ask::ExplainArguments),
     /// Decrypt or encrypt the packets of a capture file
-    Capture(capture::Options),
+    Capture(capture::CaptureOptions),
     /// Benchmark encryption, suite by suite
-    Speed(speed::Options),
+    Speed(speed::SpeedOptions),
     /// Show, apply and restore host tuning
-    Tune(tune::Options),
+    Tune(tune::TuneOptions),
     /// Run the benchmark suite; see `esplanade lab --help`
     #[command(disable_help_flag = true)]
     Lab {

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub const DEFAULT_PATH: &str = "/run/esplanade/control.sock";
 
 /// The largest request: setkey text of some hundred thousand associations.
-pub const LARGEST_REQUEST: usize = 64 << 20;
+pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
 /// The path given, or the environment's, or the default.
 pub fn path(given: Option<PathBuf>) -> PathBuf {

@@ -9,6 +9,7 @@
 //!                                                                tune: settings of the host
 //! ```
 
+pub mod apply;
 pub mod argument;
 pub mod arm;
 pub mod capture;
@@ -19,7 +20,6 @@ pub mod failure;
 pub mod handover;
 pub mod local_time;
 pub mod memory;
-pub mod obey;
 pub mod output;
 pub mod plane;
 pub mod privileges;

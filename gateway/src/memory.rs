@@ -29,14 +29,14 @@ static HEAP: Heap = Heap;
 struct Heap;
 
 /// Zeroed memory larger than this, in bytes, is room for packets: it holds no keys, and costs nothing until it is touched.
-const LARGEST_ZEROED: usize = 64 << 10;
+const MAX_KEY_ALLOCATION_BYTES: usize = 64 << 10;
 
 /// From this size on, in bytes, the system's memory is zeroed by giving its pages back: writing would touch every one.
-const GIVEN_BACK: usize = 128 << 10;
+const MIN_RETURNED_BYTES: usize = 128 << 10;
 
 /// Bytes of stack that are zeroed: a sixteenth of what the main thread has. Nothing that obeys a text calls itself without end,
 /// so its depth does not grow with the text.
-const STACK: usize = 512 << 10;
+const ZEROED_STACK_BYTES: usize = 512 << 10;
 
 thread_local! {
     /// Whether what this thread allocates may hold keys.
@@ -67,9 +67,9 @@ fn scope<R>(with_keys: bool, work: impl FnOnce() -> R) -> R {
 /// Zeroes the stack below the caller, where calls that have ended have left copies of what they worked on.
 #[inline(never)]
 pub fn wipe_stack() {
-    let mut room = MaybeUninit::<[u8; STACK]>::uninit();
+    let mut room = MaybeUninit::<[u8; ZEROED_STACK_BYTES]>::uninit();
     // SAFETY: the room is ours, and as large as said.
-    unsafe { wipe(room.as_mut_ptr().cast(), STACK) };
+    unsafe { wipe(room.as_mut_ptr().cast(), ZEROED_STACK_BYTES) };
 }
 
 // SAFETY: memory comes from the system's allocator or from `locked`, both of which keep the rules, and goes back to where
@@ -87,7 +87,7 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if WITH_KEYS.get()
-            && layout.size() <= LARGEST_ZEROED
+            && layout.size() <= MAX_KEY_ALLOCATION_BYTES
             && let Some(memory) = locked::allocate(layout)
         {
             // SAFETY: the memory is new, and as large as asked for.
@@ -146,7 +146,7 @@ unsafe fn wipe(memory: *mut u8, len: usize) {
 /// # Safety
 /// As for [`wipe`], and the memory must be of the system's heap.
 unsafe fn wipe_or_give_back(memory: *mut u8, len: usize) {
-    if len < GIVEN_BACK {
+    if len < MIN_RETURNED_BYTES {
         // SAFETY: the caller's promise.
         return unsafe { wipe(memory, len) };
     }
@@ -219,7 +219,13 @@ mod tests {
 
     #[test]
     fn what_is_freed_was_zeroed_however_large() {
-        for size in [16, 4096, GIVEN_BACK - 1, GIVEN_BACK, 1_000_003] {
+        for size in [
+            16,
+            4096,
+            MIN_RETURNED_BYTES - 1,
+            MIN_RETURNED_BYTES,
+            1_000_003,
+        ] {
             // Not given back, so that it can be looked at.
             let mut room = vec![0x5au8; size];
             // SAFETY: the room is that large.

@@ -5,7 +5,7 @@ mod files;
 mod system_calls;
 mod user;
 
-pub use files::Places;
+pub use files::AllowedFiles;
 pub use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
 
 use dataplane::io::Warn;
@@ -98,7 +98,7 @@ pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
 }
 
 /// Gives up all files but these.
-pub fn hold_to(places: Places, warn: &Warn) {
+pub fn hold_to(places: AllowedFiles, warn: &Warn) {
     if let Err(why) = places.hold_to() {
         warn(&format!(
             "file access is not restricted: {why} (Landlock needs kernel 5.13, with `landlock` among its security \

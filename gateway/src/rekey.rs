@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 /// What an association is named by in a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Name {
+pub struct SaReference {
     /// Destination, protocol, SPI.
     pub id: SaId,
     /// Outer source address.
     pub source: IpAddr,
 }
 
-impl Name {
+impl SaReference {
     fn of(config: &SaConfig) -> Self {
         Self {
             id: config.id,

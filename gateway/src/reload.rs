@@ -9,8 +9,8 @@
 //! Associations that the file has unchanged are not touched. Of those with other options the numbers stay; with other keys an
 //! association is another one.
 
+use crate::apply::{blame, parse, warnings};
 use crate::control::SetkeyText;
-use crate::obey::{blame, read, warnings};
 use crate::plane::{Plane, Recorder};
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::policy::Policy;
@@ -71,7 +71,7 @@ pub(crate) struct Comparison {
 
 /// Reads a text and tries it; changes nothing. On any mistake all mistakes are in the message.
 pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Comparison, String> {
-    let lowered = read(request)?;
+    let lowered = parse(request)?;
     let mut target = Recorder::default();
     target
         .apply(&lowered.commands)
@@ -239,7 +239,7 @@ mod tests {
     fn plane(text: &str) -> Recorder {
         let mut plane = Recorder::default();
         plane
-            .apply(&read(&request(text)).ok().unwrap().commands)
+            .apply(&parse(&request(text)).ok().unwrap().commands)
             .unwrap();
         plane
     }

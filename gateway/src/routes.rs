@@ -13,7 +13,7 @@
 //! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
 
 pub mod barrier;
-pub mod both;
+pub mod combined_plan;
 pub mod device_filter;
 pub mod firewall;
 pub mod installed;

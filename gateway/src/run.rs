@@ -11,16 +11,16 @@
 
 mod devices;
 mod forward;
-mod hearsay;
 mod host;
+mod icmp_validation;
 mod interface;
 mod key_file;
-mod losses;
 mod main_loop;
 mod native;
 mod options;
-mod outside;
+mod outer_network;
 mod rates;
+mod removals;
 mod replace;
 mod senders;
 mod signals;
@@ -29,15 +29,15 @@ mod user;
 mod warnings;
 
 #[doc(hidden)]
-pub use hearsay::check_any_complaint;
-pub use options::{CpuList, Options, RESTART_EXAMPLES};
+pub use icmp_validation::check_any_complaint;
+pub use options::{CpuList, RESTART_EXAMPLES, RunOptions};
 pub use replace::restart;
 
+use crate::apply;
 use crate::control::{self, Folder, Server, SetkeyText};
 use crate::failure::Failure;
 use crate::handover::Inheritance;
 use crate::memory;
-use crate::obey;
 use crate::plane::OwnPlane;
 use crate::privileges;
 use crate::random::system_random;
@@ -54,7 +54,7 @@ use std::path::PathBuf;
 use warnings::Warnings;
 
 /// Runs a gateway until a signal or `down` ends it.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
     begin(options, prepare(options)?, Inheritance::default())
 }
 
@@ -67,8 +67,8 @@ struct Prepared {
     text: SetkeyText,
 }
 
-fn prepare(options: &Options) -> Result<Prepared, Failure> {
-    considerate(options)?;
+fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
+    check(options)?;
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
     dataplane::io::set_malloc_threshold();
@@ -80,7 +80,7 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     let text = memory::with_keys(|| {
         let text = file.read(&warnings.warn())?;
         // Mistakes in the file are told before anything is touched.
-        obey::read(&text).map_err(Failure::new)?;
+        apply::parse(&text).map_err(Failure::new)?;
         Ok(text)
     })?;
     Ok(Prepared {
@@ -92,7 +92,11 @@ fn prepare(options: &Options) -> Result<Prepared, Failure> {
     })
 }
 
-fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
+fn begin(
+    options: &RunOptions,
+    prepared: Prepared,
+    inheritance: Inheritance,
+) -> Result<(), Failure> {
     let Prepared {
         site,
         warnings,
@@ -109,7 +113,7 @@ fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Res
     }
     let signals = signals::Signals::block().map_err(Failure::new)?;
     native::Native::check(options)?;
-    let outside = outside::Outside::of(options, &warnings.warn())?;
+    let outside = outer_network::OuterNetwork::of(options, &warnings.warn())?;
     let numbers = state::open(
         &state::Wanted {
             folder: state_folder(options).as_deref(),
@@ -153,7 +157,7 @@ fn begin(options: &Options, prepared: Prepared, inheritance: Inheritance) -> Res
 }
 
 /// Threads that never sleep and stand before all others would leave them nothing.
-fn considerate(options: &Options) -> Result<(), Failure> {
+fn check(options: &RunOptions) -> Result<(), Failure> {
     match (options.priority, options.wake) {
         (Priority::Realtime, Wake::Busy(None)) => Err(Failure::new(
             "--wake busy with --priority realtime would starve all other processes: use --wake busy:10, to poll for \
@@ -164,12 +168,12 @@ fn considerate(options: &Options) -> Result<(), Failure> {
 }
 
 /// The one that is asked for, if one is.
-fn state_folder(options: &Options) -> Option<PathBuf> {
+fn state_folder(options: &RunOptions) -> Option<PathBuf> {
     let environment = || std::env::var_os("ESPLANADE_STATE").map(PathBuf::from);
     options.state.clone().or_else(environment)
 }
 
-fn site(options: &Options) -> Result<Site, Failure> {
+fn site(options: &RunOptions) -> Result<Site, Failure> {
     let (table, mark) = (options.table, options.mark);
     let site = match &options.forward {
         Some(device) => Site::forwarding(device, table, mark),

@@ -16,10 +16,10 @@ mod statements;
 pub use arguments::{Arguments, PlaneChoice, Program};
 pub use names::SystemNames;
 
+use crate::apply::apply;
 use crate::control::{Answer, Client, NoAnswer, Request, SetkeyText};
 use crate::events::Event;
 use crate::local_time::utc_offset;
-use crate::obey::obey;
 use crate::plane::XfrmPlane;
 use arguments::Task;
 use ipsec::setkey::ast::Statement;
@@ -34,7 +34,7 @@ use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
 /// How often `-lD` looks.
-const PERIOD: Duration = Duration::from_secs(1);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Does what the options ask for; messages go to `err`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
@@ -181,7 +181,7 @@ impl Session<'_> {
     fn repeat(&mut self, text: &str) -> Outcome {
         loop {
             self.ask(text)?;
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(REPEAT_INTERVAL);
         }
     }
 
@@ -225,7 +225,7 @@ impl Session<'_> {
     /// The same for the kernel's own IPsec; the warnings of a text were shown when it was checked.
     fn tell_kernel(&mut self, text: &SetkeyText) -> Outcome {
         let mut plane = XfrmPlane::open().map_err(|why| format!("setkey: {why}"))?;
-        let obeyed = obey(&mut plane, text, now())?;
+        let obeyed = apply(&mut plane, text, now())?;
         let unsaid = plane.unsupported();
         if unsaid > 0 {
             let left_out = counted(unsaid, "item");

@@ -22,7 +22,7 @@ mod turn;
 use crate::failure::Failure;
 use case::Case;
 use machine::Machine;
-pub use options::Options;
+pub use options::SpeedOptions;
 use options::{Direction, Directions, Layer};
 use report::{Report, Row};
 use std::io::IsTerminal;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use suite::NamedSuite;
 
 /// Measures and prints.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &SpeedOptions) -> Result<(), Failure> {
     if options.list {
         let names: Vec<String> = suite::all().map(|suite| suite.name + "\n").collect();
         return crate::output::print(&names.concat());
@@ -58,10 +58,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     crate::output::print(&report.foot(std::io::stdout().is_terminal()))
 }
 
-fn check_sizes(options: &Options) -> Result<(), String> {
+fn check_sizes(options: &SpeedOptions) -> Result<(), String> {
     let least = match options.layer {
         Layer::Kernel => return Ok(()),
-        Layer::Engine => hub::HEADERS as u32,
+        Layer::Engine => hub::HEADER_BYTES as u32,
     };
     match options.size.iter().find(|&&size| size < least) {
         Some(size) => Err(format!(
@@ -72,7 +72,7 @@ fn check_sizes(options: &Options) -> Result<(), String> {
 }
 
 fn rows(
-    options: &Options,
+    options: &SpeedOptions,
     suite: &NamedSuite,
     workers: &[usize],
 ) -> impl Iterator<Item = Result<Row, String>> {

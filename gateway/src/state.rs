@@ -13,8 +13,8 @@ mod boot_record;
 mod disk;
 mod header;
 mod keeper;
+mod key_fingerprint;
 mod machine;
-mod name;
 mod open;
 mod record;
 mod store;
@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long what was received may be unwritten. With the writing itself, it is to be less than 100 ms.
-const ROUND: Duration = Duration::from_millis(50);
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether numbers are kept.
 #[derive(Default)]
@@ -204,7 +204,7 @@ impl Shared {
         // Keys are looked at here alone.
         let names: Vec<_> = changed
             .iter()
-            .map(|sa| name::name(&sa.config, &salt))
+            .map(|sa| key_fingerprint::key_fingerprint(&sa.config, &salt))
             .collect();
         memory::without_keys(|| {
             let local: HashSet<_> = addresses.iter().collect();
@@ -257,7 +257,7 @@ impl Shared {
             self.mind(outcome);
             is_over = lock(&self.is_over);
             if !*is_over {
-                let waited = self.bell.wait_timeout(is_over, ROUND);
+                let waited = self.bell.wait_timeout(is_over, WRITE_INTERVAL);
                 is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }

@@ -13,11 +13,11 @@
 mod change;
 mod gain;
 mod host;
+mod informational;
+mod recommendation;
 mod report;
 mod state;
 mod table;
-mod told;
-mod wish;
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -26,14 +26,14 @@ use change::Outcome;
 use clap::{Args, Subcommand};
 use gain::{Gains, Here};
 use host::{Host, Machine, Reading, Target, outer_devices};
-use report::{Report, Row, Scope, Verdict};
+use report::{Assessment, Report, Row, Scope};
 use state::State;
 use std::path::{Path, PathBuf};
 
 /// What `esplanade tune` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub struct TuneOptions {
     #[command(subcommand)]
     task: Task,
 }
@@ -76,7 +76,7 @@ struct Devices {
 #[derive(Args)]
 struct Memory {
     /// File with the old values
-    #[arg(long, value_name = "PATH", default_value = state::USUAL_PLACE)]
+    #[arg(long, value_name = "PATH", default_value = state::DEFAULT_STATE_FILE)]
     state: PathBuf,
 }
 
@@ -122,7 +122,7 @@ struct Revert {
 }
 
 /// Does what was asked.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &TuneOptions) -> Result<(), Failure> {
     let host = Machine::this();
     match &options.task {
         Task::Show(show) => print(&shown(&host, show)?),
@@ -159,7 +159,7 @@ fn applied(host: &Machine, apply: &Apply) -> Result<Vec<Outcome>, Failure> {
     let mut state = State::load(path, &boot(host)).map_err(|error| unreadable(path, &error))?;
     let rows = apply.devices.scope(host, &devices).rows(&mut state, None);
     let rows = match names.is_empty() {
-        true => of_verdict(rows, Verdict::Proposed),
+        true => of_verdict(rows, Assessment::Proposed),
         false => of_names(rows, &names)?,
     };
     change::apply(host, path, &mut state, &rows).map_err(|error| unwritable(path, &error))
@@ -237,7 +237,7 @@ fn no_such(name: &str) -> String {
     }
 }
 
-fn of_verdict(rows: Vec<Row>, verdict: Verdict) -> Vec<Row> {
+fn of_verdict(rows: Vec<Row>, verdict: Assessment) -> Vec<Row> {
     let mut rows = rows;
     rows.retain(|row| row.verdict == verdict);
     rows
@@ -246,11 +246,11 @@ fn of_verdict(rows: Vec<Row>, verdict: Verdict) -> Vec<Row> {
 fn of_names(mut rows: Vec<Row>, names: &[&str]) -> Result<Vec<Row>, Failure> {
     rows.retain(|row| names.contains(&row.name));
     let refusal = rows.iter().find_map(|row| match row.verdict {
-        Verdict::Absent => Some(format!(
+        Assessment::Absent => Some(format!(
             "`{}` does not exist on this kernel or these devices",
             row.name
         )),
-        Verdict::Told => Some(format!(
+        Assessment::Told => Some(format!(
             "`{}` is shown only, never changed: {}",
             row.name, row.reason
         )),

@@ -1,7 +1,7 @@
 //! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door; where
 //! packets share payloads (RFC 9347), a few at a time.
 
-mod desk;
+mod queues;
 
 use super::operation::Operation;
 use super::report::Report;
@@ -14,23 +14,24 @@ use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::{Outbound, OutboundPump};
 use dataplane::path_mtu::PathMtus;
 use dataplane::pipeline::pump::LaneConfig;
-use desk::{Desk, Ends, lock};
+use queues::{PacketQueues, Ends, lock};
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
 use ipsec::fragment::{Offered, Reassembler, ReassemblyLimits};
 use ipsec::packet::Outline;
 use ipsec::sa::SaConfig;
 use ipsec::tunnel::Outer;
+use queues::{Ends, PacketQueues, lock};
 use std::io;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The most bytes of an IP packet: a capture has no path.
-const LARGEST_PACKET: usize = 65_535;
+const MAX_PACKET_BYTES: usize = 65_535;
 
 /// Packets that share payloads where an association aggregates.
-const SHARING: usize = 16;
+const PACKETS_PER_AGGFRAG_BATCH: usize = 16;
 
 /// Where ESP in UDP is looked for without being told (RFC 3948).
 const ESP_PORT: u16 = 4500;
@@ -38,7 +39,7 @@ const ESP_PORT: u16 = 4500;
 /// A capture's packets on their way through the engine.
 pub struct Engine {
     pump: Pump,
-    desk: Arc<Mutex<Desk>>,
+    queues: Arc<Mutex<PacketQueues>>,
     counters: Arc<Counters>,
     snapshot: Arc<Snapshot>,
     /// The number of the device into which everything was routed that no policy protects; 0 for none.
@@ -60,7 +61,7 @@ enum Pump {
 
 /// A packet is either none of ours, or one to carry: from the device of this number, 0 where policies or associations
 /// name it.
-enum Claim {
+enum Classification {
     PassBy,
     Carry(u32),
     Drop(Dropped),
@@ -74,13 +75,13 @@ impl Engine {
         (snapshot, device): (Arc<Snapshot>, u32),
         seed: Option<u64>,
     ) -> io::Result<Self> {
-        let desk = Arc::<Mutex<Desk>>::default();
+        let queues = Arc::<Mutex<PacketQueues>>::default();
         let counters = Arc::<Counters>::default();
         let databases = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
-        let ends = Ends(Arc::clone(&desk));
-        let paths = || PathMtus::new(PmtuCache::default(), LARGEST_PACKET);
+        let ends = Ends(Arc::clone(&queues));
+        let paths = || PathMtus::new(PmtuCache::default(), MAX_PACKET_BYTES);
         let together = match operation {
-            Operation::Seal if packs(&snapshot) => SHARING,
+            Operation::Seal if packs(&snapshot) => PACKETS_PER_AGGFRAG_BATCH,
             Operation::Seal | Operation::Open => 1,
         };
         let lane_config = LaneConfig {
@@ -119,7 +120,7 @@ impl Engine {
         let fragments = Reassembler::new(ReassemblyLimits::default());
         Ok(Self {
             pump,
-            desk,
+            queues,
             counters,
             snapshot,
             device,
@@ -183,16 +184,16 @@ impl Engine {
         number: u64,
         report: &mut Report,
     ) -> io::Result<Vec<Vec<u8>>> {
-        match self.claim(packet) {
-            Claim::PassBy => {
+        match self.classify(packet) {
+            Classification::PassBy => {
                 report.pass_by(number);
                 Ok(Vec::new())
             }
-            Claim::Drop(reason) => {
+            Classification::Drop(reason) => {
                 report.drop(number, reason, 1);
                 Ok(Vec::new())
             }
-            Claim::Carry(device) => self.carry(packet, device, number, report),
+            Classification::Carry(device) => self.carry(packet, device, number, report),
         }
     }
 
@@ -204,17 +205,17 @@ impl Engine {
         number: u64,
         report: &mut Report,
     ) -> io::Result<Vec<Vec<u8>>> {
-        let is_another = self.desk().device != device;
+        let is_another = self.queues().device != device;
         let mut carried = match is_another {
             true => self.work(report)?,
             false => Vec::new(),
         };
         self.latest = number;
         let waiting = {
-            let mut desk = self.desk();
-            desk.device = device;
-            desk.waiting.push_back(packet.to_vec());
-            desk.waiting.len()
+            let mut queues = self.queues();
+            queues.device = device;
+            queues.waiting.push_back(packet.to_vec());
+            queues.waiting.len()
         };
         if waiting >= self.together {
             carried.extend(self.work(report)?);
@@ -225,33 +226,35 @@ impl Engine {
     /// Everything that waits goes through the pump.
     fn work(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
         let before = self.counters.read();
-        while self.step()? > 0 || !self.desk().waiting.is_empty() {}
+        while self.step()? > 0 || !self.queues().waiting.is_empty() {}
         report.enter(self.latest, &before, &self.counters.read());
-        Ok(take(&mut self.desk().carried))
+        Ok(take(&mut self.queues().carried))
     }
 
     /// Whether a packet is named by an association (to open) or by a policy that protects (to seal).
-    fn claim(&self, packet: &[u8]) -> Claim {
+    fn classify(&self, packet: &[u8]) -> Classification {
         match self.pump {
             Pump::Seal(_) => match Outline::read(packet) {
-                Err(reason) => Claim::Drop(reason),
+                Err(reason) => Classification::Drop(reason),
                 Ok(outline) => match self.snapshot.outbound(&outline) {
                     // The gateway's rules ask policies before routes.
                     Decision::Bypass | Decision::Drop(Dropped::NoPolicy) if self.device != 0 => {
-                        Claim::Carry(self.device)
+                        Classification::Carry(self.device)
                     }
                     Decision::Bypass
-                    | Decision::Drop(Dropped::NoPolicy | Dropped::PolicyDiscard) => Claim::PassBy,
+                    | Decision::Drop(Dropped::NoPolicy | Dropped::PolicyDiscard) => {
+                        Classification::PassBy
+                    }
                     Decision::Protect(_) | Decision::Drop(_) | Decision::Acquire { .. } => {
-                        Claim::Carry(0)
+                        Classification::Carry(0)
                     }
                 },
             },
             Pump::Open(_) => match Outer::payload(packet) {
-                Err(Dropped::Unsupported) => Claim::PassBy,
-                Err(reason) => Claim::Drop(reason),
-                Ok((outer, _)) if self.is_for_us(&outer) => Claim::Carry(0),
-                Ok(_) => Claim::PassBy,
+                Err(Dropped::Unsupported) => Classification::PassBy,
+                Err(reason) => Classification::Drop(reason),
+                Ok((outer, _)) if self.is_for_us(&outer) => Classification::Carry(0),
+                Ok(_) => Classification::PassBy,
             },
         }
     }
@@ -276,8 +279,8 @@ impl Engine {
         }
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        lock(&self.desk)
+    fn queues(&self) -> MutexGuard<'_, PacketQueues> {
+        lock(&self.queues)
     }
 }
 

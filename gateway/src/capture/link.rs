@@ -2,7 +2,7 @@
 
 /// Where the IP packet begins in a frame, or why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum FrameContent {
     /// An IP packet begins at this offset.
     Ip(usize),
     /// The frame is whole, but carries something else (ARP, LLDP …).
@@ -24,7 +24,7 @@ const RAW_IPV6: u32 = 229;
 const LINUX_SLL2: u32 = 276;
 
 /// Looks past the link header of a frame.
-pub fn content(link: u32, frame: &[u8]) -> Content {
+pub fn content(link: u32, frame: &[u8]) -> FrameContent {
     match link {
         NULL => by_version(frame, 4),
         ETHERNET => by_ether_type(frame, 12, 14),
@@ -32,17 +32,17 @@ pub fn content(link: u32, frame: &[u8]) -> Content {
         LINUX_SLL2 => by_ether_type(frame, 0, 20),
         RAW_IPV4 | RAW_IPV6 => by_version(frame, 0),
         raw if RAW.contains(&raw) => by_version(frame, 0),
-        _ => Content::Unknown,
+        _ => FrameContent::Unknown,
     }
 }
 
 /// `at` is where the type stands and `next` where the payload begins; each VLAN tag moves both by four bytes.
-fn by_ether_type(frame: &[u8], at: usize, next: usize) -> Content {
+fn by_ether_type(frame: &[u8], at: usize, next: usize) -> FrameContent {
     let (mut at, mut next) = (at, next);
     // Two tags are usual at most (802.1ad); more than eight is no frame of this world.
     for _ in 0..8 {
         let Some(&[high, low]) = frame.get(at..at + 2) else {
-            return Content::Short;
+            return FrameContent::Short;
         };
         match u16::from_be_bytes([high, low]) {
             0x0800 | 0x86dd => return by_version(frame, next),
@@ -50,17 +50,17 @@ fn by_ether_type(frame: &[u8], at: usize, next: usize) -> Content {
                 at = next + 2;
                 next += 4;
             }
-            _ => return Content::Other,
+            _ => return FrameContent::Other,
         }
     }
-    Content::Other
+    FrameContent::Other
 }
 
-fn by_version(frame: &[u8], offset: usize) -> Content {
+fn by_version(frame: &[u8], offset: usize) -> FrameContent {
     match frame.get(offset).map(|first| first >> 4) {
-        Some(4 | 6) => Content::Ip(offset),
-        Some(_) => Content::Other,
-        None => Content::Short,
+        Some(4 | 6) => FrameContent::Ip(offset),
+        Some(_) => FrameContent::Other,
+        None => FrameContent::Short,
     }
 }
 
@@ -77,9 +77,9 @@ mod tests {
         let plain = ethernet(&[0x08, 0x00], &[0x45]);
         let tagged = ethernet(&[0x81, 0x00, 0, 7, 0x86, 0xdd], &[0x60]);
         let stacked = ethernet(&[0x88, 0xa8, 0, 7, 0x81, 0x00, 0, 8, 0x08, 0x00], &[0x45]);
-        assert_eq!(content(ETHERNET, &plain), Content::Ip(14));
-        assert_eq!(content(ETHERNET, &tagged), Content::Ip(18));
-        assert_eq!(content(ETHERNET, &stacked), Content::Ip(22));
+        assert_eq!(content(ETHERNET, &plain), FrameContent::Ip(14));
+        assert_eq!(content(ETHERNET, &tagged), FrameContent::Ip(18));
+        assert_eq!(content(ETHERNET, &stacked), FrameContent::Ip(22));
     }
 
     #[test]
@@ -87,25 +87,25 @@ mod tests {
         let mut cooked = vec![0; 16];
         cooked[14..].copy_from_slice(&[0x08, 0x00]);
         cooked.push(0x45);
-        assert_eq!(content(LINUX_SLL, &cooked), Content::Ip(16));
+        assert_eq!(content(LINUX_SLL, &cooked), FrameContent::Ip(16));
         let mut cooked = vec![0; 20];
         cooked[..2].copy_from_slice(&[0x86, 0xdd]);
         cooked.push(0x60);
-        assert_eq!(content(LINUX_SLL2, &cooked), Content::Ip(20));
+        assert_eq!(content(LINUX_SLL2, &cooked), FrameContent::Ip(20));
     }
 
     #[test]
     fn other_protocols_short_frames_and_unknown_links_are_told_apart() {
         assert_eq!(
             content(ETHERNET, &ethernet(&[0x08, 0x06], &[0; 28])),
-            Content::Other
+            FrameContent::Other
         );
-        assert_eq!(content(ETHERNET, &[0; 13]), Content::Short);
-        assert_eq!(content(101, &[]), Content::Short);
-        assert_eq!(content(101, &[0x45]), Content::Ip(0));
-        assert_eq!(content(101, &[0x15]), Content::Other);
-        assert_eq!(content(105, &[0x45]), Content::Unknown);
+        assert_eq!(content(ETHERNET, &[0; 13]), FrameContent::Short);
+        assert_eq!(content(101, &[]), FrameContent::Short);
+        assert_eq!(content(101, &[0x45]), FrameContent::Ip(0));
+        assert_eq!(content(101, &[0x15]), FrameContent::Other);
+        assert_eq!(content(105, &[0x45]), FrameContent::Unknown);
         let endless = ethernet(&[0x81, 0x00].repeat(40), &[]);
-        assert_eq!(content(ETHERNET, &endless), Content::Other);
+        assert_eq!(content(ETHERNET, &endless), FrameContent::Other);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// How many packet numbers are named for each reason.
-const NAMED: usize = 8;
+const MAX_LISTED_PACKETS: usize = 8;
 
 /// What became of every packet.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Report {
     pub fn drop(&mut self, number: u64, reason: Dropped, packets: u64) {
         let (count, numbers) = self.drops.entry(reason).or_default();
         *count += packets;
-        if numbers.len() < NAMED {
+        if numbers.len() < MAX_LISTED_PACKETS {
             numbers.push(number);
         }
     }

@@ -56,7 +56,7 @@ with an error changes nothing. SIGHUP makes the gateway reload its own file.";
 
 /// The packet that `explain` is about.
 #[derive(Args)]
-pub(super) struct Explain {
+pub(super) struct ExplainArguments {
     /// Source address
     source: IpAddr,
     /// Destination address
@@ -103,7 +103,7 @@ pub(super) fn reload(reload: Reload) -> Outcome {
     }
 }
 
-pub(super) fn explain(explain: Explain) -> Outcome {
+pub(super) fn explain(explain: ExplainArguments) -> Outcome {
     let request = Request::Explain(control::Explain {
         source: explain.source,
         destination: explain.destination,

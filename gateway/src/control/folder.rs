@@ -15,7 +15,7 @@ mod error;
 mod made;
 mod owner;
 
-use crate::privileges::{Places, User};
+use crate::privileges::{AllowedFiles, User};
 pub use error::BadFolder;
 use error::not_ours;
 use made::{make_missing, remove_empty};
@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read from there, in bytes: a record has some hundred.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What chooses another folder for the control socket.
 const CONTROL: &str = "--control";
@@ -150,7 +150,7 @@ impl Folder {
             file => file?,
         };
         let mut bytes = Vec::new();
-        let read = file.take(LARGEST_FILE).read_to_end(&mut bytes);
+        let read = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
         read.map_err(|error| BadFolder::Io(self.place(kind), error))?;
         Ok(Some(bytes))
     }
@@ -223,8 +223,8 @@ impl Folder {
     }
 
     /// What a gateway must still reach for this: the folder, and what a failed start takes away.
-    pub fn places(&self) -> io::Result<Places> {
-        let mut places = Places::of_every_gateway();
+    pub fn places(&self) -> io::Result<AllowedFiles> {
+        let mut places = AllowedFiles::of_every_gateway();
         places.keep_files_in(self.descriptor.as_fd())?;
         for folder in self.made.iter().filter_map(|folder| folder.parent()) {
             places.remove_folders_in(folder);

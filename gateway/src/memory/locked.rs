@@ -19,7 +19,7 @@ const RESERVED: usize = 16 << 30;
 const RESERVED: usize = 256 << 20;
 
 /// Bytes of the first piece; later ones are a quarter of what there is.
-const FIRST_PIECE: usize = 256 << 10;
+const FIRST_LOCKED_BYTES: usize = 256 << 10;
 
 /// Where the range begins; 0 before anybody needed it.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -81,7 +81,7 @@ impl Range {
         let used = self.memory.size();
         let piece = bytes
             .checked_add(PAGE)?
-            .max(FIRST_PIECE)
+            .max(FIRST_LOCKED_BYTES)
             .max(used / 4)
             .checked_next_multiple_of(PAGE)?;
         if piece > RESERVED - used {

@@ -50,7 +50,7 @@ pub struct OwnPlane<K> {
 }
 
 /// How long a delete waits for batches in flight. They take milliseconds.
-const DRAIN: Duration = Duration::from_secs(2);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 
 impl<K: Kernel> OwnPlane<K> {
     /// An empty plane. `clock` tells seconds since the Unix epoch, `random` unpredictable bits.
@@ -131,7 +131,7 @@ impl<K: Kernel> OwnPlane<K> {
     /// Waits until no batch holds a snapshot from before the last change. Keys are zeroed with the last holder of an
     /// association, so only now is a delete done; the caller must hold no old snapshot either.
     pub fn drain(&mut self) {
-        let end = Instant::now() + DRAIN;
+        let end = Instant::now() + MAX_DRAIN_TIME;
         for old in self.retired.drain(..) {
             while Arc::strong_count(&old) > 1 && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));

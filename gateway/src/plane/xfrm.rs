@@ -293,7 +293,7 @@ impl XfrmPlane {
         let used: HashSet<_> = reports
             .flat_map(|report| identifiers(&report.policy))
             .collect();
-        let free = (policy::LARGEST_MANUAL_REQID + 1..).find(|reqid| !used.contains(reqid));
+        let free = (policy::MAX_MANUAL_REQID + 1..).find(|reqid| !used.contains(reqid));
         free.map(Reqid).ok_or(Refusal::of(libc::ENOBUFS))
     }
 

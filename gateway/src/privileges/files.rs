@@ -65,9 +65,9 @@ struct PathBeneath {
 
 /// What may still be reached: each a descriptor of a file, or of a folder with all beneath it, and what may be done there.
 #[derive(Default)]
-pub struct Places(Vec<(OwnedFd, u64)>);
+pub struct AllowedFiles(Vec<(OwnedFd, u64)>);
 
-impl Places {
+impl AllowedFiles {
     /// What every gateway needs: its own entry in `/proc`, how busy processors are, its control group's limits, the network's
     /// settings, TUN devices, local time. What a host does not have is left out.
     pub fn of_every_gateway() -> Self {

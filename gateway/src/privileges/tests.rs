@@ -211,7 +211,7 @@ fn only_the_places_named_are_reached() {
     let there = std::fs::File::open(&inside).unwrap();
     let (near, far) = (inside.clone(), outside.clone());
     let tried = std::thread::spawn(move || {
-        let mut places = Places::of_every_gateway();
+        let mut places = AllowedFiles::of_every_gateway();
         places
             .keep_files_in(std::os::fd::AsFd::as_fd(&there))
             .unwrap();

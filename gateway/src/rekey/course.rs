@@ -1,13 +1,13 @@
 //! How a rekey goes on, peer by peer: looked at once a second, and nothing here acts by itself.
 
 use super::plan::{Ends, Peer};
-use super::{Name, standing_by};
+use super::{SaReference, standing_by};
 use ipsec::command::Command;
 use ipsec::database::Snapshot;
 use std::net::IpAddr;
 
 /// Seconds after which it is told that a peer has not been heard by the new keys.
-const UNANSWERED_AFTER: u64 = 30;
+const UNANSWERED_SECONDS: u64 = 30;
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl Course {
     }
 
     /// Whether all of `names` belong to it, and all that it brings is among them.
-    pub fn is_of(&self, names: &[Name]) -> bool {
+    pub fn is_of(&self, names: &[SaReference]) -> bool {
         let mut new = self.peers.iter().flat_map(|each| each.peer.new.all());
         new.all(|name| names.contains(name))
     }
@@ -169,7 +169,7 @@ impl Course {
     }
 
     /// The associations by which peers are told that we have the new keys.
-    pub fn messengers(&self) -> impl Iterator<Item = Name> {
+    pub fn messengers(&self) -> impl Iterator<Item = SaReference> {
         let telling = |each: &&Progress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
         let peers = self.peers.iter().filter(telling);
         peers.filter_map(|each| each.peer.messenger())
@@ -200,7 +200,7 @@ impl Progress {
             Phase::Waiting if self.heard.is_some() => Some(Turn::Follow),
             Phase::Waiting if self.move_at.is_some_and(|at| now >= at) => Some(Turn::Force),
             Phase::Waiting => {
-                let is_long = !self.is_told && now >= begun + UNANSWERED_AFTER;
+                let is_long = !self.is_told && now >= begun + UNANSWERED_SECONDS;
                 is_long.then_some(Turn::Unanswered)
             }
             Phase::Moved(at) => {
@@ -261,8 +261,8 @@ impl Progress {
 }
 
 /// Has `send` carry what is sent, and `rest` stand by.
-fn exchange(send: &[Name], rest: &[Name], snapshot: &Snapshot) -> Vec<Command> {
-    let update = |name: &Name, is_standby| {
+fn exchange(send: &[SaReference], rest: &[SaReference], snapshot: &Snapshot) -> Vec<Command> {
+    let update = |name: &SaReference, is_standby| {
         let sa = name.find(snapshot)?;
         let differs = sa.config.is_standby != is_standby;
         differs.then(|| Command::UpdateSa(standing_by(&sa.config, is_standby)))
@@ -274,22 +274,22 @@ fn exchange(send: &[Name], rest: &[Name], snapshot: &Snapshot) -> Vec<Command> {
 
 fn delete(ends: &Ends, snapshot: &Snapshot) -> Vec<Command> {
     let present = ends.all().filter(|name| name.find(snapshot).is_some());
-    let delete = |name: &Name| Command::DeleteSa {
+    let delete = |name: &SaReference| Command::DeleteSa {
         id: name.id,
         source: name.source,
     };
     present.map(delete).collect()
 }
 
-fn counts(names: &[Name], snapshot: &Snapshot) -> Vec<u64> {
-    let count = |name: &Name| {
+fn counts(names: &[SaReference], snapshot: &Snapshot) -> Vec<u64> {
+    let count = |name: &SaReference| {
         let sa = name.find(snapshot);
         sa.map_or(0, |sa| sa.state.usage().packets)
     };
     names.iter().map(count).collect()
 }
 
-fn last_used(names: &[Name], snapshot: &Snapshot) -> u64 {
-    let last = |name: &Name| Some(name.find(snapshot)?.state.usage().last_used);
+fn last_used(names: &[SaReference], snapshot: &Snapshot) -> u64 {
+    let last = |name: &SaReference| Some(name.find(snapshot)?.state.usage().last_used);
     names.iter().filter_map(last).max().unwrap_or(0)
 }

@@ -1,10 +1,10 @@
 //! What a text asks for: which associations are new, which are old, and whose. Refused, with the line, where it asks for
 //! anything beside new keys.
 
-use super::{Name, standing_by};
+use super::{SaReference, standing_by};
+use crate::apply::{blame, warnings};
 use crate::control::SetkeyText;
 use crate::events::{PolicyName, SaName};
-use crate::obey::{blame, warnings};
 use crate::plane::Plane;
 use crate::reload::{Comparison, Databases, compare, is_same, origin, policies};
 use ipsec::command::{Command, Refused};
@@ -23,7 +23,7 @@ pub struct Plan {
     /// What one should know of the text, a rendered message each.
     pub warnings: Vec<String>,
     /// All associations of the text that are in use already.
-    pub known: Vec<Name>,
+    pub known: Vec<SaReference>,
     text: Text,
 }
 
@@ -42,21 +42,21 @@ pub struct Peer {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ends {
     /// Those that it sends by.
-    pub inbound: Vec<Name>,
+    pub inbound: Vec<SaReference>,
     /// Those that we send by.
-    pub outbound: Vec<Name>,
+    pub outbound: Vec<SaReference>,
 }
 
 impl Ends {
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Name> {
+    pub fn all(&self) -> impl Iterator<Item = &SaReference> {
         self.inbound.iter().chain(&self.outbound)
     }
 }
 
 impl Peer {
     /// A new association by which a packet that carries nothing can tell the peer of the new keys: AH has none.
-    pub fn messenger(&self) -> Option<Name> {
+    pub fn messenger(&self) -> Option<SaReference> {
         let mut outbound = self.new.outbound.iter();
         let esp = outbound.find(|name| name.id.protocol == Protocol::Esp);
         esp.copied().filter(|_| !self.new.inbound.is_empty())
@@ -145,7 +145,7 @@ fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Opt
     }
 }
 
-type News = (Vec<Arc<SaConfig>>, Vec<Name>);
+type News = (Vec<Arc<SaConfig>>, Vec<SaReference>);
 
 /// The associations that are new, and those that are in use already.
 fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
@@ -154,7 +154,9 @@ fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
         let mut sas = present.sas.iter();
         match sas.find(|sa| sa.id == config.id) {
             None => new.push(Arc::clone(config)),
-            Some(old) if is_same(&standing_by(old, false), config) => known.push(Name::of(config)),
+            Some(old) if is_same(&standing_by(old, false), config) => {
+                known.push(SaReference::of(config))
+            }
             Some(_) => {
                 let why = "an association with this SPI is in use, with other keys or options: new keys need an SPI of their own"
                     .to_owned();
@@ -198,7 +200,7 @@ impl Ends {
             true => &mut self.inbound,
             false => &mut self.outbound,
         };
-        list.push(Name::of(config));
+        list.push(SaReference::of(config));
     }
 }
 

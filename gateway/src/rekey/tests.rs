@@ -34,7 +34,7 @@ fn pair(spi: u32) -> String {
 
 fn gateway(text: &str) -> Recorder {
     let mut plane = Recorder::default();
-    let lowered = crate::obey::read(&request(text)).ok().unwrap();
+    let lowered = crate::apply::parse(&request(text)).ok().unwrap();
     plane.apply(&lowered.commands).unwrap();
     plane
 }

@@ -34,7 +34,7 @@ pub mod assembler;
 pub mod compiler;
 mod exceptions;
 mod headers;
-mod judgement;
+mod policies;
 mod search;
 mod task;
 
@@ -45,7 +45,7 @@ use std::fmt;
 
 /// Which way packets pass a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Hook {
+pub enum FilterHook {
     /// In from the wire.
     Ingress,
     /// Out to the wire.

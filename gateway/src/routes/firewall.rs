@@ -10,25 +10,25 @@
 //! ```
 //!
 //! Each hook costs every packet of the host something, so there are as few as possible, and what no policy names
-//! (`unnamed`) is asked nothing else.
+//! (`unmatched`) is asked nothing else.
 //!
 //! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
-//! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`rings`].
+//! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`ring_bypass`].
 
 mod condition;
 mod exceptions;
-pub mod rings;
+pub mod ring_bypass;
 pub mod tables;
-mod unnamed;
+mod unmatched;
 
 use super::Site;
 use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
-use super::plan::{Entry, Family, Plan, Verdict};
+use super::plan::{Disposition, Entry, Family, Plan};
 use condition::{AH, ESP, TCP, UDP, conditions, when};
 use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use tables::Firewall;
-use unnamed::unnamed;
+use unmatched::unmatched;
 
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
 pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
@@ -86,7 +86,7 @@ fn inside(site: &Site) -> impl Iterator<Item = &str> {
 
 /// Before source translation (100), after everything that may still change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
-    let mut rules = unnamed(&plan.leaving, drops);
+    let mut rules = unmatched(&plan.leaving, drops);
     rules.push(
         when()
             .device(Field::OutDevice, inside(site), false)
@@ -118,7 +118,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     if let Some([here, onward]) = doors(site, plan) {
         rules.extend(one_way(&onward, &here, REFUSED[0]));
     }
-    rules.extend(unnamed(&plan.arriving, drops));
+    rules.extend(unmatched(&plan.arriving, drops));
     rules.extend([
         when().device(Field::InDevice, inside(site), false).accept(),
         when().protocols(&[ESP, AH]).accept(),
@@ -159,7 +159,7 @@ fn passing(site: &Site, plan: &Plan) -> Chain {
     if let Some([here, onward]) = doors(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
     }
-    rules.extend(unnamed(&plan.passing, drops));
+    rules.extend(unmatched(&plan.passing, drops));
     rules.extend(site.tun().map(from_tun));
     rules.extend(entries(COUNTERS[2], &plan.passing));
     chain("passing", "filter", Hook::Forward, -160, rules)
@@ -174,15 +174,15 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
         when().device(Field::InDevice, [device], true).accept(),
         when().any(Field::FrameKind, for_us, true).accept(),
     ];
-    rules.extend(unnamed(&plan.leaving, drops));
+    rules.extend(unmatched(&plan.leaving, drops));
     rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
             // What this host is asked for stays its own, whatever policy says of the address.
             rules.push(match entry.verdict {
-                Verdict::Bypass => condition.accept(),
-                Verdict::Protect | Verdict::Discard => condition.taken_here(true).drop(),
+                Disposition::Bypass => condition.accept(),
+                Disposition::Protect | Disposition::Discard => condition.taken_here(true).drop(),
             });
         }
     }
@@ -190,14 +190,16 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
 }
 
 fn drops(entry: &Entry) -> bool {
-    entry.verdict != Verdict::Bypass
+    entry.verdict != Disposition::Bypass
 }
 
 fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
     let rules = entries.iter().flat_map(|entry| {
         let end = |condition: Rule| match entry.verdict {
-            Verdict::Bypass => condition.accept(),
-            Verdict::Protect | Verdict::Discard => condition.and(Term::Count(counter)).drop(),
+            Disposition::Bypass => condition.accept(),
+            Disposition::Protect | Disposition::Discard => {
+                condition.and(Term::Count(counter)).drop()
+            }
         };
         conditions(entry).into_iter().map(end)
     });
@@ -207,7 +209,7 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
 /// A local socket without a bound address gets its source address only after the routing rules were asked; asking
 /// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
 fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
-    let mut rules = unnamed(&plan.leaving, |_| true);
+    let mut rules = unmatched(&plan.leaving, |_| true);
     rules.extend([
         when().device(Field::OutDevice, ["lo"], false).accept(),
         when().marked(site.outside_mark()).accept(),
@@ -217,9 +219,9 @@ fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
     for entry in &plan.leaving {
         for condition in conditions(entry) {
             let astray = match entry.verdict {
-                Verdict::Protect => Some(when().device(Field::OutDevice, [tun], true)),
-                Verdict::Bypass => Some(when().device(Field::OutDevice, [tun], false)),
-                Verdict::Discard => None,
+                Disposition::Protect => Some(when().device(Field::OutDevice, [tun], true)),
+                Disposition::Bypass => Some(when().device(Field::OutDevice, [tun], false)),
+                Disposition::Discard => None,
             };
             let Some(mut astray) = astray else {
                 rules.push(condition.drop());
@@ -238,7 +240,7 @@ fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
     if !plan.needs_marks() {
         return None;
     }
-    let mut rules = unnamed(&plan.leaving, |_| true);
+    let mut rules = unmatched(&plan.leaving, |_| true);
     rules.push(when().taken_here(false).accept());
     for entry in &plan.leaving {
         let conditions = conditions(entry).into_iter();
@@ -247,11 +249,11 @@ fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
     Some(chain("marking", "filter", Hook::Prerouting, -150, rules))
 }
 
-fn marked(site: &Site, verdict: Verdict, condition: Rule) -> Rule {
+fn marked(site: &Site, verdict: Disposition, condition: Rule) -> Rule {
     match verdict {
-        Verdict::Protect => condition.and(Term::AddMark(site.inside_mark())).accept(),
-        Verdict::Bypass => condition.and(Term::AddMark(site.outside_mark())).accept(),
-        Verdict::Discard => condition.drop(),
+        Disposition::Protect => condition.and(Term::AddMark(site.inside_mark())).accept(),
+        Disposition::Bypass => condition.and(Term::AddMark(site.outside_mark())).accept(),
+        Disposition::Discard => condition.drop(),
     }
 }
 

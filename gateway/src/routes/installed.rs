@@ -6,15 +6,15 @@
 //!   watch     missing? ──► barriers ──► routes
 //! ```
 
-mod leading;
+mod steering;
 
 use super::Site;
 use super::barrier::Barrier;
 use super::barrier::device_filter::DeviceFilters;
 use super::barrier::nftables::Nftables;
 use super::barrier::xfrm::XfrmPolicies;
-use super::both::both;
-use super::firewall::rings::{self, Rings};
+use super::combined_plan::combined_plan;
+use super::firewall::ring_bypass::{self, Rings};
 use super::firewall::tables::Firewall;
 use super::netlink::Netlink;
 use super::nftables::TableFamily;
@@ -23,7 +23,7 @@ use super::tables::{Tables, ignore_absent};
 use std::io;
 
 /// What the drop rules behind packet rings are called where they are missing.
-const BEHIND_RINGS: &str = "packet-ring bypass rules:";
+const RING_BYPASS: &str = "packet-ring bypass rules:";
 
 /// The hand on the kernel's tables.
 pub struct Installed<T = Netlink> {
@@ -35,7 +35,7 @@ pub struct Installed<T = Netlink> {
     absent: Vec<(&'static str, String)>,
     rings: Option<Rings>,
     /// Drop rules behind the rings.
-    behind_rings: Firewall,
+    ring_bypass: Firewall,
     /// The plan in force.
     plan: Option<Plan>,
     /// What the barriers drop while a change that was refused has not been taken back whole.
@@ -94,7 +94,7 @@ impl Installed {
             self.tables.delete_link(index).or_else(ignore_absent)?;
         }
         // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
-        let _ = self.behind_rings.remove();
+        let _ = self.ring_bypass.remove();
         for barrier in self.barriers.iter_mut().rev() {
             barrier.remove()?;
         }
@@ -106,7 +106,7 @@ impl<T: Tables> Installed<T> {
     /// With these tables and barriers; changes nothing yet.
     pub fn over(site: Site, tables: T, barriers: Vec<Box<dyn Barrier>>) -> Self {
         Self {
-            behind_rings: Firewall::new(TableFamily::Netdev, site.firewall_table()),
+            ring_bypass: Firewall::new(TableFamily::Netdev, site.firewall_table()),
             site,
             tables,
             barriers,
@@ -160,7 +160,7 @@ impl<T: Tables> Installed<T> {
             return Ok(());
         }
         let closed = match &self.plan {
-            Some(old) => both(old, plan),
+            Some(old) => combined_plan(old, plan),
             None => plan.clone(),
         };
         if let Err(error) = self.change(&closed, plan) {
@@ -269,8 +269,8 @@ impl<T: Tables> Installed<T> {
             Ok(lost) => words.extend(lost),
             Err(error) => failed = Some(error),
         }
-        match self.behind_rings.missing() {
-            Ok(lost) => words.extend(lost.iter().map(|lost| format!("{BEHIND_RINGS} {lost}"))),
+        match self.ring_bypass.missing() {
+            Ok(lost) => words.extend(lost.iter().map(|lost| format!("{RING_BYPASS} {lost}"))),
             Err(error) => failed = Some(error),
         }
         if self.closed.is_some() {
@@ -313,23 +313,19 @@ impl<T: Tables> Installed<T> {
     }
 
     fn restore_behind_rings(&mut self) -> io::Result<()> {
-        if self
-            .behind_rings
-            .missing()
-            .is_ok_and(|lost| lost.is_empty())
-        {
+        if self.ring_bypass.missing().is_ok_and(|lost| lost.is_empty()) {
             return Ok(());
         }
-        match self.behind_rings.applied().cloned() {
-            Some(ruleset) => self.behind_rings.apply(&ruleset),
+        match self.ring_bypass.applied().cloned() {
+            Some(ruleset) => self.ring_bypass.apply(&ruleset),
             None => Ok(()),
         }
     }
 
     /// The table behind the rings, for tests of what others do to it.
     #[cfg(test)]
-    pub(super) fn behind_rings(&mut self) -> &mut Firewall {
-        &mut self.behind_rings
+    pub(super) fn ring_bypass(&mut self) -> &mut Firewall {
+        &mut self.ring_bypass
     }
 
     /// Puts barriers back, and nothing else.
@@ -346,16 +342,16 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
-    pub fn leave_to_rings(&mut self, rings: &Rings) -> io::Result<()> {
+    pub fn install_ring_bypass(&mut self, rings: &Rings) -> io::Result<()> {
         if self.rings.as_ref() == Some(rings) {
             return Ok(());
         }
         // Told once: a kernel that cannot is not asked again for the same.
         self.rings = Some(rings.clone());
-        match rings::ruleset(&self.site, rings) {
-            Some(ruleset) => self.behind_rings.apply(&ruleset),
+        match ring_bypass::ruleset(&self.site, rings) {
+            Some(ruleset) => self.ring_bypass.apply(&ruleset),
             // Where there can be no such table nothing was left either.
-            None => self.behind_rings.remove().or(Ok(())),
+            None => self.ring_bypass.remove().or(Ok(())),
         }
     }
 

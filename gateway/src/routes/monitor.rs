@@ -1,7 +1,7 @@
 //! The kernel's news about anything that our enforcement stands on: links, addresses, routes, rules, traffic control,
 //! settings of devices, nftables, policies of XFRM.
 //!
-//! News only say when to look: what is missing then comes from a comparison with the kernel itself. So it does no harm to
+//! Notifications only say when to look: what is missing then comes from a comparison with the kernel itself. So it does no harm to
 //! take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
 
 use super::Site;
@@ -23,10 +23,10 @@ const NFTABLES_GROUP: u32 = 7;
 const XFRM_POLICY_GROUP: u32 = 4;
 
 /// Longer messages are cut, and then count as ours.
-const ROOM: usize = 32 << 10;
+const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// Bytes of a message's header.
-const HEADER: usize = 16;
+const HEADER_BYTES: usize = 16;
 
 /// The kernel's news.
 pub struct Monitor {
@@ -41,7 +41,7 @@ pub struct Monitor {
 
 /// What has happened since the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct News {
+pub struct Notifications {
     /// Something of ours may have changed.
     pub ours: bool,
     /// Addresses of this host have changed.
@@ -76,8 +76,8 @@ impl Monitor {
     }
 
     /// Takes all news that there are.
-    pub fn take(&self) -> News {
-        let mut news = News::default();
+    pub fn take(&self) -> Notifications {
+        let mut news = Notifications::default();
         read_all(&self.route, &mut news, |kind, body, news| match kind {
             // RTM_NEWADDR, RTM_DELADDR
             20 | 21 => news.addresses = true,
@@ -111,13 +111,13 @@ pub(super) fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
 /// Hands over each message by its kind and body.
 pub(super) fn read_all(
     socket: &Socket,
-    news: &mut News,
-    mut each: impl FnMut(u16, &[u8], &mut News),
+    news: &mut Notifications,
+    mut each: impl FnMut(u16, &[u8], &mut Notifications),
 ) {
-    let mut room = vec![0; ROOM];
+    let mut room = vec![0; MAX_MESSAGE_BYTES];
     loop {
         match socket.recv(&mut &mut room[..], libc::MSG_TRUNC) {
-            Ok(len) if len > ROOM => news.ours = true,
+            Ok(len) if len > MAX_MESSAGE_BYTES => news.ours = true,
             Ok(len) => messages(&room[..len], |kind, body| each(kind, body, news)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -132,9 +132,9 @@ pub(super) fn read_all(
 }
 
 pub(super) fn messages(mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
-    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+    while let Some((header, _)) = rest.split_first_chunk::<HEADER_BYTES>() {
         let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let Some(body) = rest.get(HEADER..len) else {
+        let Some(body) = rest.get(HEADER_BYTES..len) else {
             return;
         };
         each(u16::from_ne_bytes([header[4], header[5]]), body);
@@ -148,14 +148,14 @@ mod tests {
     use crate::routes::DEFAULT_MARK;
     use crate::routes::netlink::Netlink;
     use crate::routes::plan::Family;
-    use crate::routes::steering::{Rule, RuleAction};
+    use crate::routes::steering::{RoutingRule, RuleAction};
 
     fn site() -> Site {
         Site::new("esp0", None, DEFAULT_MARK).unwrap()
     }
 
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        let mut bytes = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend([0; 10]);
         bytes.extend(body);
@@ -178,8 +178,8 @@ mod tests {
             return;
         };
         let monitor = Monitor::open(&site()).unwrap();
-        assert_eq!(monitor.take(), News::default());
-        let rule = Rule {
+        assert_eq!(monitor.take(), Notifications::default());
+        let rule = RoutingRule {
             family: Family::V4,
             preference: 31_007,
             action: RuleAction::Nothing,
@@ -193,13 +193,13 @@ mod tests {
         netlink.add_rule(&rule).unwrap();
         netlink.delete_rule(&rule).unwrap();
         assert!(monitor.take().ours);
-        assert_eq!(monitor.take(), News::default());
+        assert_eq!(monitor.take(), Notifications::default());
         // The queue holds some 200 KB.
         for _ in 0..2000 {
             netlink.add_rule(&rule).unwrap();
             netlink.delete_rule(&rule).unwrap();
         }
         assert!(monitor.take().lost);
-        assert_eq!(monitor.take(), News::default());
+        assert_eq!(monitor.take(), Notifications::default());
     }
 }

@@ -11,7 +11,7 @@ pub const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// What the kernel does with traffic that a policy names and that is about to pass outside the TUN device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Disposition {
     /// It belongs into the tunnel, so in clear it is dropped.
     Protect,
     /// It is dropped everywhere.
@@ -26,7 +26,7 @@ pub struct Entry {
     /// Which packets.
     pub selector: Selector,
     /// What happens to them.
-    pub verdict: Verdict,
+    pub verdict: Disposition,
     /// The largest packet that fits the tunnel, if it is protected outbound traffic.
     pub mtu: Option<u32>,
     /// Whether its packets must come whole (RFC 4301 4.1: transport mode knows no fragments), however large: the outer
@@ -124,7 +124,7 @@ impl Plan {
         let entry = Entry {
             selector: normal(policy.selector),
             verdict,
-            mtu: mtu.filter(|_| verdict == Verdict::Protect),
+            mtu: mtu.filter(|_| verdict == Disposition::Protect),
             whole: is_transport(&policy.action) && policy.selector.source.address.is_ipv4(),
         };
         match policy.direction {
@@ -153,7 +153,7 @@ impl Plan {
     /// Whether packets between two addresses belong into the tunnel, by any policy.
     pub fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.leaving.iter().any(|entry| {
-            entry.verdict == Verdict::Protect
+            entry.verdict == Disposition::Protect
                 && entry.selector.source.contains(source)
                 && entry.selector.destination.contains(destination)
         })
@@ -184,7 +184,10 @@ impl Plan {
     fn own_fits(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
         let mut own: BTreeMap<_, Fit> = BTreeMap::new();
         for entry in &self.leaving {
-            let Some(family) = entry.family().filter(|_| entry.verdict == Verdict::Protect) else {
+            let Some(family) = entry
+                .family()
+                .filter(|_| entry.verdict == Disposition::Protect)
+            else {
                 continue;
             };
             let Prefix { address, len } = entry.selector.destination;
@@ -202,7 +205,7 @@ impl Plan {
     /// Whether traffic to some address of `prefix` is protected.
     pub fn protects_some(&self, prefix: Prefix) -> bool {
         self.leaving.iter().any(|entry| {
-            entry.verdict == Verdict::Protect
+            entry.verdict == Disposition::Protect
                 && entry.family().is_some()
                 && overlap(entry.selector.destination, prefix)
         })
@@ -246,18 +249,18 @@ impl Entry {
 }
 
 /// setkey's level `use` protects where it can and passes in clear where it cannot, in both directions.
-fn verdict(action: &Action, reachable: bool) -> Verdict {
+fn verdict(action: &Action, reachable: bool) -> Disposition {
     match action {
-        Action::Discard => Verdict::Discard,
-        Action::Bypass | Action::Entrust => Verdict::Bypass,
+        Action::Discard => Disposition::Discard,
+        Action::Bypass | Action::Entrust => Disposition::Bypass,
         Action::Protect(templates) => {
             let optional = templates
                 .iter()
                 .all(|template| template.level == Level::Use);
             if optional && !reachable {
-                Verdict::Bypass
+                Disposition::Bypass
             } else {
-                Verdict::Protect
+                Disposition::Protect
             }
         }
     }

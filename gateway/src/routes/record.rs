@@ -4,14 +4,14 @@
 //! must not take its names for those of the rules that stand there.
 
 mod inherit;
-pub mod place;
+pub mod network_namespace;
 
 pub use inherit::inherit;
 
 use super::{BadSite, Site};
 use crate::control::Folder;
 use crate::state::BootRecord;
-use place::Place;
+use network_namespace::NetworkNamespace;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -35,7 +35,7 @@ pub struct Record {
     pub settings: Vec<(String, String)>,
     /// Where all this stands. Absent in notes of old, which were always read as if about here.
     #[serde(default)]
-    pub place: Option<Place>,
+    pub place: Option<NetworkNamespace>,
     /// The gateway's process.
     #[serde(default)]
     pub pid: u32,
@@ -53,7 +53,7 @@ impl Record {
             table: site.table(),
             mark: site.outside_mark(),
             settings: Vec::new(),
-            place: Some(Place::here()?),
+            place: Some(NetworkNamespace::here()?),
             pid: std::process::id(),
             numbers: None,
         })
@@ -68,10 +68,10 @@ impl Record {
     }
 
     /// Where that is, seen from here.
-    pub fn whereabouts(&self) -> io::Result<place::Whereabouts> {
+    pub fn whereabouts(&self) -> io::Result<network_namespace::NamespaceState> {
         match &self.place {
             Some(place) => place.seen_from_here(),
-            None => Ok(place::Whereabouts::Here),
+            None => Ok(network_namespace::NamespaceState::Here),
         }
     }
 
@@ -104,7 +104,10 @@ impl Record {
     /// What the last gateway of this boot has noted of its numbers.
     pub fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
         let record = Self::load(folder).ok()??;
-        let is_of_now = record.place.as_ref().is_some_and(Place::is_of_this_boot);
+        let is_of_now = record
+            .place
+            .as_ref()
+            .is_some_and(NetworkNamespace::is_of_this_boot);
         record.numbers.filter(|_| is_of_now)
     }
 
@@ -157,6 +160,9 @@ mod tests {
     fn a_note_of_old_is_about_here() {
         let old = r#"{"tun":"esp0","table":4500,"mark":268435456}"#;
         let record: Record = serde_json::from_str(old).unwrap();
-        assert_eq!(record.whereabouts().unwrap(), place::Whereabouts::Here);
+        assert_eq!(
+            record.whereabouts().unwrap(),
+            network_namespace::NamespaceState::Here
+        );
     }
 }

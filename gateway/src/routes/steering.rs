@@ -7,7 +7,7 @@
 //!   first + 999  nothing: where "behind the block" is
 //! ```
 
-use super::plan::{Entry, Family, Plan, Verdict};
+use super::plan::{Disposition, Entry, Family, Plan};
 use super::{PREFERENCES_PER_SITE, Site};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
@@ -21,7 +21,7 @@ const LAST_METRIC: u32 = 4_278_198_272;
 
 /// One `ip rule`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Rule {
+pub struct RoutingRule {
     /// IPv4 or IPv6.
     pub family: Family,
     /// Smaller ones are asked first.
@@ -86,7 +86,7 @@ impl Plan {
 }
 
 /// All rules, in the order of their preferences.
-pub fn rules(site: &Site, plan: &Plan) -> Vec<Rule> {
+pub fn rules(site: &Site, plan: &Plan) -> Vec<RoutingRule> {
     [Family::V4, Family::V6]
         .into_iter()
         .filter(|family| plan.steers(*family))
@@ -94,10 +94,10 @@ pub fn rules(site: &Site, plan: &Plan) -> Vec<Rule> {
         .collect()
 }
 
-fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
+fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<RoutingRule> {
     let first = site.first_preference();
     let behind = first + PREFERENCES_PER_SITE - 1;
-    let blank = |preference, action| Rule {
+    let blank = |preference, action| RoutingRule {
         family,
         preference,
         action,
@@ -108,7 +108,7 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
         destination_port: None,
         mark: None,
     };
-    let marked = |preference, action, mark| Rule {
+    let marked = |preference, action, mark| RoutingRule {
         mark: Some(mark),
         ..blank(preference, action)
     };
@@ -128,18 +128,18 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<Rule> {
         .filter(|entry| entry.family() == Some(family) && !is_large);
     for entry in expressible {
         let action = match entry.verdict {
-            Verdict::Protect => RuleAction::Lookup(site.table()),
-            Verdict::Bypass => RuleAction::Goto(behind),
+            Disposition::Protect => RuleAction::Lookup(site.table()),
+            Disposition::Bypass => RuleAction::Goto(behind),
             // The kernel also asks these rules whether an arriving packet's answer would go where it came from. So
             // what shares its way with protected traffic is led there too, to be discarded and counted.
-            Verdict::Discard if plan.protects_some(entry.selector.destination) => {
+            Disposition::Discard if plan.protects_some(entry.selector.destination) => {
                 RuleAction::Lookup(site.table())
             }
-            Verdict::Discard => RuleAction::Drop,
+            Disposition::Discard => RuleAction::Drop,
         };
         for (protocol, source_port, destination_port) in uppers(entry) {
             let preference = first + rules.len() as u32;
-            rules.push(Rule {
+            rules.push(RoutingRule {
                 source: Some(entry.selector.source),
                 destination: Some(entry.selector.destination),
                 protocol,
@@ -227,7 +227,7 @@ mod tests {
             "10.1.0.0/24",
             "10.2.0.0/24",
             Upper::Any,
-            Verdict::Protect,
+            Disposition::Protect,
         )]);
         let rules = rules(&site(), &plan);
         assert_eq!(rules.len(), 4);
@@ -246,9 +246,19 @@ mod tests {
             destination_port: Some(22),
         };
         let plan = plan(vec![
-            entry("10.1.0.0/24", "10.2.0.0/24", ssh, Verdict::Bypass),
-            entry("10.1.0.9/32", "10.3.0.0/24", Upper::Any, Verdict::Discard),
-            entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect),
+            entry("10.1.0.0/24", "10.2.0.0/24", ssh, Disposition::Bypass),
+            entry(
+                "10.1.0.9/32",
+                "10.3.0.0/24",
+                Upper::Any,
+                Disposition::Discard,
+            ),
+            entry(
+                "10.1.0.0/24",
+                "10.2.0.0/24",
+                Upper::Any,
+                Disposition::Protect,
+            ),
         ]);
         let rules = rules(&site(), &plan);
         let actions: Vec<_> = rules[2..5].iter().map(|rule| rule.action).collect();
@@ -271,8 +281,13 @@ mod tests {
             destination_port: None,
         };
         let plan = plan(vec![
-            entry("10.1.0.0/24", "10.2.0.7/32", udp, Verdict::Discard),
-            entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect),
+            entry("10.1.0.0/24", "10.2.0.7/32", udp, Disposition::Discard),
+            entry(
+                "10.1.0.0/24",
+                "10.2.0.0/24",
+                Upper::Any,
+                Disposition::Protect,
+            ),
         ]);
         let rules = rules(&site(), &plan);
         assert_eq!(rules[2].action, RuleAction::Lookup(4500));
@@ -284,7 +299,12 @@ mod tests {
             source_port: None,
             destination_port: Some(53),
         };
-        let plan = plan(vec![entry("::/0", "2001:db8::/32", dns, Verdict::Protect)]);
+        let plan = plan(vec![entry(
+            "::/0",
+            "2001:db8::/32",
+            dns,
+            Disposition::Protect,
+        )]);
         let rules = rules(&site(), &plan);
         assert_eq!(rules.len(), 3 + WITH_PORTS.len());
         assert!(rules.iter().all(|rule| rule.family == Family::V6));
@@ -301,7 +321,7 @@ mod tests {
             "0.0.0.0/0",
             "10.2.0.0/24",
             echo,
-            Verdict::Protect,
+            Disposition::Protect,
         )]);
         assert!(plan.needs_marks());
         assert_eq!(rules(&site(), &plan).len(), 3);
@@ -309,8 +329,14 @@ mod tests {
 
     #[test]
     fn more_policies_than_preferences_are_left_to_marks() {
-        let many =
-            (0..2000).map(|_| entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect));
+        let many = (0..2000).map(|_| {
+            entry(
+                "10.1.0.0/24",
+                "10.2.0.0/24",
+                Upper::Any,
+                Disposition::Protect,
+            )
+        });
         let plan = plan(many.collect());
         assert!(plan.needs_marks());
         assert_eq!(rules(&site(), &plan).len(), 3);
@@ -319,12 +345,17 @@ mod tests {
     #[test]
     fn unreachable_stands_before_and_behind_the_device() {
         let plan = plan(vec![
-            entry("10.1.0.0/24", "10.2.0.0/24", Upper::Any, Verdict::Protect),
+            entry(
+                "10.1.0.0/24",
+                "10.2.0.0/24",
+                Upper::Any,
+                Disposition::Protect,
+            ),
             entry(
                 "2001:db8:1::/48",
                 "2001:db8:2::/48",
                 Upper::Any,
-                Verdict::Protect,
+                Disposition::Protect,
             ),
         ]);
         let routes = routes(&plan);

@@ -1,7 +1,7 @@
 //! The kernel's rules and routes as one asks for them, so that a test can stand in for the kernel and refuse any step.
 
 use super::netlink::Netlink;
-use super::steering::{Route, Rule};
+use super::steering::{Route, RoutingRule};
 use std::io;
 
 /// Reading and writing rules and routes of ours, one at a time.
@@ -9,11 +9,11 @@ pub trait Tables {
     /// Index of the device of this name, if there is one.
     fn device(&mut self, name: &str) -> io::Result<Option<u32>>;
     /// Our rules with preferences from `first` on, as many as a block has.
-    fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>>;
+    fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>>;
     /// Adds a rule.
-    fn add_rule(&mut self, rule: &Rule) -> io::Result<()>;
+    fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
     /// Takes a rule away.
-    fn delete_rule(&mut self, rule: &Rule) -> io::Result<()>;
+    fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
     /// Our routes in a table. `tun` is the index of the TUN device.
     fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>>;
     /// Adds a route to a table, or replaces the one with this destination and metric.
@@ -27,15 +27,15 @@ impl Tables for Netlink {
         self.link(name)
     }
 
-    fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>> {
+    fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
         Netlink::rules(self, first)
     }
 
-    fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         Netlink::add_rule(self, rule)
     }
 
-    fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         Netlink::delete_rule(self, rule)
     }
 

@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 /// IPv6 works above this alone; smaller paths get fragments.
-const LEAST_MTU: u32 = 1280;
+const MIN_MTU_BYTES: u32 = 1280;
 
 /// The devices of a gateway beside its first.
 pub(super) struct Devices {
@@ -115,10 +115,10 @@ impl Devices {
         mtu: Option<u32>,
         netlink: &mut Netlink,
     ) -> io::Result<()> {
-        let mtu = mtu.map(|mtu| mtu.clamp(LEAST_MTU, u16::MAX.into()));
+        let mtu = mtu.map(|mtu| mtu.clamp(MIN_MTU_BYTES, u16::MAX.into()));
         match (self.tunnels.get(interface.number), mtu) {
             (None, mtu) => {
-                let mtu = mtu.unwrap_or(LEAST_MTU);
+                let mtu = mtu.unwrap_or(MIN_MTU_BYTES);
                 let tun = self.make(&interface.name, mtu, netlink)?;
                 self.tunnels.set(interface.number, Some(Arc::new(tun)));
                 self.note(interface, mtu);

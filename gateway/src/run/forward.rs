@@ -1,6 +1,6 @@
 //! The plaintext end: the TUN device, or the Ethernet device that hosts behind this gateway use.
 
-use super::{Options, interface};
+use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::report;
 use crate::routes::Site;
@@ -39,7 +39,7 @@ impl Plaintext {
     /// Opens it. Nothing leads there yet, and nothing is taken.
     pub fn open(
         site: &Site,
-        options: &Options,
+        options: &RunOptions,
         inherited: Option<(OwnedFd, TunOffloads)>,
         netlink: &mut Netlink,
         warn: &Warn,
@@ -74,7 +74,7 @@ impl Plaintext {
             return Ok(Vec::new());
         };
         let mut words = Vec::from_iter(fault(tun, u16::MAX.into(), netlink)?);
-        if words.is_empty() && interface::checks_strictly(&tun.name) {
+        if words.is_empty() && interface::has_strict_rp_filter(&tun.name) {
             words.push(format!("rp_filter of {} set to strict", tun.name));
         }
         Ok(words)
@@ -223,7 +223,7 @@ pub(super) fn is_as_before(tun: &Tun, mtu: u16, netlink: &mut Netlink) -> io::Re
 fn open_ethernet(
     site: &Site,
     name: &str,
-    options: &Options,
+    options: &RunOptions,
     netlink: &mut Netlink,
     warn: &Warn,
 ) -> Result<Plaintext, Failure> {

@@ -6,12 +6,12 @@ mod watch;
 
 use super::devices::Devices;
 use super::forward::Plaintext;
-use super::hearsay::{self, Databases};
+use super::icmp_validation::{self, Databases};
 use super::native;
-use super::outside::Outside;
+use super::outer_network::OuterNetwork;
 use super::senders;
 use super::sockets::{self, Sockets};
-use super::{Options, interface};
+use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, Parting};
 use crate::plane::Kernel;
@@ -41,7 +41,7 @@ pub(super) struct Host {
     sockets: Sockets,
     paths: PmtuCache,
     databases: Databases,
-    outside: Outside,
+    outside: OuterNetwork,
     plan: Option<Plan>,
     /// Whose sockets ours are.
     senders: Senders,
@@ -60,14 +60,14 @@ impl Host {
     /// Opens the device. Nothing leads there yet.
     pub fn new(
         site: Site,
-        options: &Options,
-        outside: Outside,
+        options: &RunOptions,
+        outside: OuterNetwork,
         inheritance: Inheritance,
         warn: &Warn,
     ) -> Result<Self, Failure> {
         let paths = PmtuCache::default();
         let databases = Databases::default();
-        let judge = hearsay::judge(&databases, &paths);
+        let judge = icmp_validation::judge(&databases, &paths);
         let mut sockets =
             Sockets::new(&site, options, &outside, &paths, judge, warn).map_err(Failure::new)?;
         if inheritance.outer == outer_of(options) {
@@ -183,7 +183,7 @@ impl Host {
     }
 
     /// What the gateway after this one can use, once the threads have stopped.
-    pub fn part(&self, options: &Options) -> (Parting, Vec<OwnedFd>) {
+    pub fn part(&self, options: &RunOptions) -> (Parting, Vec<OwnedFd>) {
         let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
         let tun = self.plaintext.share().map(|(queue, abilities)| {
             descriptors.push(queue);
@@ -295,7 +295,7 @@ impl Host {
         let Some(rings) = self.sockets.put_rings(wanted)? else {
             return Ok(());
         };
-        if let Err(why) = self.installed.leave_to_rings(&rings) {
+        if let Err(why) = self.installed.install_ring_bypass(&rings) {
             (self.warn)(&format!(
                 "native ESP is also processed by the kernel's IP layer, which is slower: {why}"
             ));
@@ -352,7 +352,7 @@ impl Kernel for Host {
     }
 }
 
-fn outer_of(options: &Options) -> handover::Outer {
+fn outer_of(options: &RunOptions) -> handover::Outer {
     handover::Outer {
         namespace: options.outer_netns.clone(),
         device: options.outer_device.clone(),

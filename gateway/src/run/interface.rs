@@ -44,7 +44,7 @@ pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
 /// Where the tunnel's outer addresses are themselves protected, the way back to the peer leads by the tunnel, and a strict
 /// reverse path check would drop what arrives by `device`, even the peer's ARP. A loose one does not. Notes what was
 /// changed, for `down`.
-pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) {
+pub(super) fn relax_rp_filter(device: &str, record: &mut Record, warn: &Warn) {
     let own = format!("net/ipv4/conf/{device}/rp_filter");
     let of_all = read("net/ipv4/conf/all/rp_filter");
     let Some(before) = read(&own) else {
@@ -63,7 +63,7 @@ pub(super) fn loosen_path_check(device: &str, record: &mut Record, warn: &Warn) 
 }
 
 /// Whether the reverse path check of a device is strict, which those that we have loosened are not.
-pub(super) fn checks_strictly(device: &str) -> bool {
+pub(super) fn has_strict_rp_filter(device: &str) -> bool {
     let one = read(&format!("net/ipv4/conf/{device}/rp_filter"));
     let all = read("net/ipv4/conf/all/rp_filter");
     one.is_some_and(|one| is_strict(&one, all.as_deref()))
@@ -76,17 +76,17 @@ fn is_strict(one: &str, all: Option<&str>) -> bool {
 }
 
 /// Devices whose reverse path check we had loosened and somebody has made strict again.
-pub(super) fn tightened(record: &Record) -> Vec<String> {
+pub(super) fn devices_with_strict_rp_filter(record: &Record) -> Vec<String> {
     let devices = record.settings.iter().filter_map(|(setting, _)| {
         let setting = setting.strip_prefix("net/ipv4/conf/")?;
         setting.strip_suffix("/rp_filter")
     });
-    let strict = devices.filter(|device| checks_strictly(device));
+    let strict = devices.filter(|device| has_strict_rp_filter(device));
     strict.map(str::to_owned).collect()
 }
 
 /// Loosens it again; the note of what it was before stays.
-pub(super) fn loosen_again(device: &str) -> std::io::Result<()> {
+pub(super) fn relax_rp_filter_again(device: &str) -> std::io::Result<()> {
     fs::write(format!("/proc/sys/net/ipv4/conf/{device}/rp_filter"), "2")
 }
 

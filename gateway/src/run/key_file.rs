@@ -5,7 +5,7 @@
 
 use crate::control::SetkeyText;
 use crate::failure::Failure;
-use crate::privileges::{Places, User};
+use crate::privileges::{AllowedFiles, User};
 use dataplane::io::Warn;
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ impl KeyFile {
     }
 
     /// Has its folder stay within reach.
-    pub fn stay_readable(&self, places: &mut Places) -> io::Result<()> {
+    pub fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
         places.read_files_in(self.folder.as_fd())
     }
 

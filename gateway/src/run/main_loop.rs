@@ -10,17 +10,17 @@ mod watch;
 use super::host::Host;
 use super::interface;
 use super::key_file::KeyFile;
-use super::losses::Losses;
-use super::options::Options;
+use super::options::RunOptions;
 use super::rates::Rate;
+use super::removals::Removals;
 use super::signals::{Signal, Signals};
 use super::warnings::Warnings;
+use crate::apply;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
 use crate::failure::Failure;
 use crate::handover::Parting;
 use crate::memory;
-use crate::obey;
 use crate::plane::OwnPlane;
 use crate::rekey::Course;
 use crate::report;
@@ -42,7 +42,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Notices that may wait; when the main thread is that far behind, more of the same tell nothing new.
-const MOST_NOTICES: usize = 256;
+const MAX_QUEUED_NOTICES: usize = 256;
 
 /// A running gateway.
 pub(super) struct Gateway {
@@ -50,7 +50,7 @@ pub(super) struct Gateway {
     server: Server,
     signals: Signals,
     file: KeyFile,
-    options: Options,
+    options: RunOptions,
     record: Record,
     warnings: Warnings,
     bell: Arc<OwnedFd>,
@@ -67,7 +67,7 @@ pub(super) struct Gateway {
     /// Whether it was told that keys are not locked.
     told_unlocked: bool,
     monitor: Monitor,
-    losses: Losses,
+    removals: Removals,
     rekey: Option<Course>,
     /// Whether another process takes the place of this one.
     is_replaced: bool,
@@ -91,11 +91,11 @@ impl Gateway {
         server: Server,
         signals: Signals,
         file: KeyFile,
-        options: &Options,
+        options: &RunOptions,
         record: Record,
         warnings: Warnings,
     ) -> io::Result<Self> {
-        let (sender, notices) = sync_channel(MOST_NOTICES);
+        let (sender, notices) = sync_channel(MAX_QUEUED_NOTICES);
         let started = Instant::now();
         let monitor = Monitor::open(plane.kernel().installed().site())?;
         Ok(Self {
@@ -118,7 +118,7 @@ impl Gateway {
             moved: HashMap::new(),
             told_unlocked: false,
             monitor,
-            losses: Losses::default(),
+            removals: Removals::default(),
             rekey: None,
             is_replaced: false,
             addresses_changed: false,
@@ -156,7 +156,7 @@ impl Gateway {
     }
 
     fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
-        let obeyed = memory::with_keys(|| obey::obey(&mut self.plane, text, now()));
+        let obeyed = memory::with_keys(|| apply::apply(&mut self.plane, text, now()));
         let obeyed = obeyed.map_err(Failure::new)?;
         for warning in &obeyed.warnings {
             eprint!("{warning}");
@@ -164,7 +164,7 @@ impl Gateway {
         for warning in report::rivals(&Snapshot::default(), &self.snapshot()) {
             (self.warnings.warn())(&warning);
         }
-        self.mind_path_checks();
+        self.relax_rp_filter();
         let hook = self.hook();
         let published = self.plane.published();
         let host = self.plane.kernel();
@@ -187,7 +187,7 @@ impl Gateway {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
             let next = self
-                .losses
+                .removals
                 .due()
                 .map_or(next_tick, |due| due.min(next_tick));
             let time = next.saturating_duration_since(Instant::now());
@@ -221,9 +221,9 @@ impl Gateway {
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
-                self.losses.suspect(Instant::now());
+                self.removals.suspect(Instant::now());
             }
-            if self.losses.due().is_some_and(|due| due <= Instant::now()) {
+            if self.removals.due().is_some_and(|due| due <= Instant::now()) {
                 self.compare();
             }
         }
@@ -293,10 +293,10 @@ impl Gateway {
     }
 
     /// Once the tunnel's own outer addresses are protected, strict reverse path checks on the way there must go.
-    fn mind_path_checks(&mut self) {
+    fn relax_rp_filter(&mut self) {
         let before = self.record.settings.len();
         for device in self.plane.kernel().devices_to_gateway_peers() {
-            interface::loosen_path_check(&device, &mut self.record, &self.warnings.warn());
+            interface::relax_rp_filter(&device, &mut self.record, &self.warnings.warn());
         }
         if self.record.settings.len() > before {
             // The note only serves to set this back; without it the setting stays, which harms nobody.

@@ -1,10 +1,10 @@
 //! Native ESP: which way it goes, and the packet rings beside the raw sockets.
 
-use super::Options;
-use super::outside::Outside;
+use super::RunOptions;
+use super::outer_network::OuterNetwork;
 use crate::failure::Failure;
 use crate::routes::Site;
-use crate::routes::firewall::rings::Rings;
+use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::netlink::{KernelNextHops, Netlink, SimpleLink};
 use dataplane::io::Warn;
 use dataplane::io::packet::{
@@ -39,7 +39,7 @@ struct Ring {
 
 impl Native {
     /// None yet.
-    pub fn new(site: &Site, options: &Options, outside: &Outside, warn: &Warn) -> Self {
+    pub fn new(site: &Site, options: &RunOptions, outside: &OuterNetwork, warn: &Warn) -> Self {
         // In another namespace, or bound to a device, sockets alone know where they are.
         let is_here = outside.opener.is_none() && outside.device.is_none();
         Self {
@@ -59,7 +59,7 @@ impl Native {
     }
 
     /// What cannot be had together is refused at start.
-    pub fn check(options: &Options) -> Result<(), Failure> {
+    pub fn check(options: &RunOptions) -> Result<(), Failure> {
         let is_elsewhere = options.outer_netns.is_some() || options.outer_device.is_some();
         match options.native_io {
             NativeIo::Packet | NativeIo::Xdp if is_elsewhere => Err(Failure::new(format!(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What `esplanade run` takes.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Options {
+pub struct RunOptions {
     /// Associations and policies, in setkey syntax
     #[arg(long, value_name = "FILE")]
     pub setkey: PathBuf,

@@ -10,12 +10,12 @@
 //! TUN device and the sockets, which pass from one to the other (`handover`).
 
 use super::native::Native;
-use super::{Options, Prepared, control};
+use super::{Prepared, RunOptions, control};
+use crate::apply::{blame, parse};
 use crate::control::{Answer, Client, NoAnswer, Request};
 use crate::failure::Failure;
 use crate::handover::Inheritance;
 use crate::memory;
-use crate::obey::{blame, read};
 use crate::plane::{Plane, Recorder};
 use crate::privileges;
 use crate::routes::Site;
@@ -23,7 +23,7 @@ use crate::status::Status;
 use std::path::Path;
 
 /// Replaces the gateway at the control socket, and is one until a signal or `down` ends it.
-pub fn restart(options: &Options) -> Result<(), Failure> {
+pub fn restart(options: &RunOptions) -> Result<(), Failure> {
     let prepared = super::prepare(options)?;
     memory::with_keys(|| rehearse(&prepared))?;
     Native::check(options)?;
@@ -67,7 +67,7 @@ fn kept(why: impl std::fmt::Display) -> Failure {
 
 /// Obeys the file in memory: two associations of one name, and the like, are found before anything stops.
 fn rehearse(prepared: &Prepared) -> Result<(), Failure> {
-    let lowered = read(&prepared.text).map_err(Failure::new)?;
+    let lowered = parse(&prepared.text).map_err(Failure::new)?;
     let outcome = Recorder::default().apply(&lowered.commands);
     outcome
         .map(drop)

@@ -1,11 +1,11 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
-use super::Options;
+use super::RunOptions;
 use super::native::Native as NativeWays;
-use super::outside::Outside;
+use super::outer_network::OuterNetwork;
 use crate::handover::Need;
 use crate::routes::Site;
-use crate::routes::firewall::rings::Rings;
+use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::netlink::SimpleLink;
 use dataplane::io::raw::{self, NativeProtocol};
 use dataplane::io::socket_sets::{
@@ -93,8 +93,8 @@ impl Sockets {
     /// None yet.
     pub fn new(
         site: &Site,
-        options: &Options,
-        outside: &Outside,
+        options: &RunOptions,
+        outside: &OuterNetwork,
         paths: &PmtuCache,
         judge: MtuReportCheck,
         warn: &Warn,

@@ -1,6 +1,6 @@
 //! Which user a gateway is, and the change to it.
 
-use super::Options;
+use super::RunOptions;
 use crate::failure::Failure;
 use crate::privileges::{self, DEFAULT_USER, User};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) struct Chosen {
 }
 
 /// The one of the command line, or that of gateways where root starts one and the host has it, or the user of this process.
-pub(super) fn choose(options: &Options) -> Result<Chosen, Failure> {
+pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
     let present = User::current();
     let is_root = present.uid() == 0 && !options.no_privilege_drop;
     let user = match &options.user {
@@ -40,7 +40,7 @@ pub(super) fn choose(options: &Options) -> Result<Chosen, Failure> {
 }
 
 /// The user of gateways, or why the one who starts it stays.
-fn of_gateways(options: &Options) -> Result<Result<User, String>, Failure> {
+fn of_gateways(options: &RunOptions) -> Result<Result<User, String>, Failure> {
     let user = User::of_gateways().map_err(Failure::new)?;
     let Some(user) = user else {
         return Ok(Err(format!(
@@ -54,7 +54,7 @@ fn of_gateways(options: &Options) -> Result<Result<User, String>, Failure> {
 }
 
 /// Why a gateway of this user could not work here.
-fn obstacle(user: &User, options: &Options) -> Option<String> {
+fn obstacle(user: &User, options: &RunOptions) -> Option<String> {
     if *user == User::current() {
         return None;
     }

@@ -4,7 +4,7 @@ use dataplane::io::Warn;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many warnings `status` keeps: a gateway runs for years, and the first ones say what is wrong with it.
-const MAX_KEPT: usize = 100;
+const MAX_WARNINGS: usize = 100;
 
 /// Warnings: told on standard error at once, and kept for `status`.
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ impl Warnings {
         Arc::new(move |text: &str| {
             eprintln!("esplanade: warning: {text}");
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() < MAX_KEPT && !kept.iter().any(|known| known == text) {
+            if kept.len() < MAX_WARNINGS && !kept.iter().any(|known| known == text) {
                 kept.push(text.to_owned());
             }
         })

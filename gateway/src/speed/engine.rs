@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// ESP's trailer without its padding.
-const TRAILER: usize = 2;
+const TRAILER_BYTES: usize = 2;
 
 /// Something in memory that takes packets, and what its databases take.
 type Made<R> = Result<(R, Option<Footprint>), String>;
@@ -112,7 +112,7 @@ impl Case {
             _ => None,
         };
         let keys: Vec<Key> = (0..self.sas).map(|sa| self.key(sa, Key::new)).collect();
-        let padded = (self.size + TRAILER).next_multiple_of(self.suite.align());
+        let padded = (self.size + TRAILER_BYTES).next_multiple_of(self.suite.align());
         let load = Case {
             size: padded,
             ..self.clone()

@@ -9,7 +9,7 @@
 
 use super::machine;
 use super::suite::NamedSuite;
-use super::turn::STEP;
+use super::turn::SA_STRIDE;
 use dataplane::train::Offload;
 use ipsec::command::Command;
 use ipsec::database::{Database, Snapshot};
@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Bytes of headers in every packet: IPv4 and UDP.
-pub(super) const HEADERS: usize = 28;
+pub(super) const HEADER_BYTES: usize = 28;
 
 const HUB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
@@ -138,9 +138,9 @@ impl Hub {
         }
     }
 
-    /// So many datagrams of `size` bytes with their headers, at least [`HEADERS`].
+    /// So many datagrams of `size` bytes with their headers, at least [`HEADER_BYTES`].
     pub(super) fn packets(&self, count: usize, size: usize) -> Vec<(Vec<u8>, Offload)> {
-        let packet = |number| self.packet(number * STEP % self.sas, size);
+        let packet = |number| self.packet(number * SA_STRIDE % self.sas, size);
         (0..count)
             .map(|number| (packet(number), Offload::default()))
             .collect()
@@ -148,7 +148,7 @@ impl Hub {
 
     fn packet(&self, n: usize, size: usize) -> Vec<u8> {
         let (source, destination) = self.hosts(n);
-        let payload = vec![0x5a; size.saturating_sub(HEADERS)];
+        let payload = vec![0x5a; size.saturating_sub(HEADER_BYTES)];
         let ip = Ipv4Fields {
             traffic_class: 0,
             identification: 0,
@@ -232,12 +232,12 @@ mod tests {
 
     #[test]
     fn packets_are_datagrams_of_the_size_asked_for() {
-        for size in [HEADERS, 64, 1408, 65_000] {
+        for size in [HEADER_BYTES, 64, 1408, 65_000] {
             let packets = hub(Flow::FromHub).packets(1, size);
             let packet = &packets[0].0;
             let headers = etherparse::PacketHeaders::from_ip_slice(packet).expect("well made");
             assert_eq!(packet.len(), size);
-            assert_eq!(headers.payload.slice().len(), size - HEADERS);
+            assert_eq!(headers.payload.slice().len(), size - HEADER_BYTES);
         }
     }
 }

@@ -62,19 +62,19 @@ fn tsc_hertz() -> Option<f64> {
 
 /// The best of a few tries, for something else may have had the CPU meanwhile.
 fn core_hertz() -> f64 {
-    const STEPS: u32 = 200_000;
+    const MULTIPLICATIONS: u32 = 200_000;
     /// A product takes three on every processor of the last fifteen years, and the or behind it one.
     const CYCLES: f64 = 4.0;
     let once = || {
         let start = Instant::now();
         let first = std::hint::black_box(3_u64);
         // A square has to wait for the one before, and no compiler knows what many of them come to.
-        let last = (0..STEPS).fold(first, |number, _| number.wrapping_mul(number) | 2);
+        let last = (0..MULTIPLICATIONS).fold(first, |number, _| number.wrapping_mul(number) | 2);
         std::hint::black_box(last);
         start.elapsed().as_secs_f64()
     };
     let best = (0..9).map(|_| once()).fold(f64::INFINITY, f64::min);
-    f64::from(STEPS) * CYCLES / best
+    f64::from(MULTIPLICATIONS) * CYCLES / best
 }
 
 fn allowed_cpus() -> Vec<usize> {

@@ -8,7 +8,7 @@ pub(super) use engine::{Compared, EngineRow};
 pub(super) use kernel::KernelRow;
 
 use super::machine::Machine;
-use super::options::{Layer, Options};
+use super::options::{Layer, SpeedOptions};
 use super::suite::NamedSuite;
 use run::Run;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(super) enum Row {
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, options: &Options, suites: &[NamedSuite]) -> Self {
+    pub(super) fn new(machine: Machine, options: &SpeedOptions, suites: &[NamedSuite]) -> Self {
         let names = suites.iter().map(|suite| suite.name.len());
         Self {
             machine,

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::suite::{self, NamedSuite};
-use super::{Direction, Layer, Options, check_sizes};
+use super::{Direction, Layer, SpeedOptions, check_sizes};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -144,10 +144,10 @@ fn what_was_asked_for_is_what_the_engine_is_compared_with() {
 #[derive(clap::Parser)]
 struct Typed {
     #[command(flatten)]
-    options: Options,
+    options: SpeedOptions,
 }
 
-fn typed(words: &[&str]) -> Result<Options, clap::Error> {
+fn typed(words: &[&str]) -> Result<SpeedOptions, clap::Error> {
     let words = ["speed"].iter().chain(words);
     <Typed as clap::Parser>::try_parse_from(words).map(|typed| typed.options)
 }

@@ -22,7 +22,7 @@ impl Load<'_> {
 const AAD: [u8; 8] = [0, 0, 1, 0, 0, 0, 0, 1];
 
 /// How many sets of packets a worker goes through between two looks at the clock, which is asked of the kernel.
-const SETS: usize = 16;
+const PACKET_SETS: usize = 16;
 
 /// A worker with packets of its own.
 pub(super) struct Worker<'l, 'k> {
@@ -42,7 +42,7 @@ impl<'l, 'k> Worker<'l, 'k> {
             load,
             iv: Iv::new(&[0x5a; 16][..key.iv_len()]),
             plain: (0..len).map(|at| (at * 7 + number) as u8).collect(),
-            sets: vec![vec![vec![0; len + key.icv_len()]; load.batch]; SETS],
+            sets: vec![vec![vec![0; len + key.icv_len()]; load.batch]; PACKET_SETS],
             // Workers stand apart, so that they do not follow each other through the caches.
             sa: number * load.keys.len() / 7,
         }
@@ -119,9 +119,9 @@ fn timed<Job>(batches: &mut [Vec<Job>], work: fn(&mut [Job])) -> Duration {
 }
 
 /// Associations take turns in an order that no prefetcher follows: each step is a prime, so all have their turn.
-pub(super) const STEP: usize = 1_000_003;
+pub(super) const SA_STRIDE: usize = 1_000_003;
 
 fn next_key<'k>(keys: &'k [Key], sa: &mut usize) -> &'k Key {
-    *sa = (*sa + STEP) % keys.len();
+    *sa = (*sa + SA_STRIDE) % keys.len();
     &keys[*sa]
 }

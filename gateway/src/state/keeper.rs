@@ -11,9 +11,9 @@
 
 use super::disk::Disk;
 use super::header::Header;
-use super::name::Name;
+use super::key_fingerprint::KeyFingerprint;
 use super::record::Moment;
-use super::store::{Place, Store};
+use super::store::{RecordIndex, Store};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId, SaState, SavedCounters};
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use std::io;
 use std::sync::Arc;
 
 /// Numbers that are reserved at a time: more than any link carries packets in the time of a writing.
-const BLOCK: u64 = 1 << 20;
+const MAX_RESERVED_NUMBERS: u64 = 1 << 20;
 
 /// The fewest that are reserved at a time, near the last number there is.
-const LEAST_BLOCK: u64 = 1 << 12;
+const MIN_RESERVED_NUMBERS: u64 = 1 << 12;
 
 /// The file's records and the associations that they are about.
 pub struct Keeper<D> {
@@ -36,7 +36,7 @@ struct Followed {
     id: SaId,
     state: Arc<SaState>,
     /// Its record; for a moment two, while an update changes its keys.
-    places: Vec<Place>,
+    places: Vec<RecordIndex>,
     /// The last number that it can have.
     last: u64,
     /// Whether it is likely to send.
@@ -51,14 +51,14 @@ struct Followed {
 
 /// Where changed associations were found, until they are published.
 #[derive(Default)]
-pub struct Recalled(HashMap<SaId, (Place, bool)>);
+pub struct Recalled(HashMap<SaId, (RecordIndex, bool)>);
 
 /// What an association is about to be.
 pub struct Changed<'a> {
     /// The association, not published yet.
     pub sa: &'a Arc<Sa>,
     /// Its name in the file.
-    pub name: Name,
+    pub name: KeyFingerprint,
     /// Whether it is likely to send: its source is ours.
     pub sends: bool,
 }
@@ -93,7 +93,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Whether keys of this name were used before.
-    pub fn knows(&self, name: &Name) -> bool {
+    pub fn knows(&self, name: &KeyFingerprint) -> bool {
         self.store.find(name).is_some()
     }
 
@@ -124,7 +124,7 @@ impl<D: Disk> Keeper<D> {
         outcome
     }
 
-    fn place(&mut self, name: &Name, moment: Moment) -> Place {
+    fn place(&mut self, name: &KeyFingerprint, moment: Moment) -> RecordIndex {
         let known = self.store.find(name);
         let place = known.unwrap_or_else(|| self.store.add(*name, moment));
         self.store.set_in_use(place, true);
@@ -138,7 +138,7 @@ impl<D: Disk> Keeper<D> {
 
     /// An update with other keys goes on from the numbers that it has, and never below what these keys have used. Until it
     /// is published either key may use them, so both records reserve them.
-    fn change_keys(&mut self, number: usize, place: Place, changed: &Changed<'_>) {
+    fn change_keys(&mut self, number: usize, place: RecordIndex, changed: &Changed<'_>) {
         let followed = &mut self.followed[number];
         followed.last = changed.sa.config.last_number();
         if followed.places.contains(&place) {
@@ -158,7 +158,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// A new incarnation goes on behind all that the one before may have used.
-    fn resume(&mut self, place: Place, changed: &Changed<'_>, moment: Moment) {
+    fn resume(&mut self, place: RecordIndex, changed: &Changed<'_>, moment: Moment) {
         let config = &changed.sa.config;
         let kept = self.store.record(place).kept(moment);
         let own = config.sequence;
@@ -181,7 +181,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// What an association of this name that is gone has used: exactly so, once nobody holds it.
-    fn settle_before(&mut self, place: Place, moment: Moment) {
+    fn settle_before(&mut self, place: RecordIndex, moment: Moment) {
         let store = &mut self.store;
         self.followed.retain(|followed| {
             let is_it = followed.is_gone && followed.places.contains(&place);
@@ -278,7 +278,7 @@ impl<D: Disk> Keeper<D> {
 }
 
 impl Followed {
-    fn new<D: Disk>(sa: &Sa, place: Place, sends: bool, store: &Store<D>) -> Self {
+    fn new<D: Disk>(sa: &Sa, place: RecordIndex, sends: bool, store: &Store<D>) -> Self {
         let allowed = match store.is_durable(place) {
             true => store.record(place).reserved,
             false => sa.state.saved().sent,
@@ -296,7 +296,12 @@ impl Followed {
     }
 
     /// An update is published, or was given up: what was received under the other keys is theirs to the last.
-    fn settle_on<D: Disk>(&mut self, place: Option<Place>, store: &mut Store<D>, moment: Moment) {
+    fn settle_on<D: Disk>(
+        &mut self,
+        place: Option<RecordIndex>,
+        store: &mut Store<D>,
+        moment: Moment,
+    ) {
         let keep = place.unwrap_or(self.places[0]);
         let kept = self.state.saved();
         for place in self.places.drain(..).filter(|place| *place != keep) {
@@ -369,7 +374,9 @@ pub fn may_begin(config: &SaConfig) -> bool {
 /// The end of the block that begins behind `sent`.
 fn block_end(sent: u64, last: u64) -> u64 {
     let left = last.saturating_sub(sent);
-    let block = (left / 2).clamp(LEAST_BLOCK, BLOCK).min(left);
+    let block = (left / 2)
+        .clamp(MIN_RESERVED_NUMBERS, MAX_RESERVED_NUMBERS)
+        .min(left);
     sent + block
 }
 

@@ -3,7 +3,7 @@
 //! A copied virtual machine goes on from the same numbers as its original, and one that is set back to a snapshot uses
 //! numbers again. What tells them apart is read where it can be; what cannot be read says nothing.
 
-use super::name::keyed_hash;
+use super::key_fingerprint::keyed_hash;
 use std::fs;
 
 /// Bytes of a mark.

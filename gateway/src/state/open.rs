@@ -191,7 +191,7 @@ fn refusal(error: BadStore, place: &str) -> NotOurs {
             format!("{place} is damaged, or not a state file of this program."),
             true,
         ),
-        BadStore::Record => (
+        BadStore::SaRecord => (
             format!("{place} is damaged: both copies of a record are invalid."),
             true,
         ),

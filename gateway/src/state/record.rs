@@ -1,6 +1,6 @@
 //! One association in the file: 128 bytes with a checksum, so that a record half written is known as one.
 
-use super::name::{NAME_LEN, Name};
+use super::key_fingerprint::{FINGERPRINT_LEN, KeyFingerprint};
 use ipsec::sa::SavedCounters;
 
 /// Bytes of a record.
@@ -8,9 +8,9 @@ pub const RECORD_LEN: usize = 128;
 
 /// What is kept of one association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct SaRecord {
     /// Which one.
-    pub name: Name,
+    pub name: KeyFingerprint,
     /// Counts the writings of this record: of two copies the higher one holds.
     pub generation: u64,
     /// No number above this one was sent.
@@ -42,9 +42,9 @@ pub struct Moment {
     pub since_boot: u64,
 }
 
-impl Record {
+impl SaRecord {
     /// An association that was never seen.
-    pub fn new(name: Name, moment: Moment) -> Self {
+    pub fn new(name: KeyFingerprint, moment: Moment) -> Self {
         Self {
             name,
             generation: 0,
@@ -106,13 +106,13 @@ impl Record {
     /// As it is written.
     pub fn encode(&self) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
-        bytes[..NAME_LEN].copy_from_slice(&self.name);
-        let (words, _) = bytes[NAME_LEN..].as_chunks_mut::<8>();
+        bytes[..FINGERPRINT_LEN].copy_from_slice(&self.name);
+        let (words, _) = bytes[FINGERPRINT_LEN..].as_chunks_mut::<8>();
         for (word, value) in words.iter_mut().zip(self.values()) {
             *word = value.to_le_bytes();
         }
-        let sum = checksum(&bytes[..SUM_AT]);
-        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        let sum = checksum(&bytes[..CHECKSUM_OFFSET]);
+        bytes[CHECKSUM_OFFSET..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -138,12 +138,12 @@ impl Record {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        if word(SUM_AT) != checksum(&bytes[..SUM_AT]) {
+        if word(CHECKSUM_OFFSET) != checksum(&bytes[..CHECKSUM_OFFSET]) {
             return None;
         }
-        let mut name = [0; NAME_LEN];
-        name.copy_from_slice(&bytes[..NAME_LEN]);
-        let value = |number: usize| word(NAME_LEN + 8 * number);
+        let mut name = [0; FINGERPRINT_LEN];
+        name.copy_from_slice(&bytes[..FINGERPRINT_LEN]);
+        let value = |number: usize| word(FINGERPRINT_LEN + 8 * number);
         Some(Self {
             name,
             generation: value(0),
@@ -161,7 +161,7 @@ impl Record {
 }
 
 /// Where the checksum stands.
-const SUM_AT: usize = RECORD_LEN - 8;
+const CHECKSUM_OFFSET: usize = RECORD_LEN - 8;
 
 /// FNV-1a of 64 bits: against bytes that were half written, not against anybody who may write the file, who needs no false
 /// checksum to do harm. A record of zeroes has a wrong one.
@@ -174,12 +174,12 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> SaRecord {
+        SaRecord {
             generation: 3,
             reserved: 1 << 20,
             edge: 77,
-            ..Record::new([7; NAME_LEN], moment(1_800_000_000, 400))
+            ..SaRecord::new([7; FINGERPRINT_LEN], moment(1_800_000_000, 400))
         }
     }
 
@@ -190,12 +190,12 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_known_when_it_was_not_whole() {
         let bytes = record().encode();
-        assert_eq!(Record::decode(&bytes), Some(record()));
-        assert_eq!(Record::decode(&[0; RECORD_LEN]), None);
+        assert_eq!(SaRecord::decode(&bytes), Some(record()));
+        assert_eq!(SaRecord::decode(&[0; RECORD_LEN]), None);
         for place in 0..RECORD_LEN {
             let mut torn = bytes;
             torn[place] ^= 1;
-            assert_eq!(Record::decode(&torn), None, "{place}");
+            assert_eq!(SaRecord::decode(&torn), None, "{place}");
         }
     }
 
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn one_that_was_never_seen_has_no_age() {
         let new = moment(1_800_000_000, 5000);
-        let record = Record::new([7; NAME_LEN], new);
+        let record = SaRecord::new([7; FINGERPRINT_LEN], new);
         assert_eq!(record.kept(new).created, new.now);
         assert_eq!(record.kept(moment(new.now + 3, 5003)).created, new.now);
     }

@@ -10,22 +10,22 @@
 
 use super::disk::Disk;
 use super::header::{BadHeader, Header, PAGE};
-use super::name::Name;
-use super::record::{Moment, RECORD_LEN, Record};
+use super::key_fingerprint::KeyFingerprint;
+use super::record::{Moment, RECORD_LEN, SaRecord};
 use std::collections::HashMap;
 use std::io;
 
 /// Records that lie side by side.
-const IN_A_GROUP: usize = PAGE / RECORD_LEN;
+const RECORDS_PER_GROUP: usize = PAGE / RECORD_LEN;
 
 /// Bytes of a group with both of its copies.
-const GROUP: usize = 2 * PAGE;
+const GROUP_BYTES: usize = 2 * PAGE;
 
 /// The most keys that are remembered: 16 MiB of file. The one that was not in use for longest gives way.
-pub const MOST_RECORDS: usize = 1 << 16;
+pub const MAX_RECORDS: usize = 1 << 16;
 
 /// Where a record is.
-pub type Place = usize;
+pub type RecordIndex = usize;
 
 /// The records in memory and where they are kept.
 pub struct Store<D> {
@@ -33,13 +33,13 @@ pub struct Store<D> {
     header: Header,
     header_is_second: bool,
     slots: Vec<Slot>,
-    places: HashMap<Name, Place>,
+    places: HashMap<KeyFingerprint, RecordIndex>,
     /// How long the file is to be: what is shorter was made so by somebody else.
     len: u64,
 }
 
 struct Slot {
-    record: Record,
+    record: SaRecord,
     /// Whether the second copy is the younger one on the disk.
     second: bool,
     /// Whether the disk has not got this yet.
@@ -54,7 +54,7 @@ pub enum BadStore {
     /// Not one of ours, or damaged.
     Header(BadHeader),
     /// Both copies of a record are damaged.
-    Record,
+    SaRecord,
     /// The system refused.
     Io(io::Error),
 }
@@ -90,7 +90,10 @@ impl<D: Disk> Store<D> {
             places: HashMap::new(),
             len: (2 * PAGE) as u64,
         };
-        let groups = bytes.get(2 * PAGE..).unwrap_or_default().chunks(GROUP);
+        let groups = bytes
+            .get(2 * PAGE..)
+            .unwrap_or_default()
+            .chunks(GROUP_BYTES);
         for group in groups {
             store.read_group(group)?;
         }
@@ -100,12 +103,12 @@ impl<D: Disk> Store<D> {
 
     fn read_group(&mut self, group: &[u8]) -> Result<(), BadStore> {
         // The end of a file that was growing when the power failed is missing, and reads as nothing.
-        let mut whole = vec![0; GROUP];
+        let mut whole = vec![0; GROUP_BYTES];
         whole[..group.len()].copy_from_slice(group);
-        self.len += GROUP as u64;
+        self.len += GROUP_BYTES as u64;
         let (records, _) = whole.as_chunks::<RECORD_LEN>();
-        for number in 0..IN_A_GROUP {
-            let slot = Slot::read(&records[number], &records[number + IN_A_GROUP])?;
+        for number in 0..RECORDS_PER_GROUP {
+            let slot = Slot::read(&records[number], &records[number + RECORDS_PER_GROUP])?;
             if slot.record.generation > 0 {
                 self.places.insert(slot.record.name, self.slots.len());
             }
@@ -142,26 +145,26 @@ impl<D: Disk> Store<D> {
     }
 
     /// Where a name's record is.
-    pub fn find(&self, name: &Name) -> Option<Place> {
+    pub fn find(&self, name: &KeyFingerprint) -> Option<RecordIndex> {
         self.places.get(name).copied()
     }
 
     /// A record.
-    pub fn record(&self, place: Place) -> &Record {
+    pub fn record(&self, place: RecordIndex) -> &SaRecord {
         &self.slots[place].record
     }
 
     /// Changes a record; [`Store::commit`] writes it.
-    pub fn change(&mut self, place: Place, change: impl FnOnce(&mut Record)) {
+    pub fn change(&mut self, place: RecordIndex, change: impl FnOnce(&mut SaRecord)) {
         let slot = &mut self.slots[place];
         change(&mut slot.record);
         slot.dirty = true;
     }
 
     /// A place for an association that was never seen. Nothing is written yet.
-    pub fn add(&mut self, name: Name, moment: Moment) -> Place {
-        let record = Record::new(name, moment);
-        let place = match self.slots.len() < MOST_RECORDS {
+    pub fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
+        let record = SaRecord::new(name, moment);
+        let place = match self.slots.len() < MAX_RECORDS {
             true => None,
             false => self.longest_unused(),
         };
@@ -170,7 +173,7 @@ impl<D: Disk> Store<D> {
                 let slot = &mut self.slots[place];
                 self.places.remove(&slot.record.name);
                 let generation = slot.record.generation;
-                slot.record = Record {
+                slot.record = SaRecord {
                     generation,
                     ..record
                 };
@@ -186,7 +189,7 @@ impl<D: Disk> Store<D> {
         place
     }
 
-    fn longest_unused(&self) -> Option<Place> {
+    fn longest_unused(&self) -> Option<RecordIndex> {
         let unused = self
             .slots
             .iter()
@@ -197,12 +200,12 @@ impl<D: Disk> Store<D> {
     }
 
     /// Whether a living association is kept at a place.
-    pub fn set_in_use(&mut self, place: Place, in_use: bool) {
+    pub fn set_in_use(&mut self, place: RecordIndex, in_use: bool) {
         self.slots[place].in_use = in_use;
     }
 
     /// Whether the disk has what is at a place.
-    pub fn is_durable(&self, place: Place) -> bool {
+    pub fn is_durable(&self, place: RecordIndex) -> bool {
         !self.slots[place].dirty
     }
 
@@ -229,7 +232,7 @@ impl<D: Disk> Store<D> {
             self.mend()?;
         }
         let grown = self.grow();
-        let room = ((self.len as usize).saturating_sub(2 * PAGE) / GROUP) * IN_A_GROUP;
+        let room = ((self.len as usize).saturating_sub(2 * PAGE) / GROUP_BYTES) * RECORDS_PER_GROUP;
         let dirty: Vec<_> = (0..self.slots.len().min(room))
             .filter(|place| self.slots[*place].dirty)
             .collect();
@@ -246,14 +249,14 @@ impl<D: Disk> Store<D> {
     }
 
     /// Records side by side go in one call.
-    fn write(&mut self, run: &[Place]) -> io::Result<()> {
+    fn write(&mut self, run: &[RecordIndex]) -> io::Result<()> {
         let Some(&first) = run.first() else {
             return Ok(());
         };
         let mut bytes = Vec::with_capacity(run.len() * RECORD_LEN);
         for place in run {
             let record = &self.slots[*place].record;
-            let next = Record {
+            let next = SaRecord {
                 generation: record.generation + 1,
                 ..*record
             };
@@ -265,11 +268,11 @@ impl<D: Disk> Store<D> {
 
     /// Room for records is taken before any of them is used, so that a disk that fills up stops nothing that runs.
     fn grow(&mut self) -> io::Result<()> {
-        let groups = self.slots.len().div_ceil(IN_A_GROUP);
-        let wanted = (2 * PAGE + groups * GROUP) as u64;
+        let groups = self.slots.len().div_ceil(RECORDS_PER_GROUP);
+        let wanted = (2 * PAGE + groups * GROUP_BYTES) as u64;
         while self.len < wanted {
-            self.disk.write_at(self.len, &[0; GROUP])?;
-            self.len += GROUP as u64;
+            self.disk.write_at(self.len, &[0; GROUP_BYTES])?;
+            self.len += GROUP_BYTES as u64;
         }
         Ok(())
     }
@@ -288,7 +291,7 @@ impl<D: Disk> Store<D> {
 }
 
 impl Slot {
-    fn new(record: Record) -> Self {
+    fn new(record: SaRecord) -> Self {
         Self {
             record,
             second: true,
@@ -299,21 +302,22 @@ impl Slot {
 
     fn read(first: &[u8; RECORD_LEN], second: &[u8; RECORD_LEN]) -> Result<Self, BadStore> {
         let empty = [0; RECORD_LEN];
-        match (Record::decode(first), Record::decode(second)) {
+        match (SaRecord::decode(first), SaRecord::decode(second)) {
             (Some(first), Some(second)) if first.generation > second.generation => {
                 Ok(Self::of(first, false))
             }
             (_, Some(second)) => Ok(Self::of(second, true)),
             (Some(first), None) => Ok(Self::of(first, false)),
             // Half written for the first time: it was never in use.
-            (None, None) if *first == empty || *second == empty => {
-                Ok(Self::new(Record::new(Name::default(), Moment::default())))
-            }
-            (None, None) => Err(BadStore::Record),
+            (None, None) if *first == empty || *second == empty => Ok(Self::new(SaRecord::new(
+                KeyFingerprint::default(),
+                Moment::default(),
+            ))),
+            (None, None) => Err(BadStore::SaRecord),
         }
     }
 
-    fn of(record: Record, second: bool) -> Self {
+    fn of(record: SaRecord, second: bool) -> Self {
         Self {
             second,
             ..Self::new(record)
@@ -322,19 +326,19 @@ impl Slot {
 }
 
 fn largest() -> usize {
-    2 * PAGE + MOST_RECORDS.div_ceil(IN_A_GROUP) * GROUP
+    2 * PAGE + MAX_RECORDS.div_ceil(RECORDS_PER_GROUP) * GROUP_BYTES
 }
 
-fn offset(place: Place, second: bool) -> u64 {
-    let (group, number) = (place / IN_A_GROUP, place % IN_A_GROUP);
+fn offset(place: RecordIndex, second: bool) -> u64 {
+    let (group, number) = (place / RECORDS_PER_GROUP, place % RECORDS_PER_GROUP);
     let copy = if second { PAGE } else { 0 };
-    (2 * PAGE + group * GROUP + copy + number * RECORD_LEN) as u64
+    (2 * PAGE + group * GROUP_BYTES + copy + number * RECORD_LEN) as u64
 }
 
 /// Cuts places into runs that lie side by side in one copy.
-fn runs(places: &[Place], second: impl Fn(Place) -> bool) -> Vec<&[Place]> {
-    let apart = |a: &Place, b: &Place| {
-        a + 1 == *b && a / IN_A_GROUP == b / IN_A_GROUP && second(*a) == second(*b)
+fn runs(places: &[RecordIndex], second: impl Fn(RecordIndex) -> bool) -> Vec<&[RecordIndex]> {
+    let apart = |a: &RecordIndex, b: &RecordIndex| {
+        a + 1 == *b && a / RECORDS_PER_GROUP == b / RECORDS_PER_GROUP && second(*a) == second(*b)
     };
     places.chunk_by(apart).collect()
 }

@@ -276,7 +276,7 @@ mod tests {
         ));
         told.barriers.truncate(1);
         told.barriers[0] = barrier("nftables", &["table deleted"]);
-        assert!(status(&told).contains("IN CLEAR"));
+        assert!(status(&told).contains("UNENCRYPTED"));
     }
 
     #[test]

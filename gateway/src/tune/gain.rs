@@ -47,11 +47,11 @@ struct Line {
     factors: BTreeMap<String, String>,
     #[serde(default)]
     figures: BTreeMap<String, f64>,
-    provenance: Place,
+    provenance: PathShape,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct PathShape {
     cpu: String,
     kernel: String,
 }
@@ -222,7 +222,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    fn differs(&self, place: &Place) -> Option<String> {
+    fn differs(&self, place: &PathShape) -> Option<String> {
         let pairs = [(&place.cpu, &self.processor), (&place.kernel, &self.kernel)];
         let other = pairs.iter().find(|(there, here)| there != here);
         other.map(|(there, here)| format!("{there}, and this is {here}"))

@@ -2,16 +2,16 @@
 
 use super::gain::{Gain, Gains};
 use super::host::{Host, Reading};
+use super::recommendation::Among;
 use super::state::State;
 use super::table::{self, Place, SETTINGS, Setting};
-use super::wish::Among;
 use serde::Serialize;
 use std::fmt::Write;
 
 /// How a setting stands.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
+pub(super) enum Assessment {
     /// Should be changed, and `apply` does.
     Proposed,
     /// Has a price: `apply` changes it by name.
@@ -30,7 +30,7 @@ pub(super) enum Verdict {
 #[derive(Serialize, Debug)]
 pub(super) struct Row {
     pub name: &'static str,
-    pub verdict: Verdict,
+    pub verdict: Assessment,
     pub spots: Vec<Spot>,
     pub reason: &'static str,
     pub price: Option<&'static str>,
@@ -138,15 +138,15 @@ impl Scope<'_> {
     }
 }
 
-fn verdict(setting: &Setting, spots: &[Spot]) -> Verdict {
+fn verdict(setting: &Setting, spots: &[Spot]) -> Assessment {
     let has_proposal = spots.iter().any(|spot| spot.proposal.is_some());
     match (&setting.place, setting.price) {
-        _ if spots.is_empty() => Verdict::Absent,
-        (Place::Told(_), _) => Verdict::Told,
-        (_, None) if has_proposal => Verdict::Proposed,
-        (_, Some(_)) if has_proposal => Verdict::OnRequest,
-        _ if spots.iter().all(|spot| spot.current.is_none()) => Verdict::Unreadable,
-        _ => Verdict::Good,
+        _ if spots.is_empty() => Assessment::Absent,
+        (Place::Told(_), _) => Assessment::Told,
+        (_, None) if has_proposal => Assessment::Proposed,
+        (_, Some(_)) if has_proposal => Assessment::OnRequest,
+        _ if spots.iter().all(|spot| spot.current.is_none()) => Assessment::Unreadable,
+        _ => Assessment::Good,
     }
 }
 
@@ -158,14 +158,14 @@ impl Report {
     pub fn text(&self) -> String {
         let mut out = self.head();
         let sections = [
-            (Verdict::Proposed, "Recommended (esplanade tune apply)"),
+            (Assessment::Proposed, "Recommended (esplanade tune apply)"),
             (
-                Verdict::OnRequest,
+                Assessment::OnRequest,
                 "With drawbacks, applied only by name (esplanade tune apply NAME)",
             ),
-            (Verdict::Good, "Already as recommended"),
-            (Verdict::Told, "Shown only, never changed"),
-            (Verdict::Unreadable, "Not readable"),
+            (Assessment::Good, "Already as recommended"),
+            (Assessment::Told, "Shown only, never changed"),
+            (Assessment::Unreadable, "Not readable"),
         ];
         for (verdict, title) in sections {
             let mut rows = self.of(verdict).peekable();
@@ -176,7 +176,7 @@ impl Report {
                 out += &row.text();
             }
         }
-        let absent: Vec<&str> = self.of(Verdict::Absent).map(|row| row.name).collect();
+        let absent: Vec<&str> = self.of(Assessment::Absent).map(|row| row.name).collect();
         if !absent.is_empty() {
             let _ = writeln!(
                 out,
@@ -200,7 +200,7 @@ impl Report {
         format!("Devices  {devices}\nGains    {gains}\n")
     }
 
-    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Row> {
+    fn of(&self, verdict: Assessment) -> impl Iterator<Item = &Row> {
         self.settings
             .iter()
             .filter(move |row| row.verdict == verdict)
@@ -212,20 +212,20 @@ impl Row {
         let values = self.values();
         // Advice without a figure needs no excuse for it.
         let measured = match (self.verdict, &self.gain) {
-            (Verdict::Told, None) => "",
+            (Assessment::Told, None) => "",
             _ => &self.measured,
         };
         let line = format!("  {:<22} {values:<32} {measured}", self.name);
         let mut out = line.trim_end().to_owned() + "\n";
         let _ = writeln!(out, "      {}", self.reason);
-        if let (Verdict::OnRequest, Some(price)) = (self.verdict, self.price) {
+        if let (Assessment::OnRequest, Some(price)) = (self.verdict, self.price) {
             let _ = writeln!(out, "      drawback: {price}");
         }
         for spot in &self.spots {
             if let Some(before) = &spot.before {
                 let _ = writeln!(out, "      set by `tune apply`, before: {before}");
             }
-            if let (Some(problem), Verdict::Unreadable) = (&spot.problem, self.verdict) {
+            if let (Some(problem), Assessment::Unreadable) = (&spot.problem, self.verdict) {
                 let _ = writeln!(out, "      {}: {problem}", spot.target);
             }
         }

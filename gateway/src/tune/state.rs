@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where it lies unless said otherwise.
-pub(super) const USUAL_PLACE: &str = "/var/lib/esplanade/tune.json";
+pub(super) const DEFAULT_STATE_FILE: &str = "/var/lib/esplanade/tune.json";
 
 /// The file's content.
 #[derive(Serialize, Deserialize, Default, Debug, PartialEq)]

@@ -3,14 +3,14 @@
 //! A name that the lab can vary is the word of its specs, so that what `esplanade lab run tune` measured finds its row here.
 
 use super::host::{Host, Target};
-use super::told;
-use super::wish::Wish;
+use super::informational;
+use super::recommendation::Recommendation;
 
 /// One row of the table.
 pub(super) struct Setting {
     pub name: &'static str,
     pub place: Place,
-    pub wish: Wish,
+    pub wish: Recommendation,
     /// What it costs, where it costs something: then it is changed only by name.
     pub price: Option<&'static str>,
     /// Whether the lab has a factor of this name.
@@ -109,7 +109,12 @@ pub(super) fn count_processors(host: &dyn Host) -> usize {
     processors(host).count().max(1)
 }
 
-const fn row(name: &'static str, place: Place, wish: Wish, reason: &'static str) -> Setting {
+const fn row(
+    name: &'static str,
+    place: Place,
+    wish: Recommendation,
+    reason: &'static str,
+) -> Setting {
     Setting {
         name,
         place,
@@ -142,37 +147,37 @@ pub(super) const SETTINGS: &[Setting] = &[
     row(
         "rmem_max",
         Place::System(&["net/core/rmem_max"]),
-        Wish::AtLeast(SOCKET_BUFFER),
+        Recommendation::AtLeast(SOCKET_BUFFER),
         "a burst waits in the socket while the gateway is busy; without CAP_NET_ADMIN this is all it gets",
     ),
     row(
         "wmem_max",
         Place::System(&["net/core/wmem_max"]),
-        Wish::AtLeast(SOCKET_BUFFER),
+        Recommendation::AtLeast(SOCKET_BUFFER),
         "the same for what leaves",
     ),
     row(
         "netdev_max_backlog",
         Place::System(&["net/core/netdev_max_backlog"]),
-        Wish::AtLeast(10_000),
+        Recommendation::AtLeast(10_000),
         "virtual links and packets steered to another processor queue here; what does not fit is lost without a word",
     ),
     row(
         "netdev_budget",
         Place::System(&["net/core/netdev_budget"]),
-        Wish::AtLeast(600),
+        Recommendation::AtLeast(600),
         "packets that one softirq takes; a third column of /proc/net/softnet_stat that grows says that it ends too early",
     ),
     row(
         "netdev_budget_usecs",
         Place::System(&["net/core/netdev_budget_usecs"]),
-        Wish::AtLeast(8_000),
+        Recommendation::AtLeast(8_000),
         "the time that one softirq takes at most: the other limit of the same",
     ),
     row(
         "ip_early_demux",
         Place::System(&["net/ipv4/ip_early_demux"]),
-        Wish::Exactly("0"),
+        Recommendation::Exactly("0"),
         "looks for a local socket before routing; a gateway forwards, and its own socket is connected to nobody",
     )
     .at_the_price_of("connections that end on this host lose a shortcut")
@@ -186,28 +191,28 @@ pub(super) const SETTINGS: &[Setting] = &[
             "generic-segmentation-offload",
             "generic-receive-offload",
         ]),
-        Wish::Exactly("on"),
+        Recommendation::Exactly("on"),
         "whole trains pass the stack, the tunnel and the cipher's queue at the cost of one packet",
     )
     .measured(),
     row(
         "rx_udp_gro_forwarding",
         Place::Features(&["rx-udp-gro-forwarding"]),
-        Wish::Exactly("on"),
+        Recommendation::Exactly("on"),
         "UDP that is only forwarded is put together into trains too; name the devices of the protected networks with --device",
     )
     .measured(),
     row(
         "rx_gro_list",
         Place::Features(&["rx-gro-list"]),
-        Wish::Exactly("off"),
+        Recommendation::Exactly("off"),
         "chains packets without joining them: good for plain forwarding, but a TUN device wants trains and gets single packets",
     )
     .measured(),
     row(
         "gro_flush_timeout_ns",
         Place::Device("gro_flush_timeout"),
-        Wish::Exactly("50000"),
+        Recommendation::Exactly("50000"),
         "receive coalescing may wait for more of a train",
     )
     .at_the_price_of("up to 50 µs more of round trip")
@@ -215,7 +220,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     row(
         "napi_defer_hard_irqs",
         Place::Device("napi_defer_hard_irqs"),
-        Wish::Exactly("2"),
+        Recommendation::Exactly("2"),
         "a quiet device is looked at twice more before its interrupt is switched on again; only together with gro_flush_timeout_ns",
     )
     .at_the_price_of("a little more of the processor")
@@ -223,20 +228,20 @@ pub(super) const SETTINGS: &[Setting] = &[
     row(
         "txqueuelen",
         Place::Device("tx_queue_len"),
-        Wish::AtLeast(1_000),
+        Recommendation::AtLeast(1_000),
         "what a device's own queue holds, where it has one",
     ),
     row(
         "tun_txqueuelen",
         Place::Tun("tx_queue_len"),
-        Wish::AtLeast(1_000),
+        Recommendation::AtLeast(1_000),
         "what waits in the TUN device for the gateway; each place may hold a train of 64 KiB",
     )
     .at_the_price_of("packets that wait longer when the gateway is too slow"),
     row(
         "rps_cpus",
         Place::Queue("rx", "rps_cpus"),
-        Wish::EveryProcessor,
+        Recommendation::EveryProcessor,
         "flows of one receive queue spread over the processors before the stack looks at them",
     )
     .at_the_price_of("packets cross processors; of no use to a single flow, or with a queue for each processor")
@@ -244,94 +249,94 @@ pub(super) const SETTINGS: &[Setting] = &[
     row(
         "xps_cpus",
         Place::Queue("tx", "xps_cpus"),
-        Wish::ItsShare,
+        Recommendation::ItsShare,
         "each processor sends through a queue of its own",
     )
     .at_the_price_of("what the driver chose is overruled"),
     row(
         "busy_poll",
         Place::System(&["net/core/busy_poll"]),
-        Wish::AtLeast(50),
+        Recommendation::AtLeast(50),
         "poll() looks at the device for so many µs before it sleeps",
     )
     .at_the_price_of("processor time that nobody else gets; `esplanade run --wake busy` is the gateway's own way"),
     row(
         "busy_read",
         Place::System(&["net/core/busy_read"]),
-        Wish::AtLeast(50),
+        Recommendation::AtLeast(50),
         "the same for recvmmsg()",
     )
     .at_the_price_of("processor time that nobody else gets"),
     row(
         "tcp.buffer_bytes",
         Place::System(&["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]),
-        Wish::LastAtLeast(16 << 20),
+        Recommendation::LastAtLeast(16 << 20),
         "how far TCP's own tuning may go: rate × round trip must fit. For connections that end here; a forwarded one has its hosts'",
     )
     .measured(),
     row(
         "tcp.moderate_rcvbuf",
         Place::System(&["net/ipv4/tcp_moderate_rcvbuf"]),
-        Wish::Exactly("1"),
+        Recommendation::Exactly("1"),
         "TCP tunes its receive buffer by itself",
     ),
     row(
         "tcp.window_scaling",
         Place::System(&["net/ipv4/tcp_window_scaling"]),
-        Wish::Exactly("1"),
+        Recommendation::Exactly("1"),
         "without it 64 KiB are on their way at most",
     )
     .measured(),
     row(
         "tcp.sack",
         Place::System(&["net/ipv4/tcp_sack"]),
-        Wish::Exactly("1"),
+        Recommendation::Exactly("1"),
         "a lost packet costs one packet and not a window",
     )
     .measured(),
     row(
         "tcp.timestamps",
         Place::System(&["net/ipv4/tcp_timestamps"]),
-        Wish::Exactly("1"),
+        Recommendation::Exactly("1"),
         "round trips are measured and old segments told apart, for twelve bytes of each packet",
     )
     .measured(),
     row(
         "governor",
         Place::Processor("cpufreq/scaling_governor"),
-        Wish::Exactly("performance"),
+        Recommendation::Exactly("performance"),
         "short bursts end before a slow clock has risen",
     )
     .at_the_price_of("power"),
     row(
         "mtu",
-        Place::Told(told::nothing),
-        Wish::Nothing,
+        Place::Told(informational::nothing),
+        Recommendation::Nothing,
         "fewer, larger packets: 9000 where every device of the path between the gateways takes it; `ip link set DEV mtu 9000`",
     )
     .measured(),
     row(
         "smt",
-        Place::Told(told::smt),
-        Wish::Nothing,
+        Place::Told(informational::smt),
+        Recommendation::Nothing,
         "two threads of one core share its cipher units: give --cpus one of each pair",
     ),
     row(
         "irqbalance",
-        Place::Told(told::irqbalance),
-        Wish::Nothing,
+        Place::Told(informational::irqbalance),
+        Recommendation::Nothing,
         "moves interrupts about: keep it, or pin the device's queues to processors that --cpus leaves free",
     ),
     row(
         "mitigations",
-        Place::Told(told::mitigations),
-        Wish::Nothing,
+        Place::Told(informational::mitigations),
+        Recommendation::Nothing,
         "each system call pays for them; they are there for a reason, and nothing here switches them off",
     ),
     row(
         "conntrack",
-        Place::Told(told::conntrack),
-        Wish::Nothing,
+        Place::Told(informational::conntrack),
+        Recommendation::Nothing,
         "tracks outer packets in vain: `nft add rule ip raw prerouting udp dport 4500 notrack`, and `ip protocol esp notrack`",
     ),
 ];

@@ -1,10 +1,10 @@
 use super::change::{What, apply, revert};
 use super::gain::{Gains, Here};
 use super::host::{Host, Machine, Reading, Target, feature, one_form, outer_devices};
-use super::report::{Row, Scope, Verdict};
+use super::recommendation::{Among, Recommendation};
+use super::report::{Assessment, Row, Scope};
 use super::state::State;
 use super::table::{self, SETTINGS};
-use super::wish::{Among, Wish};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -163,18 +163,18 @@ fn a_proposal_is_made_only_where_something_is_missing() {
     let among = |processors, queue| Among { processors, queue };
     let alone = among(4, (0, 1));
     let cases = [
-        (Wish::AtLeast(10), "9", Some("10")),
-        (Wish::AtLeast(10), "10", None),
-        (Wish::AtLeast(10), "11", None),
-        (Wish::AtLeast(10), "max", None),
-        (Wish::LastAtLeast(10), "1 2 3", Some("1 2 10")),
-        (Wish::LastAtLeast(10), "1 2 30", None),
-        (Wish::LastAtLeast(10), "1", None),
-        (Wish::Exactly("on"), "off", Some("on")),
-        (Wish::Exactly("on"), "on", None),
-        (Wish::EveryProcessor, "0", Some("f")),
-        (Wish::EveryProcessor, "f", None),
-        (Wish::Nothing, "x", None),
+        (Recommendation::AtLeast(10), "9", Some("10")),
+        (Recommendation::AtLeast(10), "10", None),
+        (Recommendation::AtLeast(10), "11", None),
+        (Recommendation::AtLeast(10), "max", None),
+        (Recommendation::LastAtLeast(10), "1 2 3", Some("1 2 10")),
+        (Recommendation::LastAtLeast(10), "1 2 30", None),
+        (Recommendation::LastAtLeast(10), "1", None),
+        (Recommendation::Exactly("on"), "off", Some("on")),
+        (Recommendation::Exactly("on"), "on", None),
+        (Recommendation::EveryProcessor, "0", Some("f")),
+        (Recommendation::EveryProcessor, "f", None),
+        (Recommendation::Nothing, "x", None),
     ];
     for (wish, current, proposal) in cases {
         assert_eq!(
@@ -184,10 +184,10 @@ fn a_proposal_is_made_only_where_something_is_missing() {
         );
     }
     let many = among(40, (0, 1));
-    let mask = |wish: Wish, among| wish.proposal("0", among).unwrap();
-    assert_eq!(mask(Wish::EveryProcessor, many), "ff,ffffffff");
-    assert_eq!(mask(Wish::ItsShare, among(8, (1, 4))), "22");
-    assert_eq!(mask(Wish::ItsShare, among(2, (0, 2))), "1");
+    let mask = |wish: Recommendation, among| wish.proposal("0", among).unwrap();
+    assert_eq!(mask(Recommendation::EveryProcessor, many), "ff,ffffffff");
+    assert_eq!(mask(Recommendation::ItsShare, among(8, (1, 4))), "22");
+    assert_eq!(mask(Recommendation::ItsShare, among(2, (0, 2))), "1");
 }
 
 #[test]
@@ -261,20 +261,20 @@ fn each_setting_is_judged_by_what_is_there() {
     let rows = tree.rows(&mut State::default());
     let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
     let verdicts = [
-        ("rmem_max", Verdict::Proposed),
-        ("wmem_max", Verdict::Good),
-        ("netdev_budget", Verdict::Absent),
-        ("tcp.buffer_bytes", Verdict::Proposed),
-        ("tcp.timestamps", Verdict::Absent),
-        ("tcp.sack", Verdict::Proposed),
-        ("offloads", Verdict::Unreadable),
-        ("busy_poll", Verdict::OnRequest),
-        ("rps_cpus", Verdict::OnRequest),
-        ("tun_txqueuelen", Verdict::OnRequest),
-        ("txqueuelen", Verdict::Good),
-        ("governor", Verdict::OnRequest),
-        ("irqbalance", Verdict::Told),
-        ("conntrack", Verdict::Absent),
+        ("rmem_max", Assessment::Proposed),
+        ("wmem_max", Assessment::Good),
+        ("netdev_budget", Assessment::Absent),
+        ("tcp.buffer_bytes", Assessment::Proposed),
+        ("tcp.timestamps", Assessment::Absent),
+        ("tcp.sack", Assessment::Proposed),
+        ("offloads", Assessment::Unreadable),
+        ("busy_poll", Assessment::OnRequest),
+        ("rps_cpus", Assessment::OnRequest),
+        ("tun_txqueuelen", Assessment::OnRequest),
+        ("txqueuelen", Assessment::Good),
+        ("governor", Assessment::OnRequest),
+        ("irqbalance", Assessment::Told),
+        ("conntrack", Assessment::Absent),
     ];
     for (name, verdict) in verdicts {
         assert_eq!(row(name).verdict, verdict, "{name}");

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::routes::installed::Installed;
 use crate::routes::record::Record;
-use crate::routes::record::place::Whereabouts;
+use crate::routes::record::network_namespace::NamespaceState;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN, Site};
 use clap::Args;
 use std::path::Path;
@@ -81,18 +81,18 @@ fn clear(control: &Path, down: &Down) -> Outcome {
         };
     };
     match record.whereabouts().map_err(Failure::new)? {
-        Whereabouts::Here => finish(&record, &folder),
+        NamespaceState::Here => finish(&record, &folder),
         _ if down.force => force(Some(&record), Some(&folder), down),
-        Whereabouts::Elsewhere { name, enter } => Err(Failure::new(format!(
+        NamespaceState::Elsewhere { name, enter } => Err(Failure::new(format!(
             "no gateway is running at {0}, and the last one left its rules in another network namespace, {name}: \
              nothing was changed. Remove them there: {enter} esplanade down --control {0}",
             control.display()
         ))),
-        Whereabouts::BeforeBoot => forget(
+        NamespaceState::BeforeBoot => forget(
             &folder,
             "the host has rebooted since, which removed its rules",
         ),
-        Whereabouts::Gone(name) => forget(
+        NamespaceState::Gone(name) => forget(
             &folder,
             &format!("its network namespace {name} no longer exists"),
         ),

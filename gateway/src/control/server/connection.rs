@@ -1,6 +1,6 @@
 //! One client of the control socket: what has come of its request, and what it has not taken yet of its answer.
 
-use super::super::LARGEST_REQUEST;
+use super::super::MAX_REQUEST_BYTES;
 use super::super::message::Answer;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -59,7 +59,7 @@ impl Client {
                     if room[..count].contains(&b'\n') {
                         return Some(self.take_line());
                     }
-                    if self.incoming.len() > LARGEST_REQUEST {
+                    if self.incoming.len() > MAX_REQUEST_BYTES {
                         self.asked = true;
                         self.say(&Answer::Refused("the request is too large".to_owned()));
                         return None;

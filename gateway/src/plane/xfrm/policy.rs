@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// The kernel's number for priority 0; there a smaller number goes first.
 const DEFAULT_PRIORITY: i64 = 0x8000_0000;
 /// XFRM_MAX_DEPTH.
-const MOST_TEMPLATES: usize = 6;
+const MAX_TEMPLATES: usize = 6;
 /// Identifiers above this are chosen by the gateway, as setkey's users know them (`unique#N`).
-pub(super) const LARGEST_MANUAL_REQID: u32 = 0x3fff;
+pub(super) const MAX_MANUAL_REQID: u32 = 0x3fff;
 
 /// What makes this policy.
 pub(super) fn emit(policy: &Policy) -> ModifyMessage {
@@ -264,9 +264,9 @@ pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    if templates.len() > MOST_TEMPLATES {
+    if templates.len() > MAX_TEMPLATES {
         return Err(format!(
-            "the kernel applies at most {MOST_TEMPLATES} transformations to a packet"
+            "the kernel applies at most {MAX_TEMPLATES} transformations to a packet"
         ));
     }
     let may_skip_tunnel = |template: &Template| {

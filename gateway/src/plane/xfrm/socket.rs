@@ -15,9 +15,9 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER_LEN: usize = 16;
 /// The kernel fills at most 32 KiB of a dump at a time.
-const ANSWER_LEN: usize = 1 << 16;
+const ANSWER_BYTES: usize = 1 << 16;
 /// NLMSGERR_ATTR_MSG: the kernel's own words, where it has some.
-const WORDS: u16 = 1;
+const ERROR_TEXT_ATTRIBUTE: u16 = 1;
 
 /// A connection to the kernel's XFRM.
 pub(super) struct XfrmSocket {
@@ -48,7 +48,7 @@ impl XfrmSocket {
         Ok(Self {
             socket,
             sequence: 0,
-            answer: Zeroizing::new(vec![0; ANSWER_LEN]),
+            answer: Zeroizing::new(vec![0; ANSWER_BYTES]),
         })
     }
 
@@ -108,7 +108,7 @@ impl XfrmSocket {
         acknowledged: bool,
     ) -> Outcome<bool> {
         let len = self.socket.recv(&mut &mut self.answer[..], 0)?;
-        let mut rest = &self.answer[..len.min(ANSWER_LEN)];
+        let mut rest = &self.answer[..len.min(ANSWER_BYTES)];
         while let Some((header, payload, next)) = split(rest) {
             rest = next;
             // An answer to a question that was given up before is passed by.
@@ -169,7 +169,7 @@ fn words(mut attributes: &[u8]) -> Option<String> {
     while let [l0, l1, k0, k1, ..] = *attributes {
         let (len, kind) = (u16::from_ne_bytes([l0, l1]), u16::from_ne_bytes([k0, k1]));
         let value = attributes.get(4..usize::from(len))?;
-        if kind == WORDS {
+        if kind == ERROR_TEXT_ATTRIBUTE {
             let text = value.strip_suffix(&[0]).unwrap_or(value);
             return String::from_utf8(text.to_vec()).ok();
         }

@@ -148,7 +148,7 @@ fn what_the_kernel_has_no_word_for_is_refused_with_the_reason() {
         (
             "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;"
                 .to_owned(),
-            "instead of `use`",
+            "does not support `use`",
         ),
         (
             "spdadd 10.1.0.0/24 10.2.0.0/24 any -o spread=4 -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;"

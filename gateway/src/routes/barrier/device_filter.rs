@@ -12,9 +12,9 @@
 //! [`device_filter`]: crate::routes::device_filter
 
 mod faults;
+mod filtered_device;
 mod keeper;
-mod news;
-mod places;
+mod notifications;
 
 use super::Barrier;
 use crate::memory::without_keys;
@@ -24,9 +24,9 @@ use crate::routes::device_filter::{Target, TooMany};
 use crate::routes::netlink::traffic_control::Spot;
 use crate::routes::plan::Plan;
 use faults::Refusal;
+use filtered_device::{FilteredDevice, filtered_device};
 use keeper::{HOOKS, Keeper, Programs};
-use news::News;
-use places::{Place, place_of};
+use notifications::DeviceNotifications;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub const COUNTER: &str = "clear_at_devices";
 pub struct DeviceFilters {
     site: Site,
     keeper: Keeper,
-    news: News,
+    news: DeviceNotifications,
     /// The plan in force; nothing where none has been installed.
     force: Option<Force>,
     /// Whether the kernel may hold something else than that, because a change was refused half-way.
@@ -64,7 +64,7 @@ impl Force {
     }
 
     /// What both directions of a device are to have.
-    fn wanted(&mut self, site: &Site, place: &Place) -> Result<[Programs; 2], TooMany> {
+    fn wanted(&mut self, site: &Site, place: &FilteredDevice) -> Result<[Programs; 2], TooMany> {
         let [ingress, egress] = HOOKS.map(|hook| Target {
             hook,
             link: place.link,
@@ -92,7 +92,7 @@ impl DeviceFilters {
         Ok(Self {
             site: site.clone(),
             keeper: Keeper::open(site)?,
-            news: News::open()?,
+            news: DeviceNotifications::open()?,
             force: None,
             is_torn: false,
             reached: BTreeMap::new(),
@@ -101,14 +101,16 @@ impl DeviceFilters {
     }
 
     /// Devices that are to have filters.
-    fn places(&mut self) -> io::Result<Vec<Place>> {
+    fn places(&mut self) -> io::Result<Vec<FilteredDevice>> {
         for index in self.news.take_gone() {
             self.keeper.forget(index);
             self.reached.remove(&index);
             self.unreached.remove(&index);
         }
         let devices = self.keeper.devices()?;
-        let places = devices.iter().map(|device| place_of(&self.site, device));
+        let places = devices
+            .iter()
+            .map(|device| filtered_device(&self.site, device));
         Ok(places.flatten().collect())
     }
 
@@ -130,7 +132,7 @@ impl DeviceFilters {
 
     fn add_all(
         &mut self,
-        places: &[Place],
+        places: &[FilteredDevice],
         force: &mut Force,
         added: &mut Vec<Spot>,
     ) -> io::Result<Vec<Result<(), Refusal>>> {
@@ -149,14 +151,14 @@ impl DeviceFilters {
     /// Deletes what is of ours and not wanted, also where no filter of ours belongs.
     fn clear_others(
         &mut self,
-        places: &[Place],
+        places: &[FilteredDevice],
         outcomes: &[Result<(), Refusal>],
         force: &mut Force,
     ) -> io::Result<()> {
         let kept = places.iter().zip(outcomes);
         let kept =
             kept.filter_map(|(place, outcome)| outcome.is_ok().then_some((place.index, place)));
-        let kept: BTreeMap<u32, &Place> = kept.collect();
+        let kept: BTreeMap<u32, &FilteredDevice> = kept.collect();
         for (device, kind) in self.keeper.disciplines()? {
             if kind == "clsact" {
                 let wanted = kept
@@ -169,7 +171,7 @@ impl DeviceFilters {
         Ok(())
     }
 
-    fn note(&mut self, place: Place, outcome: Result<(), Refusal>) {
+    fn note(&mut self, place: FilteredDevice, outcome: Result<(), Refusal>) {
         self.unreached.remove(&place.index);
         match outcome {
             Ok(()) => drop(self.reached.insert(place.index, place.name)),
@@ -182,7 +184,7 @@ impl DeviceFilters {
 
     /// Takes filters off devices that are no place for them any more: one of the gateway's own that bore another name for a
     /// moment would drop what the tunnel carries.
-    fn leave(&mut self, places: &[Place]) -> io::Result<()> {
+    fn leave(&mut self, places: &[FilteredDevice]) -> io::Result<()> {
         let is_place = |index: &u32| places.iter().any(|place| place.index == *index);
         let left: Vec<_> = self
             .reached

@@ -22,7 +22,7 @@ use crate::routes::Site;
 use crate::routes::netlink::Netlink;
 use crate::routes::netlink::traffic_control::Device;
 use crate::routes::netlink::xfrm::{Direction, Xfrm};
-use crate::routes::plan::{Family, Plan, Verdict};
+use crate::routes::plan::{Disposition, Family, Plan};
 use compiler::Surroundings;
 use keeper::{Keeper, Wanted};
 use opened::Opened;
@@ -221,7 +221,7 @@ fn absent(error: &io::Error) -> String {
 fn arrives_in_ipv6(plan: &Plan) -> bool {
     plan.arriving
         .iter()
-        .any(|entry| entry.family() == Some(Family::V6) && entry.verdict != Verdict::Bypass)
+        .any(|entry| entry.family() == Some(Family::V6) && entry.verdict != Disposition::Bypass)
 }
 
 fn wanted(plan: &Plan, around: &Surroundings) -> Wanted {

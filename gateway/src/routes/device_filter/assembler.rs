@@ -99,7 +99,7 @@ pub struct Assembler {
 }
 
 /// Farthest that a conditional jump reaches, in instructions.
-const FARTHEST: usize = 255;
+const MAX_JUMP_INSTRUCTIONS: usize = 255;
 
 impl Assembler {
     /// A place that is not in the program yet.
@@ -208,7 +208,7 @@ impl Layout {
             .get(&label)
             .map(|place| self.reversed.len() - place);
         let distance = self.distance(label);
-        let nearest = if distance <= FARTHEST {
+        let nearest = if distance <= MAX_JUMP_INSTRUCTIONS {
             distance
         } else {
             relay?

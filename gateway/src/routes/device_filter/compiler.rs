@@ -3,21 +3,21 @@
 
 use super::assembler::{Assembler, DROP, Instruction, PASS};
 use super::headers::{self, Exits, Judged};
-use super::judgement::{self, Area, Outcomes};
+use super::policies::{self, Area, Outcomes};
 use super::search::search;
 use super::task::{Ends, Target, Task};
 use super::{TooMany, exceptions};
 use crate::routes::plan::{Family, Plan};
 
 /// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
-pub const MOST_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
+pub const MAX_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 
 /// Programs for one direction of one device.
-pub const MOST_PROGRAMS_PER_PLAN: usize = 256;
+pub const MAX_PROGRAMS_PER_PLAN: usize = 256;
 
 /// The programs that enforce a plan; none where nothing would ever be dropped.
 pub fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
-    programs_of(plan, target, MOST_INSTRUCTIONS_PER_PROGRAM)
+    programs_of(plan, target, MAX_INSTRUCTIONS_PER_PROGRAM)
 }
 
 /// The same with programs of at most so many instructions.
@@ -57,7 +57,7 @@ fn split(
     }
     if let Some(program) = fitting(&[(task, area)], most)? {
         programs.push(program);
-        return if programs.len() > MOST_PROGRAMS_PER_PLAN {
+        return if programs.len() > MAX_PROGRAMS_PER_PLAN {
             Err(TooMany)
         } else {
             Ok(())
@@ -111,7 +111,7 @@ fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instructio
 
 /// The judgement of one family's packets within a box, and the exceptions from it.
 fn write(task: &Task, program: &mut Assembler, area: &Area, ends: Ends) -> Result<(), TooMany> {
-    let reads = task.lists.iter().any(|rules| judgement::asks_upper(rules));
+    let reads = task.lists.iter().any(|rules| policies::asks_upper(rules));
     for (field, range) in [
         (headers::destination(task.family), area.destination),
         (headers::source(task.family), area.source),
@@ -126,7 +126,7 @@ fn write(task: &Task, program: &mut Assembler, area: &Area, ends: Ends) -> Resul
     for rules in &task.lists {
         let (dropped, passed) = (program.label(), ends.pass);
         let judge = (task.family, task.target.hook, task.target.mark);
-        judgement::judge(program, judge, rules, Outcomes { dropped, passed })?;
+        policies::judge(program, judge, rules, Outcomes { dropped, passed })?;
         program.bind(dropped);
     }
     exceptions::write(task, program, ends, reads);

@@ -1,9 +1,9 @@
 //! What passes although policy would drop it: asked last, so that it costs other packets nothing.
 
-use super::Hook;
+use super::FilterHook;
 use super::assembler::{Assembler, Label, Op, Test};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, START, UPPER};
-use super::judgement::MARK;
+use super::policies::MARK;
 use super::search::search;
 use super::task::{Ends, Task};
 use crate::routes::plan::Family;
@@ -26,16 +26,16 @@ pub fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
 
 impl Task {
     fn exceptions(&self, program: &mut Assembler, ends: Ends, is_read: bool) {
-        if self.target.hook == Hook::Ingress {
+        if self.target.hook == FilterHook::Ingress {
             // A frame for another station is for no layer of ours; where a bridge carries it on, it is not our traffic.
             program.run(&[Op::Word(PACKET_TYPE)]);
             program.go_if(Test::Equal(OTHER_HOST), ends.pass);
         }
-        if self.target.is_bridged && self.target.hook == Hook::Egress {
+        if self.target.is_bridged && self.target.hook == FilterHook::Egress {
             program.run(&[Op::Word(PACKET_TYPE)]);
             program.go_unless(Test::Equal(HOST), ends.pass);
         }
-        if self.target.delivers && self.target.hook == Hook::Egress {
+        if self.target.delivers && self.target.hook == FilterHook::Egress {
             program.run(&[Op::Word(MARK)]);
             program.go_if(Test::HasBit(self.target.mark), ends.pass);
         }
@@ -48,8 +48,8 @@ impl Task {
         groups(program, self.family, ends.pass);
         leases(program, self.family, ends.pass);
         match self.target.hook {
-            Hook::Egress => self.our_own(program, ends),
-            Hook::Ingress => self.for_us(program, ends),
+            FilterHook::Egress => self.our_own(program, ends),
+            FilterHook::Ingress => self.for_us(program, ends),
         }
     }
 

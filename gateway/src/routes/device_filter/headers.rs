@@ -9,7 +9,7 @@
 //! none that anybody takes.
 
 use super::assembler::{Assembler, Label, Op, PASS, Test};
-use super::search::{Field, Place, search};
+use super::search::{AddressField, AddressLocation, search};
 use crate::routes::plan::Family;
 use crate::routes::range::Range;
 
@@ -50,26 +50,26 @@ pub const SHORT: u32 = 2;
 pub const UNKNOWN: u32 = 256;
 
 /// Extension headers that are followed. RFC 8200 4.1 names six, of which one may come twice.
-const MOST_EXTENSIONS: usize = 8;
+const MAX_EXTENSION_HEADERS: usize = 8;
 
 /// Tags inside an Ethernet frame that are followed, beside the one that the kernel takes off.
-const MOST_TAGS: u32 = 2;
+const MAX_INNER_TAGS: u32 = 2;
 
 /// EtherTypes of IEEE 802.1Q, 802.1ad and its forerunner.
 const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The address fields of a family.
-pub fn source(family: Family) -> Field {
-    Field {
-        place: Place::Scratch(SOURCE),
+pub fn source(family: Family) -> AddressField {
+    AddressField {
+        place: AddressLocation::Scratch(SOURCE),
         words: words(family),
     }
 }
 
 /// The same for the destination.
-pub fn destination(family: Family) -> Field {
-    Field {
-        place: Place::Scratch(DESTINATION),
+pub fn destination(family: Family) -> AddressField {
+    AddressField {
+        place: AddressLocation::Scratch(DESTINATION),
         words: words(family),
     }
 }
@@ -111,11 +111,11 @@ pub fn begin(program: &mut Assembler, link: LinkKind, exits: &Exits) {
 }
 
 fn ethernet(program: &mut Assembler, exits: &Exits) {
-    for tags in 0..=MOST_TAGS {
+    for tags in 0..=MAX_INNER_TAGS {
         let start = 14 + 4 * tags;
         program.run(&[Op::Half(start - 2)]);
         let (v4, v6) = (program.label(), program.label());
-        let tagged = if tags == MOST_TAGS {
+        let tagged = if tags == MAX_INNER_TAGS {
             exits.drop
         } else {
             program.label()
@@ -137,7 +137,7 @@ fn ethernet(program: &mut Assembler, exits: &Exits) {
             }
             addresses(program, family, start, judged.body);
         }
-        if tags < MOST_TAGS {
+        if tags < MAX_INNER_TAGS {
             program.bind(tagged);
         }
     }
@@ -161,8 +161,8 @@ fn by_version(program: &mut Assembler, exits: &Exits) {
 
 /// Lets pass what goes to none of these destinations, and goes on here with the rest.
 fn elsewhere(program: &mut Assembler, family: Family, start: u32, destinations: &[Range]) {
-    let field = Field {
-        place: Place::Packet(start + destination_at(family)),
+    let field = AddressField {
+        place: AddressLocation::Packet(start + destination_at(family)),
         words: words(family),
     };
     if destinations == [Range::all(family)] {
@@ -274,7 +274,7 @@ fn v6_upper(program: &mut Assembler, upper: Label, done: Label) {
     program.run(&[Op::RecallX(START), Op::ByteAtX(6), Op::Store(PROTOCOL)]);
     program.run(&[Op::Constant(40), Op::AddX, Op::Store(UPPER)]);
     let (riddle, later, nothing) = (program.label(), program.label(), program.label());
-    for _ in 0..MOST_EXTENSIONS {
+    for _ in 0..MAX_EXTENSION_HEADERS {
         let (extension, fragment, next) = (program.label(), program.label(), program.label());
         program.run(&[Op::Recall(PROTOCOL)]);
         is_extension(program, extension, fragment);

@@ -6,36 +6,36 @@ use crate::routes::range::Range;
 
 /// Where the words of an address lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Field {
+pub struct AddressField {
     /// The first of them.
-    pub place: Place,
+    pub place: AddressLocation,
     /// How many.
     pub words: u32,
 }
 
 /// Where a word lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum AddressLocation {
     /// In this word of scratch memory.
     Scratch(u32),
     /// In the packet, so many bytes behind its start.
     Packet(u32),
 }
 
-impl Field {
+impl AddressField {
     /// Loads the first word.
     pub fn load(self) -> Op {
         match self.place {
-            Place::Scratch(slot) => Op::Recall(slot),
-            Place::Packet(offset) => Op::Word(offset),
+            AddressLocation::Scratch(slot) => Op::Recall(slot),
+            AddressLocation::Packet(offset) => Op::Word(offset),
         }
     }
 
     /// Without the first word.
     fn rest(self) -> Self {
         let place = match self.place {
-            Place::Scratch(slot) => Place::Scratch(slot + 1),
-            Place::Packet(offset) => Place::Packet(offset + 4),
+            AddressLocation::Scratch(slot) => AddressLocation::Scratch(slot + 1),
+            AddressLocation::Packet(offset) => AddressLocation::Packet(offset + 4),
         };
         Self {
             place,
@@ -50,7 +50,12 @@ impl Field {
 }
 
 /// Goes to the label of the range that holds the address, else to `miss`. The ranges are sorted and share no address.
-pub fn search(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: Label) {
+pub fn search(
+    program: &mut Assembler,
+    field: AddressField,
+    ranges: &[(Range, Label)],
+    miss: Label,
+) {
     let joined = join(ranges);
     match &joined[..] {
         [] => program.jump(miss),
@@ -91,7 +96,7 @@ impl Part {
     }
 }
 
-fn word(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: Label) {
+fn word(program: &mut Assembler, field: AddressField, ranges: &[(Range, Label)], miss: Label) {
     let mut parts = Vec::new();
     for (range, label) in ranges {
         cut(&mut parts, field, *range, *label);
@@ -101,7 +106,7 @@ fn word(program: &mut Assembler, field: Field, ranges: &[(Range, Label)], miss: 
 }
 
 /// A range whose ends lie inside a word's value is cut there.
-fn cut(parts: &mut Vec<Part>, field: Field, range: Range, label: Label) {
+fn cut(parts: &mut Vec<Part>, field: AddressField, range: Range, label: Label) {
     let behind = 32 * (field.words - 1);
     let rest = (1u128 << behind) - 1;
     let high = |number: u128| (number >> behind) as u32;
@@ -141,7 +146,7 @@ fn deeper(parts: &mut Vec<Part>, value: u32, range: Range, label: Label) {
 /// The accumulator holds the word, which is known to lie between two values.
 fn halve(
     program: &mut Assembler,
-    field: Field,
+    field: AddressField,
     parts: &[Part],
     (least, most): (u32, u32),
     miss: Label,

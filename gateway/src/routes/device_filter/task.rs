@@ -1,10 +1,10 @@
 //! One family's part of a plan for one direction of a device, and the boxes of addresses that it is divided into.
 
-use super::Hook;
+use super::FilterHook;
 use super::assembler::Label;
 use super::headers::LinkKind;
-use super::judgement::{Area, Rule};
-use crate::routes::plan::{Entry, Family, Plan, Verdict};
+use super::policies::{Area, FilterRule};
+use crate::routes::plan::{Disposition, Entry, Family, Plan};
 use crate::routes::range::{Range, joined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// Which way packets go.
-    pub hook: Hook,
+    pub hook: FilterHook,
     /// How they begin.
     pub link: LinkKind,
     /// The mark on our own outer packets.
@@ -37,9 +37,9 @@ pub(super) struct Task {
     pub family: Family,
     pub target: Target,
     /// What is dropped is what each of these lists drops.
-    pub lists: Vec<Vec<Rule>>,
+    pub lists: Vec<Vec<FilterRule>>,
     /// Outer addresses between which our own packets leave, or to which those of peers come.
-    pub outer: Vec<Rule>,
+    pub outer: Vec<FilterRule>,
     /// Where protected packets arrive, or leave from.
     pub udp_ports: BTreeSet<u16>,
 }
@@ -47,12 +47,14 @@ pub(super) struct Task {
 impl Task {
     pub fn new(plan: &Plan, target: Target, family: Family) -> Self {
         let mut lists = match target.hook {
-            Hook::Egress => vec![rules(&plan.leaving, family)],
-            Hook::Ingress => vec![rules(&plan.arriving, family), rules(&plan.passing, family)],
+            FilterHook::Egress => vec![rules(&plan.leaving, family)],
+            FilterHook::Ingress => {
+                vec![rules(&plan.arriving, family), rules(&plan.passing, family)]
+            }
         };
         lists.dedup();
         let mut udp_ports = plan.udp_ports.clone();
-        if target.hook == Hook::Egress {
+        if target.hook == FilterHook::Egress {
             udp_ports.extend(KEY_EXCHANGE);
         }
         Self {
@@ -60,8 +62,8 @@ impl Task {
             target,
             lists,
             outer: match target.hook {
-                Hook::Egress => outer(plan, family, &[&plan.leaving]),
-                Hook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
+                FilterHook::Egress => outer(plan, family, &[&plan.leaving]),
+                FilterHook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
             },
             udp_ports,
         }
@@ -70,7 +72,7 @@ impl Task {
     /// What of it lies in a box.
     pub fn within(&self, area: &Area) -> Self {
         let inside =
-            |rules: &Vec<Rule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
+            |rules: &Vec<FilterRule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
         Self {
             lists: self.lists.iter().map(inside).collect(),
             outer: inside(&self.outer),
@@ -87,7 +89,7 @@ impl Task {
 
     /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
     pub fn destinations(&self) -> Vec<Range> {
-        let dropped = |rules: &Vec<Rule>| {
+        let dropped = |rules: &Vec<FilterRule>| {
             let dropping = rules.iter().filter(|rule| rule.drops);
             let ranges = joined(dropping.map(|rule| rule.destination));
             coarse(ranges, self.family)
@@ -116,31 +118,31 @@ impl Task {
 /// UDP ports of key exchange (RFC 7296 2).
 const KEY_EXCHANGE: [u16; 2] = [500, 4500];
 
-fn rules(entries: &[Entry], family: Family) -> Vec<Rule> {
+fn rules(entries: &[Entry], family: Family) -> Vec<FilterRule> {
     let of_family = entries
         .iter()
         .filter(|entry| entry.family() == Some(family));
-    let rules = of_family.map(|entry| Rule {
+    let rules = of_family.map(|entry| FilterRule {
         source: Range::of(entry.selector.source),
         destination: Range::of(entry.selector.destination),
         upper: entry.selector.upper,
-        drops: entry.verdict != Verdict::Bypass,
+        drops: entry.verdict != Disposition::Bypass,
     });
     rules.collect()
 }
 
 /// Outer addresses that a policy of these lists covers; between others nothing is dropped.
-fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
+fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<FilterRule> {
     let covered = |(source, destination): &&(IpAddr, IpAddr)| {
         source.is_ipv4() == (family == Family::V4)
             && lists.iter().copied().flatten().any(|entry| {
-                entry.verdict != Verdict::Bypass
+                entry.verdict != Disposition::Bypass
                     && entry.selector.source.contains(*source)
                     && entry.selector.destination.contains(*destination)
             })
     };
     let pairs = plan.outer.iter().filter(covered);
-    let rule = |(source, destination): &(IpAddr, IpAddr)| Rule {
+    let rule = |(source, destination): &(IpAddr, IpAddr)| FilterRule {
         source: Range::host(*source),
         destination: Range::host(*destination),
         upper: ipsec::policy::Upper::Any,
@@ -150,7 +152,7 @@ fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<Rule> {
 }
 
 /// Destinations that are told apart before anything else.
-const MAX_RANGES_AT_FIRST: usize = 4;
+const MAX_COARSE_RANGES: usize = 4;
 
 /// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are closed.
 fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
@@ -163,7 +165,7 @@ fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
         last: range.last | hosts,
     });
     let mut ranges = joined(whole_nets);
-    while ranges.len() > MAX_RANGES_AT_FIRST {
+    while ranges.len() > MAX_COARSE_RANGES {
         let gaps = ranges.windows(2).map(|pair| pair[1].first - pair[0].last);
         let narrowest = gaps.enumerate().min_by_key(|(_, gap)| *gap);
         let Some((place, _)) = narrowest else { break };

@@ -4,11 +4,11 @@ mod machine;
 mod packet;
 mod reading;
 
-use super::compiler::{MOST_INSTRUCTIONS_PER_PROGRAM, programs, programs_of};
+use super::compiler::{MAX_INSTRUCTIONS_PER_PROGRAM, programs, programs_of};
 use super::task::Target;
-use super::{Hook, LinkKind};
+use super::{FilterHook, LinkKind};
 use crate::routes::plan::tests::{entry, prefix};
-use crate::routes::plan::{Entry, Plan, Verdict};
+use crate::routes::plan::{Disposition, Entry, Plan};
 use ipsec::policy::Upper;
 use machine::{Kernel, cost, drops};
 use packet::{Fragment, Packet};
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const MARK: u32 = 0x1000_0000;
 
-fn target(hook: Hook, link: LinkKind) -> Target {
+fn target(hook: FilterHook, link: LinkKind) -> Target {
     Target {
         hook,
         link,
@@ -78,9 +78,9 @@ fn uppers() -> impl Strategy<Value = Upper> {
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let verdict = prop_oneof![
-        Just(Verdict::Protect),
-        Just(Verdict::Discard),
-        Just(Verdict::Bypass)
+        Just(Disposition::Protect),
+        Just(Disposition::Discard),
+        Just(Disposition::Bypass)
     ];
     let one = any::<bool>()
         .prop_flat_map(|v6| (prefixes(v6), prefixes(v6)))
@@ -206,7 +206,7 @@ proptest! {
         packets in proptest::collection::vec(packets(), 40),
         (delivers, is_bridged) in any::<(bool, bool)>(),
     ) {
-        for hook in [Hook::Ingress, Hook::Egress] {
+        for hook in [FilterHook::Ingress, FilterHook::Egress] {
             for link in [LinkKind::Ethernet, LinkKind::Other] {
                 let target = Target { delivers, is_bridged, ..target(hook, link) };
                 let programs = programs(&plan, target).unwrap();
@@ -223,7 +223,7 @@ proptest! {
         plan in plans(),
         packets in proptest::collection::vec(packets(), 20),
     ) {
-        for hook in [Hook::Ingress, Hook::Egress] {
+        for hook in [FilterHook::Ingress, FilterHook::Egress] {
             let target = target(hook, LinkKind::Ethernet);
             // What cannot be cut is no box for so small a program.
             let Ok(small) = programs_of(&plan, target, 700) else { continue };
@@ -243,7 +243,7 @@ proptest! {
         plan in plans(),
         packets in proptest::collection::vec(packets(), 40),
     ) {
-        for hook in [Hook::Ingress, Hook::Egress] {
+        for hook in [FilterHook::Ingress, FilterHook::Egress] {
             let target = target(hook, LinkKind::Ethernet);
             for program in programs(&plan, target).unwrap() {
                 let kernel = Kernel::with(&program);
@@ -272,9 +272,9 @@ fn hub(policies: u32, v6: bool) -> Plan {
             ),
         };
         plan.leaving
-            .push(entry(&mine, &theirs, Upper::Any, Verdict::Protect));
+            .push(entry(&mine, &theirs, Upper::Any, Disposition::Protect));
         plan.arriving
-            .push(entry(&theirs, &mine, Upper::Any, Verdict::Protect));
+            .push(entry(&theirs, &mine, Upper::Any, Disposition::Protect));
     }
     plan.passing.clone_from(&plan.arriving);
     plan
@@ -284,7 +284,7 @@ fn hub(policies: u32, v6: bool) -> Plan {
 fn four_thousand_policies_are_a_few_programs() {
     for (v6, most) in [(false, 10), (true, 16)] {
         let plan = hub(4000, v6);
-        for hook in [Hook::Ingress, Hook::Egress] {
+        for hook in [FilterHook::Ingress, FilterHook::Egress] {
             let target = target(hook, LinkKind::Ethernet);
             let programs = programs(&plan, target).unwrap();
             assert!(
@@ -295,7 +295,7 @@ fn four_thousand_policies_are_a_few_programs() {
             assert!(
                 programs
                     .iter()
-                    .all(|program| program.len() <= MOST_INSTRUCTIONS_PER_PROGRAM)
+                    .all(|program| program.len() <= MAX_INSTRUCTIONS_PER_PROGRAM)
             );
             for n in [0u32, 1, 199, 1999, 3999] {
                 let packet = hub_packet(n, v6, hook);
@@ -326,9 +326,9 @@ fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
         ("fd00:1::/64", "fd00:2::/64"),
     ] {
         one.leaving
-            .push(entry(mine, theirs, Upper::Any, Verdict::Protect));
+            .push(entry(mine, theirs, Upper::Any, Disposition::Protect));
         one.arriving
-            .push(entry(theirs, mine, Upper::Any, Verdict::Protect));
+            .push(entry(theirs, mine, Upper::Any, Disposition::Protect));
     }
     one.passing.clone_from(&one.arriving);
     let v4 = Packet::udp(
@@ -339,7 +339,7 @@ fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
         Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2).into(),
         Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2).into(),
     );
-    for hook in [Hook::Ingress, Hook::Egress] {
+    for hook in [FilterHook::Ingress, FilterHook::Egress] {
         let costs = |plan: &Plan, packet: &Packet| -> Vec<usize> {
             let programs = programs(plan, target(hook, LinkKind::Ethernet)).unwrap();
             let each = programs.iter();
@@ -359,7 +359,7 @@ fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
     }
 }
 
-fn hub_packet(n: u32, v6: bool, hook: Hook) -> Packet {
+fn hub_packet(n: u32, v6: bool, hook: FilterHook) -> Packet {
     let (mine, theirs): (IpAddr, IpAddr) = match v6 {
         false => (
             Ipv4Addr::new(10, (n % 200) as u8, 0, 7).into(),
@@ -371,22 +371,22 @@ fn hub_packet(n: u32, v6: bool, hook: Hook) -> Packet {
         ),
     };
     match hook {
-        Hook::Egress => Packet::udp(mine, theirs),
-        Hook::Ingress => Packet::udp(theirs, mine),
+        FilterHook::Egress => Packet::udp(mine, theirs),
+        FilterHook::Ingress => Packet::udp(theirs, mine),
     }
 }
 
 #[test]
 fn ingress_drops_only_what_neither_delivery_nor_forwarding_would_let_in() {
     let packet = Packet::udp(address(false, 1), address(false, 2));
-    let policy = |verdict: Option<Verdict>| match verdict {
+    let policy = |verdict: Option<Disposition>| match verdict {
         Some(verdict) => vec![entry("10.0.0.0/8", "10.0.0.0/8", Upper::Any, verdict)],
         None => Vec::new(),
     };
     let verdicts = [
-        Some(Verdict::Protect),
-        Some(Verdict::Discard),
-        Some(Verdict::Bypass),
+        Some(Disposition::Protect),
+        Some(Disposition::Discard),
+        Some(Disposition::Bypass),
         None,
     ];
     for (n, arriving) in verdicts.into_iter().enumerate() {
@@ -396,7 +396,8 @@ fn ingress_drops_only_what_neither_delivery_nor_forwarding_would_let_in() {
                 passing: policy(passing),
                 ..Plan::default()
             };
-            let programs = programs(&plan, target(Hook::Ingress, LinkKind::Ethernet)).unwrap();
+            let programs =
+                programs(&plan, target(FilterHook::Ingress, LinkKind::Ethernet)).unwrap();
             let dropped = drops(&programs, &packet, LinkKind::Ethernet);
             assert_eq!(dropped, n < 2 && m < 2, "in {arriving:?}, fwd {passing:?}");
         }
@@ -406,9 +407,13 @@ fn ingress_drops_only_what_neither_delivery_nor_forwarding_would_let_in() {
 #[test]
 fn a_plan_that_drops_nothing_needs_no_program() {
     let mut plan = Plan::default();
-    plan.leaving
-        .push(entry("0.0.0.0/0", "0.0.0.0/0", Upper::Any, Verdict::Bypass));
-    for hook in [Hook::Ingress, Hook::Egress] {
+    plan.leaving.push(entry(
+        "0.0.0.0/0",
+        "0.0.0.0/0",
+        Upper::Any,
+        Disposition::Bypass,
+    ));
+    for hook in [FilterHook::Ingress, FilterHook::Egress] {
         assert!(
             programs(&plan, target(hook, LinkKind::Ethernet))
                 .unwrap()
@@ -426,10 +431,14 @@ fn more_ports_between_the_same_addresses_than_a_program_holds_are_refused() {
             source_port: None,
             destination_port: Some(port),
         };
-        plan.leaving
-            .push(entry("10.1.0.0/24", "10.2.0.0/24", upper, Verdict::Protect));
+        plan.leaving.push(entry(
+            "10.1.0.0/24",
+            "10.2.0.0/24",
+            upper,
+            Disposition::Protect,
+        ));
     }
-    let refused = programs(&plan, target(Hook::Egress, LinkKind::Ethernet));
+    let refused = programs(&plan, target(FilterHook::Egress, LinkKind::Ethernet));
     assert_eq!(refused.unwrap_err(), super::TooMany);
 }
 
@@ -440,11 +449,11 @@ fn a_gateway_that_forwards_delivers_what_it_has_opened_even_where_all_is_protect
         "0.0.0.0/0",
         "0.0.0.0/0",
         Upper::Any,
-        Verdict::Protect,
+        Disposition::Protect,
     ));
     let inner = Target {
         delivers: true,
-        ..target(Hook::Egress, LinkKind::Ethernet)
+        ..target(FilterHook::Egress, LinkKind::Ethernet)
     };
     let clear = Packet::udp(address(false, 1), address(false, 2));
     let opened = Packet {

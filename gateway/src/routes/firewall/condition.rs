@@ -1,7 +1,7 @@
 //! When a rule applies: a policy's selector as conditions on a packet.
 
 use crate::routes::nftables::rule::{Field, Rule};
-use crate::routes::plan::{Entry, Verdict, WITH_PORTS};
+use crate::routes::plan::{Disposition, Entry, WITH_PORTS};
 use ipsec::policy::Upper;
 
 pub const TCP: u8 = 6;
@@ -25,7 +25,7 @@ pub fn conditions(entry: &Entry) -> Vec<Rule> {
         .within(Field::Destination(family), entry.selector.destination);
     let mut conditions = vec![upper(addresses.clone(), entry.selector.upper)];
     // RFC 4301 7: a later fragment carries no ports. What might belong to protected traffic is not let out.
-    if entry.asks_ports() && entry.verdict != Verdict::Bypass {
+    if entry.asks_ports() && entry.verdict != Disposition::Bypass {
         let later = addresses.later_fragment(family);
         conditions.push(protocol(later, entry.selector.upper));
     }

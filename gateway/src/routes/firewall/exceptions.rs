@@ -4,7 +4,7 @@
 use super::condition::{AH, ESP, UDP, when};
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule};
-use crate::routes::plan::{Entry, Family, Plan, Senders, Verdict, overlap};
+use crate::routes::plan::{Disposition, Entry, Family, Plan, Senders, overlap};
 use ipsec::policy::Prefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -143,7 +143,7 @@ pub fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     ];
     let wanted = cases.into_iter().filter(|(source, destination, _)| {
         entries.iter().any(|entry| {
-            entry.verdict != Verdict::Bypass
+            entry.verdict != Disposition::Bypass
                 && overlap(entry.selector.source, *source)
                 && overlap(entry.selector.destination, *destination)
         })

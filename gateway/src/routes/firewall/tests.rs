@@ -6,8 +6,8 @@ use ipsec::policy::Upper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-mod behind_rings;
 mod kernel;
+mod ring_bypass;
 
 fn site() -> Site {
     Site::new("esp0", None, DEFAULT_MARK).unwrap()
@@ -39,10 +39,10 @@ fn plan() -> Plan {
         source_port: None,
         destination_port: Some(443),
     };
-    let both = |source, destination| entry(source, destination, Upper::Any, Verdict::Protect);
+    let both = |source, destination| entry(source, destination, Upper::Any, Disposition::Protect);
     Plan {
         leaving: vec![
-            entry("10.1.0.0/24", "10.2.0.0/24", web, Verdict::Bypass),
+            entry("10.1.0.0/24", "10.2.0.0/24", web, Disposition::Bypass),
             both("10.1.0.0/24", "10.2.0.0/24"),
         ],
         arriving: vec![both("10.2.0.0/24", "10.1.0.0/24")],
@@ -83,7 +83,7 @@ fn policies_keep_their_order_behind_what_is_our_own() {
 
 #[test]
 fn what_no_policy_names_is_asked_for_its_addresses_alone() {
-    let drops = |list: &[Entry]| unnamed(list, drops);
+    let drops = |list: &[Entry]| unmatched(list, drops);
     let plan = plan();
     for (name, before, list) in [
         ("leaving", 0, &plan.leaving),
@@ -128,7 +128,7 @@ fn later_fragments_of_traffic_protected_by_port_do_not_leave_in_clear() {
         (Family::V6, "::/0", "2001:db8::/32"),
     ] {
         let later = when().later_fragment(family).terms.remove(0);
-        for (verdict, expected) in [(Verdict::Protect, 1), (Verdict::Bypass, 0)] {
+        for (verdict, expected) in [(Disposition::Protect, 1), (Disposition::Bypass, 0)] {
             let found = conditions(&entry(source, destination, dns, verdict));
             let found = found.iter().filter(|rule| rule.terms.contains(&later));
             assert_eq!(found.count(), expected, "{destination} {verdict:?}");
@@ -138,7 +138,12 @@ fn later_fragments_of_traffic_protected_by_port_do_not_leave_in_clear() {
 
 #[test]
 fn a_selector_that_mixes_families_yields_no_rule() {
-    let mixed = entry("10.1.0.0/24", "2001:db8::/32", Upper::Any, Verdict::Protect);
+    let mixed = entry(
+        "10.1.0.0/24",
+        "2001:db8::/32",
+        Upper::Any,
+        Disposition::Protect,
+    );
     assert!(conditions(&mixed).is_empty());
 }
 
@@ -198,9 +203,9 @@ fn what_a_link_needs_passes_policies_over_everything() {
         ("10.1.0.0/24", "10.2.0.0/24", 0),
         ("2001:db8::/32", "2001:db8:9::/48", 0),
     ] {
-        let plan = over(source, destination, Verdict::Protect);
+        let plan = over(source, destination, Disposition::Protect);
         assert_eq!(beyond(&plan), expected, "{source} {destination}");
-        let bypass = over(source, destination, Verdict::Bypass);
+        let bypass = over(source, destination, Disposition::Bypass);
         let own = chain(&site(), &Plan::default(), "leaving").len();
         assert_eq!(whole_chain(&site(), &bypass, "leaving").len(), own + 1);
     }
@@ -216,7 +221,7 @@ fn marks_are_set_in_prerouting_only_where_rules_cannot_tell() {
         code: Some(0),
     };
     let plan = Plan {
-        leaving: vec![entry("::/0", "2001:db8::/32", echo, Verdict::Protect)],
+        leaving: vec![entry("::/0", "2001:db8::/32", echo, Disposition::Protect)],
         ..Plan::default()
     };
     let marking = chain(&site(), &plan, "marking");
@@ -230,7 +235,7 @@ fn neighbour_discovery_stays_on_its_link_even_between_protected_hosts() {
         "2001:db8::1/128",
         "2001:db8::2/128",
         Upper::Any,
-        Verdict::Protect,
+        Disposition::Protect,
     )];
     let policy = conditions(&plan.leaving[0])[0].terms[1].clone();
     for name in ["leaving", "arriving", "rerouting"] {

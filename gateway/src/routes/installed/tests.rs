@@ -4,15 +4,15 @@
 use super::*;
 use crate::routes::DEFAULT_MARK;
 use crate::routes::plan::tests::entry;
-use crate::routes::plan::{Entry, Verdict};
-use crate::routes::steering::{self, Route, Rule};
+use crate::routes::plan::{Disposition, Entry};
+use crate::routes::steering::{self, Route, RoutingRule};
 use ipsec::policy::Upper;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Default)]
 struct Model {
-    rules: Vec<Rule>,
+    rules: Vec<RoutingRule>,
     routes: Vec<Route>,
     /// What each barrier enforces; none is a barrier that somebody has taken away.
     barriers: [Option<Plan>; 2],
@@ -92,13 +92,13 @@ impl Tables for Host {
     fn device(&mut self, _: &str) -> io::Result<Option<u32>> {
         Ok(Some(7))
     }
-    fn rules(&mut self, _: u32) -> io::Result<Vec<Rule>> {
+    fn rules(&mut self, _: u32) -> io::Result<Vec<RoutingRule>> {
         Ok(self.model().rules.clone())
     }
-    fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         self.step(|model| model.rules.push(rule.clone()))
     }
-    fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         self.step(|model| model.rules.retain(|known| known != rule))
     }
     fn routes(&mut self, _: u32, _: Option<u32>) -> io::Result<Vec<Route>> {
@@ -179,17 +179,17 @@ fn drops(plan: &Plan, (list, source, destination, port): Packet) -> bool {
     let first = [&plan.leaving, &plan.arriving, &plan.passing][list]
         .iter()
         .find(fits);
-    first.is_some_and(|entry| entry.verdict != Verdict::Bypass)
+    first.is_some_and(|entry| entry.verdict != Disposition::Bypass)
 }
 
-fn plan(policies: &[(&str, &str, Verdict)]) -> Plan {
+fn plan(policies: &[(&str, &str, Disposition)]) -> Plan {
     let ssh = Upper::Protocol {
         number: 6,
         source_port: None,
         destination_port: Some(22),
     };
     let upper = |verdict| {
-        if verdict == Verdict::Bypass {
+        if verdict == Disposition::Bypass {
             ssh
         } else {
             Upper::Any
@@ -209,7 +209,7 @@ fn plan(policies: &[(&str, &str, Verdict)]) -> Plan {
 
 /// Changes that add, take away, exchange, reorder.
 fn changes() -> Vec<(Plan, Plan)> {
-    use Verdict::{Bypass, Discard, Protect};
+    use Disposition::{Bypass, Discard, Protect};
     let tunnel = ("10.1.0.0/24", "10.2.0.0/24", Protect);
     let other = ("10.1.0.0/24", "10.3.0.0/24", Protect);
     let six = ("fd00:1::/64", "fd00:2::/64", Protect);

@@ -19,13 +19,13 @@ const HEADER_LEN: usize = 16;
 const ANSWER_ROOM_BYTES: usize = 64 << 10;
 
 /// A message without netlink's header.
-pub struct Answer {
+pub struct RawAnswer {
     /// RTM_…
     pub kind: u16,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl RawAnswer {
     /// The fixed part, of so many bytes; zeros where the message is shorter.
     pub fn fixed<const LEN: usize>(&self) -> [u8; LEN] {
         self.body.first_chunk().copied().unwrap_or([0; LEN])
@@ -44,7 +44,7 @@ impl Netlink {
         kind: u16,
         flags: u16,
         body: &[u8],
-    ) -> io::Result<Vec<Answer>> {
+    ) -> io::Result<Vec<RawAnswer>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket
             .send(&request(kind, flags, self.sequence, body), 0)?;
@@ -60,7 +60,7 @@ impl Netlink {
     }
 
     /// Whether these messages are the last.
-    fn take(&self, mut rest: &[u8], answers: &mut Vec<Answer>) -> io::Result<bool> {
+    fn take(&self, mut rest: &[u8], answers: &mut Vec<RawAnswer>) -> io::Result<bool> {
         while let Some(header) = rest.first_chunk::<HEADER_LEN>() {
             let word = |at: usize| {
                 u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -73,7 +73,7 @@ impl Netlink {
                 match kind {
                     NLMSG_DONE => return Ok(true),
                     NLMSG_ERROR => return outcome(body).map(|()| true),
-                    _ => answers.push(Answer {
+                    _ => answers.push(RawAnswer {
                         kind,
                         body: body.to_vec(),
                     }),

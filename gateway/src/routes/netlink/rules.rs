@@ -2,7 +2,7 @@
 
 use super::super::PREFERENCES_PER_SITE;
 use super::super::plan::Family;
-use super::super::steering::{OWNER, Rule, RuleAction};
+use super::super::steering::{OWNER, RoutingRule, RuleAction};
 use super::{FAMILIES, Netlink, absent_is_empty, any, family};
 use ipsec::policy::Prefix;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
@@ -18,7 +18,7 @@ const FIND_SOURCE: u32 = 0x0001_0000;
 
 impl Netlink {
     /// Our rules with preferences from `first` on, as many as a block has.
-    pub fn rules(&mut self, first: u32) -> io::Result<Vec<Rule>> {
+    pub fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
         let mut rules = Vec::new();
         for family in FAMILIES {
             let mut message = RuleMessage::default();
@@ -36,20 +36,20 @@ impl Netlink {
     }
 
     /// Adds a rule.
-    pub fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    pub fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRule(write_rule(rule));
         self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
             .map(drop)
     }
 
     /// Takes a rule away.
-    pub fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
+    pub fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRule(write_rule(rule));
         self.ask(message, NLM_F_ACK).map(drop)
     }
 }
 
-pub(super) fn write_rule(rule: &Rule) -> RuleMessage {
+pub(super) fn write_rule(rule: &RoutingRule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family(any(rule.family));
     let attributes = &mut message.attributes;
@@ -104,7 +104,7 @@ pub(super) fn write_rule(rule: &Rule) -> RuleMessage {
 }
 
 /// The rule as we would have written it, if it is one of ours.
-pub(super) fn read_rule(message: &RuleMessage) -> Option<Rule> {
+pub(super) fn read_rule(message: &RuleMessage) -> Option<RoutingRule> {
     let ours = RuleAttribute::Protocol(RouteProtocol::Other(OWNER));
     if !message.attributes.contains(&ours) {
         return None;
@@ -118,7 +118,7 @@ pub(super) fn read_rule(message: &RuleMessage) -> Option<Rule> {
         len: 0,
     };
     let (mut table, mut goto) = (u32::from(message.header.table), 0);
-    let mut rule = Rule {
+    let mut rule = RoutingRule {
         family,
         preference: 0,
         action: RuleAction::Nothing,

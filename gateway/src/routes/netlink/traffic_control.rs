@@ -2,8 +2,8 @@
 //! by themselves (`bpf da bytecode` in the words of `tc`).
 
 use super::Netlink;
-use super::raw::{ACK, Answer, DUMP};
-use crate::routes::device_filter::Hook;
+use super::raw::{ACK, DUMP, RawAnswer};
+use crate::routes::device_filter::FilterHook;
 use crate::routes::device_filter::assembler::Instruction;
 use crate::routes::nftables::attributes::{self, Attributes};
 use std::io;
@@ -98,7 +98,7 @@ pub struct Spot {
     /// The device's index.
     pub device: u32,
     /// Which way packets go.
-    pub hook: Hook,
+    pub hook: FilterHook,
     /// The filter's place in the order.
     pub preference: u16,
     /// Its number.
@@ -142,7 +142,7 @@ impl Netlink {
     }
 
     /// All filters of one direction.
-    pub fn filters(&mut self, device: u32, hook: Hook) -> io::Result<Vec<Filter>> {
+    pub fn filters(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let body = header(device, 0, parent(hook), 0);
         let answers = match self.ask_raw(RTM_GETTFILTER, DUMP, &body) {
             // A device that is gone has none.
@@ -177,11 +177,11 @@ impl Netlink {
 }
 
 /// TC_H_MAKE of TC_H_CLSACT and TC_H_MIN_INGRESS or TC_H_MIN_EGRESS.
-fn parent(hook: Hook) -> u32 {
+fn parent(hook: FilterHook) -> u32 {
     CLSACT_HANDLE
         | match hook {
-            Hook::Ingress => 0xfff2,
-            Hook::Egress => 0xfff3,
+            FilterHook::Ingress => 0xfff2,
+            FilterHook::Egress => 0xfff3,
         }
 }
 
@@ -210,7 +210,7 @@ fn with_kind(header: [u8; TCMSG_LEN], kind: &str) -> Vec<u8> {
     [&header[..], &attributes.into_bytes()].concat()
 }
 
-fn words(answer: &Answer) -> [u32; 5] {
+fn words(answer: &RawAnswer) -> [u32; 5] {
     let fixed = answer.fixed::<TCMSG_LEN>();
     let mut words = [0; 5];
     for (word, bytes) in words.iter_mut().zip(fixed.as_chunks::<4>().0) {
@@ -225,7 +225,7 @@ fn text(value: &[u8]) -> String {
         .to_owned()
 }
 
-fn read_device(answer: &Answer) -> Device {
+fn read_device(answer: &RawAnswer) -> Device {
     let fixed = answer.fixed::<IFINFOMSG_LEN>();
     let named = |kind| answer.find(IFINFOMSG_LEN, kind).map(text);
     let info = answer.find(IFINFOMSG_LEN, LINKINFO).unwrap_or_default();
@@ -239,14 +239,14 @@ fn read_device(answer: &Answer) -> Device {
     }
 }
 
-fn read_drops(answer: &Answer) -> Option<u32> {
+fn read_drops(answer: &RawAnswer) -> Option<u32> {
     let queue = attributes::find(answer.find(TCMSG_LEN, STATS)?, STATS_QUEUE)?;
     let drops = queue.get(STATS_QUEUE_DROPS..)?.first_chunk()?;
     Some(u32::from_ne_bytes(*drops))
 }
 
 /// None for the head of a preference, which the kernel lists like a filter.
-fn read_filter(answer: &Answer) -> Option<Filter> {
+fn read_filter(answer: &RawAnswer) -> Option<Filter> {
     let [_, _, handle, _, info] = words(answer);
     let options = answer.find(TCMSG_LEN, OPTIONS)?;
     let number = |kind| {
@@ -306,7 +306,7 @@ mod tests {
     fn headers_of_filters_name_both_directions_and_the_preference() {
         let spot = Spot {
             device: 7,
-            hook: Hook::Egress,
+            hook: FilterHook::Egress,
             preference: 9,
             handle: 0x4500_0001,
         };

@@ -2,7 +2,7 @@
 //! them.
 
 use super::Netlink;
-use super::raw::{ACK, Answer, DUMP};
+use super::raw::{ACK, DUMP, RawAnswer};
 use crate::routes::nftables::attributes::Attributes;
 use crate::routes::plan::Family;
 use ipsec::policy::Prefix;
@@ -257,7 +257,7 @@ fn address(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn read(answer: &Answer) -> Option<Policy> {
+fn read(answer: &RawAnswer) -> Option<Policy> {
     let fixed = answer.fixed::<INFO_LEN>();
     let word = |at: usize| Some(u32::from_ne_bytes(*fixed.get(at..)?.first_chunk()?));
     let half = |at: usize| Some(u16::from_be_bytes(*fixed.get(at..)?.first_chunk()?));

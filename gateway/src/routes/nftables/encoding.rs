@@ -1,7 +1,7 @@
 //! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing changes.
 
 use super::attributes::Attributes;
-use super::expression::{self, COUNTER, Content, NAME_OF_ANY_SET, Set};
+use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
 use super::{Chain, Hook, Ruleset, TableFamily};
 
 /// Kinds of messages, as nf_tables numbers them.
@@ -269,10 +269,10 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
 }
 
 /// What a set's flags say of its content, and each of its elements with its own flags.
-fn elements(content: &Content) -> (u32, Vec<(&Vec<u8>, u32)>) {
+fn elements(content: &SetContent) -> (u32, Vec<(&Vec<u8>, u32)>) {
     match content {
-        Content::Values(values) => (0, values.iter().map(|value| (value, 0)).collect()),
-        Content::Ranges(ranges) => {
+        SetContent::Values(values) => (0, values.iter().map(|value| (value, 0)).collect()),
+        SetContent::Ranges(ranges) => {
             let both = ranges.iter().flat_map(|(first, behind)| {
                 let behind = behind.iter().map(|value| (value, BEHIND_A_RANGE));
                 [(first, 0)].into_iter().chain(behind)

@@ -20,11 +20,11 @@ pub struct Set {
     /// The length of each.
     pub key_len: u32,
     /// What is in it.
-    pub content: Content,
+    pub content: SetContent,
 }
 
 /// What a set holds.
-pub enum Content {
+pub enum SetContent {
     /// Single values.
     Values(BTreeSet<Vec<u8>>),
     /// Everything from the first of a pair to before the second; to the largest value where there is no second.
@@ -95,7 +95,7 @@ impl Expressions {
                     data_type: data_type(*field),
                     is_in_host_order: is_in_host_order(*field),
                     key_len: values.first().map_or(0, Vec::len) as u32,
-                    content: Content::Values(values.clone()),
+                    content: SetContent::Values(values.clone()),
                 };
                 *next_set += 1;
                 self.look_up(set.id, *negated);
@@ -167,7 +167,7 @@ impl Expressions {
             data_type: data_type(field),
             is_in_host_order: false,
             key_len: key(0).len() as u32,
-            content: Content::Ranges(ranges.iter().map(pair).collect()),
+            content: SetContent::Ranges(ranges.iter().map(pair).collect()),
         };
         *next_set += 1;
         self.load(field);

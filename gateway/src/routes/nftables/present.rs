@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// How often a listing begins anew that others' changes interrupt.
-const ATTEMPTS: u32 = 10;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// A table as it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,8 @@ impl Present {
         loop {
             attempt += 1;
             match Self::read_once(connection, family, table) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted && attempt < ATTEMPTS => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::Interrupted && attempt < MAX_ATTEMPTS => {}
                 outcome => return outcome,
             }
         }

@@ -17,7 +17,7 @@ pub fn normal(prefix: Prefix) -> Prefix {
 }
 
 /// An entry of a plan.
-pub fn entry(source: &str, destination: &str, upper: Upper, verdict: Verdict) -> Entry {
+pub fn entry(source: &str, destination: &str, upper: Upper, verdict: Disposition) -> Entry {
     Entry {
         selector: Selector {
             source: prefix(source),
@@ -54,9 +54,9 @@ fn the_level_use_passes_in_clear_only_while_there_is_no_association() {
     let mut plan = Plan::default();
     plan.push(&optional(), false, Some(1400));
     plan.push(&optional(), true, Some(1400));
-    assert_eq!(plan.leaving[0].verdict, Verdict::Bypass);
+    assert_eq!(plan.leaving[0].verdict, Disposition::Bypass);
     assert_eq!(plan.leaving[0].mtu, None);
-    assert_eq!(plan.leaving[1].verdict, Verdict::Protect);
+    assert_eq!(plan.leaving[1].verdict, Disposition::Protect);
     assert_eq!(plan.leaving[1].mtu, Some(1400));
 }
 
@@ -106,7 +106,7 @@ fn limits_are_shared_by_all_that_overlap_and_by_no_others() {
             } else {
                 "0.0.0.0/0"
             };
-            let mut one = entry(source, destination, Upper::Any, Verdict::Protect);
+            let mut one = entry(source, destination, Upper::Any, Disposition::Protect);
             (one.mtu, one.whole) = (mtu, mtu != Some(1500));
             plan.leaving.push(one);
         }
@@ -134,7 +134,7 @@ fn a_destination_inside_another_shares_the_smaller_limit() {
         ("10.2.3.0/24", 1300),
         ("10.9.0.0/16", 1200),
     ] {
-        let mut one = entry("10.1.0.0/24", destination, Upper::Any, Verdict::Protect);
+        let mut one = entry("10.1.0.0/24", destination, Upper::Any, Disposition::Protect);
         one.mtu = Some(mtu);
         plan.leaving.push(one);
     }

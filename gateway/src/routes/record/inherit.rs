@@ -1,7 +1,7 @@
 //! Whether a gateway that starts takes over what an earlier one has left.
 
 use super::Record;
-use super::place::Whereabouts;
+use super::network_namespace::NamespaceState;
 use crate::control::Folder;
 use crate::failure::Failure;
 use crate::routes::Site;
@@ -14,16 +14,16 @@ pub fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Recor
         return Ok(None);
     };
     match record.whereabouts().map_err(Failure::new)? {
-        Whereabouts::Here => {}
-        Whereabouts::BeforeBoot => return Ok(None),
-        Whereabouts::Gone(name) => {
+        NamespaceState::Here => {}
+        NamespaceState::BeforeBoot => return Ok(None),
+        NamespaceState::Gone(name) => {
             warn(&format!(
                 "the last gateway of {control} left its rules in network namespace {name}, which no longer exists: \
                  its record is replaced"
             ));
             return Ok(None);
         }
-        Whereabouts::Elsewhere { name, enter } => {
+        NamespaceState::Elsewhere { name, enter } => {
             return Err(Failure::new(format!(
                 "the last gateway of {control} left its rules in another network namespace, {name}: remove them \
                  there ({enter} esplanade down --control {control}), or choose another socket with --control"

@@ -9,7 +9,7 @@ use dataplane::pipeline::wake;
 const BYTES_PER_ITEM: usize = 4096;
 
 /// The data plane's options.
-pub(super) fn options(options: &Options) -> dataplane::Options {
+pub(super) fn options(options: &RunOptions) -> dataplane::Options {
     let cpus: Vec<_> = options
         .cpus
         .iter()

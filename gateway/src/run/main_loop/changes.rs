@@ -1,9 +1,9 @@
 //! Texts that change a running gateway: as statements, or as the whole of what it should be.
 
 use super::Gateway;
+use crate::apply;
 use crate::control::{Answer, SetkeyText};
 use crate::memory;
-use crate::obey;
 use crate::plane::{OwnPlane, Recorder};
 use crate::reload;
 use crate::report;
@@ -17,9 +17,9 @@ impl Gateway {
         let (outcome, rivals) = match text.dry_run {
             true => {
                 let mut recorder = Recorder::over(self.plane.draft());
-                (obey::obey(&mut recorder, text, now()), Vec::new())
+                (apply::apply(&mut recorder, text, now()), Vec::new())
             }
-            false => self.change(|plane| obey::obey(plane, text, now())),
+            false => self.change(|plane| apply::apply(plane, text, now())),
         };
         match outcome {
             Ok(mut obeyed) => {
@@ -82,7 +82,7 @@ impl Gateway {
     ) -> (R, Vec<String>) {
         let before = self.snapshot();
         let outcome = work(&mut self.plane);
-        self.mind_path_checks();
+        self.relax_rp_filter();
         self.tell_changes(&before);
         let rivals = report::rivals(&before, &self.snapshot());
         drop(before);

@@ -16,7 +16,7 @@ impl Gateway {
         self.addresses_changed |= news.addresses || news.lost;
         if news.ours || news.addresses || news.lost {
             self.reach_new_devices();
-            self.losses.suspect(Instant::now());
+            self.removals.suspect(Instant::now());
         }
     }
 
@@ -37,14 +37,14 @@ impl Gateway {
     }
 
     pub(super) fn compare(&mut self) {
-        self.losses.compared(Instant::now());
+        self.removals.compared(Instant::now());
         self.reach_new_devices();
         if std::mem::take(&mut self.addresses_changed) {
             self.refresh();
         }
         match self.missing() {
-            Ok(missing) if missing.is_empty() => self.losses.nothing(),
-            Ok(missing) if self.losses.may_restore(Instant::now()) => self.put_back(&missing),
+            Ok(missing) if missing.is_empty() => self.removals.nothing(),
+            Ok(missing) if self.removals.may_restore(Instant::now()) => self.put_back(&missing),
             Ok(missing) => self.hold_back(&missing),
             Err(error) => (self.warnings.warn())(&format!(
                 "cannot compare the kernel's state with the wanted one: {error}"
@@ -88,23 +88,23 @@ impl Gateway {
 
     fn missing(&mut self) -> io::Result<Vec<String>> {
         let mut words = self.plane.kernel().missing()?;
-        let strict = interface::tightened(&self.record).into_iter();
+        let strict = interface::devices_with_strict_rp_filter(&self.record).into_iter();
         words.extend(strict.map(|device| format!("rp_filter of {device} set to strict")));
         Ok(words)
     }
 
     fn restore(&mut self) -> io::Result<()> {
         let outcome = self.plane.kernel().restore();
-        let strict = interface::tightened(&self.record);
+        let strict = interface::devices_with_strict_rp_filter(&self.record);
         let loosened: io::Result<Vec<()>> = strict
             .iter()
-            .map(|device| interface::loosen_again(device))
+            .map(|device| interface::relax_rp_filter_again(device))
             .collect();
         outcome.and(loosened.map(drop))
     }
 
     fn tell_restored(&mut self, what: String) {
-        let times = self.losses.restored(Instant::now(), what.clone());
+        let times = self.removals.restored(Instant::now(), what.clone());
         (self.warnings.warn_once())(
             "another program removed what keeps traffic protected, and it was restored: see `esplanade events` for \
              what and when, `esplanade status` for how often",
@@ -113,7 +113,7 @@ impl Gateway {
     }
 
     fn tell_missing(&mut self, what: String) {
-        if self.losses.stands(&what) {
+        if self.removals.stands(&what) {
             self.tell(What::Missing { what });
         }
     }
@@ -133,13 +133,13 @@ impl Gateway {
 
     pub(super) fn restorations(&mut self) -> Restorations {
         let now = Instant::now();
-        let held_back = self.losses.is_held_back(now);
-        let (times, last) = self.losses.summary(now);
+        let held_back = self.removals.is_held_back(now);
+        let (times, last) = self.removals.summary(now);
         Restorations {
             times,
             seconds_ago: last.map(|(seconds, _)| seconds),
             last: last.map(|(_, what)| what.to_owned()),
-            missing: self.losses.standing().map(str::to_owned),
+            missing: self.removals.standing().map(str::to_owned),
             held_back,
         }
     }

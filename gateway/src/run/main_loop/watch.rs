@@ -11,10 +11,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How often the same policy's want of an association is told.
-const ACQUIRE_AGAIN: Duration = Duration::from_secs(1);
+const ACQUIRE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ticks between two looks at addresses and paths.
-const LOOK_AGAIN: u64 = 10;
+const CHECK_INTERVAL_SECONDS: u64 = 10;
 
 impl Gateway {
     pub(super) fn hear_notices(&mut self) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ impl Gateway {
                 } => {
                     let wanted = (policy, interface);
                     let last = self.acquired.get(&wanted);
-                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_AGAIN) {
+                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
                         self.acquired.insert(wanted, Instant::now());
                         let interface = self.plane.kernel().device_name(interface);
                         self.tell(What::Acquire {
@@ -106,7 +106,7 @@ impl Gateway {
             for (peer, mtu) in self.plane.kernel().paths().all() {
                 self.tell(What::PathMtu { peer, mtu });
             }
-        } else if !self.ticks.is_multiple_of(LOOK_AGAIN) {
+        } else if !self.ticks.is_multiple_of(CHECK_INTERVAL_SECONDS) {
             return;
         }
         self.refresh();

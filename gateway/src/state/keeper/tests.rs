@@ -2,7 +2,7 @@
 //! restarts at random: no number of a key is ever used twice, and no packet received before the last writing is taken again.
 
 use super::super::header::{Header, SALT_LEN};
-use super::super::name::NAME_LEN;
+use super::super::key_fingerprint::FINGERPRINT_LEN;
 use super::super::store::BadStore;
 use super::*;
 use ipsec::Dropped;
@@ -170,7 +170,10 @@ impl Gateway {
             .filter(|sa| !known.contains(&Arc::as_ptr(sa)))
             .map(|sa| Changed {
                 sa,
-                name: super::super::name::name(&sa.config, self.keeper.salt()),
+                name: super::super::key_fingerprint::key_fingerprint(
+                    &sa.config,
+                    self.keeper.salt(),
+                ),
                 sends: sa.config.id.spi.get() != 0x1003,
             })
             .collect();
@@ -233,7 +236,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-type UsedKey = [u8; NAME_LEN];
+type UsedKey = [u8; FINGERPRINT_LEN];
 
 /// What was sent and received under each key, by whatever incarnation.
 #[derive(Default)]
@@ -247,7 +250,8 @@ struct Seen {
 impl Seen {
     fn send(&mut self, gateway: &Gateway, number: usize, count: u32) {
         let Some(sa) = gateway.sa(number) else { return };
-        let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+        let name =
+            super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
         let mut left = count;
         while left > 0 {
             match sa.state.reserve(&sa.config, left, 1, MOMENT.now) {
@@ -267,7 +271,8 @@ impl Seen {
 
     fn receive(&mut self, gateway: &Gateway, number: usize, ahead: u64) {
         let Some(sa) = gateway.sa(number) else { return };
-        let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+        let name =
+            super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
         let (_, top) = self.edges.entry(name).or_default();
         *top = (*top).max(sa.state.saved().edge) + ahead;
         sa.state
@@ -290,7 +295,8 @@ impl Seen {
             let Some(sa) = gateway.sa(number) else {
                 continue;
             };
-            let name = super::super::name::name(&sa.config, gateway.keeper.salt());
+            let name =
+                super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
             let (edge, _) = self.edges.get(&name).copied().unwrap_or_default();
             assert!(
                 sa.state.saved().edge >= edge,
@@ -407,7 +413,7 @@ fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
     let (first, _killed) = first_of(&disk);
     assert_eq!(first, 11);
     let (first, _) = first_of(&disk);
-    assert_eq!(first, 11 + BLOCK);
+    assert_eq!(first, 11 + MAX_RESERVED_NUMBERS);
 }
 
 #[test]
@@ -465,8 +471,11 @@ fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
 #[test]
 fn blocks_grow_smaller_near_the_end_and_end_with_it() {
     let last = u64::from(u32::MAX);
-    assert_eq!(block_end(0, last), BLOCK);
-    assert_eq!(block_end(last - BLOCK, last), last - BLOCK / 2);
+    assert_eq!(block_end(0, last), MAX_RESERVED_NUMBERS);
+    assert_eq!(
+        block_end(last - MAX_RESERVED_NUMBERS, last),
+        last - MAX_RESERVED_NUMBERS / 2
+    );
     assert_eq!(block_end(last - 10, last), last);
     assert_eq!(block_end(last, last), last);
     assert_eq!(block_end(u64::MAX - 3, u64::MAX), u64::MAX);
@@ -499,9 +508,12 @@ fn a_disk_that_refuses_stops_a_counter_at_the_end_of_its_block() {
             Err(reason) => error = Some(reason),
         }
     }
-    assert_eq!((sent, error), (BLOCK, Some(Dropped::StateNotKept)));
+    assert_eq!(
+        (sent, error),
+        (MAX_RESERVED_NUMBERS, Some(Dropped::StateNotKept))
+    );
     disk.set_fails(false);
     gateway.keeper.round(MOMENT).unwrap();
     let next = sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
-    assert_eq!(next, Ok((SequenceNumber(BLOCK + 1), 1)));
+    assert_eq!(next, Ok((SequenceNumber(MAX_RESERVED_NUMBERS + 1), 1)));
 }

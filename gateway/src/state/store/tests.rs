@@ -60,8 +60,8 @@ fn open(bytes: &Bytes) -> Store<Bytes> {
     Store::open(bytes.clone()).ok().unwrap()
 }
 
-fn name(number: usize) -> Name {
-    let mut name = Name::default();
+fn name(number: usize) -> KeyFingerprint {
+    let mut name = KeyFingerprint::default();
     name[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
     name
 }
@@ -113,7 +113,10 @@ fn a_record_half_written_leaves_the_one_before() {
     for copy in [false, true] {
         bytes.bytes.lock().unwrap()[offset(place, copy) as usize] ^= 1;
     }
-    assert!(matches!(Store::open(bytes.clone()), Err(BadStore::Record)));
+    assert!(matches!(
+        Store::open(bytes.clone()),
+        Err(BadStore::SaRecord)
+    ));
 }
 
 #[test]
@@ -122,14 +125,14 @@ fn a_full_disk_keeps_what_has_room_and_goes_on_when_there_is_more() {
     let mut store = open(&bytes);
     let first = store.add(name(0), at(5));
     store.commit().unwrap();
-    bytes.limit(Some(2 * PAGE + GROUP));
-    for number in 1..=IN_A_GROUP {
+    bytes.limit(Some(2 * PAGE + GROUP_BYTES));
+    for number in 1..=RECORDS_PER_GROUP {
         store.add(name(number), at(5));
     }
     store.change(first, |record| record.reserved = 9);
     let error = store.commit().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    let last = store.find(&name(IN_A_GROUP)).unwrap();
+    let last = store.find(&name(RECORDS_PER_GROUP)).unwrap();
     assert!(store.is_durable(first) && !store.is_durable(last));
     bytes.limit(None);
     store.commit().unwrap();
@@ -170,16 +173,16 @@ fn the_header_tells_how_often_it_was_begun_with() {
 fn the_key_that_was_not_in_use_for_longest_gives_way() {
     let bytes = Bytes::new();
     let mut store = open(&bytes);
-    for number in 0..MOST_RECORDS {
+    for number in 0..MAX_RECORDS {
         let place = store.add(name(number), at(1000 - number as u64 % 500));
         store.set_in_use(place, number % 500 == 499);
     }
     store.commit().unwrap();
     // Of those that are not in use, number 498 and its like are the oldest.
-    store.add(name(MOST_RECORDS), at(2000));
+    store.add(name(MAX_RECORDS), at(2000));
     store.commit().unwrap();
     let again = open(&bytes);
-    assert_eq!(again.slots.len(), MOST_RECORDS);
+    assert_eq!(again.slots.len(), MAX_RECORDS);
     assert!(again.find(&name(498)).is_none() && again.find(&name(499)).is_some());
-    assert!(again.find(&name(MOST_RECORDS)).is_some());
+    assert!(again.find(&name(MAX_RECORDS)).is_some());
 }

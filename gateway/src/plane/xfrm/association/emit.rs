@@ -8,7 +8,7 @@ use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
 
 /// The kernel keeps a bitmap of this many packets beside an association by itself; larger windows come with their own.
-const LEGACY_WINDOW: u32 = 32;
+const MAX_INLINE_REPLAY_WINDOW_PACKETS: u32 = 32;
 
 /// The association of this configuration.
 pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
@@ -23,7 +23,7 @@ pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
     info.flags = flags(config);
     let mut attributes = algorithms(config);
     attributes.extend(config.encapsulation.map(encapsulation));
-    if config.esn || config.replay_window > LEGACY_WINDOW {
+    if config.esn || config.replay_window > MAX_INLINE_REPLAY_WINDOW_PACKETS {
         attributes.push(XfrmAttrs::ReplayStateEsn(window(config.replay_window)));
     } else {
         info.replay_window = config.replay_window as u8;

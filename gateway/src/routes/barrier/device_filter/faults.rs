@@ -1,6 +1,6 @@
 //! What keeps filters off a device for as long as nobody mends it, told from what may work at the next attempt.
 
-use super::places::PREFERENCE;
+use super::filtered_device::PREFERENCE;
 use std::io;
 
 /// Why a device has no filters.

@@ -1,9 +1,9 @@
 //! The filters of one device at a time: added, compared, deleted.
 
 use super::faults::{self, Refusal};
-use super::places::{Handles, PREFERENCE, Place};
+use super::filtered_device::{FilteredDevice, Handles, PREFERENCE};
 use crate::routes::Site;
-use crate::routes::device_filter::Hook;
+use crate::routes::device_filter::FilterHook;
 use crate::routes::device_filter::assembler::Instruction;
 use crate::routes::netlink::Netlink;
 use crate::routes::netlink::traffic_control::{Device, Filter, Spot};
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Both directions of a device, in the order in which their programs are given.
-pub(super) const HOOKS: [Hook; 2] = [Hook::Ingress, Hook::Egress];
+pub(super) const HOOKS: [FilterHook; 2] = [FilterHook::Ingress, FilterHook::Egress];
 
 /// The programs of one direction of a device.
 pub(super) type Programs = Arc<Vec<Vec<Instruction>>>;
@@ -61,7 +61,7 @@ impl Keeper {
     /// Adds what a device lacks; `there` sits where filters belong. Notes what was added.
     pub fn add(
         &mut self,
-        place: &Place,
+        place: &FilteredDevice,
         there: Option<&str>,
         wanted: &[Programs; 2],
         added: &mut Vec<Spot>,
@@ -120,7 +120,7 @@ impl Keeper {
     }
 
     /// Our filters in one direction of a device.
-    fn ours(&mut self, device: u32, hook: Hook) -> io::Result<Vec<Filter>> {
+    fn ours(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let mut filters = self.netlink.filters(device, hook)?;
         filters.retain(|filter| self.handles.has(filter));
         if filters.iter().any(|filter| self.handles.says_made(filter)) {
@@ -165,7 +165,7 @@ impl Keeper {
     /// What a device has lost of ours, or has too much, in words.
     pub fn lost(
         &mut self,
-        place: &Place,
+        place: &FilteredDevice,
         there: Option<&str>,
         wanted: &[Programs; 2],
     ) -> io::Result<Option<String>> {
@@ -198,7 +198,7 @@ impl Keeper {
     }
 }
 
-fn spot(device: u32, hook: Hook, handle: u32) -> Spot {
+fn spot(device: u32, hook: FilterHook, handle: u32) -> Spot {
     Spot {
         device,
         hook,

@@ -1,9 +1,9 @@
 //! A plan as policies of XFRM, in the order in which they are asked. They drop nothing that the plan lets pass; what of the
 //! plan's drops they leave out is said where it is left out.
 
-use crate::routes::both::exactly_both;
+use crate::routes::combined_plan::both_lists;
 use crate::routes::netlink::xfrm::{Direction, Match};
-use crate::routes::plan::{Entry, Family, Plan, Verdict, WITH_PORTS, overlap};
+use crate::routes::plan::{Disposition, Entry, Family, Plan, WITH_PORTS, overlap};
 use ipsec::policy::{Prefix, Upper};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,7 +84,7 @@ fn passing(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
         of_family(&plan.passing, family),
     );
     // Where the two cannot be said as one list of bearable length, `out` policies are left to the other barriers.
-    let entries = exactly_both(&leaving, &passing).unwrap_or(passing);
+    let entries = both_lists(&leaving, &passing).unwrap_or(passing);
     if !drops_any(&entries) {
         return Vec::new();
     }
@@ -105,7 +105,7 @@ fn leaving(plan: &Plan, family: Family) -> Vec<Rule> {
     let mut entries = of_family(&plan.leaving, family);
     for entry in &mut entries {
         if !is_right(plan, entry) {
-            entry.verdict = Verdict::Bypass;
+            entry.verdict = Disposition::Bypass;
         }
     }
     if !drops_any(&entries) {
@@ -122,8 +122,8 @@ fn is_right(plan: &Plan, entry: &Entry) -> bool {
     let is_v4 = entry.family() == Some(Family::V4);
     is_v4
         && match entry.verdict {
-            Verdict::Bypass | Verdict::Discard => true,
-            Verdict::Protect => {
+            Disposition::Bypass | Disposition::Discard => true,
+            Disposition::Protect => {
                 !plan.needs_marks() && entry.selector.source.len == 0 && !asks_late(entry)
             }
         }
@@ -161,7 +161,7 @@ fn of_family(entries: &[Entry], family: Family) -> Vec<Entry> {
 }
 
 fn drops(entry: &Entry) -> bool {
-    entry.verdict != Verdict::Bypass
+    entry.verdict != Disposition::Bypass
 }
 
 fn drops_any(entries: &[Entry]) -> bool {

@@ -1,22 +1,23 @@
 //! What a plan says about a packet, read entry by entry from facts instead of bytes.
 
 use super::super::task::Target;
-use super::super::{Hook, LinkKind};
+use super::super::{FilterHook, LinkKind};
 use super::packet::{Fragment, Packet};
-use crate::routes::plan::{Entry, Plan, Verdict};
+use crate::routes::plan::{Disposition, Entry, Plan};
 use ipsec::policy::Upper;
 use std::net::IpAddr;
 
 /// Whether the packet is dropped at a device.
 pub fn reads_drop(plan: &Plan, target: Target, packet: &Packet) -> bool {
     let lists = match target.hook {
-        Hook::Egress => vec![&plan.leaving],
-        Hook::Ingress => vec![&plan.arriving, &plan.passing],
+        FilterHook::Egress => vec![&plan.leaving],
+        FilterHook::Ingress => vec![&plan.arriving, &plan.passing],
     };
     let judges = |v6: bool| {
         lists.iter().all(|list| {
             list.iter().any(|entry| {
-                entry.selector.source.address.is_ipv6() == v6 && entry.verdict != Verdict::Bypass
+                entry.selector.source.address.is_ipv6() == v6
+                    && entry.verdict != Disposition::Bypass
             })
         })
     };
@@ -30,7 +31,7 @@ pub fn reads_drop(plan: &Plan, target: Target, packet: &Packet) -> bool {
 
 fn refuses(list: &[Entry], target: Target, packet: &Packet) -> bool {
     let first = list.iter().find(|entry| fits(entry, target, packet));
-    first.is_some_and(|entry| entry.verdict != Verdict::Bypass)
+    first.is_some_and(|entry| entry.verdict != Disposition::Bypass)
 }
 
 /// What is known above IP.
@@ -59,7 +60,7 @@ fn upwards(packet: &Packet) -> Upwards {
 }
 
 fn fits(entry: &Entry, target: Target, packet: &Packet) -> bool {
-    let drops = entry.verdict != Verdict::Bypass;
+    let drops = entry.verdict != Disposition::Bypass;
     let selector = &entry.selector;
     if !selector.source.contains(packet.source)
         || !selector.destination.contains(packet.destination)
@@ -81,7 +82,7 @@ fn fits(entry: &Entry, target: Target, packet: &Packet) -> bool {
     match known {
         Upwards::Known => asks_for(selector.upper, packet),
         _ if !entry.asks_ports() || drops => true,
-        Upwards::Later => target.hook == Hook::Ingress || packet.mark & target.mark != 0,
+        Upwards::Later => target.hook == FilterHook::Ingress || packet.mark & target.mark != 0,
         _ => false,
     }
 }
@@ -142,7 +143,7 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
     }
     let used = |port| plan.udp_ports.contains(&port);
     match target.hook {
-        Hook::Egress => {
+        FilterHook::Egress => {
             let may_send = |port| used(port) || matches!(port, 500 | 4500);
             let ours = matches!(protocol, 50 | 51)
                 || udp_later
@@ -156,7 +157,7 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
                     && ours
                     && plan.outer.contains(&(packet.source, packet.destination))
         }
-        Hook::Ingress => {
+        FilterHook::Ingress => {
             let complains = match packet.is_v6() {
                 false => protocol == 1 && packet.icmp == (3, 4) && packet.payload >= 30,
                 true => protocol == 58 && packet.icmp.0 == 2 && packet.payload >= 50,
@@ -175,7 +176,7 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
 /// Whether a peer's packets come to this address, as far as policy would drop them.
 fn is_for_us(plan: &Plan, address: IpAddr) -> bool {
     let drops = |source: IpAddr, entry: &Entry| {
-        entry.verdict != Verdict::Bypass
+        entry.verdict != Disposition::Bypass
             && entry.selector.source.contains(source)
             && entry.selector.destination.contains(address)
     };

@@ -1,6 +1,6 @@
 //! The rules as the kernel has them, judged by `nft`: each test in network namespaces of its own.
 
-use super::super::rings::{self, Rings};
+use super::super::ring_bypass::{self, Rings};
 use super::super::tables::Firewall;
 use super::*;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -164,7 +164,11 @@ fn everything() -> Plan {
         ("::/0", "2001:db8::7/128"),
         ("::/0", "::/0"),
     ];
-    let verdicts = [Verdict::Protect, Verdict::Bypass, Verdict::Discard];
+    let verdicts = [
+        Disposition::Protect,
+        Disposition::Bypass,
+        Disposition::Discard,
+    ];
     let mut list = Vec::new();
     for (n, upper) in uppers.into_iter().enumerate() {
         for (m, (source, destination)) in pairs.into_iter().enumerate() {
@@ -198,7 +202,7 @@ fn many() -> Plan {
     let v6 = v6.map(|(source, destination)| (source.to_owned(), destination.to_owned()));
     let protected = v4
         .chain(v6)
-        .map(|(one, other)| entry(&one, &other, Upper::Any, Verdict::Protect));
+        .map(|(one, other)| entry(&one, &other, Upper::Any, Disposition::Protect));
     Plan {
         leaving: protected.collect(),
         ..Plan::default()
@@ -263,7 +267,7 @@ fn netlink_makes_the_rules_that_nft_makes_of_their_text() {
             devices: ["lo".to_owned(), "ring1".to_owned()].into(),
             addresses: ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()].into(),
         };
-        let ruleset = rings::ruleset(&site(), &rings).unwrap();
+        let ruleset = ring_bypass::ruleset(&site(), &rings).unwrap();
         assert_equal(include_str!("../expected/rings.nft"), &ruleset);
     });
 }

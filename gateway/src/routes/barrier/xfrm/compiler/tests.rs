@@ -1,7 +1,7 @@
 //! What policies of XFRM block, by a model of how the kernel asks them, beside a naive reading of the plan.
 
 use super::*;
-use crate::routes::both::tests::{Packet, entry, fits, packets, passes};
+use crate::routes::combined_plan::tests::{Packet, entry, fits, packets, passes};
 use crate::routes::plan::tests::entry as entry_of;
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ proptest! {
     fn what_is_forwarded_is_blocked_where_either_list_drops_it(leaving in list(), passing in list()) {
         let plan = Plan { leaving, passing, ..Plan::default() };
         let rules = rules(&plan, Direction::Fwd, &around());
-        let is_exact = exactly_both(&plan.leaving, &plan.passing).is_some();
+        let is_exact = both_lists(&plan.leaving, &plan.passing).is_some();
         for packet in all() {
             let (forwarded, leaves) = (passes(&plan.passing, packet), passes(&plan.leaving, packet));
             let blocked = blocks(&rules, packet, Way::default());
@@ -90,9 +90,9 @@ proptest! {
         for packet in all() {
             let first = plan.leaving.iter().find(|entry| fits(entry, packet));
             let is_due = first.is_some_and(|entry| match entry.verdict {
-                Verdict::Bypass => false,
-                Verdict::Discard => true,
-                Verdict::Protect => {
+                Disposition::Bypass => false,
+                Disposition::Discard => true,
+                Disposition::Protect => {
                     let late = matches!(entry.selector.upper,
                         Upper::Protocol { source_port: Some(_), .. } | Upper::Ports { source_port: Some(_), .. });
                     entry.selector.source.len == 0 && !late && !plan.needs_marks()
@@ -104,7 +104,14 @@ proptest! {
 }
 
 fn both_ways(source: &str, destination: &str) -> Plan {
-    let protect = || vec![entry_of(source, destination, Upper::Any, Verdict::Protect)];
+    let protect = || {
+        vec![entry_of(
+            source,
+            destination,
+            Upper::Any,
+            Disposition::Protect,
+        )]
+    };
     Plan {
         leaving: protect(),
         arriving: protect(),
@@ -182,9 +189,9 @@ fn fragments_follow_the_first_entry_that_asks_for_ports() {
     };
     let fragment = ("10.1.0.1", "10.2.0.1", UDP, 0, 0);
     for (entries, is_blocked) in [
-        (vec![udp(53, Verdict::Protect)], true),
+        (vec![udp(53, Disposition::Protect)], true),
         (
-            vec![udp(53, Verdict::Bypass), udp(54, Verdict::Protect)],
+            vec![udp(53, Disposition::Bypass), udp(54, Disposition::Protect)],
             false,
         ),
     ] {
@@ -210,8 +217,8 @@ fn a_plan_that_drops_nothing_needs_no_policy() {
         let directions = [Direction::In, Direction::Out, Direction::Fwd];
         directions.map(|direction| !rules(&plan, direction, &around()).is_empty())
     };
-    assert_eq!(any(Verdict::Bypass), [false, false, false]);
+    assert_eq!(any(Disposition::Bypass), [false, false, false]);
     // A source that a socket without one gets last: nothing of `out`.
-    assert_eq!(any(Verdict::Protect), [true, false, true]);
-    assert_eq!(any(Verdict::Discard), [true, true, true]);
+    assert_eq!(any(Disposition::Protect), [true, false, true]);
+    assert_eq!(any(Disposition::Discard), [true, true, true]);
 }

@@ -3,7 +3,7 @@
 use super::super::compiler::{Surroundings, rules};
 use super::*;
 use crate::routes::DEFAULT_MARK;
-use crate::routes::both::tests::entry;
+use crate::routes::combined_plan::tests::entry;
 use crate::routes::plan::{Family, Plan};
 use proptest::prelude::*;
 
@@ -161,7 +161,7 @@ fn policies_of_other_programs_and_gateways_are_left_alone() {
         "10.1.0.0/24",
         "10.2.0.0/24",
         ipsec::policy::Upper::Any,
-        crate::routes::plan::Verdict::Protect,
+        crate::routes::plan::Disposition::Protect,
     )]);
     keeper.put(&all).unwrap();
     assert_eq!(keeper.table.policies.len(), 3);

@@ -1,4 +1,4 @@
-//! What the network says about path MTUs, believed only if whoever says it has seen a packet that we sent lately.
+//! What the network says about path MTUs, validated only if whoever says it has seen a packet that we sent lately.
 
 use arc_swap::ArcSwap;
 use dataplane::io::{MtuReportCheck, PmtuCache};
@@ -16,12 +16,12 @@ pub(super) fn judge(databases: &Databases, paths: &PmtuCache) -> MtuReportCheck 
     let (databases, paths) = (Arc::clone(databases), paths.clone());
     Arc::new(move |peer, claim, quote| {
         let snapshot = databases.get()?.load();
-        believed(&snapshot, &paths, peer, claim, quote)
+        validated_mtu(&snapshot, &paths, peer, claim, quote)
     })
 }
 
 /// RFC 4301 8.2.2, RFC 5927 7: the message must quote the SPI and a recent sequence number of an association to this peer.
-fn believed(
+fn validated_mtu(
     snapshot: &Snapshot,
     paths: &PmtuCache,
     peer: IpAddr,
@@ -42,7 +42,7 @@ fn believed(
 /// sent to. Four bytes claim an MTU, the rest is the quote.
 ///
 /// # Panics
-/// If somebody is believed who quotes no recent packet, or more than the path takes, or less than every path does.
+/// If somebody is validated_mtu who quotes no recent packet, or more than the path takes, or less than every path does.
 #[doc(hidden)]
 pub fn check_any_complaint(data: &[u8]) {
     use ipsec::sa::Protocol;
@@ -55,7 +55,7 @@ pub fn check_any_complaint(data: &[u8]) {
     for sa in snapshot.sas() {
         let peer = sa.config.id.destination;
         paths.learn(peer, PRESENT);
-        let Some(mtu) = believed(snapshot, &paths, peer, claim, quote) else {
+        let Some(mtu) = validated_mtu(snapshot, &paths, peer, claim, quote) else {
             continue;
         };
         let least = if peer.is_ipv4() { 576 } else { 1280 };
@@ -103,7 +103,7 @@ mod tests {
     const SA: &str = "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;";
 
     /// After 100 packets on SPI 0x1001.
-    fn heard(claim: u32, spi: u32, sequence: u32) -> Option<u32> {
+    fn validated(claim: u32, spi: u32, sequence: u32) -> Option<u32> {
         let mut plane = Recorder::default();
         let lowered = compile(SA.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
         plane.apply(&lowered.commands).unwrap();
@@ -112,16 +112,16 @@ mod tests {
         sa.state.reserve(&sa.config, 100, 1400, 1).unwrap();
         let quote = [spi.to_be_bytes(), sequence.to_be_bytes()].concat();
         let peer = sa.config.id.destination;
-        believed(&snapshot, &PmtuCache::default(), peer, claim, &quote)
+        validated_mtu(&snapshot, &PmtuCache::default(), peer, claim, &quote)
     }
 
     #[test]
     fn who_quotes_a_recent_packet_is_believed_and_nobody_else() {
-        assert_eq!(heard(1300, 0x1001, 99), Some(1300));
+        assert_eq!(validated(1300, 0x1001, 99), Some(1300));
         for (spi, sequence) in [(0x1001, 101), (0x1001, 0xffff_0000), (0x1002, 99), (0, 0)] {
-            assert_eq!(heard(1300, spi, sequence), None, "{spi:#x} {sequence}");
+            assert_eq!(validated(1300, spi, sequence), None, "{spi:#x} {sequence}");
         }
         // Nobody gets a path below what every IPv4 host takes.
-        assert_eq!(heard(68, 0x1001, 99), Some(576));
+        assert_eq!(validated(68, 0x1001, 99), Some(576));
     }
 }

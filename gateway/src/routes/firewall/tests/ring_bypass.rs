@@ -1,6 +1,6 @@
 //! The drop rules behind packet rings, as another program may take them away.
 
-use super::super::rings::{self, Rings};
+use super::super::ring_bypass::{self, Rings};
 use super::kernel::{in_a_namespace, isolated, said};
 use super::*;
 use crate::routes::installed::Installed;
@@ -14,7 +14,7 @@ fn what_others_take_away_from_behind_the_rings_is_named_and_put_back() {
                 devices: ["lo".to_owned()].into(),
                 addresses: ["192.0.2.1".parse().unwrap()].into(),
             };
-            let ruleset = rings::ruleset(&site, &rings).unwrap();
+            let ruleset = ring_bypass::ruleset(&site, &rings).unwrap();
             let mut installed = Installed::new(site).unwrap();
             assert_eq!(installed.missing().unwrap(), [""; 0]);
             for (taken, words) in [
@@ -22,7 +22,7 @@ fn what_others_take_away_from_behind_the_rings_is_named_and_put_back() {
                 ("flush chain netdev esplanade ring0", "rule"),
             ] {
                 // Kernels before 6.9 have it so, where others may change the table.
-                installed.behind_rings().apply_unowned(&ruleset).unwrap();
+                installed.ring_bypass().apply_unowned(&ruleset).unwrap();
                 assert_eq!(installed.missing().unwrap(), [""; 0]);
                 said(&["nft", "-f", "-"], taken);
                 let missing = installed.missing().unwrap();
@@ -39,7 +39,7 @@ fn what_others_take_away_from_behind_the_rings_is_named_and_put_back() {
                     there.contains("192.0.2.1") && there.contains("drop"),
                     "{there}"
                 );
-                installed.behind_rings().remove().unwrap();
+                installed.ring_bypass().remove().unwrap();
             }
         });
     });

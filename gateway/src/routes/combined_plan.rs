@@ -12,7 +12,7 @@
 //!
 //! So where policies only come, or only go, the longer list is what both drop, and there is one change in the kernel.
 
-use super::plan::{Entry, Plan, Verdict};
+use super::plan::{Disposition, Entry, Plan};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use std::collections::HashSet;
 const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
 
 /// Drops what `one` or `other` drops; steers nothing by itself.
-pub fn both(one: &Plan, other: &Plan) -> Plan {
+pub fn combined_plan(one: &Plan, other: &Plan) -> Plan {
     Plan {
         leaving: lists(&one.leaving, &other.leaving),
         arriving: lists(&one.arriving, &other.arriving),
@@ -37,14 +37,14 @@ pub fn both(one: &Plan, other: &Plan) -> Plan {
 }
 
 fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
-    exactly_both(one, other).unwrap_or_else(|| {
+    both_lists(one, other).unwrap_or_else(|| {
         let all = one.iter().chain(other);
         all.filter(|entry| drops(entry)).cloned().collect()
     })
 }
 
 /// The list that drops what either of two lists drops, and nothing else; none where it would be much longer than these.
-pub fn exactly_both(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
+pub fn both_lists(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
     let exact = merged(one, other);
     (exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len())).then_some(exact)
 }
@@ -103,7 +103,7 @@ fn either(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
 }
 
 fn drops(entry: &Entry) -> bool {
-    entry.verdict != Verdict::Bypass
+    entry.verdict != Disposition::Bypass
 }
 
 /// What a list says of the packets of one bypass alone.

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// A network namespace of a boot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct NetworkNamespace {
     /// The kernel's name of the boot.
     boot: String,
     /// The file system that namespaces are files of.
@@ -25,7 +25,7 @@ pub struct Place {
 
 /// How a place stands to the one we are in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Whereabouts {
+pub enum NamespaceState {
     /// It is the same.
     Here,
     /// The host has been started again since: nothing of it is left.
@@ -41,7 +41,7 @@ pub enum Whereabouts {
     },
 }
 
-impl Place {
+impl NetworkNamespace {
     /// Where we are.
     pub fn here() -> io::Result<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net")?;
@@ -60,27 +60,27 @@ impl Place {
     }
 
     /// How this place stands to the one we are in.
-    pub fn seen_from_here(&self) -> io::Result<Whereabouts> {
+    pub fn seen_from_here(&self) -> io::Result<NamespaceState> {
         let here = Self::here()?;
         if *self == here {
-            return Ok(Whereabouts::Here);
+            return Ok(NamespaceState::Here);
         }
         if self.boot != here.boot {
-            return Ok(Whereabouts::BeforeBoot);
+            return Ok(NamespaceState::BeforeBoot);
         }
         let number = format!("net:[{}]", self.inode);
         // The number is ours, but not the cookie: it was another's before.
         if (self.device, self.inode) == (here.device, here.inode) {
-            return Ok(Whereabouts::Gone(number));
+            return Ok(NamespaceState::Gone(number));
         }
         Ok(mounted(&number)
             .or_else(|| inhabited(&number))
-            .unwrap_or(Whereabouts::Gone(number)))
+            .unwrap_or(NamespaceState::Gone(number)))
     }
 }
 
 /// A namespace that a mount keeps, such as those of `ip netns`.
-fn mounted(number: &str) -> Option<Whereabouts> {
+fn mounted(number: &str) -> Option<NamespaceState> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     // Fields 4 and 5: what is mounted, and where.
     let path = mounts.lines().find_map(|line| {
@@ -94,16 +94,16 @@ fn mounted(number: &str) -> Option<Whereabouts> {
         ),
         None => (number.to_owned(), format!("nsenter --net={path}")),
     };
-    Some(Whereabouts::Elsewhere { name, enter })
+    Some(NamespaceState::Elsewhere { name, enter })
 }
 
 /// A namespace that a process is in.
-fn inhabited(number: &str) -> Option<Whereabouts> {
+fn inhabited(number: &str) -> Option<NamespaceState> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let inside = processes
         .map(|process| process.path().join("ns/net"))
         .find(|link| fs::read_link(link).is_ok_and(|target| target.as_os_str() == number))?;
-    Some(Whereabouts::Elsewhere {
+    Some(NamespaceState::Elsewhere {
         name: number.to_owned(),
         enter: format!("nsenter --net={}", inside.display()),
     })
@@ -133,26 +133,29 @@ mod tests {
 
     #[test]
     fn a_place_is_found_again_and_told_from_others() {
-        let here = Place::here().unwrap();
-        assert_eq!(here.seen_from_here().unwrap(), Whereabouts::Here);
-        let earlier = Place {
+        let here = NetworkNamespace::here().unwrap();
+        assert_eq!(here.seen_from_here().unwrap(), NamespaceState::Here);
+        let earlier = NetworkNamespace {
             boot: "another".to_owned(),
             ..here.clone()
         };
-        assert_eq!(earlier.seen_from_here().unwrap(), Whereabouts::BeforeBoot);
-        let gone = Place {
+        assert_eq!(
+            earlier.seen_from_here().unwrap(),
+            NamespaceState::BeforeBoot
+        );
+        let gone = NetworkNamespace {
             inode: 7,
             ..here.clone()
         };
         let number = "net:[7]".to_owned();
-        assert_eq!(gone.seen_from_here().unwrap(), Whereabouts::Gone(number));
-        let reused = Place {
+        assert_eq!(gone.seen_from_here().unwrap(), NamespaceState::Gone(number));
+        let reused = NetworkNamespace {
             cookie: here.cookie + 1,
             ..here
         };
         assert!(matches!(
             reused.seen_from_here().unwrap(),
-            Whereabouts::Gone(_)
+            NamespaceState::Gone(_)
         ));
     }
 }

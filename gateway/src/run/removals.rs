@@ -1,34 +1,34 @@
 //! What was taken away from us and put back: how often, what last, and how soon again.
 //!
-//! Somebody who takes away again and again would otherwise keep this thread from all else: after [`MOST`] losses in
-//! [`SPAN`] one restoration a second is what he gets. What is missing meanwhile is closed, not open: routes and rules lead
+//! Somebody who takes away again and again would otherwise keep this thread from all else: after [`MAX_IMMEDIATE_RESTORATIONS`] removals in
+//! [`RESTORATION_COUNT_PERIOD`] one restoration a second is what he gets. What is missing meanwhile is closed, not open: routes and rules lead
 //! nowhere, and one barrier stands in for another.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So many restorations in [`SPAN`] are made at once.
-const MOST: usize = 10;
+/// So many restorations in [`RESTORATION_COUNT_PERIOD`] are made at once.
+const MAX_IMMEDIATE_RESTORATIONS: usize = 10;
 
 /// The span in which they are counted.
-const SPAN: Duration = Duration::from_secs(10);
+const RESTORATION_COUNT_PERIOD: Duration = Duration::from_secs(10);
 
 /// What is lost so soon after a restoration is of the same removal, whose program was not done.
-const SAME: Duration = Duration::from_millis(25);
+const SAME_REMOVAL_PERIOD: Duration = Duration::from_millis(25);
 
 /// How long a restoration waits after the last one where there were too many.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_RESTORATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// News wait this long after a comparison: many small changes cost one comparison, and are seen soon enough all the same.
-const BREATH: Duration = Duration::from_millis(20);
+/// Notifications wait this long after a comparison: many small changes cost one comparison, and are seen soon enough all the same.
+const MAX_COMPARISON_DELAY: Duration = Duration::from_millis(20);
 
 /// Without further news for so long, whoever takes away is done: `ip route flush` looks again until it finds nothing, and
 /// would take away at once what had come back meanwhile.
-const STILL: Duration = Duration::from_millis(4);
+const QUIET_PERIOD: Duration = Duration::from_millis(4);
 
-/// The history of a gateway's losses.
+/// The history of a gateway's removals.
 #[derive(Default)]
-pub(super) struct Losses {
+pub(super) struct Removals {
     count: u64,
     last: Option<(Instant, String)>,
     recent: VecDeque<Instant>,
@@ -40,12 +40,14 @@ pub(super) struct Losses {
     standing: Option<String>,
 }
 
-impl Losses {
+impl Removals {
     /// Something may be missing: a comparison is due once news have stopped, soon in any case.
     pub fn suspect(&mut self, now: Instant) {
         let first = *self.first_news.get_or_insert(now);
-        let soon = (now + STILL).min(first + BREATH);
-        let earliest = self.compared.map_or(soon, |compared| compared + BREATH);
+        let soon = (now + QUIET_PERIOD).min(first + MAX_COMPARISON_DELAY);
+        let earliest = self
+            .compared
+            .map_or(soon, |compared| compared + MAX_COMPARISON_DELAY);
         self.due = Some(soon.max(earliest));
     }
 
@@ -63,7 +65,9 @@ impl Losses {
     pub fn may_restore(&mut self, now: Instant) -> bool {
         self.forget_old(now);
         let wait = match self.recent.back() {
-            Some(last) if self.recent.len() >= MOST => *last + PAUSE,
+            Some(last) if self.recent.len() >= MAX_IMMEDIATE_RESTORATIONS => {
+                *last + MIN_RESTORATION_INTERVAL
+            }
             _ => return true,
         };
         if now < wait {
@@ -75,13 +79,16 @@ impl Losses {
     /// Whether restorations are held back at the moment.
     pub fn is_held_back(&mut self, now: Instant) -> bool {
         self.forget_old(now);
-        self.recent.len() >= MOST
+        self.recent.len() >= MAX_IMMEDIATE_RESTORATIONS
     }
 
     /// Something was put back.
     pub fn restored(&mut self, now: Instant, what: String) -> u64 {
         self.count += 1;
-        let is_the_same = self.recent.back().is_some_and(|last| now < *last + SAME);
+        let is_the_same = self
+            .recent
+            .back()
+            .is_some_and(|last| now < *last + SAME_REMOVAL_PERIOD);
         if !is_the_same {
             self.recent.push_back(now);
         }
@@ -117,8 +124,10 @@ impl Losses {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        let is_old = |first: &Instant| *first + SPAN <= now;
-        while self.recent.len() > 2 * MOST || self.recent.front().is_some_and(is_old) {
+        let is_old = |first: &Instant| *first + RESTORATION_COUNT_PERIOD <= now;
+        while self.recent.len() > 2 * MAX_IMMEDIATE_RESTORATIONS
+            || self.recent.front().is_some_and(is_old)
+        {
             self.recent.pop_front();
         }
     }
@@ -134,53 +143,59 @@ mod tests {
 
     #[test]
     fn ten_losses_in_ten_seconds_are_made_good_at_once_and_then_one_a_second() {
-        let (mut losses, start) = (Losses::default(), Instant::now());
+        let (mut removals, start) = (Removals::default(), Instant::now());
         for n in 0..10 {
-            assert!(losses.may_restore(start + 2 * n * SAME));
-            losses.restored(start + 2 * n * SAME, "table deleted".to_owned());
+            assert!(removals.may_restore(start + 2 * n * SAME_REMOVAL_PERIOD));
+            removals.restored(
+                start + 2 * n * SAME_REMOVAL_PERIOD,
+                "table deleted".to_owned(),
+            );
             // The program that takes away goes on for a moment.
-            losses.restored(start + 2 * n * SAME + ms(5), "table deleted".to_owned());
+            removals.restored(
+                start + 2 * n * SAME_REMOVAL_PERIOD + ms(5),
+                "table deleted".to_owned(),
+            );
         }
         let mut restored = 0;
         for n in 460..5_000 {
-            if losses.may_restore(start + ms(n)) {
-                losses.restored(start + ms(n), "table deleted".to_owned());
+            if removals.may_restore(start + ms(n)) {
+                removals.restored(start + ms(n), "table deleted".to_owned());
                 restored += 1;
             }
         }
         assert_eq!(restored, 4);
-        assert!(losses.is_held_back(start + ms(5_000)));
+        assert!(removals.is_held_back(start + ms(5_000)));
         assert_eq!(
-            losses.summary(start + ms(6_100)),
+            removals.summary(start + ms(6_100)),
             (24, Some((1, "table deleted")))
         );
     }
 
     #[test]
     fn after_a_quiet_time_a_loss_is_made_good_at_once_again() {
-        let (mut losses, start) = (Losses::default(), Instant::now());
+        let (mut removals, start) = (Removals::default(), Instant::now());
         for n in 0..10 {
-            losses.restored(start + n * SAME, String::new());
+            removals.restored(start + n * SAME_REMOVAL_PERIOD, String::new());
         }
-        let last = start + 9 * SAME;
-        assert!(!losses.may_restore(last + ms(1)));
-        assert_eq!(losses.due(), Some(last + PAUSE));
-        assert!(losses.may_restore(last + SPAN));
-        assert!(!losses.is_held_back(last + SPAN));
+        let last = start + 9 * SAME_REMOVAL_PERIOD;
+        assert!(!removals.may_restore(last + ms(1)));
+        assert_eq!(removals.due(), Some(last + MIN_RESTORATION_INTERVAL));
+        assert!(removals.may_restore(last + RESTORATION_COUNT_PERIOD));
+        assert!(!removals.is_held_back(last + RESTORATION_COUNT_PERIOD));
     }
 
     #[test]
     fn news_are_looked_at_when_they_stop_and_a_flood_of_them_every_breath() {
-        let (mut losses, start) = (Losses::default(), Instant::now());
-        losses.suspect(start);
-        losses.suspect(start + ms(1));
-        assert_eq!(losses.due(), Some(start + ms(1) + STILL));
-        losses.compared(start);
+        let (mut removals, start) = (Removals::default(), Instant::now());
+        removals.suspect(start);
+        removals.suspect(start + ms(1));
+        assert_eq!(removals.due(), Some(start + ms(1) + QUIET_PERIOD));
+        removals.compared(start);
         let mut comparisons = 0;
         for n in 0..1000 {
-            losses.suspect(start + ms(n));
-            if losses.due().is_some_and(|due| due <= start + ms(n)) {
-                losses.compared(start + ms(n));
+            removals.suspect(start + ms(n));
+            if removals.due().is_some_and(|due| due <= start + ms(n)) {
+                removals.compared(start + ms(n));
                 comparisons += 1;
             }
         }
@@ -189,10 +204,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_put_back_is_news_once() {
-        let mut losses = Losses::default();
-        assert!(losses.stands("table deleted"));
-        assert!(!losses.stands("table deleted"));
-        losses.nothing();
-        assert!(losses.stands("table deleted"));
+        let mut removals = Removals::default();
+        assert!(removals.stands("table deleted"));
+        assert!(!removals.stands("table deleted"));
+        removals.nothing();
+        assert!(removals.stands("table deleted"));
     }
 }

@@ -1,4 +1,4 @@
-//! The ends of a pump over a capture: all four at one desk, where packets wait and what became of them is left.
+//! The ends of a pump over a capture: all four at one place, where packets wait and what became of them is left.
 
 use dataplane::io::{
     Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource,
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where the pump's ends find the packet and leave what became of it.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct PacketQueues {
     pub waiting: VecDeque<Vec<u8>>,
     /// The device that what waits was routed into.
     pub device: u32,
@@ -20,13 +20,13 @@ pub(super) struct Desk {
     identification: u16,
 }
 
-/// Both ends of both directions, at the desk.
+/// Both ends of both directions, at the queues.
 #[derive(Clone)]
-pub(super) struct Ends(pub Arc<Mutex<Desk>>);
+pub(super) struct Ends(pub Arc<Mutex<PacketQueues>>);
 
-pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+pub(super) fn lock(queues: &Mutex<PacketQueues>) -> MutexGuard<'_, PacketQueues> {
     // Vectors of packets are whole whatever their last user did.
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+    queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ends {
@@ -88,9 +88,9 @@ impl ProtectedSource for Ends {
 
 impl PlaintextSink for Ends {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
-        let mut desk = lock(&self.0);
+        let mut queues = lock(&self.0);
         for delivery in deliveries {
-            desk.carried.push(
+            queues.carried.push(
                 delivery
                     .pieces
                     .iter()
@@ -111,24 +111,24 @@ impl PlaintextSink for Ends {
 
 impl ProtectedSink for Ends {
     fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
-        let mut desk = lock(&self.0);
-        let before = desk.carried.len();
+        let mut queues = lock(&self.0);
+        let before = queues.carried.len();
         for burst in bursts {
             for sealed in burst.bytes.chunks(burst.stride) {
                 // RFC 6864: never 0, for eyes that take it for "not set".
-                desk.identification = desk.identification.wrapping_add(1).max(1);
+                queues.identification = queues.identification.wrapping_add(1).max(1);
                 let mut packet = Vec::new();
                 if burst.outer.emitted_len == 0 {
                     packet.resize(burst.outer.len(), 0);
-                    let identification = desk.identification;
+                    let identification = queues.identification;
                     burst.outer.emit(sealed.len(), identification, &mut packet);
                 }
                 packet.extend_from_slice(sealed);
-                desk.carried.push(packet);
+                queues.carried.push(packet);
             }
         }
         Ok(Sent {
-            packets: (desk.carried.len() - before) as u64,
+            packets: (queues.carried.len() - before) as u64,
             ..Sent::default()
         })
     }

@@ -2,7 +2,7 @@
 
 /// What a spot should hold.
 #[derive(Clone, Copy)]
-pub(super) enum Wish {
+pub(super) enum Recommendation {
     AtLeast(u64),
     /// The last of several numbers; the others stay.
     LastAtLeast(u64),
@@ -23,7 +23,7 @@ pub(super) struct Among {
     pub queue: (usize, usize),
 }
 
-impl Wish {
+impl Recommendation {
     /// What should be written in place of `current`; `None` where that is good.
     pub fn proposal(self, current: &str, among: Among) -> Option<String> {
         let Among {

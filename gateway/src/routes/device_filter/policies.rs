@@ -7,7 +7,7 @@
 use super::assembler::{Assembler, Label, Op, Test};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, UNKNOWN};
 use super::search::search;
-use super::{Hook, TooMany};
+use super::{FilterHook, TooMany};
 use crate::routes::plan::{Family, WITH_PORTS};
 use crate::routes::range::Range;
 use ipsec::policy::Upper;
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// A policy's part in the filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rule {
+pub struct FilterRule {
     /// Where from.
     pub source: Range,
     /// Where to.
@@ -26,7 +26,7 @@ pub struct Rule {
     pub drops: bool,
 }
 
-impl Rule {
+impl FilterRule {
     /// Its part of a box; none if it has none there.
     pub fn within(&self, area: &Area) -> Option<Self> {
         Some(Self {
@@ -67,10 +67,10 @@ pub struct Outcomes {
 }
 
 /// Policies that may be named between all cuts together, so that neither time nor memory run away.
-const MOST_PLACES: usize = 100_000;
+const MAX_POLICY_MENTIONS: usize = 100_000;
 
 /// Whether a list asks for more than addresses.
-pub fn asks_upper(rules: &[Rule]) -> bool {
+pub fn asks_upper(rules: &[FilterRule]) -> bool {
     rules.iter().any(|rule| rule.upper != Upper::Any)
 }
 
@@ -78,8 +78,8 @@ pub fn asks_upper(rules: &[Rule]) -> bool {
 /// is our own.
 pub fn judge(
     program: &mut Assembler,
-    (family, hook, mark): (Family, Hook, u32),
-    rules: &[Rule],
+    (family, hook, mark): (Family, FilterHook, u32),
+    rules: &[FilterRule],
     outcomes: Outcomes,
 ) -> Result<(), TooMany> {
     let mut writer = Writer {
@@ -94,7 +94,7 @@ pub fn judge(
 
 struct Writer {
     family: Family,
-    hook: Hook,
+    hook: FilterHook,
     mark: u32,
     outcomes: Outcomes,
     places: usize,
@@ -104,7 +104,11 @@ struct Writer {
 type Asked = Vec<(Upper, bool)>;
 
 impl Writer {
-    fn by_destination(&mut self, program: &mut Assembler, rules: &[Rule]) -> Result<(), TooMany> {
+    fn by_destination(
+        &mut self,
+        program: &mut Assembler,
+        rules: &[FilterRule],
+    ) -> Result<(), TooMany> {
         let mut leaves: HashMap<Vec<(Range, Asked)>, Label> = HashMap::new();
         let (mut ranges, mut order) = (Vec::new(), Vec::new());
         for (range, fitting) in self.cut(rules, |rule| rule.destination)? {
@@ -129,7 +133,7 @@ impl Writer {
     }
 
     /// What is asked of the layer above for each range of sources, where anything is dropped at all.
-    fn sources(&mut self, rules: &[Rule]) -> Result<Vec<(Range, Asked)>, TooMany> {
+    fn sources(&mut self, rules: &[FilterRule]) -> Result<Vec<(Range, Asked)>, TooMany> {
         let cut = self.cut(rules, |rule| rule.source)?;
         let asked = cut
             .into_iter()
@@ -140,9 +144,9 @@ impl Writer {
     /// Ranges between the ends of all prefixes, each with the rules that fit there, in their order.
     fn cut(
         &mut self,
-        rules: &[Rule],
-        side: fn(&Rule) -> Range,
-    ) -> Result<Vec<(Range, Vec<Rule>)>, TooMany> {
+        rules: &[FilterRule],
+        side: fn(&FilterRule) -> Range,
+    ) -> Result<Vec<(Range, Vec<FilterRule>)>, TooMany> {
         let mut ends: Vec<_> = rules
             .iter()
             .enumerate()
@@ -161,7 +165,7 @@ impl Writer {
             };
             let (first, last) = (end.at.begin(), next.begin().wrapping_sub(1));
             self.places += open.len();
-            if self.places > MOST_PLACES {
+            if self.places > MAX_POLICY_MENTIONS {
                 return Err(TooMany);
             }
             let fitting = open.iter().map(|rule| rules[*rule]).collect();
@@ -254,8 +258,8 @@ impl Writer {
         program.bind(unknown);
         program.go_unless(Test::Equal(LATER), next);
         match self.hook {
-            Hook::Ingress => program.jump(end),
-            Hook::Egress => {
+            FilterHook::Ingress => program.jump(end),
+            FilterHook::Egress => {
                 program.run(&[Op::Word(MARK)]);
                 program.branch(Test::HasBit(self.mark), end, next);
             }
@@ -289,7 +293,7 @@ fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
 
 /// What decides among rules that fit the same addresses: nothing behind one that fits always, and at the end nothing that
 /// only lets pass, since that is what happens anyway.
-fn asked(rules: &[Rule]) -> Asked {
+fn asked(rules: &[FilterRule]) -> Asked {
     let always = rules.iter().position(|rule| rule.upper == Upper::Any);
     let reached = always.map_or(rules, |place| &rules[..=place]);
     let last = reached.iter().rposition(|rule| rule.drops);
@@ -308,12 +312,12 @@ fn asked(rules: &[Rule]) -> Asked {
 
 /// The place before an address, or the one behind the last of all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
+enum Boundary {
     Before(u128),
     BehindAll,
 }
 
-impl Place {
+impl Boundary {
     fn begin(self) -> u128 {
         match self {
             Self::Before(address) => address,
@@ -325,7 +329,7 @@ impl Place {
 /// One end of a rule's range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct End {
-    at: Place,
+    at: Boundary,
     opens: bool,
     rule: usize,
 }
@@ -334,7 +338,7 @@ fn ends(range: Range, rule: usize) -> [End; 2] {
     let behind = range
         .last
         .checked_add(1)
-        .map_or(Place::BehindAll, Place::Before);
+        .map_or(Boundary::BehindAll, Boundary::Before);
     let end = |at, opens| End { at, opens, rule };
-    [end(Place::Before(range.first), true), end(behind, false)]
+    [end(Boundary::Before(range.first), true), end(behind, false)]
 }

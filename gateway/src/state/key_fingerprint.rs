@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 /// Bytes of a name.
-pub const NAME_LEN: usize = 32;
+pub const FINGERPRINT_LEN: usize = 32;
 
 /// The name of an association: equal for equal keys, SPI, addresses and protocol, and for nothing else.
-pub type Name = [u8; NAME_LEN];
+pub type KeyFingerprint = [u8; FINGERPRINT_LEN];
 
 /// HMAC-SHA-256 under the association's own keys, of what else it is told by. The salt is the file's own, so that names in two
 /// files cannot be compared. The caller's allocations are such as may hold keys.
-pub fn name(config: &SaConfig, salt: &[u8]) -> Name {
+pub fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
     let mut key = Zeroizing::new(Vec::with_capacity(256));
     let mut about = salt.to_vec();
     about.extend(config.id.spi.get().to_be_bytes());
@@ -45,10 +45,16 @@ pub fn name(config: &SaConfig, salt: &[u8]) -> Name {
 }
 
 /// HMAC-SHA-256. The key has 1 to 1024 bytes.
-pub fn keyed_hash(key: &[u8], message: &[u8]) -> Name {
-    let key = Key::new(Cipher::Null, &[], Integrity::HmacSha256, key, NAME_LEN)
-        .expect("HMAC takes keys of these lengths");
-    let mut name = [0; NAME_LEN];
+pub fn keyed_hash(key: &[u8], message: &[u8]) -> KeyFingerprint {
+    let key = Key::new(
+        Cipher::Null,
+        &[],
+        Integrity::HmacSha256,
+        key,
+        FINGERPRINT_LEN,
+    )
+    .expect("HMAC takes keys of these lengths");
+    let mut name = [0; FINGERPRINT_LEN];
     multibuffer::sign(&mut [SignJob {
         key: &key,
         input: [message, &[], &[]],
@@ -64,12 +70,12 @@ mod tests {
     use ipsec::command::Command;
     use ipsec::setkey::{Forwarding, NoNames, compile};
 
-    fn named(text: &str, salt: &[u8]) -> Name {
+    fn named(text: &str, salt: &[u8]) -> KeyFingerprint {
         let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
         let Command::AddSa(config) = &lowered.commands[0] else {
             panic!("no association");
         };
-        name(config, salt)
+        key_fingerprint(config, salt)
     }
 
     const SA: &str = "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;";
@@ -103,7 +109,7 @@ mod tests {
              0x000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f;",
             "add 192.0.2.1 192.0.2.2 esp 0x1001 -E null;",
         ] {
-            assert_ne!(named(text, b"salt"), [0; NAME_LEN]);
+            assert_ne!(named(text, b"salt"), [0; FINGERPRINT_LEN]);
         }
     }
 

@@ -10,7 +10,7 @@
 //! A socket belongs to the namespace of the thread that opened it, whoever uses it. So one thread moves over at start,
 //! while it still may, gives up all other power as every thread does, and opens what is needed later.
 
-use super::Options;
+use super::RunOptions;
 use crate::failure::Failure;
 use crate::plane::XfrmPlane;
 use crate::privileges;
@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The outer side.
-pub(super) struct Outside {
+pub(super) struct OuterNetwork {
     /// Its routes and addresses.
     pub netlink: Netlink,
     /// Its kernel's own IPsec; absent where the kernel has none.
@@ -44,9 +44,9 @@ struct Order {
     done: Sender<io::Result<OwnedFd>>,
 }
 
-impl Outside {
+impl OuterNetwork {
     /// Goes where the options say; before privileges are dropped.
-    pub fn of(options: &Options, warn: &Warn) -> Result<Self, Failure> {
+    pub fn of(options: &RunOptions, warn: &Warn) -> Result<Self, Failure> {
         let mut outside = match &options.outer_netns {
             None => Self::here().map_err(unreachable)?,
             Some(name) => Self::there(name, !options.no_privilege_drop, warn)?,

@@ -17,7 +17,7 @@ const RTM_DELLINK: u16 = 17;
 const FULL_COMPARISON_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kernel's news about devices and traffic control.
-pub(super) struct News {
+pub(super) struct DeviceNotifications {
     socket: Socket,
     /// Something has changed since the last comparison that found nothing missing.
     changed: bool,
@@ -28,7 +28,7 @@ pub(super) struct News {
     gone: BTreeSet<u32>,
 }
 
-impl News {
+impl DeviceNotifications {
     /// From now on nothing is missed.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
@@ -41,7 +41,7 @@ impl News {
     }
 
     fn hear(&mut self) {
-        let mut all = crate::routes::monitor::News::default();
+        let mut all = crate::routes::monitor::Notifications::default();
         let (gone, changed) = (&mut self.gone, &mut self.changed);
         let mut heard = false;
         read_all(&self.socket, &mut all, |kind, body, _| {

@@ -12,7 +12,7 @@ use ipsec::setkey::{
 use zeroize::Zeroizing;
 
 /// What came of a text that was obeyed.
-pub struct Obeyed {
+pub struct Applied {
     /// Its commands.
     pub commands: Vec<Command>,
     /// What its dumps have to say, in setkey's layout.
@@ -22,12 +22,12 @@ pub struct Obeyed {
 }
 
 /// Obeys a text. On any mistake nothing has changed and all mistakes are in the message.
-pub fn obey(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Obeyed, String> {
-    let lowered = read(request)?;
+pub fn apply(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Applied, String> {
+    let lowered = parse(request)?;
     let answers = plane
         .apply(&lowered.commands)
         .map_err(|refused| blame(&refused, &lowered, request))?;
-    Ok(Obeyed {
+    Ok(Applied {
         output: output(&answers, request, now),
         warnings: warnings(&lowered, request),
         commands: lowered.commands,
@@ -35,7 +35,7 @@ pub fn obey(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Obe
 }
 
 /// Reads a text without obeying it.
-pub fn read(request: &SetkeyText) -> Result<Lowered, String> {
+pub fn parse(request: &SetkeyText) -> Result<Lowered, String> {
     let forwarding = match request.kernel_semantics {
         true => Forwarding::AsWritten,
         false => Forwarding::WithIn,
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_was_added_is_dumped_in_the_layout_that_scripts_expect() {
         let mut plane = Recorder::default();
-        let obeyed = obey(&mut plane, &request(&format!("{ADD} dump;")), 0).unwrap();
+        let obeyed = apply(&mut plane, &request(&format!("{ADD} dump;")), 0).unwrap();
         assert!(
             obeyed
                 .output
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_mistake_in_the_last_line_keeps_the_first_from_being_obeyed() {
         let mut plane = Recorder::default();
-        let error = obey(&mut plane, &request(&format!("{ADD}\nspdflsh;")), 0)
+        let error = apply(&mut plane, &request(&format!("{ADD}\nspdflsh;")), 0)
             .err()
             .unwrap();
         assert!(error.contains("test.conf:2:1"), "{error}");
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_refusal_points_at_its_statement_and_shows_no_key() {
         let mut plane = Recorder::default();
-        let error = obey(&mut plane, &request(&format!("{ADD}\n{ADD}")), 0)
+        let error = apply(&mut plane, &request(&format!("{ADD}\n{ADD}")), 0)
             .err()
             .unwrap();
         assert!(error.contains("test.conf:2:1"), "{error}");

@@ -10,7 +10,7 @@ use crate::routes::range::{Range, joined};
 const MIN_ENTRIES_TO_ASK_SOURCES: usize = 8;
 
 /// Rules that let pass what none of the entries counted by `is_meant` can fit; none where there are no such entries.
-pub fn unnamed(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
+pub fn unmatched(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
     let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
     if meant.is_empty() {
         return Vec::new();
@@ -49,7 +49,7 @@ fn of_family(meant: &[&Entry], family: Family) -> Vec<Rule> {
 mod tests {
     use super::*;
     use crate::routes::nftables::rule::{Term, Verdict as End};
-    use crate::routes::plan::Verdict;
+    use crate::routes::plan::Disposition;
     use crate::routes::plan::tests::{entry, normal, prefix};
     use ipsec::policy::{Prefix, Upper};
     use proptest::prelude::*;
@@ -76,9 +76,9 @@ mod tests {
 
     fn entries() -> impl Strategy<Value = Vec<Entry>> {
         let verdicts = prop_oneof![
-            Just(Verdict::Protect),
-            Just(Verdict::Discard),
-            Just(Verdict::Bypass)
+            Just(Disposition::Protect),
+            Just(Disposition::Discard),
+            Just(Disposition::Bypass)
         ];
         let one = (prefixes(), prefixes(), verdicts).prop_map(|(source, destination, verdict)| {
             let [source, destination] =
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn drops(entry: &Entry) -> bool {
-        entry.verdict != Verdict::Bypass
+        entry.verdict != Disposition::Bypass
     }
 
     proptest! {
@@ -121,7 +121,7 @@ mod tests {
             entries in entries(),
             packets in proptest::collection::vec((addresses(), addresses()), 60),
         ) {
-            let rules = unnamed(&entries, drops);
+            let rules = unmatched(&entries, drops);
             for (source, destination) in packets {
                 if source.is_ipv4() != destination.is_ipv4() {
                     continue;
@@ -146,12 +146,12 @@ mod tests {
                 "0.0.0.0/0",
                 destination,
                 Upper::Any,
-                Verdict::Protect,
+                Disposition::Protect,
             )]
         };
         let v6 = when().family(Family::V6).accept();
         assert_eq!(
-            unnamed(&over("0.0.0.0/0"), drops),
+            unmatched(&over("0.0.0.0/0"), drops),
             std::slice::from_ref(&v6)
         );
         let range = Range::of(prefix("10.2.0.0/24"));
@@ -159,8 +159,8 @@ mod tests {
         let v4 = v4
             .outside(Field::Destination(Family::V4), vec![range])
             .accept();
-        assert_eq!(unnamed(&over("10.2.0.0/24"), drops), [v4, v6]);
-        let bypass = [entry("::/0", "::/0", Upper::Any, Verdict::Bypass)];
-        assert_eq!(unnamed(&bypass, drops), []);
+        assert_eq!(unmatched(&over("10.2.0.0/24"), drops), [v4, v6]);
+        let bypass = [entry("::/0", "::/0", Upper::Any, Disposition::Bypass)];
+        assert_eq!(unmatched(&bypass, drops), []);
     }
 }

@@ -17,7 +17,7 @@ const MADE: u32 = 0x8000;
 
 /// A device that has filters.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct FilteredDevice {
     pub index: u32,
     pub name: String,
     pub link: LinkKind,
@@ -27,14 +27,14 @@ pub(super) struct Place {
 }
 
 /// Nothing for devices of our own, whose packets are those of the tunnel, and for the loopback, which leads to no wire.
-pub(super) fn place_of(site: &Site, device: &Device) -> Option<Place> {
+pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDevice> {
     let is_ours = site.tun() == Some(&device.name)
         || site.tun().is_some() && site.doors().contains(&device.name)
         || device.alias == site.alias();
     if is_ours || device.hardware == ARPHRD_LOOPBACK {
         return None;
     }
-    Some(Place {
+    Some(FilteredDevice {
         index: device.index,
         name: device.name.clone(),
         link: match device.hardware {
@@ -105,7 +105,7 @@ mod tests {
             ("lo", "", ARPHRD_LOOPBACK),
         ] {
             assert_eq!(
-                place_of(&site, &device(name, alias, hardware)),
+                filtered_device(&site, &device(name, alias, hardware)),
                 None,
                 "{name}"
             );
@@ -115,11 +115,15 @@ mod tests {
             ("esp1", "", 65_534, LinkKind::Other),
             ("tun9", "esplanade esp1", 65_534, LinkKind::Other),
         ] {
-            let place = place_of(&site, &device(name, alias, hardware)).unwrap();
+            let place = filtered_device(&site, &device(name, alias, hardware)).unwrap();
             assert_eq!((place.link, place.delivers), (link, false), "{name}");
         }
         let site = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
-        assert!(place_of(&site, &device("eth1", "", 1)).unwrap().delivers);
+        assert!(
+            filtered_device(&site, &device("eth1", "", 1))
+                .unwrap()
+                .delivers
+        );
     }
 
     #[test]

@@ -34,10 +34,10 @@ pub fn entry() -> impl Strategy<Value = Entry> {
         }),
     ];
     let verdict = prop_oneof![
-        Just(Verdict::Protect),
-        Just(Verdict::Discard),
-        Just(Verdict::Bypass),
-        Just(Verdict::Bypass),
+        Just(Disposition::Protect),
+        Just(Disposition::Discard),
+        Just(Disposition::Bypass),
+        Just(Disposition::Bypass),
     ];
     (prefix.clone(), prefix, upper, verdict).prop_map(|(source, destination, upper, verdict)| {
         crate::routes::plan::tests::entry(source, destination, upper, verdict)
@@ -117,9 +117,9 @@ fn a_policy_that_comes_or_goes_leaves_the_others_as_they_are() {
     let entries: Vec<_> = (0..200u8)
         .map(|n| {
             let verdict = if n % 2 == 0 {
-                Verdict::Protect
+                Disposition::Protect
             } else {
-                Verdict::Bypass
+                Disposition::Bypass
             };
             crate::routes::plan::tests::entry(
                 "10.0.0.0/8",
@@ -140,7 +140,7 @@ fn a_policy_that_comes_or_goes_leaves_the_others_as_they_are() {
 fn where_policies_only_come_or_only_go_the_longer_list_is_what_both_drop() {
     let drop = |n: u8| {
         let theirs = format!("10.1.{n}.0/24");
-        crate::routes::plan::tests::entry("10.0.0.0/8", &theirs, Upper::Any, Verdict::Protect)
+        crate::routes::plan::tests::entry("10.0.0.0/8", &theirs, Upper::Any, Disposition::Protect)
     };
     let few: Vec<_> = (1..100).map(drop).collect();
     for more in [[0, 100], [100, 0], [150, 0]] {
@@ -161,7 +161,7 @@ fn an_exception_for_a_port_stands_only_where_both_make_it() {
         udp_ports: ports.iter().copied().collect(),
         ..Plan::default()
     };
-    let joined = both(&with(&[4500, 5000]), &with(&[4500, 6000]));
+    let joined = combined_plan(&with(&[4500, 5000]), &with(&[4500, 6000]));
     assert_eq!(joined.udp_ports, [4500].into());
     assert_eq!(
         narrower(prefix("10.0.0.0/8"), prefix("10.1.0.0/16")),
