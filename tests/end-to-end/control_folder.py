@@ -280,7 +280,7 @@ def listeners_leave_room():
         expect(status == 0, f"64 listeners lock `status` out: {output}")
         expect(len(turned_away) == 16, f"{len(turned_away)} of 64 listeners were turned away")
         words = turned_away[0].stderr.read().decode()
-        expect("48 listen to events already" in words, f"it was told: {words}")
+        expect("48 clients listen to events already" in words, f"it was told: {words}")
 
 
 def lax_key_files():

@@ -256,7 +256,7 @@ def refusals():
         for content, *words in (
                 (lines + ["nonsense;"], f"{path}:5:1"),
                 (lines + ["spdadd 10.8.0.0/24 10.9.0.0/24 any -P out discard;"], f"{path}:5:1", "reload"),
-                (lines[:-1], "policy that the file has not", "reload"),
+                (lines[:-1], "policy that is not in the file", "reload"),
                 ([lines[0].replace("0x1041", "0x1001"), *lines[1:]], f"{path}:1:1", "SPI"),
                 (lines[1:], "no new association replaces"),
                 (["add 192.0.2.7 192.0.2.8 esp 0x7001 -m tunnel -r 64 " + AES_GCM.format(9) + ";", *lines],

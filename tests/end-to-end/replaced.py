@@ -135,7 +135,7 @@ def killed_at_any_moment():
             survives = left.process.poll() is None
             outcomes["old" if survives else "new"] += 1
             if survives:
-                expect(left.status()["pid"] == left.process.pid, "another gateway answers")
+                expect(left.status()["pid"] == left.process.pid, "another gateway is running")
             else:
                 left.start().ready()
         for stream in streams:

@@ -223,7 +223,7 @@ def a_clone_is_refused():
         expect_refusal(status, output, "is a copy", "--fresh-keys")
         left.options = ("--fresh-keys",)
         left.start().ready()
-        expect("a new one takes its place" in left.words(), left.words())
+        expect("is replaced by a new one" in left.words(), left.words())
         left.options = ()
         left.again()
         left.stop()

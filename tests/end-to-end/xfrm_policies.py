@@ -15,7 +15,7 @@ from taken_away import Watched
 # Filters on devices cannot be where another program has the qdisc of old.
 IN_THE_WAY = "for device in wan lan; do tc qdisc add dev $device ingress; done"
 OUT_OF_THE_WAY = "for device in wan lan; do tc qdisc del dev $device ingress; done"
-IN_PART = "XFRM policies in part"
+IN_PART = "XFRM policies partial"
 # What a policy of XFRM does not see: packet sockets, and what the host itself sends where that could not be told from
 # what is on its way into the tunnel.
 BESIDE = ("IPv4 leaving, local", "IPv6 leaving, local")

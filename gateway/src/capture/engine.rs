@@ -14,7 +14,6 @@ use dataplane::iv::{IvSource, SEED_LEN};
 use dataplane::outbound::{Outbound, OutboundPump};
 use dataplane::path_mtu::PathMtus;
 use dataplane::pipeline::pump::LaneConfig;
-use queues::{PacketQueues, Ends, lock};
 use ipsec::Dropped;
 use ipsec::database::{Decision, Snapshot};
 use ipsec::fragment::{Offered, Reassembler, ReassemblyLimits};

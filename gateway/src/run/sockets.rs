@@ -365,7 +365,10 @@ mod tests {
             text(OffloadState::Proven, OffloadState::Failed),
             " (failed verification)"
         );
-        assert_eq!(text(OffloadState::Absent, OffloadState::Proven), " (verified)");
+        assert_eq!(
+            text(OffloadState::Absent, OffloadState::Proven),
+            " (verified)"
+        );
         let untried = text(OffloadState::Believed, OffloadState::Believed);
         assert!(untried.contains("not verified"), "{untried}");
         assert_eq!(text(OffloadState::Absent, OffloadState::Absent), "");

@@ -1,6 +1,6 @@
 //! What the command line asks of the data plane.
 
-use super::Options;
+use super::RunOptions;
 use dataplane::buffers::BatchSize;
 use dataplane::pipeline::affinity::Placement;
 use dataplane::pipeline::wake;
