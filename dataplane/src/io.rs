@@ -1,7 +1,7 @@
 //! The ends of the data plane: where packets come from and where they go, a batch at a time.
 //!
-//! Four traits, two for each side. One file in `io/` is one backend; wrappers (`tap` writes a capture, `faulty` loses,
-//! repeats and reorders by a seed) wrap any of them. Dispatch is dynamic, once per batch.
+//! Four traits, a source and a sink for each side. One file in `io/` is one backend; wrappers (`capture` writes a pcap
+//! file, `faulty` loses, repeats and reorders packets by a seed) wrap any of them. Dispatch is dynamic, once per batch.
 
 mod ancillary;
 pub mod capture;
@@ -48,29 +48,28 @@ use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Told, in a sentence, what works less well than it should, at start or later.
+/// Receives a sentence about what works less well than it should, at start or later.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The most bytes that one item can have: an IP packet's, with room for IPv6's headers in front of its payload.
+/// The most bytes of one item: an IP packet of 65 535 bytes with room for IPv6 headers in front.
 pub const MAX_ITEM_BYTES: usize = 65_536 + 512;
 
-/// Room for what one call of a source reads: reused, never grown while packets flow.
+/// What one call of a source reads into: allocated once, never grown while packets flow.
 pub struct ReceiveBuffer<Meta> {
-    /// All the room there is, at full length from the start; items lie in ranges of it.
+    /// The memory, at full length from the start; items lie in ranges of it.
     pub bytes: Vec<u8>,
-    /// Where each item lies, and what the source noted about it: ascending, never overlapping, at most as many as the
-    /// vector's capacity.
+    /// Where each item lies and its metadata: ascending, never overlapping, at most as many as the vector's capacity.
     pub items: Vec<(Range<usize>, Meta)>,
-    /// What the source has lost on the way here.
+    /// Packets that the source has lost.
     pub drops: SourceDrops,
 }
 
-/// Packets that a source cannot hand over, by reason: whoever takes over the buffer counts them.
+/// Packets that a source received and cannot hand over, by reason; the owner of the receive buffer counts them.
 #[derive(Default)]
 pub struct SourceDrops(Vec<(Dropped, u64)>);
 
 impl SourceDrops {
-    /// So many more for one reason.
+    /// Adds `packets` lost for one reason.
     pub fn count(&mut self, reason: Dropped, packets: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, sum)) => *sum += packets,
@@ -84,7 +83,7 @@ impl SourceDrops {
         self.0.is_empty()
     }
 
-    /// TrainKinds all of them out.
+    /// Takes all of them out.
     pub fn drain(&mut self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
         self.0.drain(..)
     }
@@ -100,7 +99,7 @@ impl<Meta> ReceiveBuffer<Meta> {
         }
     }
 
-    /// Makes room for at least so much.
+    /// Grows to at least this size.
     pub fn grow(&mut self, size: BatchSize) {
         let more = size.items.saturating_sub(self.items.len());
         self.items.reserve_exact(more);
@@ -109,12 +108,12 @@ impl<Meta> ReceiveBuffer<Meta> {
         }
     }
 
-    /// Forgets all items: the room is whole again.
+    /// Removes all items.
     pub fn clear(&mut self) {
         self.items.clear();
     }
 
-    /// How many items may still be added.
+    /// How many more items fit.
     pub fn free_items(&self) -> usize {
         self.items.capacity() - self.items.len()
     }
@@ -133,7 +132,7 @@ impl<Meta> ReceiveBuffer<Meta> {
     /// Adds the item whose `len` bytes were written to the start of [`ReceiveBuffer::free_bytes`].
     ///
     /// # Panics
-    /// If there is no such room: an error of the source, never of the network.
+    /// If it does not fit: a bug of the source, never an effect of what the network sends.
     pub fn push(&mut self, len: usize, note: Meta) {
         let start = self.used_bytes();
         assert!(self.free_items() > 0 && len <= self.bytes.len() - start);
@@ -141,33 +140,33 @@ impl<Meta> ReceiveBuffer<Meta> {
     }
 }
 
-/// What a protected-side source notes about one receive: equal packets end to end, as UDP GRO delivers them, each from
-/// SPI to ICV; where [`Outer::written`] says so, behind its IP headers, which AH always needs.
+/// The metadata of one receive of a protected source: equal packets end to end, as UDP GRO delivers them, each from SPI
+/// to ICV. Where [`Outer::written`] is not 0, each stands behind its IP headers, which AH always needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// The outer header's meaning, read from the packet or reported by the kernel.
+    /// The outer header's fields, read from the packet or reported by the kernel.
     pub outer: Outer,
     /// Bytes of each datagram; the last may be shorter.
     pub stride: usize,
 }
 
-/// A run of protected packets for one peer, ready to send: equal ones but a shorter last, as UDP GSO wants them.
+/// Protected packets for one peer, ready to send: of equal size but for a shorter last, as UDP GSO wants them.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst<'a> {
     /// The outer header's meaning.
     pub outer: Outer,
-    /// From SPI to ICV, packet after packet; where [`Outer::written`] says so, each behind its IP headers.
+    /// From SPI to ICV, packet after packet; where [`Outer::written`] is not 0, each behind its IP headers.
     pub bytes: &'a [u8],
     /// Bytes of each packet; the last may be shorter.
     pub stride: usize,
 }
 
-/// An inner packet or train, ready for the plaintext side, gathered from pieces.
+/// An inner packet or train for the plaintext side, in pieces (scatter-gather).
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
-    /// What the kernel still has to do to it.
+    /// Segmentation and checksum that are left to the kernel.
     pub offload: Offload,
-    /// The IP packet in order.
+    /// The IP packet, piece after piece.
     pub pieces: &'a [IoSlice<'a>],
 }
 
@@ -193,7 +192,7 @@ impl Delivery<'_> {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
 
-    /// How many packets it stands for.
+    /// How many packets it becomes once it is segmented.
     pub fn packets(&self) -> u64 {
         let start = usize::from(self.offload.checksum.map_or(0, |spot| spot.start));
         let (header_len, size) = match self.offload.segmentation {
@@ -229,27 +228,27 @@ impl Delivery<'_> {
     }
 }
 
-/// How long a source may wait for its first packet. It never waits for a second.
+/// How long a source waits if nothing is there. It never waits once it has a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Return at once.
     Poll,
-    /// Sleep until there is something or this time is over.
+    /// Sleep until something arrives or this time is over.
     AtMost(Duration),
 }
 
 /// What a sink did with a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Packets handed over (segments counted singly).
+    /// Packets handed over; each segment of a train counts.
     pub packets: u64,
-    /// Packets refused as too big for the path; the sink has learnt of a smaller MTU.
+    /// Packets refused as too big for the path; the sink has updated the PMTU cache.
     pub too_big: u64,
-    /// Packets refused for want of buffers.
+    /// Packets refused because a buffer was full.
     pub no_buffer: u64,
     /// Packets refused for any other reason.
     pub failed: u64,
-    /// System calls it took.
+    /// System calls made.
     pub calls: u64,
 }
 
@@ -268,7 +267,7 @@ pub trait PlaintextSource: Send {
     /// Fills `buffer` with what is there, up to its room; returns how many items were added.
     fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize>;
 
-    /// The number of the device that the last `fill` has read from: 0 for the one that policies use.
+    /// The number of the device that the last `fill` read from: 0 for the one that policies use.
     fn interface(&self) -> u32 {
         0
     }
@@ -279,19 +278,19 @@ pub trait PlaintextSink: Send {
     /// Hands over all of them, in order.
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent>;
 
-    /// The same, out of the device of this number. A sink with one device has no other.
+    /// The same, out of the device of this number. A sink with one device ignores the number.
     fn deliver_by(&mut self, interface: u32, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
         let _ = interface;
         self.deliver(deliveries)
     }
 
-    /// Whether everything that it takes is forwarded, and nothing delivered to this host. Fixed from the start.
+    /// Whether every packet is forwarded and none delivered to this host. Fixed from the start.
     fn only_forwards(&self) -> bool {
         false
     }
 
-    /// Which trains may be given to it; of all else it gets single packets with finished checksums. Fixed from the
-    /// start: asked once.
+    /// Which trains it accepts; all other packets must be single, with finished checksums. Fixed from the start: asked
+    /// once.
     fn train_kinds(&self) -> TrainKinds;
 }
 
@@ -307,10 +306,10 @@ pub trait ProtectedSink: Send {
     fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent>;
 }
 
-/// Sends a packet now and then beside the data plane, through the socket of one of its sinks.
+/// Sends single packets, such as keepalives, through the socket of a sink, beside the data plane.
 pub trait OutOfBandSender: Send {
-    /// Sends one packet, from SPI to ICV or whatever stands behind the headers that `outer` describes. Whether it went:
-    /// a packet that fits another socket does not.
+    /// Sends one packet: what follows the headers that `outer` describes. False if it was not sent, for example because
+    /// it fits another socket.
     fn send(&mut self, outer: &Outer, packet: &[u8]) -> bool;
 }
 

@@ -1,7 +1,7 @@
 //! Addresses and ancillary data ("control messages") of socket calls, as bytes in the kernel's layout.
 //!
-//! Written and read by hand because that needs no pointers and so no `unsafe`; only the room's address goes into a
-//! message header. Every buffer is of fixed size and reused.
+//! Written and read by hand: that needs no pointers and so no `unsafe`; only the buffer's address goes into a message
+//! header. Every buffer is of fixed size and reused.
 
 use ipsec::wire::ip::number;
 use std::ffi::c_int;
@@ -22,7 +22,7 @@ impl SocketAddress {
     /// Bytes that any address needs.
     pub const BYTES: usize = 28;
 
-    /// An address as the kernel might have written it.
+    /// An address as the kernel writes it.
     pub fn holding(written: [u8; Self::BYTES]) -> Self {
         Self(written)
     }
@@ -32,7 +32,7 @@ impl SocketAddress {
         self.0.as_mut_ptr()
     }
 
-    /// Writes an address; says how many bytes it takes.
+    /// Writes an address; returns how many bytes it takes.
     pub fn write(&mut self, address: IpAddr, port: u16) -> u32 {
         self.0 = [0; Self::BYTES];
         self.0[2..4].copy_from_slice(&port.to_be_bytes());
@@ -65,7 +65,7 @@ impl SocketAddress {
 /// What one control message says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ControlMessage {
-    /// The packet's destination: one of our addresses.
+    /// The packet's destination: a local address.
     Destination(IpAddr),
     /// DSCP and ECN.
     TrafficClass(u8),
@@ -73,11 +73,11 @@ pub(super) enum ControlMessage {
     HopLimit(u8),
     /// Bytes of each datagram of a coalesced receive.
     Stride(usize),
-    /// A router, or the kernel itself, says that packets must not be larger.
+    /// A router's ICMP message, or the kernel itself, reports a smaller MTU.
     MtuReport {
         /// Bytes of the largest packet.
         mtu: u32,
-        /// Whether it is this kernel's own knowledge of its devices, and not a message from the network.
+        /// Whether this kernel knows it from its own devices and routes, and not from a message of the network.
         local: bool,
     },
 }
@@ -104,8 +104,8 @@ const WORD_BYTES: usize = size_of::<usize>();
 const HEADER_BYTES: usize = WORD_BYTES + 8;
 
 impl ControlBuffer {
-    /// Bytes for every message that is ever sent or asked for here, the error report with an IPv6 offender included, and
-    /// IPv6 extension headers as long as any is likely to be.
+    /// Bytes for every message that is sent or asked for here, including the error report with an IPv6 offender, and
+    /// IPv6 extension headers of any likely length.
     pub const BYTES: usize = 1024;
 
     /// Where the kernel may write [`ControlBuffer::BYTES`] bytes.
@@ -113,7 +113,7 @@ impl ControlBuffer {
         self.bytes.as_mut_ptr()
     }
 
-    /// What the kernel might have written, as far as there is room for it.
+    /// Control messages as the kernel writes them, cut at the end of the buffer.
     pub fn holding(written: &[u8]) -> Self {
         let mut control = Self::default();
         control.set_len(written.len());
@@ -126,7 +126,7 @@ impl ControlBuffer {
         self.len
     }
 
-    /// TrainKinds note of how many bytes the kernel wrote.
+    /// Sets how many bytes the kernel wrote.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(Self::BYTES);
     }
@@ -156,9 +156,10 @@ impl ControlBuffer {
 
     /// Sets DSCP, ECN and hop limit of the packet.
     pub fn put_header(&mut self, v6: bool, traffic_class: u8, hop_limit: u8) {
-        let (level, class, limit) = match v6 {
-            false => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
-            true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        let (level, class, limit) = if v6 {
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
+        } else {
+            (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
         };
         self.put(level, class, &c_int::from(traffic_class).to_ne_bytes());
         // A hop limit of 0 cannot be sent; the kernel would refuse the packet for it.
@@ -181,7 +182,7 @@ impl ControlBuffer {
         self.len += whole.next_multiple_of(WORD_BYTES);
     }
 
-    /// The messages in here that mean something to us.
+    /// The messages of the kinds in [`ControlMessage`].
     pub fn parsed(&self) -> impl Iterator<Item = ControlMessage> + '_ {
         self.messages().filter_map(meaning)
     }
@@ -206,7 +207,7 @@ impl ControlBuffer {
     }
 }
 
-/// Of a message that is one, the number and bytes of an extension header.
+/// Number and bytes of the IPv6 extension header in a message, if there is one.
 fn extension(message: &[u8]) -> Option<(u8, &[u8])> {
     let word = |at: usize| Some(c_int::from_ne_bytes(*message.get(at..)?.first_chunk()?));
     let header = &message[HEADER_BYTES..];

@@ -1,4 +1,4 @@
-//! A tap: whatever passes an end is also written to a capture file, up to a number of packets.
+//! Packet capture: what passes a source or sink is also written to a pcap file, up to a number of packets.
 //!
 //! ```text
 //!   fill ──► source ──► buffer ──► its new items ─┐
@@ -6,9 +6,9 @@
 //!   deliver ──► deliveries or bursts ────────────┘
 //! ```
 //!
-//! Trains are written as the packets they stand for, with finished checksums, and protected packets with the outer
-//! header that their ends describe, so that any reader of captures understands them. A tap never stops traffic: if the
-//! file cannot be written, the capture ends.
+//! Trains are written as their segments, with finished checksums; protected packets with the outer header that their
+//! source or sink describes, so that every pcap reader understands them. A capture never stops traffic: if the file
+//! cannot be written, the capture ends.
 
 use super::{
     Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource,
@@ -33,45 +33,48 @@ mod tests;
 pub struct Capture(Arc<Shared>);
 
 struct Shared {
-    /// Looked at first, so that a capture that is over costs nothing.
+    /// Read first, so that a finished capture costs nothing.
     open: AtomicBool,
     recorder: Mutex<Recorder>,
 }
 
-/// One end with a tap.
+/// A source or sink whose packets are captured.
 pub struct CapturedEnd<End> {
     end: End,
-    tap: Capture,
+    capture: Capture,
 }
 
 impl Capture {
-    /// Starts a capture of at most `most` packets in a new file.
-    pub fn create(path: &Path, most: usize) -> io::Result<Self> {
-        Self::into_writer(Box::new(BufWriter::new(File::create_new(path)?)), most)
+    /// Starts a capture of at most `max_packets` packets in a new file.
+    pub fn create(path: &Path, max_packets: usize) -> io::Result<Self> {
+        Self::into_writer(
+            Box::new(BufWriter::new(File::create_new(path)?)),
+            max_packets,
+        )
     }
 
-    /// Starts a capture of at most `most` packets.
-    pub fn into_writer(mut writer: Box<dyn Write + Send>, most: usize) -> io::Result<Self> {
+    /// Starts a capture of at most `max_packets` packets.
+    pub fn into_writer(mut writer: Box<dyn Write + Send>, max_packets: usize) -> io::Result<Self> {
         writer.write_all(&file_header())?;
         writer.flush()?;
         let recorder = Recorder {
             writer,
-            most,
+            max_packets,
             count: 0,
             packet: Vec::new(),
             failure: None,
         };
         Ok(Self(Arc::new(Shared {
-            open: AtomicBool::new(most > 0),
+            open: AtomicBool::new(max_packets > 0),
             recorder: Mutex::new(recorder),
         })))
     }
 
-    /// Taps an end.
+    /// Captures what passes a source or sink.
     pub fn on<End>(&self, end: End) -> CapturedEnd<End> {
         CapturedEnd {
             end,
-            tap: self.clone(),
+            capture: self.clone(),
         }
     }
 
@@ -86,14 +89,14 @@ impl Capture {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorder> {
-        // A capture that broke off in the middle of a record is still worth its records before.
+        // A capture that ends within a record keeps its earlier records.
         self.0
             .recorder
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `write` write, if there is still room.
+    /// Calls `write` unless the capture is full.
     fn record(&self, write: impl FnOnce(&mut Recorder) -> io::Result<()>) {
         if !self.0.open.load(Ordering::Relaxed) {
             return;
@@ -110,19 +113,19 @@ impl Capture {
 
 struct Recorder {
     writer: Box<dyn Write + Send>,
-    most: usize,
+    max_packets: usize,
     count: usize,
-    /// The packet being put together; kept for its room.
+    /// The packet being assembled; kept to reuse its memory.
     packet: Vec<u8>,
     failure: Option<io::Error>,
 }
 
 impl Recorder {
     fn is_full(&self) -> bool {
-        self.count >= self.most
+        self.count >= self.max_packets
     }
 
-    /// The packets of an item of the plaintext side. What is no IP packet is written as it is, for somebody to look at.
+    /// Writes the packets of an item of the plaintext side. Bytes that are no IP packet are written as they are.
     fn plaintext(&mut self, item: &[u8], offload: Offload) -> io::Result<()> {
         let cut = Outline::read(item).and_then(|outline| Segments::plan(item, &outline, offload));
         let Ok(cut) = cut else {
@@ -138,7 +141,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The packets of a run of the protected side, each behind its outer header.
+    /// Writes the packets of a burst, each behind its outer header.
     fn protected(&mut self, outer: &Outer, stride: usize, bytes: &[u8]) -> io::Result<()> {
         for inside in bytes.chunks(stride.max(1)) {
             let identification = self.count as u16;
@@ -199,7 +202,7 @@ impl<S: PlaintextSource> PlaintextSource for CapturedEnd<S> {
     fn fill(&mut self, buffer: &mut ReceiveBuffer<Offload>, wait: Wait) -> io::Result<usize> {
         let added = self.end.fill(buffer, wait)?;
         let ReceiveBuffer { bytes, items, .. } = buffer;
-        self.tap.record(|recorder| {
+        self.capture.record(|recorder| {
             let new = &items[items.len() - added..];
             new.iter().try_for_each(|(range, offload)| {
                 recorder.plaintext(&bytes[range.clone()], *offload)
@@ -213,7 +216,7 @@ impl<S: ProtectedSource> ProtectedSource for CapturedEnd<S> {
     fn fill(&mut self, buffer: &mut ReceiveBuffer<Arrival>, wait: Wait) -> io::Result<usize> {
         let added = self.end.fill(buffer, wait)?;
         let ReceiveBuffer { bytes, items, .. } = buffer;
-        self.tap.record(|recorder| {
+        self.capture.record(|recorder| {
             let new = &items[items.len() - added..];
             new.iter().try_for_each(|(range, arrival)| {
                 recorder.protected(&arrival.outer, arrival.stride, &bytes[range.clone()])
@@ -225,7 +228,7 @@ impl<S: ProtectedSource> ProtectedSource for CapturedEnd<S> {
 
 impl<S: PlaintextSink> PlaintextSink for CapturedEnd<S> {
     fn deliver(&mut self, deliveries: &[Delivery<'_>]) -> io::Result<Sent> {
-        self.tap.record(|recorder| {
+        self.capture.record(|recorder| {
             deliveries.iter().try_for_each(|delivery| {
                 let item: Vec<u8> = delivery
                     .pieces
@@ -245,7 +248,7 @@ impl<S: PlaintextSink> PlaintextSink for CapturedEnd<S> {
 
 impl<S: ProtectedSink> ProtectedSink for CapturedEnd<S> {
     fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
-        self.tap.record(|recorder| {
+        self.capture.record(|recorder| {
             bursts
                 .iter()
                 .try_for_each(|burst| recorder.protected(&burst.outer, burst.stride, burst.bytes))

@@ -1,36 +1,38 @@
 //! An Ethernet device as the plaintext side: packets of hosts behind it are forwarded without a TUN device.
 //!
 //! ```text
-//!   hosts ──► device ──┬─► packet ring ──► EthernetSource ──► outbound      what a policy protects, and only that
-//!                      └─► kernel: the same packets, of which it drops what the ring takes, and keeps the rest
-//!   hosts ◄── device ◄──┬─ AF_XDP or packet socket ◄── EthernetSink ◄── inbound      straight to the neighbour
-//!                       └─ raw socket bound to the device: no neighbour yet, and once in a while so that it stays known
+//!   hosts ──► device ──┬─► packet ring ──► EthernetSource ──► outbound      only what a policy protects
+//!                      └─► kernel: the same packets; it drops those that the ring takes and handles the others
+//!   hosts ◄── device ◄─┬─ AF_XDP or packet socket ◄── EthernetSink ◄── inbound      directly to the neighbour
+//!                      └─ raw socket bound to the device: neighbour unknown, and at intervals to refresh it
 //! ```
 //!
-//! A TUN device costs a route look-up, all of netfilter and a system call for each packet that is no train. Here small
-//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see `io/xdp.rs`): the
-//! ring it is.
+//! A TUN device costs a route look-up, all of netfilter and a system call for each packet outside a train. Here single
+//! packets cost neither. Receiving by AF_XDP would need a program in the kernel and gain nothing (see `io/xdp.rs`), so
+//! a packet ring is used.
 //!
-//! **Who takes what.** The ring is a tap: the kernel sees each packet too. Both ask the same policies: the source takes what
-//! one of them protects or discards; the gateway makes the kernel drop just that, before anything else looks at it. If the
-//! two ever differ, the drop rules behind forwarding still keep protected traffic from leaving in clear. Left to the kernel:
-//! what no policy names or one lets pass, packets to addresses of this host, broadcast and multicast, ARP, VLANs,
-//! link-local addresses, and whatever cannot be read.
+//! **Which packets.** The ring is a copy: the kernel sees each packet too. Both apply the same policies: the source
+//! takes what a policy protects or discards, and the gateway makes the kernel drop exactly that, before its stack
+//! handles it. If the two ever differ, the drop rules in the forward path still keep protected traffic from leaving in
+//! clear. Left to the kernel: packets without a policy or with a bypass policy, packets to addresses of this host,
+//! broadcast and multicast, ARP, VLANs, link-local addresses, and packets that cannot be parsed.
 //!
-//! **A router's duties.** Both ends take one off the hop limit (RFC 1812 5.3.1); where it was the last, the sender hears
-//! "time exceeded" from the device's own address. IPv4's header checksum is verified (RFC 1812 5.2.2). What is too big for
-//! the tunnel is answered as ever by [`crate::outbound`]; what came out of the tunnel too big for the device is cut where
-//! that is allowed, else its sender is told. Such answers enter the tunnel as if they had come by the device: an `IcmpReports`
-//! queue leads from the sink to the source. Reports are limited to [`MAX_ICMP_ERRORS_PER_SECOND`].
+//! **A router's duties.** Source and sink decrement the hop limit (RFC 1812 5.3.1); when it reaches zero, the sender
+//! gets "time exceeded" from the device's own address. IPv4's header checksum is verified (RFC 1812 5.2.2). Packets too
+//! big for the tunnel are handled by [`crate::outbound`]; packets from the tunnel that are too big for the device are
+//! fragmented where that is allowed, otherwise their sender gets "packet too big". Such ICMP errors enter the tunnel as
+//! if they had arrived on the device: a queue of `IcmpReports` leads from the sink to the source. They are limited to
+//! [`MAX_ICMP_ERRORS_PER_SECOND`].
 //!
-//! **Checksums and trains.** A packet from a host in another namespace, or merged by the device (GRO), has its checksum
-//! unfinished and may be a train: the ring's virtio header tells, and the engine does the rest as it does for a TUN device.
-//! A train is larger than a frame of the ring: it waits whole in the socket's queue. Outwards trains go by a packet socket
-//! with virtio headers, and the device has them cut; where that fails they are cut here, which is told once.
+//! **Checksums and trains.** A packet from a host in another namespace, or coalesced by the device (GRO), has an
+//! unfinished checksum and may be a train: the ring's virtio header says so, and the engine handles it as it does for a
+//! TUN device. A train is larger than a frame of the ring: it waits whole in the socket's receive queue. In the other
+//! direction trains leave through a packet socket with virtio headers, and the device segments them; where that fails
+//! they are segmented here, after one warning.
 //!
-//! **Not here**: this host's own traffic (it has no way into the tunnel, nor out of it), options of IPv4 headers (passed on
-//! as they are), redirects, and a way out by any other device than this one: what would leave elsewhere is dropped, since
-//! that would be in clear.
+//! **Not supported**: this host's own traffic (it neither enters nor leaves the tunnel here), options of IPv4 headers
+//! (passed on unchanged), redirects, and leaving by any other device: such packets are dropped, since they would leave
+//! in clear.
 
 mod device;
 mod egress;

@@ -1,6 +1,7 @@
-//! A protected side that misbehaves: it loses, repeats, delays and damages packets by a seed, the same way every time.
+//! Fault injection on the protected side: packets are lost, repeated, delayed and damaged by a seed, the same way every
+//! time.
 //!
-//! It wraps a sink, and works packet by packet: a burst passes as a run of those of its packets that survived.
+//! Wraps a sink and works packet by packet: a burst passes on as bursts of its remaining packets.
 
 use super::{Burst, ProtectedSink, Sent};
 use ipsec::tunnel::Outer;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(test)]
 mod tests;
 
-/// How likely each fault is, in thousandths of packets, and by which seed.
+/// The rate of each fault, in thousandths of packets, and the seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// The same seed gives the same faults.
@@ -30,7 +31,7 @@ pub struct Faults {
     pub depth: u32,
 }
 
-/// What happened so far; shared with the sink.
+/// Counters of the faults so far; shared with the sink.
 #[derive(Debug, Default)]
 pub struct FaultCounts {
     lost: AtomicU64,
@@ -67,14 +68,14 @@ pub struct FaultySink<Sink> {
     faults: Faults,
     counts: Arc<FaultCounts>,
     chance: u64,
-    /// Packets that others overtake, and after how many.
+    /// Delayed packets, each with the number of packets that are still to overtake it.
     held: VecDeque<(u32, Outer, Vec<u8>)>,
     bytes: Vec<u8>,
     runs: Vec<(Outer, usize, Range<usize>)>,
 }
 
 impl<Sink> FaultySink<Sink> {
-    /// Does this to what passes into `sink`.
+    /// Injects these faults into what passes to `sink`.
     pub fn new(sink: Sink, faults: Faults) -> Self {
         Self {
             sink,
@@ -93,7 +94,7 @@ impl<Sink> FaultySink<Sink> {
         self.counts.clone()
     }
 
-    /// One packet meets its fate.
+    /// Applies the faults to one packet.
     fn pass(&mut self, outer: &Outer, packet: &[u8]) {
         let Faults {
             lost,
@@ -134,7 +135,7 @@ impl<Sink> FaultySink<Sink> {
         }
     }
 
-    /// One more packet has passed: those held back that were overtaken often enough follow it.
+    /// One more packet has passed: delayed packets that were overtaken often enough follow it.
     fn release_due(&mut self) {
         let before = self.held.len();
         for _ in 0..before {
@@ -198,7 +199,7 @@ fn changed(packet: &[u8], bit: Option<usize>) -> Vec<u8> {
 }
 
 impl<Sink: ProtectedSink> ProtectedSink for FaultySink<Sink> {
-    /// Without bursts, it lets go of all that it holds back.
+    /// Without bursts, releases all delayed packets.
     fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         self.bytes.clear();
         self.runs.clear();
@@ -220,7 +221,7 @@ impl<Sink: ProtectedSink> ProtectedSink for FaultySink<Sink> {
             })
             .collect();
         let sent = self.sink.deliver(&runs)?;
-        // The sender believes that all went, but for what the sink itself refused.
+        // The sender is told that all packets were sent, except what the sink itself refused.
         let given: u64 = bursts.iter().map(Burst::packets).sum();
         let refused = sent.too_big + sent.no_buffer + sent.failed;
         Ok(Sent {

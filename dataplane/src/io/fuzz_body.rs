@@ -1,5 +1,5 @@
-//! What a fuzzer calls: any bytes as what the kernel says beside a packet. It is believed to be well-meant, not to be
-//! without fault: nothing may panic, and nothing outside a frame or a packet may be read.
+//! Entry points for the fuzzer: any bytes as metadata of the kernel. Nothing may panic, and nothing outside a frame or
+//! a packet may be read.
 
 use super::ancillary::{ControlBuffer, SocketAddress};
 use super::mapping::Mapping;

@@ -1,10 +1,12 @@
-//! Large rooms (buffers, spills) cost memory only as far as packets reach into them: the kernel hands out pages when
-//! they are touched.
+//! Large buffers cost memory only as far as packets reach into them: the kernel provides pages when they are first
+//! touched.
 //!
-//! GNU's allocator loses this when the first of them is let go, as the trials at start do: from then on it takes rooms of
-//! that size from its heap and clears them by touching every page. MEASURED: 0.9 MB of a gateway's memory at rest.
+//! glibc's allocator raises its threshold for separate mappings when the first such buffer is freed, as those of the
+//! probes at start are: from then on it takes buffers of that size from its heap and clears them by touching every
+//! page. MEASURED: 0.9 MB of a gateway's memory at rest.
 
-/// From now on each room of 128 KB or more is a mapping of its own: untouched until used, given back when dropped.
+/// From now on each allocation of 128 KiB or more is a mapping of its own: not resident until used, unmapped when
+/// freed.
 pub fn set_malloc_threshold() {
     #[cfg(target_env = "gnu")]
     // SAFETY: sets a number inside the allocator, which takes its own lock for it.

@@ -4,20 +4,20 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
 
-/// A mapping, taken away when dropped.
+/// A memory mapping, unmapped when dropped.
 pub(super) struct Mapping {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: the memory belongs to nobody's thread; who may touch which part when is settled by the rings' indices.
+// SAFETY: the memory belongs to no particular thread; the rings' indices settle which side may access which part.
 unsafe impl Send for Mapping {}
 
-/// A value that any pattern of bits is one of: it may be copied out of memory that others write.
+/// A type for which every bit pattern is a value: it may be copied out of memory that others write.
 ///
 /// # Safety
-/// Numbers alone, without a pattern that is no value (no `bool`, reference or enum). A copy takes padding along, so that what
-/// has some is read whole or not at all.
+/// Numbers only, no type with invalid bit patterns (no `bool`, reference or enum). A copy includes padding, so a type
+/// with padding is read whole or not at all.
 pub(super) unsafe trait Bits: Copy {}
 
 // SAFETY: numbers.
@@ -66,33 +66,33 @@ impl Mapping {
         self.start as u64
     }
 
-    /// A number that the kernel changes too, at a multiple of four.
+    /// A number that the kernel changes as well, at a multiple of four.
     pub fn number(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && self.holds(at, size_of::<u32>()));
         // SAFETY: it lies inside the mapping, is aligned, lives as long as self, and is only ever used atomically.
         unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
     }
 
-    /// Copies a plain value out of memory that is ours now.
+    /// Copies a plain value out of memory that user space owns at this moment.
     pub fn read<T: Bits>(&self, at: usize) -> T {
         assert!(self.holds(at, size_of::<T>()));
         // SAFETY: it lies inside the mapping, and by the trait every pattern of bits is a value.
         unsafe { self.start.add(at).cast::<T>().read_unaligned() }
     }
 
-    /// Copies a plain value into memory that is ours now.
+    /// Copies a plain value into memory that user space owns at this moment.
     pub fn write<T: Bits>(&mut self, at: usize, value: T) {
         assert!(self.holds(at, size_of::<T>()));
         // SAFETY: it lies inside the mapping.
         unsafe { self.start.add(at).cast::<T>().write_unaligned(value) }
     }
 
-    /// Whether so many bytes lie there. No place is too far to be asked for: a sum that wrapped around would seem near.
+    /// Whether `len` bytes at `at` lie inside. Checked, because a sum that wrapped around would seem to.
     fn holds(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// Bytes that are ours now.
+    /// Bytes that user space owns at this moment.
     ///
     /// INVARIANT: callers ask only for frames that an index or a status word has handed to user space.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
@@ -101,7 +101,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
     }
 
-    /// The same, to write.
+    /// The same, mutable.
     pub fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(self.holds(at, len));
         // SAFETY: inside the mapping, borrowed once; by the invariant the kernel does not touch it meanwhile.
@@ -111,7 +111,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nothing borrowed from the mapping outlives it. A failure would leave it mapped, which harms nobody.
+        // SAFETY: nothing borrowed from the mapping outlives it. If it fails, the memory stays mapped, which does no
+        // harm.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }

@@ -1,5 +1,5 @@
-//! Ends in memory, for tests and benchmarks: a bounded queue that is a sink on one side and a source on the other, a
-//! source that repeats the same items for ever, and a sink that swallows everything.
+//! Sources and sinks in memory, for tests and benchmarks: a bounded queue that is a sink on one side and a source on
+//! the other, a source that repeats the same items, and a sink that discards everything.
 //!
 //! ```text
 //!   outbound ──► MemorySink ═ queue ═ MemorySource ──► inbound
@@ -29,7 +29,7 @@ pub const ALL_TRAINS: TrainKinds = TrainKinds {
     udp: true,
 };
 
-/// A queue of at most `bytes` bytes in at most `items` items, as its two ends.
+/// A queue of at most `bytes` bytes in at most `items` items: its sink and its source.
 pub fn queue<Meta>(
     bytes: usize,
     items: usize,
@@ -57,7 +57,7 @@ pub fn queue<Meta>(
 
 struct Queue<Meta> {
     ring: Mutex<Ring<Meta>>,
-    /// Told when the reader made room.
+    /// Notified when the reader has made room.
     freed: Condvar,
     /// Ends the reader's sleep.
     arrived: Waker,
@@ -65,7 +65,7 @@ struct Queue<Meta> {
 
 impl<Meta> Queue<Meta> {
     fn lock(&self) -> MutexGuard<'_, Ring<Meta>> {
-        // Nobody panics between two changes that belong together.
+        // No code panics between two changes that belong together.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +126,7 @@ pub struct MemorySink<Meta> {
 }
 
 impl<Meta> MemorySink<Meta> {
-    /// Waits this long for room instead of refusing at once.
+    /// Waits this long for room before it drops a packet.
     pub fn with_send_timeout(self, send_timeout: Duration) -> Self {
         Self {
             send_timeout,
@@ -134,12 +134,12 @@ impl<Meta> MemorySink<Meta> {
         }
     }
 
-    /// TrainKinds only these trains.
+    /// Accepts only these trains.
     pub fn taking(self, takes: TrainKinds) -> Self {
         Self { takes, ..self }
     }
 
-    /// Puts every item in, each with how many packets it stands for.
+    /// Appends every item; each comes with the number of packets that it becomes.
     fn put_all<'a, P>(&self, items: impl Iterator<Item = (usize, u64, P, Meta)>) -> Sent
     where
         P: Iterator<Item = &'a [u8]>,
@@ -160,7 +160,7 @@ impl<Meta> MemorySink<Meta> {
                 sent.no_buffer += packets;
             }
         }
-        self.tell_reader(&mut ring);
+        self.wake_reader(&mut ring);
         sent
     }
 
@@ -172,7 +172,7 @@ impl<Meta> MemorySink<Meta> {
         if self.send_timeout.is_zero() || len > ring.bytes.len() {
             return ring;
         }
-        self.tell_reader(&mut ring);
+        self.wake_reader(&mut ring);
         let enough = |ring: &mut Ring<Meta>| !ring.has_room(len);
         let waited = self
             .queue
@@ -181,7 +181,7 @@ impl<Meta> MemorySink<Meta> {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn tell_reader(&self, ring: &mut Ring<Meta>) {
+    fn wake_reader(&self, ring: &mut Ring<Meta>) {
         if ring.reader_sleeps && !ring.items.is_empty() {
             ring.reader_sleeps = false;
             self.queue.arrived.wake();
@@ -244,7 +244,7 @@ impl<Meta> MemorySource<Meta> {
         Ok(self.pop(buffer, Wait::Poll))
     }
 
-    /// Moves what is there; if that is nothing, leaves word that the reader is about to sleep.
+    /// Moves what is there; if there is nothing, notes that the reader is about to sleep.
     fn pop(&mut self, buffer: &mut ReceiveBuffer<Meta>, then: Wait) -> usize {
         let mut ring = self.queue.lock();
         let moved = ring.pop_into(buffer);
@@ -269,7 +269,7 @@ impl ProtectedSource for MemorySource<Arrival> {
     }
 }
 
-/// A source that hands out the same items again and again, until a deadline if it has one; after that it is dry.
+/// A source that returns the same items again and again, until a deadline if there is one.
 #[derive(Clone, Debug)]
 pub struct Repeat<Meta> {
     items: Vec<(Vec<u8>, Meta)>,
@@ -278,7 +278,7 @@ pub struct Repeat<Meta> {
 }
 
 impl<Meta: Copy> Repeat<Meta> {
-    /// Hands out these items, for ever.
+    /// Returns these items, without end.
     pub fn of(items: Vec<(Vec<u8>, Meta)>) -> Self {
         Self {
             items,
@@ -331,7 +331,7 @@ impl ProtectedSource for Repeat<Arrival> {
     }
 }
 
-/// A sink that takes everything and keeps nothing.
+/// A sink that discards everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSink;
 

@@ -1,12 +1,12 @@
-//! Many packets by one system call: `recvmmsg` into a buffer, `sendmmsg` from bursts. All headers are reused.
+//! Many packets in one system call: `recvmmsg` into a receive buffer, `sendmmsg` from bursts. Headers are reused.
 //!
-//! Receiving has to say how much room each packet gets before it is known how large it is. A coalesced receive needs
-//! 64 KB; with so much for each, a buffer would hold only few small packets. So the room is guessed: *narrow* slots
-//! while packets are small, *wide* ones while there are trains. In narrow slots the end of a larger packet goes to a
-//! overflow of its own: a wrong guess costs a copy, never a packet.
+//! The caller of `recvmmsg` has to say how much room each packet gets before their sizes are known. A receive coalesced
+//! by GRO needs 64 KB; with so much for each, a buffer would hold few small packets. So the room is adapted: *narrow*
+//! places while packets are small, *wide* ones while there are trains. In narrow places the end of a larger packet goes
+//! to an overflow area: a wrong guess costs a copy, never a packet.
 //!
 //! ```text
-//!   narrow   buffer: [packet 0 ....][packet 1 ....][packet 2, be│   overflow 2: │ginning is here, end is there ......]
+//!   narrow   buffer: [packet 0 ....][packet 1 ....][packet 2, st│   overflow 2: │art is here, end there ......]
 //!   wide     buffer: [packet 0 .......................................][packet 1 ..................................]
 //! ```
 
@@ -16,22 +16,23 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The most packets of one call.
+/// The most packets of one system call.
 pub(super) const MAX_MESSAGES: usize = 64;
 
-/// The least that a call is prepared for.
+/// The fewest packets that a call is prepared for.
 const MIN_MESSAGES: usize = 8;
 
-/// Room for a packet when none was large of late.
+/// Room for each packet while packets are small.
 const NARROW_BYTES: usize = 2048;
 
-/// Room for any packet; not a power of two, lest all packets begin in the same cache set.
+/// Room for each packet while there are trains; not a power of two, so that packets do not all start in the same cache
+/// set.
 const WIDE_BYTES: usize = MAX_ITEM_BYTES + 192;
 
-/// After so many calls without a large packet the slots become narrow again.
+/// After so many calls without a large packet the places become narrow again.
 const NARROW_AFTER_CALLS: u32 = 16;
 
-/// Message headers, with the room that they point to.
+/// Message headers and what they point to.
 struct Headers {
     // INVARIANT: pointers in `headers` and `pieces` are set before each system call and mean nothing after it.
     headers: Vec<libc::mmsghdr>,
@@ -53,7 +54,7 @@ impl Headers {
         }
     }
 
-    /// Sees that there are so many: memory is touched for as many as a call ever had, and never moved.
+    /// Makes headers for `count` messages: memory is touched for as many as a call ever had, and never moved.
     fn prepare(&mut self, count: usize) {
         if count <= self.headers.len() {
             return;
@@ -86,15 +87,15 @@ impl Headers {
 pub(super) struct MessageReceiver {
     headers: Headers,
     lens: [usize; MAX_MESSAGES],
-    /// [`MAX_ITEM_BYTES`] bytes for each message of a call; pages that were never needed are never touched.
+    /// [`MAX_ITEM_BYTES`] for each message of a call; pages that were never needed are never touched.
     overflow: Vec<u8>,
-    /// Messages that did not fit into the last buffer: they lie whole in their overflow.
+    /// Messages that did not fit into the last buffer: each lies whole in its overflow area.
     parked: Range<usize>,
     wide: bool,
     calls_without_large: u32,
     /// Bytes that stay free in front of each packet.
     headroom: usize,
-    /// How many packets the next call is prepared for: preparing for many that do not come is not free.
+    /// How many packets the next call is prepared for; preparing for packets that do not come costs time.
     expected: usize,
 }
 
@@ -120,8 +121,7 @@ impl MessageReceiver {
         }
     }
 
-    /// Receives what is there, as far as it fits. `enter` decides what becomes of each packet: it is given the buffer
-    /// and where in it the packet lies.
+    /// Receives what is there, as far as it fits. `enter` is given the buffer and where in it each packet lies.
     pub fn receive<Meta>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -131,52 +131,53 @@ impl MessageReceiver {
         self.unpark(buffer, &mut enter);
         while self.parked.is_empty() {
             let base = buffer.used_bytes();
-            let (slot, slots) = self.room_for_each(buffer);
-            if slots == 0 {
+            let (place, places) = self.room_for_each(buffer);
+            if places == 0 {
                 break;
             }
-            let count = self.call(socket, &mut buffer.bytes[base..], slot, slots)?;
-            self.enter_received(base, slot, count, buffer, &mut enter);
+            let count = self.call(socket, &mut buffer.bytes[base..], place, places)?;
+            self.enter_received(base, place, count, buffer, &mut enter);
             self.unpark(buffer, &mut enter);
-            if count < slots {
+            if count < places {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Whether packets wait here for room.
+    /// Whether packets wait for room in the next buffer.
     pub fn has_parked(&self) -> bool {
         !self.parked.is_empty()
     }
 
-    /// How much room each packet gets, and how many of them there are room for.
+    /// How much room each packet gets, and for how many of them there is room.
     fn room_for_each<Meta>(&self, buffer: &mut ReceiveBuffer<Meta>) -> (usize, usize) {
         let most = buffer.free_items().min(self.expected);
         let free = buffer.free_bytes().len();
         // The last packet needs no distance to a next one.
-        let slot = WIDE_BYTES + self.headroom;
-        let wide = (free + WIDE_BYTES - MAX_ITEM_BYTES) / slot;
-        match self.wide && (wide > 0 || !buffer.items.is_empty()) {
-            true => (slot, most.min(wide)),
-            false => (NARROW_BYTES, most.min(free / NARROW_BYTES)),
+        let place = WIDE_BYTES + self.headroom;
+        let wide = (free + WIDE_BYTES - MAX_ITEM_BYTES) / place;
+        if self.wide && (wide > 0 || !buffer.items.is_empty()) {
+            (place, most.min(wide))
+        } else {
+            (NARROW_BYTES, most.min(free / NARROW_BYTES))
         }
     }
 
-    /// One `recvmmsg`; says how many packets came.
+    /// One `recvmmsg`; returns how many packets came.
     fn call(
         &mut self,
         socket: BorrowedFd<'_>,
         room: &mut [u8],
-        slot: usize,
-        slots: usize,
+        place: usize,
+        places: usize,
     ) -> io::Result<usize> {
-        self.headers.prepare(slots);
-        for i in 0..slots {
-            let own = &mut room[i * slot + self.headroom..];
+        self.headers.prepare(places);
+        for i in 0..places {
+            let own = &mut room[i * place + self.headroom..];
             let own = libc::iovec {
                 iov_base: own.as_mut_ptr().cast(),
-                iov_len: own.len().min(slot - self.headroom),
+                iov_len: own.len().min(place - self.headroom),
             };
             let overflow_at = i * MAX_ITEM_BYTES + NARROW_BYTES - self.headroom;
             let overflow = &mut self.overflow[overflow_at..(i + 1) * MAX_ITEM_BYTES];
@@ -185,18 +186,18 @@ impl MessageReceiver {
                 iov_len: overflow.len(),
             };
             self.headers.pieces[i] = [own, overflow];
-            let pieces = if slot == NARROW_BYTES { 2 } else { 1 };
+            let pieces = if place == NARROW_BYTES { 2 } else { 1 };
             self.headers
                 .connect(i, SocketAddress::BYTES as u32, pieces, ControlBuffer::BYTES);
         }
         let headers = self.headers.headers.as_mut_ptr();
-        // SAFETY: every pointer in the first `slots` headers was just set to room that is borrowed until this function
-        // returns: the slots and spills do not overlap, and the lengths are theirs.
+        // SAFETY: every pointer in the first `places` headers was just set to room that is borrowed until this function
+        // returns: the places and spills do not overlap, and the lengths are theirs.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers,
-                slots as u32,
+                places as u32,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -210,11 +211,12 @@ impl MessageReceiver {
         Ok(count as usize)
     }
 
-    /// Enters the packets of a call, up to the first that outgrew its slot; that one and all behind it are parked.
+    /// Enters the packets of a call, up to the first that was larger than its place; that one and all after it are
+    /// parked.
     fn enter_received<Meta>(
         &mut self,
         base: usize,
-        slot: usize,
+        place: usize,
         count: usize,
         buffer: &mut ReceiveBuffer<Meta>,
         enter: &mut impl FnMut(&mut ReceiveBuffer<Meta>, Range<usize>, Received<'_>),
@@ -224,26 +226,26 @@ impl MessageReceiver {
             let control_len = self.headers.headers[i].msg_hdr.msg_controllen;
             self.headers.controls[i].set_len(control_len);
         }
-        let room = slot - self.headroom;
-        let outgrown = self.lens[..count]
+        let room = place - self.headroom;
+        let too_large = self.lens[..count]
             .iter()
             .position(|&len| len > room)
             .unwrap_or(count);
-        for i in 0..outgrown {
-            let start = base + i * slot + self.headroom;
+        for i in 0..too_large {
+            let start = base + i * place + self.headroom;
             enter(buffer, start..start + self.lens[i], self.received(i));
         }
-        for i in outgrown..count {
-            let start = base + i * slot + self.headroom;
+        for i in too_large..count {
+            let start = base + i * place + self.headroom;
             let head = self.lens[i].min(room);
             self.overflow[i * MAX_ITEM_BYTES..i * MAX_ITEM_BYTES + head]
                 .copy_from_slice(&buffer.bytes[start..start + head]);
         }
-        self.parked = outgrown..count;
+        self.parked = too_large..count;
         self.adapt(count);
     }
 
-    /// Learns from the sizes of a call which slots the next one should have, and how many.
+    /// Decides from the sizes of a call how wide and how many the places of the next one are.
     fn adapt(&mut self, count: usize) {
         self.expected = (count * 2).clamp(MIN_MESSAGES, MAX_MESSAGES);
         if self.lens[..count].iter().any(|&len| len > NARROW_BYTES) {
@@ -281,7 +283,7 @@ impl MessageReceiver {
     }
 }
 
-/// Messages waiting to be sent by one call.
+/// Messages to be sent by one call.
 pub(super) struct SendBatch {
     headers: Headers,
     messages: Vec<Message>,
@@ -290,13 +292,13 @@ pub(super) struct SendBatch {
 /// One message: which bytes of which burst.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    /// The burst's place in what was to be delivered.
+    /// The index of its burst in what is being delivered.
     pub burst: usize,
-    /// The bytes of it.
+    /// Its bytes within the burst.
     pub range: Range<usize>,
     /// How many packets they are.
     pub packets: u64,
-    /// Whether the kernel is asked to cut them.
+    /// Whether the kernel is asked to segment them (`UDP_SEGMENT`).
     pub segmented: bool,
     address_len: u32,
 }
@@ -318,12 +320,12 @@ impl SendBatch {
         self.messages.len() == MAX_MESSAGES
     }
 
-    /// Forgets all messages.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         self.messages.clear();
     }
 
-    /// Adds a message to `address`; `stamp` writes its control messages. There must be room.
+    /// Adds a message to `address`; the caller writes its control messages. There must be room.
     pub fn add(
         &mut self,
         message: (usize, Range<usize>, u64, bool),
@@ -345,7 +347,7 @@ impl SendBatch {
         control
     }
 
-    /// Adds a message for a socket that knows where to. There must be room.
+    /// Adds a message for a socket that is bound to its destination. There must be room.
     pub fn add_unaddressed(&mut self, message: (usize, Range<usize>, u64, bool)) {
         let (burst, range, packets, segmented) = message;
         let i = self.messages.len();
@@ -360,8 +362,8 @@ impl SendBatch {
         });
     }
 
-    /// One `sendmmsg` of the messages from `first` on; says how many went. `bytes_of` finds the
-    /// bytes of a message, given its place among them.
+    /// One `sendmmsg` of the messages from `first` on; returns how many were sent. `bytes_of` is given a message and
+    /// its index, and returns its bytes.
     pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -1,7 +1,7 @@
 //! Network namespaces for tests that need real devices: each test has its own and leaves nothing behind.
 //!
-//! Root takes a namespace for the test's thread. Without root the test runs itself again in a process of its own, because
-//! a process with several threads may not enter a user namespace.
+//! As root the test's thread enters a namespace. Without root the test runs itself again in a process of its own,
+//! because a process with several threads may not enter a user namespace.
 
 use super::{Arrival, Family, MAX_ITEM_BYTES, ProtectedSource, ReceiveBuffer, Wait};
 use ipsec::tunnel::Outer;
@@ -78,7 +78,7 @@ impl Namespace {
         Self(other.join().unwrap())
     }
 
-    /// Does something inside; what it opens there stays there.
+    /// Runs `body` inside; what it opens there stays there.
     pub(crate) fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -92,7 +92,7 @@ impl Namespace {
         })
     }
 
-    /// How `ip` may call it.
+    /// Its name for `ip`.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
@@ -113,7 +113,7 @@ pub(crate) fn command(line: &str) {
     );
 }
 
-/// A cable from the test's namespace (`left`: 192.0.2.1, 2001:db8::1) to another (`right`: .2, ::2).
+/// A veth pair from the test's namespace (`left`: 192.0.2.1, 2001:db8::1) to another (`right`: .2, ::2).
 pub(crate) fn cable(right: &Namespace, mtu: u32) {
     command(&format!(
         "ip link add left mtu {mtu} type veth peer name right mtu {mtu} netns {}",
@@ -129,7 +129,7 @@ pub(crate) fn cable(right: &Namespace, mtu: u32) {
 }
 
 fn dress(device: &str, number: u8) {
-    // Being looked at makes the kernel take note of the carrier now and not within a second, which IPv6 would wait for.
+    // A query makes the kernel notice the carrier at once, and not within a second, which IPv6 would wait for.
     command(&format!("ip link show dev {device}"));
     command(&format!("ip addr add 192.0.2.{number}/24 dev {device}"));
     command(&format!(
@@ -155,7 +155,7 @@ pub(crate) fn along_cable(family: Family) -> Outer {
     }
 }
 
-/// Gives what comes to `take`, until that has enough or nothing came for a second.
+/// Gives received packets to `take` until it returns true or nothing came for a second.
 pub(crate) fn receive(
     source: &mut dyn ProtectedSource,
     mut take: impl FnMut(&[u8], &Arrival) -> bool,
@@ -194,7 +194,7 @@ pub(crate) fn await_local(address: &str) {
     panic!("{address} never became an address of ours");
 }
 
-/// A place for warnings that a test wants to see.
+/// Collects warnings for a test.
 pub(crate) fn warnings() -> (super::Warn, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let ear = heard.clone();

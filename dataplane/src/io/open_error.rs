@@ -1,9 +1,9 @@
-//! Why a device or a socket could not be opened, in words that say whose fault it is and what to do.
+//! Why a device or a socket could not be opened; the text names the cause and the remedy.
 
 use std::fmt;
 use std::io;
 
-/// Why an end of the data plane could not be opened.
+/// Why a source or sink could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// The kernel or the container has no `/dev/net/tun`.
@@ -38,7 +38,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The refusal that `error` means while trying `what`.
+    /// The error for `error` while trying `what`.
     pub(super) fn from(what: impl Into<String>, error: io::Error) -> Self {
         let what = what.into();
         match error.raw_os_error() {
@@ -47,7 +47,7 @@ impl OpenError {
         }
     }
 
-    /// For `map_err`: what was being tried, to go with the system's error.
+    /// For `map_err`: adds what was tried to the system's error.
     pub(super) fn during<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> Self + '_ {
         move |error| Self::from(what, error.into())
     }

@@ -1,8 +1,8 @@
-//! What the sockets have learnt about the MTU of paths: from the kernel, which knows its devices and routes, and from
-//! routers' ICMP messages that quote a packet of ours.
+//! Learnt path MTUs: from the kernel, which knows its devices and routes, and from ICMP messages that quote an outer
+//! packet.
 //!
-//! The figures are outer MTUs, of whole IP packets. Whoever sizes the inner packets looks at [`PmtuCache::changes`] once in a
-//! while and reads [`PmtuCache::mtu`] when it moved.
+//! The figures are outer MTUs, of whole IP packets. Code that limits inner packets polls [`PmtuCache::changes`] and
+//! reads [`PmtuCache::mtu`] when it has changed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,43 +21,42 @@ struct Learnt {
     changes: AtomicU64,
 }
 
-/// The most paths that are remembered: peers are few, and forged reports must not fill the memory.
+/// The most paths that are kept: peers are few, and forged reports must not fill the memory.
 const MAX_PATHS: usize = 4096;
 
 /// RFC 1191 6.3, RFC 8201 4: how long a smaller MTU is kept before a larger one is tried again.
 pub const MTU_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// RFC 791: every link carries this much; no report may ask for less.
+/// RFC 791: every link carries this much; smaller values in reports are raised to it.
 const MIN_MTU_V4_BYTES: u32 = 68;
 
 /// RFC 8200 5: the smallest MTU of IPv6.
 const MIN_MTU_V6_BYTES: u32 = 1280;
 
 impl PmtuCache {
-    /// The MTU towards `peer`, if it was ever learnt.
+    /// The MTU towards `peer`, if one was learnt.
     pub fn mtu(&self, peer: IpAddr) -> Option<u32> {
         self.lock().get(&peer).map(|(mtu, _)| *mtu)
     }
 
-    /// What the kernel's own route towards `peer` takes, if it was told: whoever chooses a size by himself chooses none
-    /// larger.
+    /// The MTU of the kernel's route towards `peer`, if it was set: an upper bound for sizes chosen here.
     pub fn route(&self, peer: IpAddr) -> Option<u32> {
         self.lock_routes().get(&peer).copied()
     }
 
-    /// TrainKinds note of what the kernel's route towards `peer` takes. Unlike what was learnt it does not age.
+    /// Sets the MTU of the kernel's route towards `peer`. It does not expire.
     pub fn set_route(&self, peer: IpAddr, mtu: u32) {
         if self.lock_routes().insert(peer, mtu) != Some(mtu) {
             self.0.changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// How often anything changed.
+    /// Grows with every change.
     pub fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)
     }
 
-    /// All that was learnt, in no order.
+    /// All learnt MTUs, in no order.
     pub fn all(&self) -> Vec<(IpAddr, u32)> {
         self.lock()
             .iter()
@@ -65,14 +64,14 @@ impl PmtuCache {
             .collect()
     }
 
-    /// Forgets a path, so that a larger MTU may be found again.
+    /// Removes a path, so that a larger MTU can be found again.
     pub fn forget(&self, peer: IpAddr) {
         if self.lock().remove(&peer).is_some() {
             self.0.changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Forgets what was learnt `MTU_TIMEOUT` before `now`: the next large packet finds out what fits by then.
+    /// Removes MTUs learnt `MTU_TIMEOUT` before `now`: the next large packet discovers the current MTU.
     pub fn forget_old(&self, now: Instant) {
         let mut mtus = self.lock();
         let before = mtus.len();
@@ -82,12 +81,12 @@ impl PmtuCache {
         }
     }
 
-    /// TrainKinds note of a path's MTU.
+    /// Stores a path's MTU.
     pub fn learn(&self, peer: IpAddr, mtu: u32) {
         self.learn_at(peer, mtu, Instant::now());
     }
 
-    /// TrainKinds note of a path's MTU at a moment. RFC 8201 4: what would be below the protocol's minimum counts as the minimum.
+    /// Stores a path's MTU at a given time. RFC 8201 4: a value below the protocol's minimum counts as the minimum.
     pub fn learn_at(&self, peer: IpAddr, mtu: u32, now: Instant) {
         let mtu = mtu.max(if peer.is_ipv4() {
             MIN_MTU_V4_BYTES

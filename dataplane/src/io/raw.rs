@@ -1,17 +1,18 @@
-//! Native ESP and AH: raw sockets of protocol 50 and 51, everywhere where nobody owns the protocol in the kernel.
+//! Native ESP and AH: raw sockets of protocol 50 and 51, wherever the kernel's own IPsec does not use the protocol.
 //!
 //! ```text
-//!   Burst:  packet packet packet … ──► sendmmsg, one message each     the kernel writes the IP header, or `hdrincl` sends ours
+//!   Burst:   packet packet packet … ──► sendmmsg, one message each    IP header: by the kernel, or given (`hdrincl`)
 //!   Arrival: headers and packet     ◄── recvmmsg                       fragments come reassembled
 //! ```
 //!
-//! For ESP the kernel writes the IP header: it then also fragments where that is allowed, chooses identifications that do
-//! not repeat, and tells a path's MTU. `IP_HDRINCL` gives up all three; AH and rare headers need it nevertheless.
+//! For ESP the kernel writes the IP header: it then also fragments where that is allowed, chooses identifications that
+//! do not repeat, and reports a path's MTU. `IP_HDRINCL` loses all three; AH and rare headers need it nevertheless.
 //!
-//! An arrival brings its headers. Over IPv4 the kernel hands them over; over IPv6 it tells of them by control messages,
-//! and they are put together again in front of the packet. The flow label is lost, which no ICV covers (RFC 4302 3.3.3.1.2).
+//! An arrival includes its IP headers. Over IPv4 the kernel delivers them; over IPv6 it describes them in control
+//! messages, from which they are rebuilt in front of the packet. The flow label is lost, which no ICV covers (RFC 4302
+//! 3.3.3.1.2).
 //!
-//! A packet that arrives while such a socket is open is not answered with "protocol unreachable" by the kernel.
+//! While such a socket is open the kernel does not answer its packets with "protocol unreachable".
 
 mod hdrincl;
 
@@ -96,7 +97,7 @@ pub fn open(
     Ok((source, sink))
 }
 
-/// Room in front of each packet for IPv6's header and the extension headers of a packet that anybody would send.
+/// Room in front of each packet for IPv6's header and extension headers of any usual length.
 pub(super) const HEADROOM_BYTES: usize = 512;
 
 fn ask_for_extension_headers(socket: &Socket) -> Result<(), OpenError> {
@@ -125,7 +126,7 @@ impl RawSource {
         self
     }
 
-    /// For those who look after it while it is at work.
+    /// A handle to control it while it is in use.
     pub fn handle(&self) -> RawHandle {
         RawHandle(self.receiver.socket.clone())
     }
@@ -141,14 +142,14 @@ impl RawSource {
 pub struct RawHandle(Arc<Socket>);
 
 impl RawHandle {
-    /// From now on the socket leaves what the claim covers to rings on these devices.
+    /// From now on the socket ignores ESP to these addresses on these devices, which rings receive.
     pub fn exclude_ring_packets(
         &self,
         devices: &BTreeSet<u32>,
-        claim: &RingAddresses,
+        addresses: &RingAddresses,
     ) -> io::Result<()> {
         let is_v4 = self.0.family == Family::V4;
-        claim.for_raw(devices, is_v4).attach(self.0.as_fd())
+        addresses.for_raw(devices, is_v4).attach(self.0.as_fd())
     }
 }
 
@@ -204,7 +205,7 @@ impl Reader {
         }
     }
 
-    /// Without the header, but with what the kernel says about it.
+    /// The outer header's fields, as the kernel reports them.
     fn describe_v6(&self, received: &Received<'_>) -> Option<Outer> {
         let (source, _) = received.peer.read()?;
         let mut outer = Outer {
@@ -242,8 +243,8 @@ fn read_v4(packet: &[u8], range: Range<usize>) -> Option<(Outer, Range<usize>)> 
     ))
 }
 
-/// Puts the headers together in front of the packet at `range`. RFC 8200 4.1: each names the next, so those that the
-/// kernel hands over need nothing but their order; what does not lead to the packet was not all.
+/// Rebuilds the headers in front of the packet at `range`. RFC 8200 4.1: each names the next, so those that the kernel
+/// delivers need only their order; headers that do not lead to the packet are incomplete.
 fn write_v6(
     outer: Outer,
     control: &ControlBuffer,
@@ -291,7 +292,7 @@ pub struct RawSink {
     socket: Arc<Socket>,
     protocol: NativeProtocol,
     batch: SendBatch,
-    /// How the socket's don't-fragment setting stands.
+    /// The socket's present don't-fragment setting.
     df: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! The receiving half that UDP and raw sockets share: read, sleep, and keep the error queue empty.
+//! Receiving by UDP and raw sockets: read, sleep, and keep the error queue empty.
 
 use super::messages::{MessageReceiver, Received};
 use super::socket::Socket;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// How many errors in a row a read shrugs off; they belong to packets sent before, and there can be several.
+/// How many errors in a row a read ignores: they belong to packets sent earlier, and there can be several.
 const MAX_ERRORS_PER_READ: usize = 16;
 
 pub(super) struct SocketReceiver {
@@ -23,7 +23,7 @@ impl SocketReceiver {
         Self::with_headroom(socket, 0)
     }
 
-    /// Leaves so many bytes free in front of each packet.
+    /// Keeps `headroom` bytes free in front of each packet.
     pub fn with_headroom(socket: Arc<Socket>, headroom: usize) -> Self {
         Self {
             socket,
@@ -32,12 +32,12 @@ impl SocketReceiver {
         }
     }
 
-    /// Whether packets were received that no buffer had room for yet.
+    /// Whether packets were received that have not fitted into a buffer yet.
     pub fn has_backlog(&self) -> bool {
         self.messages.has_parked()
     }
 
-    /// The whole of a source's `fill`, but for what becomes of each packet.
+    /// A source's `fill`; `enter` decides what becomes of each packet.
     pub fn fill<Meta>(
         &mut self,
         buffer: &mut ReceiveBuffer<Meta>,
@@ -56,7 +56,7 @@ impl SocketReceiver {
         {
             self.read(buffer, &mut enter)?;
             if buffer.items.is_empty() {
-                // Perhaps it was the error queue that ended the sleep; it would end the next one as well.
+                // An entry in the error queue may have ended the sleep; it would end the next one as well.
                 self.socket.drain_errors();
             }
         }
@@ -78,7 +78,7 @@ impl SocketReceiver {
                 // What was received is delivered first.
                 Err(_) if buffer.items.len() > before => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // With errors reported, a read may return one that an earlier packet met on its way.
+                // A read may return an error of a packet sent earlier.
                 Err(_) => {
                     self.socket.drain_errors();
                 }
@@ -91,8 +91,8 @@ impl SocketReceiver {
     }
 }
 
-/// Whether the socket itself is beyond use. Everything else is hearsay from the network: whoever can send ICMP can make
-/// such errors as fast as they are read, and must not be able to stop a gateway with them.
+/// Whether the socket itself is unusable. All other errors come from the network: whoever can send ICMP can cause them
+/// as fast as they are read, and must not be able to stop a gateway.
 fn is_fatal(error: &io::Error) -> bool {
     let ours = [libc::EBADF, libc::ENOTSOCK, libc::EINVAL, libc::EFAULT];
     error
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn no_message_from_the_network_ends_a_source() {
         // All that the kernel makes of ICMP and ICMPv6 (its tables of `icmp_err_convert` and `tab_unreach`).
-        let hearsay = [
+        let from_the_network = [
             libc::ENETUNREACH,
             libc::EHOSTUNREACH,
             libc::ENOPROTOOPT,
@@ -119,7 +119,7 @@ mod tests {
             libc::EPROTO,
             libc::EACCES,
         ];
-        for number in hearsay {
+        for number in from_the_network {
             assert!(!is_fatal(&io::Error::from_raw_os_error(number)), "{number}");
         }
         assert!(is_fatal(&io::Error::from_raw_os_error(libc::EBADF)));

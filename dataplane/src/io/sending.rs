@@ -1,5 +1,4 @@
-//! The sending half that UDP and raw sockets share: bursts become messages, one call sends many of them, and each refusal
-//! means something.
+//! Sending by UDP and raw sockets: bursts become messages, one call sends many of them, each error is handled.
 
 use super::messages::{Message, SendBatch};
 use super::socket::Socket;
@@ -12,22 +11,22 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long a full socket is waited for before a message is given up.
+/// How long to wait for room in a full socket before a message is dropped.
 const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A sink that sends its bursts as messages through one socket.
 pub(super) trait SocketSink: SelectiveSink {
-    /// Makes the socket treat what follows as this burst wants it, if that is a setting of the socket.
+    /// Sets the socket's options as this burst needs them.
     fn prepare(&mut self, _: &Burst<'_>, _parcels: &[Burst<'_>], _sent: &mut Sent) {}
 
-    /// Adds the messages of burst `n`; sends those before when there are too many.
+    /// Adds the messages of burst `n`; when the batch is full, sends the earlier ones first.
     fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent);
 
     /// Sends all messages that were added.
     fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent);
 }
 
-/// Sends all bursts that fit the sink.
+/// Sends all bursts that the sink accepts.
 pub(super) fn send_bursts(sink: &mut impl SocketSink, bursts: &[Burst<'_>]) -> Sent {
     let mut sent = Sent::default();
     for (n, burst) in bursts.iter().enumerate() {
@@ -42,7 +41,7 @@ pub(super) fn send_bursts(sink: &mut impl SocketSink, bursts: &[Burst<'_>]) -> S
     sent
 }
 
-/// Sends single packets through the socket of another sink, whose settings it leaves as they are.
+/// Sends single packets through the socket of another sink, without changing its options.
 pub(super) struct OutOfBand<S>(pub S);
 
 impl<S: SocketSink> OutOfBandSender for OutOfBand<S> {
@@ -61,8 +60,8 @@ impl<S: SocketSink> OutOfBandSender for OutOfBand<S> {
     }
 }
 
-/// Sends all messages of the batch in order, and empties it. What the system refuses for good is counted, unless
-/// `rescue` takes care of it: that gets the message and the error, and says so.
+/// Sends all messages of the batch in order, and empties it. A message that the kernel refuses for good is counted,
+/// unless `rescue`, which is given the message and the error, returns that it has handled it.
 pub(super) fn send_all<'a>(
     socket: &Socket,
     batch: &mut SendBatch,
@@ -84,7 +83,7 @@ pub(super) fn send_all<'a>(
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait_for_room(socket) => {}
-            // A send may return an error that an earlier packet met on its way; only a second one is this message's.
+            // A send may return an error of an earlier packet; only a second error is this message's.
             Err(error) if !tried && !is_shortage(&error) => {
                 socket.drain_errors();
                 tried = true;
@@ -125,7 +124,7 @@ fn count_refused(
 ) {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => {
-            // The kernel has reported what fits, to a queue whose reader must not be woken for it.
+            // The kernel has put the MTU into the error queue, which must be emptied or it wakes the reader.
             if !socket.drain_errors() {
                 socket.learn_mtu(burst.outer.source, burst.outer.destination);
             }

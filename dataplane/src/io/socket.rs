@@ -11,30 +11,30 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Opens a socket where it belongs when that is not where the caller is: in another network namespace.
+/// Opens a socket in another network namespace than the caller's.
 pub type SocketOpener =
     Arc<dyn Fn(AddressFamily, SocketType, Option<Protocol>) -> io::Result<OwnedFd> + Send + Sync>;
 
-/// The path MTU to believe in when a message from the network, which anybody could have forged, says that a packet was
-/// too big: given its destination, the claim, and as much as was quoted of what follows the outer header.
+/// Checks a path MTU reported by the network, which anybody can forge: given the packet's destination, the reported MTU
+/// and as much as was quoted of what follows the outer header, returns the MTU to use, if any.
 pub type MtuReportCheck = Arc<dyn Fn(IpAddr, u32, &[u8]) -> Option<u32> + Send + Sync>;
 
-/// What every socket of the protected side needs to know.
+/// Options of every socket of the protected side.
 #[derive(Clone)]
 pub struct SocketOptions {
-    /// The mark of our own packets, which keeps them out of our own tunnel (`SO_MARK`).
+    /// The mark of outer packets, which keeps them out of the tunnel (`SO_MARK`).
     pub mark: Option<u32>,
-    /// How sockets are opened; as ever without.
+    /// How sockets are opened; by default in the caller's network namespace.
     pub opener: Option<SocketOpener>,
-    /// The device, such as a VRF, that packets leave and arrive by; any without.
+    /// The device, such as a VRF, that packets leave and arrive by; any by default.
     pub device: Option<String>,
-    /// Wished size of each direction's buffer, in bytes.
+    /// Requested size of each direction's buffer, in bytes.
     pub buffer: usize,
-    /// Where learnt path MTUs go.
+    /// Where learnt path MTUs are stored.
     pub paths: PmtuCache,
-    /// Judges what the network says about path MTUs; without it everything is believed.
+    /// Checks reports of path MTUs; without it every report is accepted.
     pub mtu_report_check: Option<MtuReportCheck>,
-    /// Told what falls short of what was asked for.
+    /// Receives warnings about what could not be had as requested.
     pub warn: Warn,
 }
 
@@ -52,7 +52,7 @@ impl SocketOptions {
         }
     }
 
-    /// Opens a socket that does not block, in the right place and bound to the right device.
+    /// Opens a non-blocking socket in the right namespace, bound to the device.
     pub fn open(
         &self,
         family: AddressFamily,
@@ -73,10 +73,10 @@ impl SocketOptions {
     }
 }
 
-/// Bytes of a quoted packet that are looked at: SPI and sequence number, of ESP or AH.
+/// Bytes of a quoted packet that are read: SPI and sequence number, of ESP or AH.
 const QUOTED_BYTES: usize = 12;
 
-/// A socket of either kind, its options set; shared by a source and a sink.
+/// A UDP or raw socket with its options set; shared by a source and a sink.
 pub(super) struct Socket {
     file: OwnedFd,
     pub family: Family,
@@ -154,13 +154,13 @@ impl Socket {
         Ok(())
     }
 
-    /// As much buffer as was wished, or as much as there is.
+    /// Sets a buffer to the requested size, or as near as the limits allow.
     fn set_buffer_size(&self, force: c_int, ask: c_int, which: &str, limit: &str) {
         let wish = self.options.buffer.min(c_int::MAX as usize / 2) as c_int;
         if self.set(libc::SOL_SOCKET, force, wish).is_err() {
             let _ = self.set(libc::SOL_SOCKET, ask, wish);
         }
-        // The kernel doubles what is asked for, to pay for its own overhead, and reports the doubled figure.
+        // The kernel doubles the size for its own overhead, and reports the doubled figure.
         let has = self.get(libc::SOL_SOCKET, ask).unwrap_or(0) / 2;
         if has < wish {
             (self.options.warn)(&format!(
@@ -181,8 +181,9 @@ impl Socket {
 
     /// Whether packets are sent with the don't-fragment bit (and refused above the device's MTU), or in fragments.
     ///
-    /// Either way the kernel's own memory of path MTUs stays out of it, because it believes every ICMP message: what is
-    /// believed here is in [`PmtuCache`]. Without the bit only IPv6 needs that memory, for no router fragments for it.
+    /// Either way the kernel's own PMTU exceptions are not used, because the kernel accepts every ICMP message: the
+    /// PMTUs used here are in [`PmtuCache`]. Without the bit only IPv6 needs the kernel's, because no router fragments
+    /// IPv6.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
         match self.family {
             Family::V4 => self.set(
@@ -206,8 +207,9 @@ impl Socket {
         }
     }
 
-    /// Empties the error queue: a smaller MTU that the kernel itself reports, or a router plausibly, goes to the learnt
-    /// paths. Any other report is only a hint that anybody could have forged, and is let go. Whether the kernel told one.
+    /// Empties the error queue. A smaller MTU that the kernel itself reports, or that passes the check, is put into the
+    /// PMTU cache; other reports are ignored, because anybody can forge them. Returns whether the kernel itself
+    /// reported one.
     pub fn drain_errors(&self) -> bool {
         let (mut address, mut control) = (SocketAddress::default(), ControlBuffer::default());
         let (mut quoted, mut told_here) = ([0; QUOTED_BYTES], false);
@@ -231,8 +233,8 @@ impl Socket {
         told_here
     }
 
-    /// TrainKinds one report off the error queue: the destination of the packet it is about, what it says, and how many bytes
-    /// of the packet it quotes.
+    /// Takes one report off the error queue: the destination of the packet that it is about, the report, and how many
+    /// bytes of the packet it quotes.
     fn next_error(
         &self,
         address: &mut SocketAddress,
@@ -260,15 +262,15 @@ impl Socket {
         Ok(result as usize)
     }
 
-    /// Asks the kernel for the path's MTU as it knows it now, and learns it. For a packet that was refused without a
-    /// word about the size that would have passed.
+    /// Asks the kernel for the path's current MTU and puts it into the PMTU cache: for a packet that was refused
+    /// without a report of the MTU.
     pub fn learn_mtu(&self, source: IpAddr, destination: IpAddr) -> Option<u32> {
         let mtu = self.ask_mtu(source, destination).ok()?;
         self.options.paths.learn(destination, mtu);
         Some(mtu)
     }
 
-    /// Only a connected socket has an MTU to read: this one sends nothing.
+    /// Only a connected socket has an MTU to read; this one sends nothing.
     fn ask_mtu(&self, source: IpAddr, destination: IpAddr) -> io::Result<u32> {
         let domain = if self.family == Family::V4 {
             AddressFamily::INET

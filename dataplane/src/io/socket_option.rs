@@ -20,7 +20,7 @@ pub(super) fn get_option(file: BorrowedFd<'_>, level: c_int, name: c_int) -> io:
     get_option_from(file, level, name)
 }
 
-/// Sets an option to any plain value.
+/// Sets an option to a value of any plain type.
 pub(super) fn set_option_to<T>(
     file: BorrowedFd<'_>,
     level: c_int,
@@ -50,13 +50,13 @@ pub(super) fn bind_to_device(file: BorrowedFd<'_>, device: &str) -> io::Result<(
     }
 }
 
-/// Options that are plain numbers: all zeroes is a value, and so is whatever the kernel writes over them.
+/// Options that are plain numbers: all zeroes is a value, and so is anything the kernel writes.
 pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for libc::tpacket_stats {}
 impl Plain for libc::xdp_mmap_offsets {}
 
-/// Reads an option of any plain kind.
+/// Reads an option of any plain type.
 pub(super) fn get_option_from<T: Plain>(
     file: BorrowedFd<'_>,
     level: c_int,

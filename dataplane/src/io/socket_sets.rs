@@ -1,5 +1,5 @@
-//! Many sockets as one: a source that reads whichever has something, and a sink that sends each burst through the socket
-//! that accepts it.
+//! Many sockets as one: a source that reads from all sockets that are ready, and a sink that sends each burst through
+//! the socket that accepts it.
 //!
 //! ```text
 //!   UDP v4 ─┐                                        ┌─► UDP v4, port 4500
@@ -7,7 +7,7 @@
 //!   raw v4 ─┘                                        └─► …
 //! ```
 //!
-//! Sockets may join while packets flow: an association added later can need one that nobody had before.
+//! Sockets can be added while packets flow: an SA added later can need one that none before needed.
 
 use super::waker::poll_for;
 use super::{Arrival, Burst, ProtectedSink, ProtectedSource, ReceiveBuffer, Sent, Wait, Waker};
@@ -21,12 +21,12 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A source that can be waited for together with others.
+/// A source that can be polled together with others.
 pub trait PollableSource: ProtectedSource + AsFd {
-    /// Whether it keeps packets that it has already taken from the kernel, of which the kernel cannot tell any more.
+    /// Whether it holds packets that it has already taken from the kernel, so that polling does not show them.
     fn has_backlog(&self) -> bool;
 
-    /// Whether it is to be let go of.
+    /// Whether it was closed and is to be dropped.
     fn is_closed(&self) -> bool {
         false
     }
@@ -40,27 +40,27 @@ pub struct SourceSet {
     sources: Vec<Box<dyn PollableSource>>,
     adder: Adder<dyn PollableSource>,
     waker: Waker,
-    /// Who is asked first: in every turn another one, so that nobody starves while the buffer gets full.
+    /// Which source is read first: another one in every turn, so that each is read even if the buffer gets full.
     first: usize,
-    /// Which of them had something last: they are read again without being asked for.
+    /// Which sources had packets in the last turn: they are read again without polling.
     ready_last: u64,
-    /// How often they were.
+    /// How many turns have passed without polling.
     reads_without_poll: u32,
 }
 
-/// After so many reads of the sources that were ready last, all sources are polled.
+/// After so many turns without polling all sources are polled.
 const MAX_READS_WITHOUT_POLL: u32 = 16;
 
-/// Lets more ends join a [`SourceSet`] or a [`SinkSet`] that is at work.
+/// Adds sources to a [`SourceSet`] or sinks to a [`SinkSet`] that is in use.
 pub struct Adder<End: ?Sized> {
     pending: Arc<Pending<End>>,
-    /// Ends the sleep of a reader that does not know its new source yet.
+    /// Ends the sleep of a reader that does not have its new source yet.
     waker: Option<Waker>,
 }
 
 struct Pending<End: ?Sized> {
     waiting: Mutex<Vec<Box<End>>>,
-    /// Looked at first, so that a call without new ends costs nothing.
+    /// Read first, so that a call without new ends costs nothing.
     any: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ impl<End: ?Sized> Adder<End> {
         }
     }
 
-    /// From the next call on, this end is one of them.
+    /// From the next call on, this end belongs to the set.
     pub fn add(&self, end: Box<End>) {
         let waiting = &self.pending.waiting;
         waiting
@@ -107,8 +107,8 @@ impl<End: ?Sized> Adder<End> {
 }
 
 impl SourceSet {
-    /// Reads from all of these, each in its turn, and of those that join later; `waker` ends the sleep. There may be
-    /// [`MAX_SOURCES`]; those beyond are not read.
+    /// Reads from these sources, each in its turn, and from those added later; `waker` ends the sleep. At most
+    /// [`MAX_SOURCES`] are read.
     pub fn of(sources: Vec<Box<dyn PollableSource>>, waker: Waker) -> Self {
         Self {
             sources,
@@ -120,12 +120,12 @@ impl SourceSet {
         }
     }
 
-    /// How more sources join.
+    /// Adds more sources.
     pub fn adder(&self) -> Adder<dyn PollableSource> {
         self.adder.clone()
     }
 
-    /// Which sources have something, after at most this time: one bit each.
+    /// Which sources are ready, after at most this time: one bit each.
     fn ready(&self, limit: Duration) -> io::Result<u64> {
         let mut watched: [PollFd<'_>; MAX_SOURCES + 1] =
             std::array::from_fn(
@@ -145,7 +145,7 @@ impl SourceSet {
         }))
     }
 
-    /// Which sources have packets that no longer wait in the kernel.
+    /// Which sources hold packets that they have taken from the kernel.
     fn backlogs(&self) -> u64 {
         let each = self.sources.iter().take(MAX_SOURCES).enumerate();
         each.fold(0, |bits, (n, source)| {
@@ -168,7 +168,7 @@ impl SourceSet {
                 continue;
             }
             match self.sources[n].fill(buffer, Wait::Poll) {
-                // What others had is delivered first; the error is still there the next time.
+                // What other sources had is delivered first; the error is still there the next time.
                 Err(error) if buffer.items.len() == before => return Err(error),
                 _ => {}
             }
@@ -206,9 +206,9 @@ impl ProtectedSource for SourceSet {
     }
 }
 
-/// A sink that knows which bursts it can send.
+/// A sink that accepts some bursts and not others.
 pub trait SelectiveSink: ProtectedSink {
-    /// Whether the burst's outer header is one that this sink writes.
+    /// Whether this sink can send the burst, by its outer header.
     fn accepts(&self, burst: &Burst<'_>) -> bool;
 }
 
@@ -219,7 +219,7 @@ pub struct SinkSet {
 }
 
 impl SinkSet {
-    /// Sends each burst through the first of these that accepts it, or of those that join later.
+    /// Sends each burst through the first of these sinks that accepts it, or of those added later.
     pub fn to(sinks: Vec<Box<dyn SelectiveSink>>) -> Self {
         Self {
             sinks,
@@ -227,14 +227,14 @@ impl SinkSet {
         }
     }
 
-    /// How more sinks join.
+    /// Adds more sinks.
     pub fn adder(&self) -> Adder<dyn SelectiveSink> {
         self.adder.clone()
     }
 }
 
 impl ProtectedSink for SinkSet {
-    /// Runs of bursts for one sink go in one call, so that order is kept and calls are few.
+    /// Consecutive bursts for one sink go in one call: order is kept, and calls are few.
     fn deliver(&mut self, bursts: &[Burst<'_>]) -> io::Result<Sent> {
         self.adder.take_pending(&mut self.sinks);
         let mut sent = Sent::default();

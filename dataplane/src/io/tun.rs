@@ -1,12 +1,12 @@
-//! A TUN device with virtio headers: the kernel hands over super-packets as they are and takes them back as they are.
+//! A TUN device with virtio headers: trains (TSO, USO) pass in both directions without being segmented.
 //!
 //! ```text
 //!   kernel ──► readv: header + packet ──► Offload, bytes in the buffer          TunSource
 //!   kernel ◄── writev: header + pieces ◄── Offload, pieces of a Delivery        TunSink
 //! ```
 //!
-//! Each offload is tried with a real packet at start ([`TunOffloads`]); what fails is done without, and said aloud. With
-//! several queues the kernel spreads flows over them by itself; each queue is a source and a sink of its own.
+//! Each offload is probed with a real packet at start ([`TunOffloads`]); what fails is not used, and a warning names
+//! it. With several queues the kernel spreads flows over them; each queue is a source and a sink of its own.
 
 mod device;
 mod ioctl;

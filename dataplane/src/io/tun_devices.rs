@@ -1,5 +1,5 @@
-//! Many TUN devices as one: the one that policies use, and those of associations with a device of their own, which come
-//! and go while packets flow.
+//! Many TUN devices as one: the one that policies use, and those of SAs with a device of their own, which are added and
+//! removed while packets flow.
 //!
 //! ```text
 //!   esp0 ─┐                                    ┌─► esp0                     number 0
@@ -7,14 +7,14 @@
 //!   vpn1 ─┘   one device a batch                              └─► vpn1
 //! ```
 //!
-//! A batch is read from one device, so that its number need not travel with each packet.
+//! A batch is read from one device, so that its number need not be stored with each packet.
 //!
-//! Two more devices are only written to: what `in` policies alone let through comes out of one, what `fwd` policies alone
-//! let through out of the other, and drop rules hold the kernel to it. They are there once policies can differ so; until
-//! then nothing goes by them.
+//! Two more devices are only written to: packets that only `in` policies accept leave by one, packets that only `fwd`
+//! policies accept by the other, and drop rules enforce it in the kernel. They exist once policies can differ so; until
+//! then nothing is written to them.
 //!
-//! Somebody may delete the first device too. Until another takes its place nothing comes from there and what is to be
-//! delivered is lost; the others, and the reading thread, go on.
+//! The first device can be deleted by another program. Until it is replaced nothing is read from it and packets for it
+//! are lost; the other devices and the reading thread continue.
 
 use super::tun::{Tun, TunSink, TunSource};
 use super::waker::poll_for;
@@ -27,20 +27,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The number of the device for what may be delivered here, and not forwarded.
+/// The number of the device for packets that may be delivered here, but not forwarded.
 pub const IN_ONLY_DEVICE: u32 = u32::MAX - 1;
 
-/// The number of the device for what may be forwarded, and not delivered here.
+/// The number of the device for packets that may be forwarded, but not delivered here.
 pub const FWD_ONLY_DEVICE: u32 = u32::MAX;
 
 /// Whether nothing is read from the device of this number.
 fn is_written_only(number: u32) -> bool {
     number >= IN_ONLY_DEVICE
 }
+
 /// The number of the first device.
 pub const FIRST_DEVICE: u32 = 0;
 
-/// The devices beside the first, and how they come and go. Clones share them.
+/// The devices beside the first; they can be added and removed at any time. Clones share them.
 #[derive(Clone, Default)]
 pub struct TunDevices(Arc<Shared>);
 
@@ -53,8 +54,8 @@ struct Shared {
 }
 
 impl TunDevices {
-    /// From the next call of a source or sink on, `device` is number `number`, or nothing is. A [`FIRST_DEVICE`] takes the place
-    /// of the one that source and sinks were made with.
+    /// From the next call of a source or sink on, `device` has this number, or no device has. A device with the number
+    /// [`FIRST_DEVICE`] replaces the one that source and sinks were made with.
     pub fn set(&self, number: u32, device: Option<Arc<Tun>>) {
         let mut devices = self.lock();
         devices.retain(|(known, _)| *known != number);
@@ -66,7 +67,7 @@ impl TunDevices {
         }
     }
 
-    /// The device of a number has failed, unless it was replaced since `seen`.
+    /// Removes the device of a number after a failure, unless it was replaced since `seen`.
     fn lose(&self, number: u32, seen: u64) {
         if self.0.changes.load(Ordering::Acquire) == seen {
             self.set(number, None);
@@ -82,7 +83,7 @@ impl TunDevices {
 
     /// The plaintext source of all of them and `first`; `waker` ends its sleep.
     pub fn source(&self, first: TunSource, waker: Waker) -> TunDevicesSource {
-        // A gateway has one reading thread for all of them, and starts once.
+        // A gateway has one reading thread for all devices, and starts it once.
         let _ = self.0.waker.set(waker.clone());
         TunDevicesSource {
             first: Some(first.woken_by(waker.clone())),
@@ -105,7 +106,7 @@ impl TunDevices {
         }
     }
 
-    /// The devices, if they are not those of `seen` any more.
+    /// The devices, if they have changed since `seen`.
     fn news(&self, seen: &mut u64) -> Option<Vec<(u32, Arc<Tun>)>> {
         let changes = self.0.changes.load(Ordering::Acquire);
         (std::mem::replace(seen, changes) != changes).then(|| self.lock().clone())
@@ -128,7 +129,7 @@ pub struct TunDevicesSource {
     tunnels: TunDevices,
     changes: u64,
     waker: Waker,
-    /// Which place is asked first: in every turn another one.
+    /// Which device is read first: another one in every turn.
     turn: usize,
     last: u32,
 }
@@ -151,7 +152,7 @@ impl TunDevicesSource {
         }
     }
 
-    /// The places that have something, 0 for the first device, after at most this time.
+    /// Which devices are ready, 0 for the first one, after at most this time.
     fn ready(&self, limit: Duration) -> io::Result<Vec<usize>> {
         let first = self.first.iter().map(|source| (0, source.as_fd()));
         let others = self.others.iter().enumerate();
@@ -180,7 +181,7 @@ impl TunDevicesSource {
         self.last = *number;
         let filled = source.fill(buffer, Wait::Poll);
         if filled.is_err() {
-            // Somebody took the device away; whoever looks after devices makes a new one.
+            // Another program deleted the device; the gateway makes a new one.
             let number = *number;
             self.others.remove(other);
             self.tunnels.lose(number, self.changes);

@@ -1,18 +1,19 @@
-//! ESP in UDP (RFC 3948): one socket per port and family, trains both ways.
+//! ESP in UDP (RFC 3948): one socket per port and family, with UDP GSO to send and UDP GRO to receive.
 //!
 //! ```text
 //!   Burst: packet packet packet … ──► sendmmsg, UDP_SEGMENT ──►  one datagram each on the wire
 //!   Arrival: the same run again    ◄── recvmmsg, UDP_GRO     ◄──  one datagram each on the wire
 //! ```
 //!
-//! Both are tried with real packets at start ([`probe()`]); what fails is done without, and said aloud.
+//! Both are probed with real packets at start ([`probe()`]); what fails is not used, and a warning names it.
 //!
-//! The socket is bound to the wildcard address and sends from the source that each burst names, so gateways with many
-//! addresses need no more sockets. The kernel's `UDP_ENCAP` is not used: it would hand the packets to a kernel ESP.
+//! The socket is bound to the wildcard address and sends from the source address that each burst has, so a gateway with
+//! many addresses needs no more sockets. The kernel's `UDP_ENCAP` is not used: it would pass the packets to the
+//! kernel's ESP.
 //!
-//! RFC 3948 2.1 says that the UDP checksum over IPv4 should be zero. Such datagrams can neither be segmented by the
-//! kernel nor coalesced by the receiver's (`udp_send_skb` and `udp_gro_receive_segment` refuse them), so we send a
-//! checksum, which the same section obliges every receiver to take, unless [`UdpOptions::zero_checksum`] asks otherwise.
+//! RFC 3948 2.1: the UDP checksum over IPv4 SHOULD be zero. Such datagrams can neither be segmented by the kernel nor
+//! coalesced by the receiver's (`udp_send_skb` and `udp_gro_receive_segment` refuse them), so a checksum is sent, which
+//! every receiver must accept by the same section, unless [`UdpOptions::zero_checksum`] is set.
 
 mod open;
 mod options;

@@ -1,4 +1,5 @@
-//! The virtio network header in front of every packet of a TUN device or packet socket, and the [`Offload`] it stands for.
+//! The virtio network header in front of every packet of a TUN device or packet socket, and the [`Offload`] that it
+//! describes.
 //!
 //! Ten bytes, the integers in the machine's own order (a TUN device speaks the legacy form unless told otherwise).
 
@@ -7,7 +8,7 @@ use crate::train::{ChecksumSpot, Offload, Segmentation};
 /// Bytes of the header.
 pub(super) const LEN: usize = 10;
 
-/// Where the length of all headers stands, and where the place at which the checksum begins.
+/// The offsets of two fields: the length of all headers, and where the checksum begins.
 pub(super) const HEADER_LEN: usize = 2;
 pub(super) const CHECKSUM_START: usize = 6;
 
@@ -17,7 +18,7 @@ const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
 const ECN: u8 = 0x80;
 
-/// Reads a header that the kernel wrote. None for what was never asked for (fragmenting offload) or has no meaning.
+/// Reads a header that the kernel wrote. None for values that were never asked for (UFO) or that are invalid.
 pub(super) fn read(header: &[u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let size = word(4);
@@ -37,8 +38,8 @@ pub(super) fn read(header: &[u8; LEN]) -> Option<Offload> {
     })
 }
 
-/// Writes the header for `packet`, of which at least the IP and transport headers are needed. None if the packet is
-/// too short for what `offload` says of it.
+/// Writes the header for `packet`, of which the IP and transport headers are enough. None if the packet is too short
+/// for `offload`.
 pub(super) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]> {
     let mut header = [0; LEN];
     let mut put = |at: usize, word: u16| header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
@@ -47,7 +48,7 @@ pub(super) fn write(offload: &Offload, packet: &[u8]) -> Option<[u8; LEN]> {
         put(8, spot.offset);
     }
     if offload.segmentation != Segmentation::None {
-        // A super-packet without an unfinished checksum has no meaning: every segment needs its own.
+        // A train needs an unfinished checksum: every segment gets its own.
         let start = offload.checksum?.start;
         let (kind, header_len, size) = match offload.segmentation {
             Segmentation::Tcp { size } => (

@@ -1,4 +1,4 @@
-//! How a thread that sleeps in a source's `fill` is woken: to stop, or because its work has changed.
+//! Wakes a thread that sleeps in a source's `fill`: to stop, or because its work has changed.
 //!
 //! One waker belongs to one reading thread. A wake is remembered until that thread's next sleep, which then ends at
 //! once with nothing read; it is never lost and never counted twice.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that nobody has used yet.
+    /// A new waker, not woken.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(event)))
@@ -27,7 +27,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    /// TrainKinds back a wake that has not ended a sleep yet; says whether there was one.
+    /// Clears a wake that has not ended a sleep yet; returns whether there was one.
     pub fn take(&self) -> bool {
         rustix::io::read(&*self.0, &mut [0u8; 8]).is_ok()
     }
@@ -39,8 +39,8 @@ impl AsFd for Waker {
     }
 }
 
-/// Sleeps until `device` has something to read (or an error to tell), the waker is used, or the time is over.
-/// True if it is worth reading.
+/// Sleeps until `device` is readable (or has an error), the waker is used, or the time is over. True if reading is
+/// worthwhile.
 pub(super) fn wait_readable(
     device: BorrowedFd<'_>,
     waker: Option<&Waker>,
@@ -63,7 +63,7 @@ pub(super) fn wait_readable(
     Ok(!both[0].revents().is_empty())
 }
 
-/// `poll(2)` where an interruption by a signal counts as nothing having happened: callers look again anyway.
+/// `poll(2)`; an interruption by a signal returns as if nothing were ready, since callers try again anyway.
 pub(super) fn poll_for(watched: &mut [PollFd<'_>], limit: std::time::Duration) -> io::Result<()> {
     let limit = Timespec {
         tv_sec: limit.as_secs().min(1 << 31) as i64,

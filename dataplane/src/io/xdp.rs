@@ -1,11 +1,12 @@
-//! Sending through AF_XDP in copy mode: any Ethernet device, no program in the kernel, one system call for many packets.
+//! Sends by AF_XDP in copy mode: any Ethernet device, no program in the kernel, one system call for many packets.
 //!
 //! ```text
 //!   packet ──► frame ──► transmit ring ──► device ──► completion ring ──► free frames
 //! ```
 //!
-//! Receiving needs a program loaded into the kernel, a capability that a gateway gives up at start. MEASURED: it would gain
-//! nothing over a packet ring on veth (820 to 950 ns a packet against 570 to 780, 2-core Xeon VM, under load).
+//! Receiving would need a program loaded into the kernel, a capability that a gateway gives up at start. MEASURED: it
+//! would gain nothing over a packet ring on veth (820 to 950 ns a packet against 570 to 780, 2-core Xeon VM, under
+//! load).
 
 use super::Sent;
 use super::mapping::{Bits, Mapping};
@@ -18,23 +19,22 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Frames, and places of each ring: a power of two.
+/// Frames, and entries of each ring: a power of two.
 const FRAME_COUNT: u32 = 1024;
 
 /// Kernels before 5.16 took 2048 or 4096 alone.
 const FRAME_BYTES: u32 = 2048;
 
-/// How long a device that takes nothing is waited for.
+/// How long to wait for a device that takes nothing.
 const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a queue is waited for that somebody has: the kernel takes it back from a closed socket a moment later, in a
-/// work queue of its own, and binds nobody before.
+/// How long to wait for a queue in use: the kernel releases that of a closed socket a moment later, in a work queue.
 const QUEUE_RELEASE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The send buffer that our packets are charged to until the device, or over veth the receiver, has them.
+/// The send buffer that packets are charged to until the device, or over veth the receiver, has them.
 const SEND_BUFFER_BYTES: i32 = 4 << 20;
 
-/// The option that lets one call send more than 32 packets; unknown to older kernels, which are called more often.
+/// Lets one call send more than 32 packets; older kernels do not know it and are called more often.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
 /// The sending half of an AF_XDP socket.
@@ -47,7 +47,7 @@ pub(super) struct Transmitter {
 }
 
 impl Transmitter {
-    /// Opens one on the device's first queue; a packet with its Ethernet header has at most `size` bytes.
+    /// Opens a socket on the device's first queue; a packet with its Ethernet header has at most `size` bytes.
     pub fn open(device: u32, size: usize) -> io::Result<Self> {
         if size > FRAME_BYTES as usize {
             return Err(io::Error::other(format!(
@@ -79,7 +79,7 @@ impl Transmitter {
         let transmit = Queue::of(&socket, &offsets.tx, DESCRIPTOR_BYTES, TRANSMIT_RING)?;
         let completion = Queue::of(&socket, &offsets.cr, COMPLETION_BYTES, COMPLETION_RING)?;
         bind_when_free(&socket, device)?;
-        // Neither of these is needed to work, only to work well.
+        // Both only improve throughput.
         let _ = set_option_to(
             socket.as_fd(),
             libc::SOL_SOCKET,
@@ -130,7 +130,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Lets the kernel send all that was pushed. An error is the device's end.
+    /// Makes the kernel send all that was pushed. An error means that the device is unusable.
     pub fn flush(&mut self, sent: &mut Sent) -> io::Result<()> {
         let mut waiting = self.transmit.waiting();
         while waiting > 0 {
@@ -145,7 +145,7 @@ impl Transmitter {
                 }
                 Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS), _)) | Ok(()) => {
                     if left == waiting && !self.wait_for_room()? {
-                        // What waits in the ring goes with the next call.
+                        // What is left in the ring is sent with the next call.
                         break;
                     }
                 }
@@ -189,7 +189,7 @@ impl Transmitter {
         Ok(watched[0].revents().contains(PollFlags::OUT))
     }
 
-    /// Frames that the kernel has done with are free again, in whatever order.
+    /// Frees the frames that the kernel has completed, in any order.
     fn reclaim(&mut self) {
         while let Some(address) = self.completion.consume::<u64>() {
             self.free.push((address / u64::from(FRAME_BYTES)) as u32);
@@ -197,7 +197,7 @@ impl Transmitter {
     }
 }
 
-/// `struct xdp_umem_reg`, whose last two numbers older kernels do not look at.
+/// `struct xdp_umem_reg`, of which older kernels do not read the last two fields.
 #[repr(C)]
 struct Region {
     address: u64,
@@ -213,7 +213,7 @@ const COMPLETION_BYTES: usize = size_of::<u64>();
 const TRANSMIT_RING: i64 = libc::XDP_PGOFF_TX_RING;
 const COMPLETION_RING: i64 = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
 
-/// One ring of descriptors, of which one end is ours. Indices run on and wrap around.
+/// One ring of descriptors; user space owns one end. Indices increase and wrap around.
 struct Queue {
     memory: Mapping,
     producer: usize,
@@ -239,14 +239,15 @@ impl Queue {
         })
     }
 
-    /// Entries that the other end has not taken yet.
+    /// Entries that the other side has not taken yet.
     fn waiting(&self) -> u32 {
         let consumed = self.memory.number(self.consumer).load(Ordering::Acquire);
         let produced = self.memory.number(self.producer).load(Ordering::Acquire);
         produced.wrapping_sub(consumed)
     }
 
-    /// Adds an entry. INVARIANT: there are as many places as frames, and each entry holds a frame of its own.
+    /// Adds an entry. INVARIANT: the ring has as many entries as there are frames, and each entry holds a frame of its
+    /// own.
     fn produce<T: Bits>(&mut self, entry: T) {
         let place = self.memory.number(self.producer).load(Ordering::Relaxed);
         let at = self.entries + (place % FRAME_COUNT) as usize * size_of::<T>();

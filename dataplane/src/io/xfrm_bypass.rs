@@ -1,5 +1,6 @@
-//! A bypass of the kernel's own IPsec (XFRM): policies that other programs set there do not apply to our sockets, whose packets
-//! are ESP or AH already. A policy of theirs that blocks or protects all traffic does not stop the tunnel.
+//! A bypass of the kernel's own IPsec (XFRM): policies set there by other programs do not apply to the gateway's
+//! sockets, whose packets are ESP or AH already. An XFRM policy that blocks or protects all traffic does not stop the
+//! tunnel.
 
 use super::Family;
 use super::socket_option::set_option_to;
@@ -20,7 +21,7 @@ const DIRECTIONS: [u8; 2] = [0, 1];
 /// XFRM_POLICY_ALLOW.
 const ALLOW: u8 = 0;
 
-/// Has a socket's packets pass the kernel's policies in both directions; nothing where the kernel has none.
+/// Lets a socket's packets pass XFRM policies in both directions; does nothing where the kernel has no XFRM.
 pub fn bypass_xfrm_policies(file: BorrowedFd<'_>, family: Family) -> io::Result<()> {
     let (level, name) = match family {
         Family::V4 => (libc::IPPROTO_IP, libc::IP_XFRM_POLICY),
@@ -35,7 +36,7 @@ pub fn bypass_xfrm_policies(file: BorrowedFd<'_>, family: Family) -> io::Result<
     Ok(())
 }
 
-/// Any packet, by no association.
+/// A policy that allows any packet without an SA.
 fn allowing(family: Family, direction: u8) -> [u8; POLICY_LEN] {
     let number = match family {
         Family::V4 => libc::AF_INET,
@@ -48,7 +49,7 @@ fn allowing(family: Family, direction: u8) -> [u8; POLICY_LEN] {
     policy
 }
 
-/// A kernel without XFRM; or with it, but without the module that could read a policy, so that there is none either.
+/// A kernel without XFRM; or one without the module that reads policies, so that it has none either.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

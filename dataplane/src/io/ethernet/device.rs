@@ -1,4 +1,4 @@
-//! The open device: it makes its source, its sinks and a handle for those who look after it.
+//! The open device: it makes its source, its sinks and a handle to control it.
 
 use super::forwarding::LocalAddresses;
 use super::options::{ALL, EthernetOptions};
@@ -15,7 +15,7 @@ use ipsec::database::Snapshot;
 use std::io;
 use std::sync::Arc;
 
-/// The open device. Packets pile up in its ring until a source is made.
+/// The open device. Packets collect in its ring until a source is made.
 pub struct Ethernet {
     options: EthernetOptions,
     ring: Option<Ring>,
@@ -23,19 +23,19 @@ pub struct Ethernet {
     warn: Warn,
 }
 
-/// A hand on a device that is at work.
+/// Controls a device that is in use.
 #[derive(Clone)]
 pub struct EthernetHandle(Arc<Shared>);
 
 impl EthernetHandle {
-    /// From now on these are the addresses of this host.
+    /// Sets the addresses of this host.
     pub fn set_local_addresses(&self, addresses: LocalAddresses) {
         if **self.0.local_addresses.load() != addresses {
             self.0.local_addresses.store(Arc::new(addresses));
         }
     }
 
-    /// What became of packets so far.
+    /// Its counters.
     pub fn stats(&self) -> &EthernetStats {
         &self.0.stats
     }
@@ -63,23 +63,23 @@ impl Ethernet {
         self.options.device
     }
 
-    /// For those who look after it.
+    /// A handle to control it.
     pub fn handle(&self) -> EthernetHandle {
         EthernetHandle(Arc::clone(&self.shared))
     }
 
-    /// Which trains it hands over: all, for hosts beside it and its own merging make them.
+    /// Which trains can be read from it: all, since neighbouring namespaces and GRO make them.
     pub fn reads(&self) -> TrainKinds {
         ALL
     }
 
-    /// Which trains it takes.
+    /// Which trains it sends.
     pub fn takes(&self) -> TrainKinds {
         self.options.takes()
     }
 
-    /// Its source, once: what the kernel has already had its way with is passed over. The snapshot of each read decides
-    /// what is taken; `waker` ends the sleep.
+    /// Its source, once. Packets that are in the ring already are skipped: the kernel has handled them. The snapshot at
+    /// each read decides what is taken; `waker` ends the sleep.
     pub fn source(
         &mut self,
         databases: Arc<ArcSwap<Snapshot>>,
@@ -95,13 +95,13 @@ impl Ethernet {
         ))
     }
 
-    /// A sink of its own, which asks `next_hops` for its way.
+    /// A new sink, which looks next hops up in `next_hops`.
     pub fn sink(&self, next_hops: Box<dyn NextHops>) -> EthernetSink {
         let shared = Arc::clone(&self.shared);
         EthernetSink::new(&self.options, next_hops, shared, Arc::clone(&self.warn))
     }
 
-    /// The same for a few packets now and then: it leaves the device's queue to another one.
+    /// A sink for replies, which are few: it leaves the device's AF_XDP queue to the other one.
     pub fn reply_sink(&self, next_hops: Box<dyn NextHops>) -> EthernetSink {
         let options = EthernetOptions {
             native_io: NativeIo::Packet,

@@ -1,4 +1,4 @@
-//! The device's ways out: for frames, for trains, and the kernel's own for packets without a known neighbour. Each is
+//! The device's egress: for frames, for trains, and by a raw socket for packets without a known neighbour. Each is
 //! opened when it is first needed.
 
 use super::gso::GsoSocket;
@@ -15,10 +15,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After so long an egress that failed is tried again.
+/// After this time an egress that failed is tried again.
 const EGRESS_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// All ways out of one device.
+/// The three ways to send by one device.
 pub(super) struct DeviceEgress {
     options: EthernetOptions,
     state: EgressState,
@@ -27,14 +27,14 @@ pub(super) struct DeviceEgress {
     warn: Warn,
 }
 
-/// The device's egress, or when it failed.
+/// State of the egress for frames: when it failed, it is tried again later.
 enum EgressState {
     New,
     Open(Egress),
     Failed(Instant),
 }
 
-/// The same for trains: what failed once is done without.
+/// State of the egress for trains: after one failure it is not used any more.
 enum GsoState {
     New,
     Open(GsoSocket),
@@ -56,7 +56,7 @@ impl DeviceEgress {
         &self.options
     }
 
-    /// Opens the device's egress if need be.
+    /// The egress for frames, opened if necessary.
     pub fn open(&mut self, now: Instant) -> Option<&mut Egress> {
         let is_due = match &self.state {
             EgressState::New => true,
@@ -91,12 +91,12 @@ impl DeviceEgress {
         })
     }
 
-    /// The egress has failed: the device is down, or gone, and may come back.
+    /// Marks the egress as failed: the device is down or gone, and may come back.
     pub fn mark_failed(&mut self, now: Instant) {
         self.state = EgressState::Failed(now);
     }
 
-    /// Sends a train one hop on. False if it has to be cut before.
+    /// Forwards a train. False if it has to be segmented first.
     pub fn send_train(
         &mut self,
         addresses: &LinkAddresses,
@@ -114,7 +114,7 @@ impl DeviceEgress {
         };
         match egress.send(addresses, train, sent) {
             Ok(went) => went,
-            // Down, or gone: its packets meet the same, and are counted.
+            // The device is down or gone: the train's packets fail too, and are counted.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO)) => {
                 false
             }
@@ -133,7 +133,7 @@ impl DeviceEgress {
         GsoState::Failed
     }
 
-    /// Sends a packet one hop on through the raw socket: the kernel finds the neighbour, and keeps the packet while it does.
+    /// Forwards a packet through the raw socket: the kernel resolves the neighbour, and keeps the packet meanwhile.
     pub fn send_by_raw_socket(&mut self, packet: &[u8], sent: &mut Sent) {
         let mut packet = packet.to_vec();
         let outcome = match (decrement_hop_limit(&mut packet), Outline::read(&packet)) {
@@ -149,7 +149,7 @@ impl DeviceEgress {
     fn deliver_by_raw_socket(&mut self, packet: &[u8], outline: &Outline) -> Option<Sent> {
         let burst = Burst {
             outer: Outer {
-                // Whoever sent it: the kernel asks only whether the host is this one.
+                // Any source: the kernel checks only whether it is an address of this host.
                 source: unspecified(outline.destination),
                 destination: outline.destination,
                 protocol: outline.protocol,

@@ -1,4 +1,4 @@
-//! Which packets a router may forward, and from which of its addresses it reports about them.
+//! Which packets a router may forward, and the source address of its ICMP errors.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 /// Addresses of this host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LocalAddresses {
-    /// All of them: what is sent to these is the kernel's.
+    /// All of them: packets to these are left to the kernel.
     pub all: HashSet<IpAddr>,
-    /// Those of the device: reports about packets come from here.
+    /// Those of the device: the source of ICMP errors.
     pub on_device: Vec<IpAddr>,
 }
 
 impl LocalAddresses {
-    /// The address by which this router speaks to `other`.
+    /// The source address of ICMP errors to `other`.
     pub(super) fn source_towards(&self, other: IpAddr) -> Option<IpAddr> {
         let mut own = self.on_device.iter();
         own.find(|own| own.is_ipv4() == other.is_ipv4() && !is_link_local(**own))
@@ -21,10 +21,10 @@ impl LocalAddresses {
     }
 }
 
-/// Whether packets from one of these to the other may pass a router: single hosts, beyond a link (RFC 1812 5.3.7, RFC 3927
-/// 7, RFC 4291 2.5.6).
+/// Whether a router may forward packets between these addresses: unicast, not link-local (RFC 1812 5.3.7, RFC 3927 7,
+/// RFC 4291 2.5.6).
 pub(super) fn may_be_forwarded(source: IpAddr, destination: IpAddr) -> bool {
-    let may_stand = |address: IpAddr| {
+    let is_forwardable = |address: IpAddr| {
         let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
         !(is_broadcast
             || address.is_multicast()
@@ -32,7 +32,7 @@ pub(super) fn may_be_forwarded(source: IpAddr, destination: IpAddr) -> bool {
             || address.is_unspecified()
             || is_link_local(address))
     };
-    may_stand(source) && may_stand(destination)
+    is_forwardable(source) && is_forwardable(destination)
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -1,17 +1,17 @@
-//! A forwarded packet as an Ethernet frame: new addresses in front, one less in the hop limit.
+//! A forwarded packet as an Ethernet frame: a new link header, and the hop limit decremented.
 
 use crate::io::packet::egress::{OutgoingFrame, REWRITTEN_BYTES};
 use crate::io::packet::{ETHERNET_HEADER_BYTES, LinkAddresses, ethertype};
 use ipsec::wire::ip::decrement_hop_limit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The frame of a packet that goes one hop on.
+/// The frame of a forwarded packet.
 pub(super) fn frame<'a>(addresses: &LinkAddresses, packet: &'a [u8]) -> Option<OutgoingFrame<'a>> {
     let (head, rest) = (head(addresses, packet)?, packet.get(REWRITTEN_BYTES..)?);
     Some(OutgoingFrame { head, rest })
 }
 
-/// Link header, and the beginning of the packet's own as the next hop is to see it.
+/// The link header, and the start of the IP header with the hop limit decremented.
 pub(super) fn head(
     addresses: &LinkAddresses,
     packet: &[u8],
@@ -29,7 +29,7 @@ pub(super) fn head(
     decrement_hop_limit(&mut head[ETHERNET_HEADER_BYTES..]).then_some(head)
 }
 
-/// Source, destination and hop limit: all that is looked at of an opened packet, whose headers have been read before.
+/// Source, destination and hop limit of a decrypted packet, whose headers have been parsed before.
 pub(super) fn addresses_of(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8)> {
     match packet.first()? >> 4 {
         4 => {

@@ -1,5 +1,5 @@
-//! A way out for trains: a packet socket with virtio headers. The device cuts them, or the kernel before it; over a cable
-//! to another namespace they stay whole.
+//! Sends trains through a packet socket with virtio headers: the device segments them, or the kernel before it; over
+//! veth they stay whole.
 
 use super::frame::head;
 use crate::buffers::recycle;
@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The socket, and room for the pieces of one train.
+/// The socket, and memory for the pieces of one train.
 pub(super) struct GsoSocket {
     socket: OwnedFd,
     pieces: Vec<IoSlice<'static>>,
 }
 
-/// More pieces do not fit into one call.
+/// The most pieces of one `writev`.
 const MAX_PIECES: usize = 1000;
 
 impl GsoSocket {
@@ -36,7 +36,7 @@ impl GsoSocket {
         })
     }
 
-    /// Sends a train one hop on. False, and nothing sent, if it has to be cut before.
+    /// Forwards a train. False, and nothing sent, if it has to be segmented first.
     pub fn send(
         &mut self,
         addresses: &LinkAddresses,
@@ -46,15 +46,15 @@ impl GsoSocket {
         let Some((first, others)) = train.pieces.split_first() else {
             return Ok(false);
         };
-        let told = virtio_header::write(&train.offload, first).map(behind_ethernet);
-        let (Some(told), Some(head)) = (told.flatten(), head(addresses, first)) else {
+        let virtio = virtio_header::write(&train.offload, first).map(behind_ethernet);
+        let (Some(virtio), Some(head)) = (virtio.flatten(), head(addresses, first)) else {
             return Ok(false);
         };
         if others.len() >= MAX_PIECES {
             return Ok(false);
         }
         let mut pieces = recycle(std::mem::take(&mut self.pieces));
-        pieces.extend([&told[..], &head, &first[REWRITTEN_BYTES..]].map(IoSlice::new));
+        pieces.extend([&virtio[..], &head, &first[REWRITTEN_BYTES..]].map(IoSlice::new));
         pieces.extend_from_slice(others);
         let outcome = self.write(&pieces, sent);
         self.pieces = recycle(pieces);
@@ -80,12 +80,12 @@ impl GsoSocket {
     }
 }
 
-/// A TUN device's header counts from the IP header; here the link's comes first.
-fn behind_ethernet(mut told: [u8; virtio_header::LEN]) -> Option<[u8; virtio_header::LEN]> {
+/// Offsets in a TUN device's header count from the IP header; here the link header comes first.
+fn behind_ethernet(mut virtio: [u8; virtio_header::LEN]) -> Option<[u8; virtio_header::LEN]> {
     for at in [virtio_header::HEADER_LEN, virtio_header::CHECKSUM_START] {
-        let count = u16::from_ne_bytes([told[at], told[at + 1]]);
+        let count = u16::from_ne_bytes([virtio[at], virtio[at + 1]]);
         let count = count.checked_add(ETHERNET_HEADER_BYTES as u16)?;
-        told[at..at + 2].copy_from_slice(&count.to_ne_bytes());
+        virtio[at..at + 2].copy_from_slice(&count.to_ne_bytes());
     }
-    Some(told)
+    Some(virtio)
 }

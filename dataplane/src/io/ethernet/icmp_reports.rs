@@ -1,11 +1,11 @@
-//! ICMP errors of this router: at most so many a second, and a queue for those that go into the tunnel.
+//! ICMP errors of this router: a rate limit, and a queue for those that enter the tunnel.
 
 use crate::io::Waker;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reports of ours that enter the tunnel, and how many of any kind there may be (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
+/// ICMP errors that enter the tunnel, and the rate limit of all ICMP errors (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
 #[derive(Default)]
 pub(super) struct IcmpReports(Mutex<Queue>);
 
@@ -13,14 +13,14 @@ pub(super) struct IcmpReports(Mutex<Queue>);
 struct Queue {
     waiting: VecDeque<Vec<u8>>,
     waker: Option<Waker>,
-    /// The present second's beginning, and what was granted in it.
+    /// The start of the present second, and how many were granted in it.
     second: Option<(Instant, u32)>,
 }
 
-/// So many reports a second are sent, of every kind together.
+/// The most ICMP errors a second, of every kind together.
 pub const MAX_ICMP_ERRORS_PER_SECOND: u32 = 200;
 
-/// More of them do not wait.
+/// The most ICMP errors that wait for the source; further ones are dropped.
 pub(super) const MAX_QUEUED_REPORTS: usize = 64;
 
 impl IcmpReports {
@@ -28,7 +28,7 @@ impl IcmpReports {
         self.lock().waker = Some(waker);
     }
 
-    /// Whether one more report may be sent.
+    /// Whether one more ICMP error may be sent.
     pub fn may_report(&self, now: Instant) -> bool {
         let mut queue = self.lock();
         let (start, granted) = match queue.second {
@@ -39,7 +39,7 @@ impl IcmpReports {
         granted < MAX_ICMP_ERRORS_PER_SECOND
     }
 
-    /// The source reads this packet next.
+    /// Queues a packet for the source.
     pub fn send(&self, packet: Vec<u8>) {
         let mut queue = self.lock();
         if queue.waiting.len() < MAX_QUEUED_REPORTS {

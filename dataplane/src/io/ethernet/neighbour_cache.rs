@@ -1,54 +1,54 @@
-//! Which way opened packets go: asked of the kernel once for each destination, and again after every change.
+//! Next hops of decrypted packets: looked up once for each destination, and again after every change.
 
 use crate::io::packet::{LinkAddresses, NextHop, NextHops};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// How often each destination gets a packet through the raw socket: the kernel sees that the neighbour is in use, asks
-/// whether it is still there, and hears its new address.
+/// How often each destination gets a packet through the raw socket: the kernel sees that its neighbour entry is in use,
+/// verifies the neighbour and learns its new MAC address.
 const NEIGHBOUR_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the kernel is asked for changes of routes, links and neighbours.
 const CHANGE_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// More destinations than this are not remembered.
+/// The cache is emptied when it has this many destinations.
 const MAX_ENTRIES: usize = 16_384;
 
-/// The entries to all destinations of late.
+/// The next hops of recent destinations.
 pub(super) struct NeighbourCache {
-    /// The only device by which packets may leave.
+    /// The only device that packets may leave by.
     device: u32,
-    /// What its doors were made for.
+    /// The MTU that its egress was opened for.
     mtu: u32,
     next_hops: Box<dyn NextHops>,
     entries: HashMap<IpAddr, CacheEntry>,
-    /// The destination of the packet before, and its way.
+    /// The destination of the previous packet, and its next hop.
     last: Option<(IpAddr, CachedHop)>,
     last_check: Instant,
-    /// Grows with every change: what was found at an earlier one is asked for again.
+    /// Grows with every change: entries of an earlier generation are looked up again.
     generation: u64,
 }
 
-/// The way to one destination.
+/// The next hop of one destination.
 struct CacheEntry {
     hop: CachedHop,
     generation: u64,
     last_by_raw_socket: Instant,
 }
 
-/// What is known of a way.
+/// The next hop of a destination, as cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CachedHop {
-    /// To this neighbour.
+    /// This neighbour.
     Neighbour {
         addresses: LinkAddresses,
         mtu: usize,
     },
-    /// By the device, but the neighbour is not known, or the kernel is to see a packet.
+    /// Behind the device, but the neighbour is unknown, or the kernel is due to see a packet.
     ViaRawSocket,
-    /// By another device, or to this host itself: a packet that was opened to be forwarded is dropped, for the kernel would
-    /// deliver it here if the raw socket sent it.
+    /// Behind another device, or this host itself: such packets are dropped, because the kernel would deliver or
+    /// forward them in clear if the raw socket sent them.
     OtherDevice,
 }
 
@@ -65,7 +65,7 @@ impl NeighbourCache {
         }
     }
 
-    /// To be called once for each batch.
+    /// Checks for changes, once for each batch.
     pub fn check_for_changes(&mut self, now: Instant) {
         self.last = None;
         if now - self.last_check >= CHANGE_CHECK_INTERVAL {
@@ -74,13 +74,13 @@ impl NeighbourCache {
         }
     }
 
-    /// The way to a destination by now.
+    /// The present next hop of a destination.
     pub fn next_hop(&mut self, destination: IpAddr, now: Instant) -> CachedHop {
         match self.last {
             Some((known, hop)) if known == destination => hop,
             _ => {
                 let hop = self.find(destination, now);
-                // What the kernel is to see once it sees once.
+                // A packet that the kernel is to see is one packet, not the rest of the batch.
                 let lasts = hop != CachedHop::ViaRawSocket;
                 self.last = lasts.then_some((destination, hop));
                 hop
@@ -121,7 +121,7 @@ impl NeighbourCache {
     }
 }
 
-/// The unspecified address of the same family: a route for whoever it comes from.
+/// The unspecified address of the same family: routes are looked up for any source.
 pub(super) fn unspecified(other: IpAddr) -> IpAddr {
     match other {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

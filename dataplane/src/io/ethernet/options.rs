@@ -1,9 +1,9 @@
-//! What is asked of the device.
+//! Options of the device.
 
 use crate::io::packet::NativeIo;
 use crate::train::TrainKinds;
 
-/// Which device it is.
+/// Options of the device.
 #[derive(Clone, Debug)]
 pub struct EthernetOptions {
     /// Its name.
@@ -14,9 +14,9 @@ pub struct EthernetOptions {
     pub mtu: u32,
     /// The mark of packets that go through a raw socket.
     pub mark: u32,
-    /// By which way packets leave, where it works: AF_XDP, or else a packet socket.
+    /// How packets are sent, where it works: AF_XDP, or else a packet socket.
     pub native_io: NativeIo,
-    /// Whether trains may leave whole.
+    /// Whether trains are sent whole (GSO).
     pub offloads: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The writing end: opened packets straight to the neighbour, and out of this device alone.
+//! Sends decrypted packets directly to the neighbour, and by this device only.
 
 use super::egress::DeviceEgress;
 use super::forwarding::may_be_forwarded;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Sends what came out of the tunnel to hosts behind the device.
+/// Forwards packets from the tunnel to hosts behind the device.
 pub struct EthernetSink {
     neighbours: NeighbourCache,
     egress: DeviceEgress,
-    /// Frames that wait for the end of the batch; empty between batches.
+    /// Frames to be sent at the end of the batch; empty between batches.
     frames: Vec<OutgoingFrame<'static>>,
     shared: Arc<Shared>,
 }
@@ -45,7 +45,7 @@ impl EthernetSink {
         }
     }
 
-    /// Sends one packet on its way, or puts it to the frames that wait.
+    /// Forwards one packet, or appends it to the frames of the batch.
     fn forward<'a>(
         &mut self,
         packet: &'a [u8],
@@ -79,11 +79,11 @@ impl EthernetSink {
             }
             CachedHop::Neighbour { mtu, .. } => {
                 self.flush(frames, now, sent);
-                self.cut(packet, mtu, now, sent);
+                self.fragment(packet, mtu, now, sent);
             }
             CachedHop::ViaRawSocket if packet.len() > device_mtu => {
                 self.flush(frames, now, sent);
-                self.cut(packet, device_mtu, now, sent);
+                self.fragment(packet, device_mtu, now, sent);
             }
             CachedHop::ViaRawSocket => {
                 self.flush(frames, now, sent);
@@ -101,7 +101,7 @@ impl EthernetSink {
         }
     }
 
-    /// Sends a train whole, or cut where that cannot be.
+    /// Forwards a train whole, or its segments where that is not possible.
     fn forward_train(&mut self, train: &Delivery<'_>, now: Instant, sent: &mut Sent) {
         let Some(first) = train.pieces.first() else {
             return;
@@ -121,12 +121,12 @@ impl EthernetSink {
                 .fetch_add(packets, Ordering::Relaxed);
             return;
         }
-        self.forward_pieces(hop, train, now, sent);
+        self.forward_segments(hop, train, now, sent);
     }
 
-    /// Sends the packets of a train one by one, the first by the next hop that was found: if the kernel was to see a packet, it
-    /// sees that one. Rare, so it may allocate.
-    fn forward_pieces(
+    /// Forwards the segments of a train one by one, the first by the next hop that was found: if the kernel was due to
+    /// see a packet, it sees that one. Rare, so it may allocate.
+    fn forward_segments(
         &mut self,
         hop: CachedHop,
         train: &Delivery<'_>,
@@ -152,7 +152,7 @@ impl EthernetSink {
         }
     }
 
-    /// The destination of a packet that may pass.
+    /// The destination of a packet that may be forwarded.
     fn admit(&self, packet: &[u8], now: Instant) -> Result<IpAddr, ()> {
         let stats = &self.shared.stats;
         let (source, destination, hop_limit) = addresses_of(packet).ok_or(())?;
@@ -171,7 +171,7 @@ impl EthernetSink {
         Ok(destination)
     }
 
-    /// Tells a sender beyond the tunnel, through the tunnel.
+    /// Sends an ICMP error to a sender beyond the tunnel, through the tunnel.
     fn report_into_tunnel(
         &self,
         sender: IpAddr,
@@ -187,8 +187,9 @@ impl EthernetSink {
         }
     }
 
-    /// RFC 1812 5.2.6, RFC 8200 5: what is too big for the device is cut where that is allowed, else its sender is told.
-    fn cut(&mut self, packet: &[u8], mtu: usize, now: Instant, sent: &mut Sent) {
+    /// RFC 1812 5.2.6, RFC 8200 5: a packet too big for the device is fragmented where that is allowed, otherwise its
+    /// sender gets an ICMP error.
+    fn fragment(&mut self, packet: &[u8], mtu: usize, now: Instant, sent: &mut Sent) {
         let is_v4 = packet.first().is_some_and(|first| first >> 4 == 4);
         let Some(mut cutter) = Cutter::new(packet, mtu, 0).ok().filter(|_| is_v4) else {
             sent.too_big += 1;
@@ -211,7 +212,7 @@ impl EthernetSink {
             rest = behind;
         }
         self.flush(&mut frames, now, &mut each);
-        // They were one packet to whoever counts.
+        // They count as one packet.
         sent.calls += each.calls;
         match each.failed + each.no_buffer + each.too_big {
             0 => sent.packets += 1,
@@ -219,7 +220,7 @@ impl EthernetSink {
         }
     }
 
-    /// Sends the frames that wait.
+    /// Sends the frames of the batch.
     fn flush(&mut self, frames: &mut Vec<OutgoingFrame<'_>>, now: Instant, sent: &mut Sent) {
         if frames.is_empty() {
             return;
@@ -276,7 +277,7 @@ impl PlaintextSink for EthernetSink {
                 }
                 [packet] => self.forward(packet, now, &mut frames, &mut sent),
                 _ => {
-                    // Rare: what came in one piece stays in it.
+                    // Rare: a packet that was read in one piece is delivered in one.
                     let whole = joined(delivery);
                     let mut alone = Vec::new();
                     self.flush(&mut frames, now, &mut sent);

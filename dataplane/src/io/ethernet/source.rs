@@ -1,4 +1,4 @@
-//! The reading end: what a policy protects, out of the ring and into the buffer.
+//! Reads from the ring what a policy protects.
 
 use super::forwarding::may_be_forwarded;
 use super::shared::Shared;
@@ -21,17 +21,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Reads what hosts send through this router.
+/// Reads what hosts behind the device send through this router.
 pub struct EthernetSource {
     ring: Ring,
     waker: Waker,
     databases: Arc<ArcSwap<Snapshot>>,
     reader: Reader,
-    /// What the ring had lost when it was last asked.
+    /// The ring's loss counter at the last read.
     lost: u64,
 }
 
-/// Frames that are looked at in one call: packets that are left to the kernel fill no buffer.
+/// The most frames of one call: packets that are left to the kernel do not fill the buffer.
 const MAX_FRAMES_PER_READ: usize = 1024;
 
 impl EthernetSource {
@@ -95,31 +95,32 @@ impl PlaintextSource for EthernetSource {
         if added > 0 || !buffer.items.is_empty() {
             return Ok(added);
         }
-        // A device that went down says so once, which would end the next sleep; it may come up again.
+        // A device that went down reports it once, which would end the next sleep; it may come up again.
         self.ring.clear_error();
-        match wait_readable(self.ring.as_fd(), Some(&self.waker), wait)? {
-            true => Ok(self.read(buffer)),
-            false => Ok(0),
+        if wait_readable(self.ring.as_fd(), Some(&self.waker), wait)? {
+            Ok(self.read(buffer))
+        } else {
+            Ok(0)
         }
     }
 }
 
-/// What becomes of a packet.
+/// What to do with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
-    /// It is the kernel's.
+    /// Leave it to the kernel.
     Leave,
-    /// It is ours, and so long.
+    /// Take it; it has this many bytes.
     Take(usize),
-    /// It is ours, and has come to its end.
+    /// Drop it, and report that its hop limit has expired.
     Expired,
 }
 
-/// Tells our packets from the kernel's.
+/// Decides which packets are taken and which are left to the kernel.
 struct Classifier<'a> {
     snapshot: &'a Snapshot,
     ours: &'a std::collections::HashSet<std::net::IpAddr>,
-    /// What the packets of the flow that was taken last are known by.
+    /// The flow of the packet that was taken last.
     flow: Option<FlowTemplate>,
 }
 
@@ -145,7 +146,7 @@ impl Classifier<'_> {
         Action::Take(outline.total_len)
     }
 
-    /// Whether a policy wants it anywhere but in the kernel's own path. What it wants dropped is taken too, to be counted.
+    /// Whether a policy protects or discards it; discarded packets are taken too, to be counted.
     fn is_protected(&self, outline: &Outline) -> bool {
         let is_for_others = may_be_forwarded(outline.source, outline.destination)
             && !self.ours.contains(&outline.destination);
@@ -165,17 +166,17 @@ fn is_intact(packet: &[u8]) -> bool {
     }
 }
 
-/// Moves packets from frames, or from the socket's queue, into the buffer.
+/// Copies packets from frames, or from the socket's receive queue, into the buffer.
 struct Reader {
     socket: Arc<OwnedFd>,
     shared: Arc<Shared>,
     report: Vec<u8>,
-    /// Where queued packets go that nobody wants.
+    /// Receives queued packets that are discarded.
     discarded: Vec<u8>,
 }
 
 impl Reader {
-    /// Reports of the sink's come first: they are few, and somebody waits for them.
+    /// ICMP errors of the sink come first: they are few.
     fn enter_reports(&self, buffer: &mut ReceiveBuffer<Offload>) {
         while buffer.free_items() > 0 && buffer.free_bytes().len() >= MAX_ITEM_BYTES {
             let Some(packet) = self.shared.icmp_reports.next() else {
@@ -186,7 +187,7 @@ impl Reader {
         }
     }
 
-    /// Does with one frame what is to be done. False if there is no room: then it stays where it is.
+    /// Handles one frame. False if there is no room: then it stays in the ring.
     fn enter(
         &mut self,
         buffer: &mut ReceiveBuffer<Offload>,
@@ -222,18 +223,18 @@ impl Reader {
         }
     }
 
-    /// The packet that was too large for its frame is the next of the socket's queue.
+    /// The packet that was too large for its frame is the next of the receive queue.
     fn enter_queued(
         &mut self,
         buffer: &mut ReceiveBuffer<Offload>,
         classifier: &mut Classifier<'_>,
     ) {
-        let (mut told, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
+        let (mut virtio, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
         let room = buffer.free_bytes();
-        let Some(len) = receive(&self.socket, &mut told, &mut link, room) else {
+        let Some(len) = receive(&self.socket, &mut virtio, &mut link, room) else {
             return count(&self.shared.stats.lost);
         };
-        match (classifier.classify(&room[..len]), offload(&told)) {
+        match (classifier.classify(&room[..len]), offload(&virtio)) {
             (Action::Take(whole), Some(offload)) => self.take(buffer, whole.min(len), offload),
             (Action::Expired, _) => {
                 let packet = room[..len].to_vec();
@@ -243,24 +244,24 @@ impl Reader {
         }
     }
 
-    /// The packet lies where the next item begins.
+    /// Adds the packet that was copied to where the next item begins.
     fn take(&self, buffer: &mut ReceiveBuffer<Offload>, len: usize, offload: Offload) {
         decrement_hop_limit(&mut buffer.free_bytes()[..len]);
         buffer.push(len, offload);
         count(&self.shared.stats.taken);
     }
 
-    /// What came before there was a policy is not ours.
+    /// Skips a packet that came before the source was made.
     fn skip(&mut self, frame: &RingFrame<'_>) -> bool {
         if frame.state == FrameState::Queued {
-            let (mut told, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
-            let _ = receive(&self.socket, &mut told, &mut link, &mut self.discarded);
+            let (mut virtio, mut link) = ([0; virtio_header::LEN], [0; ETHERNET_HEADER_BYTES]);
+            let _ = receive(&self.socket, &mut virtio, &mut link, &mut self.discarded);
         }
         count(&self.shared.stats.left);
         true
     }
 
-    /// Straight back to whoever handed us the packet: the report needs no route.
+    /// Sends "time exceeded" back to the link address that sent the packet: no route is needed.
     fn report_expired(&mut self, link: &[u8], packet: &[u8]) {
         count(&self.shared.stats.expired);
         let local = self.shared.local_addresses.load();
@@ -278,22 +279,22 @@ impl Reader {
             back[..6].copy_from_slice(&link[6..12]);
             back[6..12].copy_from_slice(&link[..6]);
             let pieces = [&[0; virtio_header::LEN][..], &back, &self.report].map(IoSlice::new);
-            // Best effort: who is not told asks again.
+            // Best effort: the sender sends again.
             let _ = rustix::io::writev(&*self.socket, &pieces);
         }
     }
 }
 
-/// Reads one packet of the socket's queue; its length behind the link header.
+/// Reads one packet of the receive queue; returns its length behind the link header.
 fn receive(
     socket: &OwnedFd,
-    told: &mut [u8; virtio_header::LEN],
+    virtio: &mut [u8; virtio_header::LEN],
     link: &mut [u8; ETHERNET_HEADER_BYTES],
     room: &mut [u8],
 ) -> Option<usize> {
-    let before = told.len() + link.len();
+    let before = virtio.len() + link.len();
     let mut pieces = [
-        IoSliceMut::new(told),
+        IoSliceMut::new(virtio),
         IoSliceMut::new(link),
         IoSliceMut::new(room),
     ];
@@ -301,10 +302,10 @@ fn receive(
     read.checked_sub(before)
 }
 
-/// What the kernel has left to do, counted from the IP header and not from the link's. A packet whose checksum the device
-/// has seen to be right needs nothing.
-pub(in crate::io) fn offload(told: &[u8; virtio_header::LEN]) -> Option<Offload> {
-    let offload = virtio_header::read(told)?;
+/// Segmentation and checksum that the kernel has left to do, with offsets from the IP header and not the link header. A
+/// packet whose checksum the device has verified needs nothing.
+pub(in crate::io) fn offload(virtio: &[u8; virtio_header::LEN]) -> Option<Offload> {
+    let offload = virtio_header::read(virtio)?;
     let checksum = match offload.checksum {
         None => None,
         Some(spot) => Some(ChecksumSpot {

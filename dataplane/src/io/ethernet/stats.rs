@@ -1,9 +1,9 @@
-//! What became of packets.
+//! Counters of the device.
 
 use crate::io::packet::NativeIo;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What became of packets, for `status`.
+/// Counters of packets, for `status`.
 #[derive(Debug, Default)]
 pub struct EthernetStats {
     pub(super) taken: AtomicU64,
@@ -22,27 +22,27 @@ impl EthernetStats {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Packets that were seen and left to the kernel.
+    /// Packets left to the kernel.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Packets for which there was no room, in the ring or behind it.
+    /// Packets lost because the ring or the receive queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Opened packets that went straight to a neighbour.
+    /// Decrypted packets sent directly to a neighbour.
     pub fn direct(&self) -> u64 {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Opened packets that went through a raw socket.
+    /// Decrypted packets sent through a raw socket.
     pub fn by_raw_socket(&self) -> u64 {
         self.by_raw_socket.load(Ordering::Relaxed)
     }
 
-    /// Opened packets that have no place behind the device: for this host, for another device, or for no single host.
+    /// Decrypted packets that cannot be forwarded by this device: for this host, for another device, or multicast.
     pub fn undeliverable(&self) -> u64 {
         self.undeliverable.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl EthernetStats {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// By which way packets left last; raw before the first.
+    /// How packets were sent last; raw before the first.
     pub fn native_io(&self) -> NativeIo {
         match self.native_io.load(Ordering::Relaxed) {
             1 => NativeIo::Packet,

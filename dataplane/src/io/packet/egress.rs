@@ -1,4 +1,4 @@
-//! One device's way out: AF_XDP, or a packet socket that goes past the device's queueing.
+//! One device's egress: AF_XDP, or a packet socket that bypasses the qdisc.
 
 use super::ethernet_header::{ETHERNET_HEADER_BYTES, LinkAddresses, ethertype};
 use super::native_io::NativeIo;
@@ -15,23 +15,23 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// A device's way out.
+/// One device's egress.
 pub(in crate::io) enum Egress {
     Xdp(Box<Transmitter>),
     Packet(PacketEgress),
 }
 
 impl Egress {
-    /// Opens a device's way out, for IP packets of at most `mtu` bytes.
-    pub fn open(way: NativeIo, device: u32, mtu: u32) -> io::Result<Self> {
-        match way {
+    /// Opens a device's egress, for IP packets of at most `mtu` bytes.
+    pub fn open(native_io: NativeIo, device: u32, mtu: u32) -> io::Result<Self> {
+        match native_io {
             NativeIo::Xdp => Transmitter::open(device, mtu as usize + ETHERNET_HEADER_BYTES)
                 .map(|transmitter| Self::Xdp(Box::new(transmitter))),
             _ => PacketEgress::open(device).map(Self::Packet),
         }
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn native_io(&self) -> NativeIo {
         match self {
             Self::Xdp(_) => NativeIo::Xdp,
@@ -39,7 +39,8 @@ impl Egress {
         }
     }
 
-    /// Sends all packets of all bursts. An error is the device's end, what could not be sent is counted.
+    /// Sends all packets of all bursts. Packets that cannot be sent are counted; an error means that the device is
+    /// unusable.
     pub fn send(
         &mut self,
         addresses: &LinkAddresses,
@@ -62,7 +63,7 @@ impl Egress {
         }
     }
 
-    /// Sends frames that stand ready. An error is the device's end, what could not be sent is counted.
+    /// Sends complete frames. Packets that cannot be sent are counted; an error means that the device is unusable.
     pub fn send_frames(&mut self, frames: &[OutgoingFrame<'_>], sent: &mut Sent) -> io::Result<()> {
         match self {
             Self::Xdp(transmitter) => {
@@ -75,7 +76,7 @@ impl Egress {
         }
     }
 
-    /// Sends one packet: what stands behind the two addresses.
+    /// Sends one packet: what follows the two MAC addresses.
     pub fn send_one(&mut self, addresses: &LinkAddresses, rest: &[u8]) -> io::Result<()> {
         let mut sent = Sent::default();
         match self {
@@ -93,15 +94,15 @@ impl Egress {
     }
 }
 
-/// An Ethernet frame in two pieces: link header and the beginning of the IP header, which a router has changed, and the
-/// rest as it lies.
+/// An Ethernet frame in two pieces: the link header with the start of the IP header, which forwarding rewrites, and the
+/// rest in place.
 #[derive(Clone, Copy)]
 pub(in crate::io) struct OutgoingFrame<'a> {
     pub head: [u8; ETHERNET_HEADER_BYTES + REWRITTEN_BYTES],
     pub rest: &'a [u8],
 }
 
-/// As much of an IP header as a router may change: an IPv4 header without options.
+/// Bytes of an IP header that forwarding may change: an IPv4 header without options.
 pub(in crate::io) const REWRITTEN_BYTES: usize = 20;
 
 /// Ethernet and IP header of one packet.
@@ -147,7 +148,7 @@ pub(in crate::io) struct PacketEgress {
     headers: Vec<Header>,
 }
 
-/// A packet socket that sends past the device's queueing, and receives nothing.
+/// Opens a packet socket that bypasses the device's qdisc and receives nothing.
 pub(in crate::io) fn open_socket(device: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -168,10 +169,10 @@ pub(in crate::io) fn open_socket(device: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// How long a full device is waited for before a packet is given up.
+/// How long to wait for room in a full device before a packet is dropped.
 const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The send buffer, as raw sockets have it.
+/// The send buffer, as large as that of raw sockets.
 const SEND_BUFFER_BYTES: i32 = 4 << 20;
 
 impl PacketEgress {
@@ -235,7 +236,7 @@ impl PacketEgress {
     }
 }
 
-/// Sends all messages; what cannot go now is counted and passed over.
+/// Sends all messages; those that cannot be sent are counted and skipped.
 fn send_all<'a>(
     socket: &OwnedFd,
     batch: &mut SendBatch,

@@ -1,5 +1,5 @@
-//! Which packets a ring takes, and which a raw socket beside it therefore leaves alone: two classic BPF programs, each the
-//! other's complement, so that no packet comes twice whatever the host's firewall does.
+//! Which packets a ring takes, and which a raw socket beside it leaves to the ring: two classic BPF programs, each the
+//! other's complement, so that no packet arrives twice whatever the host's firewall does.
 
 use libc::{sock_filter, sock_fprog};
 use std::collections::BTreeSet;
@@ -7,13 +7,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-/// ESP to these addresses of ours belongs to the rings.
+/// The local addresses whose ESP is received through packet rings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RingAddresses {
     addresses: BTreeSet<IpAddr>,
 }
 
-/// More addresses than this are left to raw sockets: the program would get long.
+/// Further addresses are left to raw sockets: the program would get long.
 const MAX_ADDRESSES: usize = 32;
 
 /// The number of ESP, and of IPv6's fragment header.
@@ -21,7 +21,7 @@ const ESP: u32 = 50;
 const FRAGMENT: u32 = 44;
 
 impl RingAddresses {
-    /// A claim to as many of these addresses as a ring can have.
+    /// As many of these addresses as a ring's program can have.
     pub fn of(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             addresses: addresses.into_iter().take(MAX_ADDRESSES).collect(),
@@ -69,9 +69,10 @@ impl RingAddresses {
         program.load(WORD, ancillary(libc::SKF_AD_IFINDEX));
         for device in devices {
             let rest = program.branch(*device);
-            match is_v4 {
-                true => self.match_v4(&mut program, NETWORK, BpfVerdict::Reject),
-                false => self.match_v6(&mut program, NETWORK, BpfVerdict::Reject),
+            if is_v4 {
+                self.match_v4(&mut program, NETWORK, BpfVerdict::Reject);
+            } else {
+                self.match_v6(&mut program, NETWORK, BpfVerdict::Reject);
             }
             program.end(BpfVerdict::Accept);
             program.land(rest);
@@ -93,7 +94,7 @@ impl RingAddresses {
         program.land(other);
     }
 
-    /// The same for IPv6. Where other extension headers come first, the raw socket is the better reader.
+    /// The same for IPv6. Packets with other extension headers in front are left to the raw socket.
     fn match_v6(&self, program: &mut Program, base: u32, verdict: BpfVerdict) {
         program.load(BYTE, base.wrapping_add(6));
         let esp = program.branch_if_not(ESP);
@@ -119,7 +120,7 @@ impl RingAddresses {
     }
 }
 
-/// The program of a packet socket that reads what others send to this host's link address, IPv4 and IPv6 outside VLANs.
+/// The program of a packet socket that reads what is sent to this host's MAC address: IPv4 and IPv6 outside VLANs.
 pub(super) fn for_router() -> Program {
     let mut program = Program::default();
     program.load(BYTE, ancillary(libc::SKF_AD_PKTTYPE));
@@ -139,7 +140,7 @@ const WORD: u32 = libc::BPF_W;
 const HALF: u32 = libc::BPF_H;
 const BYTE: u32 = libc::BPF_B;
 
-/// Where the network header begins, for a socket whose packets have lost it.
+/// The offset of the network header, for a socket whose packets have lost it.
 const NETWORK: u32 = libc::SKF_NET_OFF as u32;
 
 fn ancillary(which: i32) -> u32 {
@@ -189,19 +190,19 @@ impl Program {
         self.put(libc::BPF_RET | libc::BPF_K, 0, 0, len);
     }
 
-    /// Ends here unless what was loaded is `value`.
+    /// Ends here unless the loaded value is `value`.
     fn unless(&mut self, value: u32, verdict: BpfVerdict) {
         self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, value);
         self.end(verdict);
     }
 
-    /// Goes on if what was loaded is `value`, and jumps otherwise.
+    /// Continues if the loaded value is `value`, and jumps otherwise.
     fn branch(&mut self, value: u32) -> Jump {
         self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, value);
         self.jump()
     }
 
-    /// Jumps if what was loaded is `value`, and goes on otherwise.
+    /// Jumps if the loaded value is `value`, and continues otherwise.
     fn branch_if_not(&mut self, value: u32) -> Jump {
         self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, value);
         self.jump()
@@ -212,12 +213,12 @@ impl Program {
         Jump(self.0.len() - 1)
     }
 
-    /// Lets a jump lead to what comes next.
+    /// Sets a jump's target to the next instruction.
     fn land(&mut self, jump: Jump) {
         self.0[jump.0].value = (self.0.len() - jump.0 - 1) as u32;
     }
 
-    /// Makes a socket judge by this program, in place of an earlier one.
+    /// Attaches the program to a socket, in place of an earlier one.
     pub(in crate::io) fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let mut program: Vec<_> = self
             .0
@@ -241,7 +242,7 @@ impl Program {
         )
     }
 
-    /// What the kernel's interpreter would answer for a packet whose network header is at its start.
+    /// What the kernel's interpreter returns for a packet whose network header is at its start.
     #[cfg(test)]
     pub(super) fn accepts(&self, packet: &[u8], device: u32, protocol: u16) -> bool {
         let (mut at, mut loaded) = (0, 0u32);

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Which way native packets go.
+/// How native packets are sent and received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NativeIo {
-    /// The fastest of the others that passes its trial.
+    /// The fastest of the others that passes its probe.
     #[default]
     Auto,
-    /// Raw sockets alone: all packets meet the host's firewall, shaping and captures.
+    /// Raw sockets only: all packets pass the host's firewall, qdiscs and captures.
     Raw,
-    /// A packet ring inwards, a packet socket outwards.
+    /// A packet ring to receive, a packet socket to send.
     Packet,
-    /// A packet ring inwards, AF_XDP outwards.
+    /// A packet ring to receive, AF_XDP to send.
     Xdp,
 }
 

@@ -1,29 +1,29 @@
-//! Next hops, and the kernel's tables that name them.
+//! Next hops, and the kernel's tables that they come from.
 
 use std::net::IpAddr;
 
-/// The way to a peer over one link.
+/// The next hop towards a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextHop {
     /// Index of an Ethernet device.
     pub device: u32,
     /// The largest IP packet that device and route take.
     pub mtu: u32,
-    /// The device's address.
+    /// The device's MAC address.
     pub ours: [u8; 6],
-    /// The neighbour's address.
+    /// The neighbour's MAC address.
     pub theirs: [u8; 6],
 }
 
-/// Who knows the kernel's routes and neighbours.
+/// Reads the kernel's routes and neighbours.
 pub trait NextHops: Send {
-    /// Whether a route, a link or a neighbour has changed since the last call: what was found before is not true any more.
+    /// Whether a route, a link or a neighbour has changed since the last call, so that earlier results may be outdated.
     fn changed(&mut self) -> bool;
 
-    /// The way, if the kernel has one of the simple kind just now: an Ethernet device without queueing of its own, and a
-    /// neighbour whose address is known.
+    /// The next hop, if the kernel has a simple one at present: an Ethernet device without a qdisc of its own, and a
+    /// neighbour whose MAC address is known.
     fn find(&mut self, source: IpAddr, destination: IpAddr) -> Option<NextHop>;
 
-    /// Whether packets to this destination are for this host just now, by its local table: an address, or any route there.
+    /// Whether packets to this destination are for this host at present, by its local routing table.
     fn is_ours(&mut self, destination: IpAddr) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Which way native packets can go here: tried with a real packet over the loopback device.
+//! Which kinds of native I/O work here: each is tried with a real packet over the loopback device.
 
 use super::egress::Egress;
 use super::ethernet_header::{ETHERNET_HEADER_BYTES, ethertype};
@@ -10,11 +10,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long a packet of the trial may take over the loopback device; it is there at once.
+/// How long a packet of the probe may take over the loopback device, where it normally arrives at once.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Tries the ways in question with a real packet over the loopback device, and says which is to be used. Less than was
-/// hoped for is told to `warn`.
+/// Probes the candidates in order and returns the first that works; each failure is reported to `warn`.
 pub fn probe(wish: NativeIo, warn: &Warn) -> NativeIo {
     let order: &[NativeIo] = match wish {
         NativeIo::Auto => &[NativeIo::Xdp, NativeIo::Packet],
@@ -22,24 +21,24 @@ pub fn probe(wish: NativeIo, warn: &Warn) -> NativeIo {
         NativeIo::Packet => &[NativeIo::Packet],
         NativeIo::Raw => &[],
     };
-    for way in order {
-        match send_probe(*way) {
-            Ok(()) => return *way,
+    for candidate in order {
+        match send_probe(*candidate) {
+            Ok(()) => return *candidate,
             Err(why) => warn(&format!(
-                "native ESP by `{way}` does not work here ({why}): doing without, slower"
+                "native ESP by `{candidate}` does not work here ({why}): doing without, slower"
             )),
         }
     }
     NativeIo::Raw
 }
 
-/// An ESP packet without content from 127.0.0.1 to itself: nobody can take it for anything.
-fn send_probe(way: NativeIo) -> io::Result<()> {
+/// Sends an empty ESP packet from 127.0.0.1 to itself, which no receiver can mistake for traffic.
+fn send_probe(native_io: NativeIo) -> io::Result<()> {
     const SIZE: u32 = 1500;
     let here = IpAddr::from([127, 0, 0, 1]);
     let device = device_index(c"lo")?;
     let mut ring = Ring::open(device, SIZE, &RingAddresses::of([here]))?;
-    let mut egress = Egress::open(way, device, SIZE)?;
+    let mut egress = Egress::open(native_io, device, SIZE)?;
     let packet = probe_packet(here);
     egress.send_one(&[0; ETHERNET_HEADER_BYTES - 2], &packet)?;
     let end = Instant::now() + PROBE_TIMEOUT;
@@ -53,10 +52,10 @@ fn send_probe(way: NativeIo) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::other("a packet of the trial was lost"))
+    Err(io::Error::other("a packet of the probe was lost"))
 }
 
-/// The end of an Ethernet header, and an IPv4 header alone.
+/// The end of an Ethernet header, and an IPv4 header.
 fn probe_packet(here: IpAddr) -> [u8; 22] {
     let outer = ipsec::tunnel::Outer {
         source: here,

@@ -1,12 +1,12 @@
-//! A ring of frames that the kernel fills (PACKET_MMAP, TPACKET_V2): each packet is copied once, in the kernel, and found
-//! without a system call.
+//! A ring of frames that the kernel fills (PACKET_MMAP, TPACKET_V2): each packet is copied once, in the kernel, and
+//! read without a system call.
 //!
 //! ```text
 //!   frame   │ status │ lengths, where the packet begins │ … │ IP packet … │      one after the other, all of one size
 //! ```
 //!
-//! The status word passes each frame to and fro. Version 3 would pack packets more tightly, but hands them over by blocks
-//! and a timer of milliseconds.
+//! The status word says who owns the frame. Version 3 would pack packets more tightly, but hands them over in blocks,
+//! by a timer of milliseconds.
 
 use super::filter::{Program, RingAddresses};
 use crate::io::mapping::Mapping;
@@ -19,13 +19,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of all frames: two thousand packets of 1500 bytes twice over, a window of TCP.
+/// Bytes of all frames: two TCP windows of two thousand packets of 1500 bytes.
 const RING_BYTES: usize = 8 << 20;
 
-/// What the kernel allocates at a time.
+/// The unit in which the kernel allocates.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// What a frame needs beside the packet: its header, the sender's link address, and alignment.
+/// Bytes of a frame beside the packet: its header, the sender's link address, and alignment.
 const FRAME_OVERHEAD_BYTES: usize = 128;
 
 /// A packet socket with its ring.
@@ -39,10 +39,10 @@ pub(in crate::io) struct Ring {
 
 /// One frame that the kernel has filled.
 pub(in crate::io) struct RingFrame<'a> {
-    /// All that stands before the packet.
+    /// Everything before the packet.
     before: &'a [u8],
     link_len: usize,
-    /// From the network header on, as much as there was room for.
+    /// The packet from the network header on, as far as it fits into the frame.
     pub packet: &'a [u8],
     pub state: FrameState,
 }
@@ -52,16 +52,16 @@ pub(in crate::io) struct RingFrame<'a> {
 pub(in crate::io) enum FrameState {
     /// All of it.
     Whole,
-    /// Its beginning; the whole packet is the next one in the socket's own queue.
+    /// Its beginning; the whole packet is the next one in the socket's receive queue.
     Queued,
     /// Its beginning, and the rest is lost.
     Truncated,
 }
 
 impl<'a> RingFrame<'a> {
-    /// The frame of `frame_len` bytes at `start`, whose status word was `told`. What its header says of places and lengths
-    /// is bounded by the frame: whatever stands there, nothing outside is read.
-    pub fn read(frames: &'a Mapping, start: usize, frame_len: usize, told: u32) -> Self {
+    /// The frame of `frame_len` bytes at `start`, whose status word is `status`. Offsets and lengths in its header are
+    /// bounded by the frame: nothing outside it is read.
+    pub fn read(frames: &'a Mapping, start: usize, frame_len: usize, status: u32) -> Self {
         let header: libc::tpacket2_hdr = frames.read(start);
         let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
         let link_len = network.saturating_sub(link);
@@ -72,7 +72,7 @@ impl<'a> RingFrame<'a> {
             link_len,
             packet: frames.bytes(start + network, len.min(frame_len - network)),
             state: match (
-                told & libc::TP_STATUS_COPY,
+                status & libc::TP_STATUS_COPY,
                 header.tp_snaplen < header.tp_len,
             ) {
                 (0, false) => FrameState::Whole,
@@ -98,13 +98,13 @@ impl<'a> RingFrame<'a> {
 pub(super) const MAX_PACKET_BYTES: u32 = 16_000;
 
 impl Ring {
-    /// Opens a ring for what the claim covers on this device, whose packets have at most `mtu` bytes.
-    pub fn open(device: u32, mtu: u32, claim: &RingAddresses) -> io::Result<Self> {
-        Self::open_as(SocketType::DGRAM, device, mtu, &claim.for_ring())
+    /// Opens a ring for ESP to these addresses on this device, whose packets have at most `mtu` bytes.
+    pub fn open(device: u32, mtu: u32, addresses: &RingAddresses) -> io::Result<Self> {
+        Self::open_as(SocketType::DGRAM, device, mtu, &addresses.for_ring())
     }
 
-    /// Opens a ring for every packet that a host hands to this device's router. Frames then tell of their Ethernet and
-    /// virtio headers; a packet that is larger than a frame, such as a train, waits in the socket's queue.
+    /// Opens a ring for every packet that hosts send to this device's router. Frames then include their Ethernet and
+    /// virtio headers; a packet that is larger than a frame, such as a train, waits in the socket's receive queue.
     pub fn open_for_router(device: u32, mtu: u32) -> io::Result<Self> {
         Self::open_as(SocketType::RAW, device, mtu, &super::filter::for_router())
     }
@@ -116,7 +116,7 @@ impl Ring {
             )));
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without a protocol nothing comes in before the filter is there.
+        // Without a protocol nothing is received before the filter is attached.
         let socket = socket_with(AddressFamily::PACKET, kind, flags, None)?;
         let frame_len = (mtu as usize + FRAME_OVERHEAD_BYTES).next_power_of_two();
         set_option_to(
@@ -157,40 +157,40 @@ impl Ring {
         self.socket.clone()
     }
 
-    /// Shows the next packet to `see`, if there is one, and passes its frame back if that returns true. Says whether it
-    /// did.
+    /// Gives the next packet to `see`, if there is one, and returns its frame to the kernel if that returns true.
+    /// Returns whether it did.
     pub fn take(&mut self, see: impl FnOnce(&[u8]) -> bool) -> bool {
         self.take_frame(|frame| see(frame.packet))
     }
 
-    /// The same with all that the frame tells.
+    /// The same with the whole frame.
     pub fn take_frame(&mut self, see: impl FnOnce(&RingFrame<'_>) -> bool) -> bool {
         let start = self.next * self.frame_len;
-        let status = self
+        let word = self
             .frames
             .number(start + offset_of!(libc::tpacket2_hdr, tp_status));
-        let told = status.load(Ordering::Acquire);
-        if told & libc::TP_STATUS_USER == 0 {
+        let status = word.load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        let frame = RingFrame::read(&self.frames, start, self.frame_len, told);
+        let frame = RingFrame::read(&self.frames, start, self.frame_len, status);
         if !see(&frame) {
             return false;
         }
-        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        word.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % (RING_BYTES / self.frame_len);
-        if told & libc::TP_STATUS_LOSING != 0 {
+        if status & libc::TP_STATUS_LOSING != 0 {
             self.count_lost();
         }
         true
     }
 
-    /// Packets for which no frame was free, as far as it is known.
+    /// Packets for which no frame was free, as counted so far.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Reading the statistics also clears them, and the sign that there is something to read.
+    /// Reading the statistics also clears them, and the flag that there are any.
     fn count_lost(&mut self) {
         let found: io::Result<libc::tpacket_stats> = get_option_from(
             self.socket.as_fd(),
@@ -200,9 +200,9 @@ impl Ring {
         self.lost += found.map_or(0, |stats| stats.tp_drops.into());
     }
 
-    /// TrainKinds the socket's error, such as that its device went down, which would else end every sleep at once.
+    /// Clears the socket's error, such as that its device went down, which would end every sleep at once.
     pub fn clear_error(&self) {
-        // Which one it was makes no difference: a device that comes up again fills the ring again.
+        // Which error it was makes no difference: a device that comes up again fills the ring again.
         let _: io::Result<i32> =
             get_option_from(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
     }
@@ -214,10 +214,10 @@ impl AsFd for Ring {
     }
 }
 
-/// Bytes of whole packets that wait because they were too large for a frame.
+/// Bytes of the receive queue for packets too large for a frame.
 const SOCKET_QUEUE_BYTES: i32 = 8 << 20;
 
-/// Lets frames begin with a virtio header, and larger packets wait in the socket's queue.
+/// Puts a virtio header into each frame, and packets too large for one into the receive queue.
 fn enable_virtio_headers(socket: &OwnedFd) -> io::Result<()> {
     for name in [libc::PACKET_VNET_HDR, libc::PACKET_COPY_THRESH] {
         set_option_to(socket.as_fd(), libc::SOL_PACKET, name, &1i32)?;

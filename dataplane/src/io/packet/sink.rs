@@ -1,4 +1,4 @@
-//! The sending end: straight to the neighbour where the kernel's tables name one, through a raw socket otherwise.
+//! Sends native ESP directly to the neighbour where the kernel's tables have one, through a raw socket otherwise.
 
 use super::egress::Egress;
 use super::ethernet_header::LinkAddresses;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often each peer gets a batch through the raw socket: the kernel sees that the neighbour is in use, asks whether it
-/// is still there, and hears its new address.
+/// How often each peer gets a batch through the raw socket: the kernel sees that its neighbour entry is in use,
+/// verifies the neighbour and learns its new MAC address.
 const NEIGHBOUR_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the kernel is asked for changes of routes, links and neighbours.
 pub(super) const CHANGE_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// After so long a device whose egress failed is tried again.
+/// After this time a device whose egress failed is tried again.
 const EGRESS_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// More peers than this are not remembered.
+/// The cache is emptied when it has this many peers.
 const MAX_CACHED_PEERS: usize = 4096;
 
 /// Sends native ESP.
@@ -35,27 +35,27 @@ pub struct PacketSink {
     cache: HashMap<(IpAddr, IpAddr), CacheEntry>,
     egresses: HashMap<u32, EgressState>,
     last_check: Instant,
-    /// Grows with every change: what was found at an earlier one is asked for again.
+    /// Grows with every change: entries of an earlier generation are looked up again.
     generation: u64,
     identification: u16,
     stats: Arc<PacketStats>,
     warn: Warn,
 }
 
-/// The way to one peer.
+/// The next hop towards one peer.
 struct CacheEntry {
     hop: Option<NextHop>,
     generation: u64,
     last_by_raw_socket: Instant,
 }
 
-/// A device's egress and the MTU it was opened for, or when it failed.
+/// A device's egress and the MTU that it was opened for, or when it failed.
 enum EgressState {
     Open(Egress, u32),
     Failed(Instant),
 }
 
-/// What a sink is doing, for `status`.
+/// Counters of a sink, for `status`.
 #[derive(Debug, Default)]
 pub struct PacketStats {
     native_io: AtomicU8,
@@ -64,7 +64,7 @@ pub struct PacketStats {
 }
 
 impl PacketStats {
-    /// The way that packets went last.
+    /// How packets were sent last.
     pub fn native_io(&self) -> NativeIo {
         match self.native_io.load(Ordering::Relaxed) {
             1 => NativeIo::Packet,
@@ -81,19 +81,20 @@ impl PacketStats {
         self.direct.fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// Packets that went straight to the neighbour.
+    /// Packets sent directly to the neighbour.
     pub fn direct(&self) -> u64 {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Packets that went through the raw socket.
+    /// Packets sent through the raw socket.
     pub fn by_raw_socket(&self) -> u64 {
         self.raw.load(Ordering::Relaxed)
     }
 }
 
 impl PacketSink {
-    /// Sends by `way`, which has passed [`super::probe`], wherever `next_hops` knows one, and by `raw` otherwise.
+    /// Sends by `native_io`, which has passed [`super::probe()`], where `next_hops` finds a next hop, and by `raw`
+    /// otherwise.
     pub fn new(
         raw: RawSink,
         native_io: NativeIo,
@@ -114,7 +115,7 @@ impl PacketSink {
         }
     }
 
-    /// What it is doing.
+    /// Its counters.
     pub fn stats(&self) -> Arc<PacketStats> {
         self.stats.clone()
     }
@@ -126,7 +127,7 @@ impl PacketSink {
         }
     }
 
-    /// The next hop of these bursts, if all of them fit and this is no batch for the raw socket.
+    /// The next hop of these bursts, if all of them fit its MTU and this batch is not due for the raw socket.
     fn next_hop(&mut self, run: &[Burst<'_>], now: Instant) -> Option<NextHop> {
         let outer = &run.first()?.outer;
         let ends = (outer.source, outer.destination);
@@ -156,7 +157,7 @@ impl PacketSink {
         run.iter().all(fits).then_some(hop)
     }
 
-    /// Opens the device's egress if need be.
+    /// The device's egress, opened if necessary.
     fn open(&mut self, hop: &NextHop, now: Instant) -> Option<&mut Egress> {
         let is_useless = match self.egresses.get(&hop.device) {
             None => true,
@@ -164,7 +165,7 @@ impl PacketSink {
             Some(EgressState::Failed(since)) => now - *since >= EGRESS_RETRY_INTERVAL,
         };
         if is_useless {
-            // The old one first: two cannot have the same queue of a device.
+            // The old one is closed first: two cannot have the same queue of a device.
             self.egresses.remove(&hop.device);
             let state = match self.try_to_open(hop) {
                 Some(egress) => EgressState::Open(egress, hop.mtu),
@@ -195,7 +196,7 @@ impl PacketSink {
         })
     }
 
-    /// Sends a run of bursts for one peer.
+    /// Sends bursts for one peer.
     fn send(&mut self, run: &[Burst<'_>], now: Instant, sent: &mut Sent) -> io::Result<()> {
         let packets: u64 = run.iter().map(Burst::packets).sum();
         let mut identification = self.identification;
@@ -206,7 +207,7 @@ impl PacketSink {
             let native_io = egress.native_io();
             self.identification = identification;
             if outcome.is_err() {
-                // Down, or gone: the kernel tells, and the next ones find another way.
+                // The device is down or gone: its next hops change with it.
                 self.egresses.insert(hop.device, EgressState::Failed(now));
             }
             self.stats.note(native_io, packets);
@@ -243,9 +244,10 @@ impl ProtectedSink for PacketSink {
                 |burst: &&Burst<'_>| fits && ends(burst) == ends(first) && self.accepts(burst);
             let len = rest.iter().take_while(same).count().max(1);
             let (run, behind) = rest.split_at(len);
-            match fits {
-                true => self.send(run, now, &mut sent)?,
-                false => sent.failed += first.packets(),
+            if fits {
+                self.send(run, now, &mut sent)?;
+            } else {
+                sent.failed += first.packets();
             }
             rest = behind;
         }

@@ -1,4 +1,4 @@
-//! The receiving end: packets out of the ring, runs of equal ones as one item.
+//! Receives native ESP from a packet ring; packets of equal size become one item.
 
 use super::filter::RingAddresses;
 use super::ring::Ring;
@@ -22,27 +22,27 @@ pub struct PacketSource {
     reader: Reader,
 }
 
-/// A hand on a ring that is at work.
+/// Controls a ring that is in use.
 #[derive(Clone)]
 pub struct RingHandle {
     socket: Arc<OwnedFd>,
-    tidings: Arc<Tidings>,
+    state: Arc<RingState>,
 }
 
-/// What a ring at work tells, and is told.
+/// State shared between a ring and its handle.
 #[derive(Default)]
-struct Tidings {
+struct RingState {
     malformed: AtomicU64,
     lost: AtomicU64,
     is_closed: AtomicBool,
 }
 
 impl PacketSource {
-    /// Opens a ring for what the claim covers on this device, whose IP packets have at most `mtu` bytes. The claim's
-    /// packets reach raw sockets too until those are told: [`super::super::raw::RawHandle::exclude_ring_packets`].
-    pub fn open(device: u32, mtu: u32, claim: &RingAddresses) -> io::Result<Self> {
+    /// Opens a ring for ESP to these addresses on this device, whose IP packets have at most `mtu` bytes. Raw sockets
+    /// receive the same packets until [`super::super::raw::RawHandle::exclude_ring_packets`] is called.
+    pub fn open(device: u32, mtu: u32, addresses: &RingAddresses) -> io::Result<Self> {
         Ok(Self {
-            ring: Ring::open(device, mtu, claim)?,
+            ring: Ring::open(device, mtu, addresses)?,
             waker: None,
             reader: Reader::default(),
         })
@@ -56,11 +56,11 @@ impl PacketSource {
         }
     }
 
-    /// For those who look after it while it is at work.
+    /// A handle to control it while it is in use.
     pub fn handle(&self) -> RingHandle {
         RingHandle {
             socket: self.ring.socket(),
-            tidings: self.reader.tidings.clone(),
+            state: self.reader.state.clone(),
         }
     }
 
@@ -68,35 +68,35 @@ impl PacketSource {
         let Self { ring, reader, .. } = self;
         let first = buffer.items.len();
         if reader.unpark(buffer) {
-            // One packet can wait for room, not two: the ring keeps the rest.
+            // One packet can wait for room, not two; the ring keeps the others.
             while reader.parked.is_none() && ring.take(|packet| reader.enter(buffer, first, packet))
             {
             }
         }
-        let before = reader.tidings.lost.swap(ring.lost(), Ordering::Relaxed);
+        let before = reader.state.lost.swap(ring.lost(), Ordering::Relaxed);
         buffer.drops.count(Dropped::NoBuffer, ring.lost() - before);
     }
 }
 
 impl RingHandle {
-    /// The ring takes what this claim covers from now on.
+    /// From now on the ring takes ESP to these addresses.
     pub fn set_addresses(&self, addresses: &RingAddresses) -> io::Result<()> {
         addresses.for_ring().attach(self.socket.as_fd())
     }
 
-    /// The ring's source is let go of.
+    /// Closes the ring: its source is dropped.
     pub fn close(&self) {
-        self.tidings.is_closed.store(true, Ordering::Relaxed);
+        self.state.is_closed.store(true, Ordering::Relaxed);
     }
 
     /// Packets whose headers could not be read.
     pub fn malformed(&self) -> u64 {
-        self.tidings.malformed.load(Ordering::Relaxed)
+        self.state.malformed.load(Ordering::Relaxed)
     }
 
     /// Packets for which no frame was free.
     pub fn lost(&self) -> u64 {
-        self.tidings.lost.load(Ordering::Relaxed)
+        self.state.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -111,7 +111,7 @@ impl ProtectedSource for PacketSource {
         let before = buffer.items.len();
         self.read(buffer);
         if buffer.items.is_empty() {
-            // A device that went down says so once, which would end the next sleep; it may come up again.
+            // A device that went down reports it once, which would end the next sleep; it may come up again.
             self.ring.clear_error();
             if wait_readable(self.ring.as_fd(), self.waker.as_ref(), wait)? {
                 self.read(buffer);
@@ -127,7 +127,7 @@ impl PollableSource for PacketSource {
     }
 
     fn is_closed(&self) -> bool {
-        self.reader.tidings.is_closed.load(Ordering::Relaxed)
+        self.reader.state.is_closed.load(Ordering::Relaxed)
     }
 }
 
@@ -137,12 +137,12 @@ impl AsFd for PacketSource {
     }
 }
 
-/// Makes arrivals of packets.
+/// Turns packets into items of the receive buffer.
 pub(in crate::io) struct Reader {
     partial: Reassembler,
     /// A joined packet for which the buffer had no room.
     parked: Option<Vec<u8>>,
-    tidings: Arc<Tidings>,
+    state: Arc<RingState>,
 }
 
 impl Default for Reader {
@@ -150,13 +150,13 @@ impl Default for Reader {
         Self {
             partial: Reassembler::new(ReassemblyLimits::default()),
             parked: None,
-            tidings: Arc::default(),
+            state: Arc::default(),
         }
     }
 }
 
 impl Reader {
-    /// Enters a packet, behind equal ones in an item from `first` on where that is possible. False if there is no room.
+    /// Enters a packet, appended to an item of equal packets from `first` on where possible. False if there is no room.
     pub fn enter(
         &mut self,
         buffer: &mut ReceiveBuffer<Arrival>,
@@ -175,7 +175,7 @@ impl Reader {
     }
 
     fn count_malformed(&self, buffer: &mut ReceiveBuffer<Arrival>) {
-        self.tidings.malformed.fetch_add(1, Ordering::Relaxed);
+        self.state.malformed.fetch_add(1, Ordering::Relaxed);
         buffer.drops.count(Dropped::Malformed, 1);
     }
 
@@ -195,7 +195,7 @@ impl Reader {
         }
     }
 
-    /// Enters the packet that waits, if there is one. False if there is still no room for it.
+    /// Enters the parked packet, if there is one. False if there is still no room for it.
     fn unpark(&mut self, buffer: &mut ReceiveBuffer<Arrival>) -> bool {
         let first = buffer.items.len();
         match self.parked.take() {
@@ -237,7 +237,7 @@ fn describe(packet: &[u8]) -> Described<'_> {
     }
 }
 
-/// Adds a packet to the last item if that is a run of equal ones, of which only the last may be shorter.
+/// Appends a packet to the last item if that has packets of equal size, of which only the last may be shorter.
 fn add(buffer: &mut ReceiveBuffer<Arrival>, first: usize, outer: Outer, packet: &[u8]) {
     buffer.free_bytes()[..packet.len()].copy_from_slice(packet);
     let last = buffer.items.len().checked_sub(1).filter(|n| *n >= first);

@@ -1,7 +1,8 @@
-//! Packets whose headers are written already: AH, whose ICV covers them, and ESP behind options or extension headers.
+//! Packets that include their IP headers: AH, whose ICV covers them, and ESP behind options or extension headers.
 //!
-//! They leave through a socket of protocol "raw", which takes the header as it is (`IP_HDRINCL`, `IPV6_HDRINCL`) and
-//! never fragments: what is too big and may be cut is cut here, after it was protected (RFC 4302 3.3.4, RFC 4303 3.3.4).
+//! They are sent through a socket of protocol 255, which takes the header as it is (`IP_HDRINCL`, `IPV6_HDRINCL`) and
+//! never fragments: packets that are too big and may be fragmented are fragmented here, after protection (RFC 4302
+//! 3.3.4, RFC 4303 3.3.4).
 
 use crate::io::messages::{Message, SendBatch};
 use crate::io::sending::{SocketSink, send_all, send_bursts};
@@ -16,14 +17,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// The protocol of sockets that only send, headers included.
+/// IPPROTO_RAW: the protocol of sockets that only send, headers included.
 const RAW: u32 = 255;
 
-/// Sends packets that bring their headers.
+/// Sends packets that include their IP headers.
 pub struct HdrinclSink {
     socket: Socket,
     batch: SendBatch,
-    /// For the fragments of IPv6. RFC 7739: nobody should guess where it starts.
+    /// For fragments of IPv6. RFC 7739: it starts at an unpredictable value.
     identification: u32,
     fragments: Vec<u8>,
 }
@@ -81,7 +82,7 @@ impl SocketSink for HdrinclSink {
     }
 }
 
-/// Sends `packet` in fragments; says whether all of them went.
+/// Sends `packet` in fragments; returns whether all of them were sent.
 fn cut(
     socket: &Socket,
     burst: &Burst<'_>,

@@ -9,22 +9,22 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// An open TUN device, up; it goes away with its last queue unless it was persistent.
+/// An open TUN device, up; it is deleted with its last queue unless it is persistent.
 #[derive(Debug)]
 pub struct Tun {
     /// The name it has.
     pub name: String,
     /// Its interface index.
     pub index: u32,
-    /// What it can do.
+    /// The offloads that work.
     pub offloads: TunOffloads,
     link_local: bool,
     pub(super) queues: Vec<Arc<OwnedFd>>,
 }
 
 impl Tun {
-    /// Creates the device, or attaches to a persistent one that nobody uses, and sets it up.
-    /// Every offload that does not work here is told to `warn`.
+    /// Creates the device, or attaches to a persistent one that is not in use, and sets it up. Each offload that does
+    /// not work here is reported to `warn`.
     pub fn open(options: &TunOptions, warn: &Warn) -> Result<Self, OpenError> {
         let (queues, name) = ioctl::attach(options)?;
         if options.persistent {
@@ -49,7 +49,7 @@ impl Tun {
         })
     }
 
-    /// A device that another process has opened and tried: `queue` is its only one.
+    /// A device that another process has opened and probed: `queue` is its only one.
     pub fn adopt(queue: OwnedFd, offloads: TunOffloads) -> Result<Self, OpenError> {
         let name = ioctl::attached_to(&queue).ok_or(OpenError::NoTunDevice)?;
         let index = ioctl::bring_up(&name, u16::MAX)?;
@@ -68,7 +68,7 @@ impl Tun {
         queue.try_clone()
     }
 
-    /// The name that the device has by now; none once somebody has deleted it.
+    /// The device's present name; none once it was deleted.
     pub fn name_now(&self) -> Option<String> {
         self.queues
             .first()

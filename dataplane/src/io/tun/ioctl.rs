@@ -1,4 +1,4 @@
-//! The system calls that make a TUN device: `/dev/net/tun`, its ioctls, and those of any network interface.
+//! The system calls that create a TUN device: `/dev/net/tun`, its ioctls, and those of any network interface.
 
 use super::options::TunOptions;
 use crate::io::{OpenError, virtio_header};
@@ -8,21 +8,22 @@ use std::ffi::{c_int, c_ulong};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Names are at most this long, with the zero byte behind them.
+/// The most bytes of a name, with the zero byte.
 const MAX_NAME_BYTES: usize = libc::IFNAMSIZ;
 
-/// A device's memory for packets written to it; the kernel's own default is higher still.
+/// The send buffer of a queue, at least; the kernel's own default is larger.
 const MIN_SEND_BUFFER_BYTES: c_int = 4 << 20;
 
-/// Opens every queue of the device; also says the name it got.
+/// Opens every queue of the device; returns its name as well.
 pub(super) fn attach(options: &TunOptions) -> Result<(Vec<OwnedFd>, String), OpenError> {
     check_name(&options.name)?;
     let first = open_clone_device()?;
-    let name = claim(&first, options)?;
+    let name = attach_first(&first, options)?;
     let mut queues = vec![first];
     for _ in 1..options.queues {
         let next = open_clone_device()?;
-        set_interface(&next, &name, flags(options)).map_err(|error| claim_refused(&name, error))?;
+        set_interface(&next, &name, flags(options))
+            .map_err(|error| attach_refused(&name, error))?;
         queues.push(next);
     }
     for queue in &queues {
@@ -34,11 +35,12 @@ pub(super) fn attach(options: &TunOptions) -> Result<(Vec<OwnedFd>, String), Ope
 fn check_name(name: &str) -> Result<(), OpenError> {
     let fits = (1..MAX_NAME_BYTES).contains(&name.len()) && name != "." && name != "..";
     let forbidden = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
-    match fits && !name.contains(forbidden) {
-        true => Ok(()),
-        false => Err(OpenError::BadName {
+    if fits && !name.contains(forbidden) {
+        Ok(())
+    } else {
+        Err(OpenError::BadName {
             name: name.to_owned(),
-        }),
+        })
     }
 }
 
@@ -60,20 +62,20 @@ fn flags(options: &TunOptions) -> c_int {
     libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several
 }
 
-/// TrainKinds the name. A device with one queue cannot be attached to twice; one with several could, so it must be new, or
-/// a persistent one without a user.
-fn claim(queue: &OwnedFd, options: &TunOptions) -> Result<String, OpenError> {
+/// Attaches the first queue by name. A device with one queue cannot be attached to twice; one with several could, so it
+/// must be new, or persistent and not in use.
+fn attach_first(queue: &OwnedFd, options: &TunOptions) -> Result<String, OpenError> {
     let (name, wanted) = (&options.name, flags(options));
     if options.queues > 1 {
         match set_interface(queue, name, wanted | libc::IFF_TUN_EXCL) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && !has_user(name) => {}
-            result => return result.map_err(|error| claim_refused(name, error)),
+            result => return result.map_err(|error| attach_refused(name, error)),
         }
     }
-    set_interface(queue, name, wanted).map_err(|error| claim_refused(name, error))
+    set_interface(queue, name, wanted).map_err(|error| attach_refused(name, error))
 }
 
-fn claim_refused(name: &str, error: io::Error) -> OpenError {
+fn attach_refused(name: &str, error: io::Error) -> OpenError {
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => OpenError::NameTaken {
             name: name.to_owned(),
@@ -93,14 +95,14 @@ fn prepare(queue: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the device stay when nobody has it open.
+/// Keeps the device when no process has it open.
 pub(super) fn make_persistent(queue: &OwnedFd) -> io::Result<()> {
     // SAFETY: this request takes its argument by value.
     check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST, 1 as c_ulong) })
 }
 
-/// Sets the MTU and the interface up, and finds its index. What is right already is not touched, so that an
-/// unprivileged user of a prepared persistent device passes.
+/// Sets the MTU and the interface up, and returns its index. Settings that are right already are not touched, so that
+/// an unprivileged process can use a persistent device that was prepared for it.
 pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, OpenError> {
     let mut interface =
         Interface::named(name).map_err(OpenError::during("open a socket for device settings"))?;
@@ -122,24 +124,24 @@ pub(super) fn bring_up(name: &str, mtu: u16) -> Result<u32, OpenError> {
     Ok(unsafe { fields.ifru_ifindex } as u32)
 }
 
-/// Nothing of the kernel's own shall enter the tunnel: no IPv6 address of the device's own (addr_gen_mode 1 is "none"), and
-/// so no reports about it, no asking for routers.
+/// Keeps the kernel's own packets out of the tunnel: without an IPv6 address of the device (addr_gen_mode 1 is "none")
+/// it sends no group reports and no router solicitations.
 pub(super) fn disable_ipv6_autoconfiguration(name: &str) {
     for (setting, value) in [
         ("addr_gen_mode", "1"),
         ("accept_ra", "0"),
         ("autoconf", "0"),
     ] {
-        // A kernel without IPv6 has no such settings and nothing to say; one that keeps them from us costs a dropped packet.
+        // A kernel without IPv6 has no such settings; if they cannot be written, the price is a dropped packet.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value);
     }
 }
 
-/// Whether somebody is attached to the device of this name: only then has it a carrier. The interface flags would say so
-/// as well, but late.
+/// Whether a process is attached to the device of this name: only then has it a carrier. The interface flags would show
+/// it too, but later.
 fn has_user(name: &str) -> bool {
     const GET_LINK: u32 = 0x0a;
-    // struct ethtool_value: the command, and the answer to it.
+    // struct ethtool_value: the command, and its result.
     let mut value = [GET_LINK, 0];
     let Ok(mut interface) = Interface::named(name) else {
         return false;
@@ -148,7 +150,7 @@ fn has_user(name: &str) -> bool {
     interface.ask(libc::SIOCETHTOOL, "").is_ok() && value[1] != 0
 }
 
-/// A network interface as the ioctls of any socket see it: by name, one field at a time.
+/// A network interface for the ioctls of any socket: by name, one field at a time.
 struct Interface {
     socket: OwnedFd,
     request: libc::ifreq,
@@ -173,7 +175,7 @@ impl Interface {
     }
 }
 
-/// Asks the kernel to hand over these kinds of unfinished packets, and to take them.
+/// Sets which kinds of unfinished packets the kernel passes to the queue.
 pub(super) fn set_offloads(queue: &OwnedFd, offloads: u32) -> io::Result<()> {
     set_int(queue, libc::TUNSETOFFLOAD, offloads as c_int)
 }
@@ -190,7 +192,7 @@ fn request_for(name: &str) -> libc::ifreq {
     request
 }
 
-/// The name of the device that the queue is attached to; none once that is gone.
+/// The name of the device that the queue is attached to; none once it was deleted.
 pub(super) fn attached_to(queue: &OwnedFd) -> Option<String> {
     let mut request = request_for("");
     interface_ioctl(queue, libc::TUNGETIFF as c_ulong, &mut request).ok()?;
@@ -202,7 +204,7 @@ fn name_in(request: &libc::ifreq) -> String {
     bytes.map(|&byte| char::from(byte as u8)).collect()
 }
 
-/// TUNSETIFF; says the name that the kernel chose.
+/// TUNSETIFF; returns the name that the kernel chose.
 fn set_interface(queue: &OwnedFd, name: &str, flags: c_int) -> io::Result<String> {
     let mut request = request_for(name);
     request.ifr_ifru.ifru_flags = flags as i16;
@@ -211,7 +213,7 @@ fn set_interface(queue: &OwnedFd, name: &str, flags: c_int) -> io::Result<String
 }
 
 fn interface_ioctl(file: &OwnedFd, number: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: all numbers used here read and write one ifreq behind the pointer, and what that points to, if anything,
+    // SAFETY: all requests used here read and write one ifreq behind the pointer, and what that points to, if anything,
     // is as large as its command says.
     check(unsafe {
         libc::ioctl(

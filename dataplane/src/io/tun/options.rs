@@ -1,29 +1,29 @@
-//! What is asked of a TUN device, and what it turned out to be able to do.
+//! What is asked of a TUN device, and which offloads it has.
 
 use crate::train::TrainKinds;
 
-/// What kind of TUN device is wanted.
+/// Options of a TUN device.
 #[derive(Clone, Debug)]
 pub struct TunOptions {
     /// Its name; a `%d` in it lets the kernel choose a number.
     pub name: String,
     /// How many queues, at least one.
     pub queues: usize,
-    /// Its MTU: routes lower it for each policy, the device itself never should.
+    /// Its MTU: left at the largest, since routes have an MTU for each policy.
     pub mtu: u16,
-    /// Whether to use trains at all.
+    /// Whether to use segmentation and checksum offloads.
     pub offloads: bool,
-    /// Whether it stays, with the routes that lead there, when nobody has it open: what is routed there is then lost.
+    /// Whether it stays, with the routes to it, while no process has it open; packets routed to it are then lost.
     pub persistent: bool,
-    /// Whether the kernel may speak on it by itself: link-local addresses, which routing daemons need.
+    /// Whether the device gets IPv6 link-local addresses, which routing daemons need.
     pub link_local: bool,
-    /// What a device of this process, made in the same way, was able to do: then nothing is tried again. A trial ends with
-    /// sockets that are closed, and for each the kernel waits until no processor looks at it any more, some 15 ms.
+    /// The offloads of an earlier device that was made in the same way: then nothing is probed again. A probe ends with
+    /// closing sockets, for each of which the kernel waits some 15 ms until no processor uses it any more.
     pub known_offloads: Option<TunOffloads>,
 }
 
 impl TunOptions {
-    /// One queue, trains, the largest MTU, nothing known.
+    /// One queue, all offloads, the largest MTU, nothing known.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -37,13 +37,13 @@ impl TunOptions {
     }
 }
 
-/// What the device turned out to be able to do.
+/// The offloads that work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TunOffloads {
-    /// It hands over and takes packets with an unfinished checksum.
+    /// Packets with an unfinished checksum are read and written.
     pub checksum: bool,
-    /// Trains that it hands over.
+    /// Trains that are read from it.
     pub read: TrainKinds,
-    /// Trains that it takes.
+    /// Trains that can be written to it.
     pub write: TrainKinds,
 }

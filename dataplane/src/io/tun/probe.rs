@@ -1,8 +1,8 @@
-//! Which offloads really work: asked of the kernel, then tried with a real packet each.
+//! Which offloads really work: the kernel is asked, then each is probed with a real packet.
 //!
-//! Asking is not enough: kernels near 6.6.44 grant TSO and refuse every super-packet that is written. The packets of
-//! the trial can do no harm: the stack drops those that are written first thing, version 4 for its wrong header checksum,
-//! version 6 because a loopback address may not come from outside (RFC 4291 2.5.3); those that are read end here.
+//! Asking is not enough: kernels near 6.6.44 grant TSO and refuse every train that is written. The packets of the probe
+//! do no harm: the stack drops those that are written, IPv4 for a wrong header checksum, IPv6 because a loopback
+//! address may not arrive from outside (RFC 4291 2.5.3); those that are read end here.
 
 mod packets;
 mod reads;
@@ -20,7 +20,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What is asked for, the most first: kernels before 6.2 know no UDP segmentation.
+/// Sets of offloads to ask for, the largest first: kernels before 6.2 have no USO.
 const WISHES: [(u32, TunOffloads); 3] = [
     (TCP | TUN_F_USO4 | TUN_F_USO6, offloads(true, true)),
     (TCP, offloads(true, false)),
@@ -41,7 +41,7 @@ const fn offloads(tcp: bool, udp: bool) -> TunOffloads {
     }
 }
 
-/// Switches on what the kernel grants and what then passes its trial, for the device of this name and index.
+/// Enables what the kernel grants and what then passes its probe, for the device of this name and index.
 pub(super) fn try_offloads(
     queues: &[OwnedFd],
     (name, index): (&str, u32),
@@ -69,7 +69,7 @@ pub(super) fn try_offloads(
             "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
         ));
     });
-    // Who may open no packet socket has the kernel's word for it.
+    // Without the right to open a packet socket the kernel's answer is all there is.
     let Ok(reads) = try_reads(queues, index, granted.read) else {
         return Ok(TunOffloads { write, ..*granted });
     };
@@ -96,9 +96,9 @@ pub(super) fn try_offloads(
     })
 }
 
-/// Switches on what an earlier trial has shown to work, without another one.
+/// Enables what an earlier probe has shown to work, without another one.
 pub(super) fn switch_on(queue: &OwnedFd, known: TunOffloads) -> Result<TunOffloads, OpenError> {
-    // They are about what the kernel hands over; what it takes needs no switch.
+    // They control what the kernel passes to the queue; what it accepts needs no setting.
     let wish = match (known.checksum, known.read) {
         (false, _) => 0,
         (true, read) if read.udp => WISHES[0].0,
@@ -110,7 +110,7 @@ pub(super) fn switch_on(queue: &OwnedFd, known: TunOffloads) -> Result<TunOffloa
     Ok(known)
 }
 
-/// Names what was granted and does not work.
+/// Warns of what was granted and does not work.
 fn warn_of(granted: TrainKinds, works: TrainKinds, warn: impl Fn(&str)) {
     for (kind, was, is) in [
         ("TCP segments over IPv4", granted.tcp_v4, works.tcp_v4),

@@ -1,4 +1,4 @@
-//! The writing end of one queue.
+//! Writes to one queue of the device.
 
 use crate::io::waker::poll_for;
 use crate::io::{Delivery, PlaintextSink, Sent, virtio_header};
@@ -10,14 +10,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Writes packets and trains into the device: to the kernel they have just arrived from it.
+/// Writes packets and trains to the device, from which the kernel receives them.
 #[derive(Debug)]
 pub struct TunSink {
     pub(super) device: Arc<OwnedFd>,
     pub(super) takes: TrainKinds,
 }
 
-/// How long a full device is waited for before a packet is given up.
+/// How long to wait for room in a full device before a packet is dropped.
 const SEND_ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl TunSink {
@@ -33,7 +33,7 @@ impl TunSink {
         }
     }
 
-    /// One `writev` of header and pieces, fewer than `N`. A second attempt is for a device that was full.
+    /// One `writev` of header and fewer than `N` pieces; repeated once for a device that was full.
     fn gather<const N: usize>(&self, header: &[u8], pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
         let mut all = [IoSlice::new(header); N];
         all[1..=pieces.len()].copy_from_slice(pieces);

@@ -1,4 +1,4 @@
-//! The reading end of one queue.
+//! Reads one queue of the device.
 
 use crate::io::waker::wait_readable;
 use crate::io::{MAX_ITEM_BYTES, PlaintextSource, ReceiveBuffer, Wait, Waker, virtio_header};
@@ -77,9 +77,9 @@ impl PlaintextSource for TunSource {
     }
 }
 
-/// Whether this is the kernel's report of the multicast groups that it has joined on the device by itself, of which no
-/// setting keeps it: behind a hop-by-hop header, RFC 2710 and RFC 3810 messages that must not pass a router. Nobody has sent
-/// it and nobody misses it, so it is no dropped traffic either.
+/// Whether this is the kernel's own report of its multicast groups on the device, which no setting prevents: an MLD
+/// message behind a hop-by-hop header (RFC 2710, RFC 3810), which must not pass a router. It is not counted as dropped
+/// traffic.
 pub(super) fn is_mld_report(packet: &[u8]) -> bool {
     const HOP_BY_HOP: u8 = 0;
     const ICMPV6: u8 = 58;

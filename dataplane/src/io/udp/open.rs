@@ -19,7 +19,7 @@ pub(super) const NO_COALESCING: &str =
 /// Opens the socket of one family; both families may use the same port.
 pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink), OpenError> {
     let socket = Socket::open(family, SocketType::DGRAM, None, &options.socket)?;
-    // A socket that another process has opened for us is bound already.
+    // A socket inherited from another process is bound already.
     if bound_port(&socket)? != options.port || options.port == 0 {
         bind(&socket, options.port)?;
     }
@@ -68,7 +68,7 @@ fn set_up(socket: &Socket, options: &UdpOptions, stats: &UdpStats) -> Result<(),
         let _ = socket.set(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
     let wish = options.offloads;
-    // Setting the option to 0 changes nothing; that it is known tells that the kernel can segment.
+    // Setting the option to 0 changes nothing; that it succeeds shows that the kernel can segment.
     let segments = wish.segment && !zero && socket.set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     let coalesces = wish.coalesce && socket.set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     stats.segments.store(segments, Ordering::Relaxed);

@@ -2,21 +2,21 @@
 
 use crate::io::SocketOptions;
 
-/// How a UDP socket for ESP is to behave.
+/// Options of a UDP socket for ESP.
 #[derive(Clone)]
 pub struct UdpOptions {
     /// The local port: 4500 (RFC 3948).
     pub port: u16,
-    /// Whether datagrams over IPv4 carry the checksum 0. It costs the trains of both ends.
+    /// Whether datagrams over IPv4 have the checksum 0. It disables GSO and GRO on both ends.
     pub zero_checksum: bool,
-    /// Which trains are used: those that [`probe()`] has found to work.
+    /// Which offloads are used: those that [`super::probe()`] has found to work.
     pub offloads: UdpOffloads,
-    /// What every socket needs to know.
+    /// Options of every socket.
     pub socket: SocketOptions,
 }
 
 impl UdpOptions {
-    /// Port 4500, checksums, trains.
+    /// Port 4500, checksums, all offloads.
     pub fn new(socket: SocketOptions) -> Self {
         Self {
             port: 4500,
@@ -27,12 +27,12 @@ impl UdpOptions {
     }
 }
 
-/// Offloads for datagrams, either way.
+/// UDP GSO and GRO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpOffloads {
-    /// The kernel cuts what we send (`UDP_SEGMENT`).
+    /// The kernel segments what is sent (`UDP_SEGMENT`).
     pub segment: bool,
-    /// The kernel joins what arrives (`UDP_GRO`).
+    /// The kernel coalesces what arrives (`UDP_GRO`).
     pub coalesce: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Whether trains of datagrams really work here: asked of the kernel, then tried with real packets over the loopback device.
+//! Whether UDP GSO and GRO really work here: the kernel is asked, then real packets are sent over the loopback device.
 //!
 //! ```text
-//!   one packet     ──► plain socket      nothing comes: no loopback here, nothing is proven, the kernel is believed
-//!   a train of 3   ──► plain socket      the kernel cuts (UDP_SEGMENT): 3 equal packets, in order
-//!   a train of 3   ──► joining socket    the kernel joins (UDP_GRO): the same, coalesced or not
+//!   1 packet   ──► plain socket   nothing arrives: no loopback here, so the kernel's answer is all there is
+//!   3 packets  ──► plain socket   segmented by the kernel (UDP_SEGMENT): 3 equal packets, in order
+//!   3 packets  ──► GRO socket     coalesced by the kernel (UDP_GRO): the same, in one receive or several
 //! ```
 //!
-//! The packets go from one socket of ours to another, at ports of the kernel's choice and through the same source and sink
-//! as all others. What fails is done without, and said aloud.
+//! The packets go from one socket of this process to another, at ports of the kernel's choice, through the same source
+//! and sink as all others. What fails is not used, and a warning names it.
 
 use super::open::{NO_COALESCING, NO_SEGMENTATION};
 use super::options::{UdpOffloads, UdpOptions};
@@ -28,16 +28,16 @@ use std::time::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// How one use of trains stands.
+/// State of one offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffloadState {
     /// Not wanted, or this kernel does not have it.
     Absent,
-    /// Used: its trial passed.
+    /// Used: its probe passed.
     Proven,
-    /// Used on the kernel's word: there is no loopback here that could prove it.
+    /// Used because the kernel has it; not probed, since nothing passes the loopback device.
     Believed,
-    /// Not used: its trial failed.
+    /// Not used: its probe failed.
     Failed,
 }
 
@@ -47,21 +47,24 @@ impl OffloadState {
     }
 }
 
-/// What came of the trials over one IP version.
+/// The results over one IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpProbe {
-    /// The kernel cuts what we send.
+    /// The kernel segments what is sent.
     pub segments: OffloadState,
-    /// The kernel joins what arrives.
+    /// The kernel coalesces what arrives.
     pub coalesces: OffloadState,
 }
 
 impl UdpProbe {
-    /// Nothing was tried yet.
+    /// Before the probe.
     fn of(wish: UdpOffloads) -> Self {
-        let standing = |wanted| match wanted {
-            true => OffloadState::Believed,
-            false => OffloadState::Absent,
+        let standing = |wanted| {
+            if wanted {
+                OffloadState::Believed
+            } else {
+                OffloadState::Absent
+            }
         };
         Self {
             segments: standing(wish.segment),
@@ -69,7 +72,7 @@ impl UdpProbe {
         }
     }
 
-    /// What sockets are to use.
+    /// The offloads that sockets should use.
     pub fn offloads(self) -> UdpOffloads {
         UdpOffloads {
             segment: self.segments.is_used(),
@@ -78,45 +81,47 @@ impl UdpProbe {
     }
 }
 
-/// How long a packet of the trial may take over the loopback device. It is there at once; only one that is lost is
+/// How long a packet of the probe may take over the loopback device. It normally arrives at once; only a lost one is
 /// waited for.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of each packet.
 const PACKET_BYTES: usize = 1000;
 
-/// Packets of a train.
+/// Packets of one message.
 const TRAIN_PACKETS: usize = 3;
 
-/// Tries those trains that are wished for. Less than was hoped for is told to the warning of `options`.
+/// Probes the offloads in `wish`; each failure is reported to the warning of `options`.
 pub fn probe(family: Family, wish: UdpOffloads, options: &SocketOptions) -> UdpProbe {
     probe_by(family, wish, options, |sink| Box::new(sink))
 }
 
-/// The same, by a way that tests may spoil.
+/// The same; tests wrap the sink in one that fails.
 fn probe_by(
     family: Family,
     wish: UdpOffloads,
     options: &SocketOptions,
-    way: impl FnOnce(UdpSink) -> Box<dyn ProtectedSink>,
+    wrap: impl FnOnce(UdpSink) -> Box<dyn ProtectedSink>,
 ) -> UdpProbe {
     let untried = UdpProbe::of(wish);
     if wish == UdpOffloads::NONE {
         return untried;
     }
-    let Ok(mut sockets) = ProbeSockets::set_up(family, wish, options, way) else {
+    let Ok(mut sockets) = ProbeSockets::set_up(family, wish, options, wrap) else {
         return untried;
     };
-    if sockets.pass(1, ProbeSockets::plain_end).is_err() {
+    if sockets.pass(1, ProbeSockets::plain_source).is_err() {
         return untried;
     }
-    let segments = match wish.segment {
-        true => sockets.try_segments(family, options),
-        false => untried.segments,
+    let segments = if wish.segment {
+        sockets.try_segments(family, options)
+    } else {
+        untried.segments
     };
-    let coalesces = match wish.coalesce {
-        true => sockets.try_coalescing(family, options),
-        false => untried.coalesces,
+    let coalesces = if wish.coalesce {
+        sockets.try_coalescing(family, options)
+    } else {
+        untried.coalesces
     };
     UdpProbe {
         segments,
@@ -130,7 +135,7 @@ struct ProbeSockets {
     stats: Arc<UdpStats>,
     outer: Outer,
     plain: UdpSource,
-    joining: UdpSource,
+    gro: UdpSource,
 }
 
 impl ProbeSockets {
@@ -138,28 +143,28 @@ impl ProbeSockets {
         family: Family,
         wish: UdpOffloads,
         options: &SocketOptions,
-        way: impl FnOnce(UdpSink) -> Box<dyn ProtectedSink>,
+        wrap: impl FnOnce(UdpSink) -> Box<dyn ProtectedSink>,
     ) -> Result<Self, OpenError> {
         let (segment, coalesce) = (wish.segment, wish.coalesce);
         let open = |segment, coalesce| open(family, UdpOffloads { segment, coalesce }, options);
         let (_, sink) = open(segment, false)?;
         let (plain, _) = open(false, false)?;
-        let (joining, _) = open(false, coalesce)?;
+        let (gro, _) = open(false, coalesce)?;
         Ok(Self {
             stats: sink.stats(),
             outer: outer(family, sink.port()),
-            sink: way(sink),
+            sink: wrap(sink),
             plain,
-            joining,
+            gro,
         })
     }
 
-    fn plain_end(&mut self) -> &mut UdpSource {
+    fn plain_source(&mut self) -> &mut UdpSource {
         &mut self.plain
     }
 
-    fn joining_end(&mut self) -> &mut UdpSource {
-        &mut self.joining
+    fn gro_source(&mut self) -> &mut UdpSource {
+        &mut self.gro
     }
 
     fn try_segments(&mut self, family: Family, options: &SocketOptions) -> OffloadState {
@@ -167,9 +172,9 @@ impl ProbeSockets {
             (options.warn)(NO_SEGMENTATION);
             return OffloadState::Absent;
         }
-        let mut outcome = self.pass(TRAIN_PACKETS, Self::plain_end);
+        let mut outcome = self.pass(TRAIN_PACKETS, Self::plain_source);
         if outcome.is_ok() && !self.stats.segments() {
-            // The sink has sent the packets of the train one by one.
+            // The sink has sent the packets one by one.
             outcome = Err(io::Error::other("it was refused"));
         }
         let Err(why) = outcome else {
@@ -184,11 +189,11 @@ impl ProbeSockets {
     }
 
     fn try_coalescing(&mut self, family: Family, options: &SocketOptions) -> OffloadState {
-        if !self.joining.stats().coalesces() {
+        if !self.gro.stats().coalesces() {
             (options.warn)(NO_COALESCING);
             return OffloadState::Absent;
         }
-        let Err(why) = self.pass(TRAIN_PACKETS, Self::joining_end) else {
+        let Err(why) = self.pass(TRAIN_PACKETS, Self::gro_source) else {
             return OffloadState::Proven;
         };
         (options.warn)(&format!(
@@ -198,7 +203,7 @@ impl ProbeSockets {
         OffloadState::Failed
     }
 
-    /// Sends so many packets as one burst, and sees whether they arrive.
+    /// Sends `count` packets as one burst and checks that they arrive.
     fn pass(&mut self, count: usize, to: fn(&mut Self) -> &mut UdpSource) -> io::Result<()> {
         let packets: Vec<_> = (1..=count)
             .map(|number| vec![number as u8; PACKET_BYTES])
@@ -217,24 +222,24 @@ impl ProbeSockets {
             return Err(io::Error::other("it could not be sent"));
         }
         let got = receive(to(self), &from, count * PACKET_BYTES)?;
-        match got == packets {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "of {count} packets {} arrived whole and in order",
-                got.iter().zip(&packets).filter(|(a, b)| a == b).count()
-            ))),
+        if got == packets {
+            return Ok(());
         }
+        Err(io::Error::other(format!(
+            "of {count} packets {} arrived whole and in order",
+            got.iter().zip(&packets).filter(|(a, b)| a == b).count()
+        )))
     }
 }
 
-/// A socket at a port of the kernel's choice. Of its other shortcomings the real one will speak.
+/// Opens a socket at a port of the kernel's choice, without warnings: the real socket will issue them.
 fn open(
     family: Family,
     offloads: UdpOffloads,
     options: &SocketOptions,
 ) -> Result<(UdpSource, UdpSink), OpenError> {
     let socket = SocketOptions {
-        // The loopback device belongs to no other.
+        // The loopback device is in no VRF.
         device: None,
         buffer: 64 << 10,
         paths: PmtuCache::default(),
@@ -268,7 +273,7 @@ fn outer(family: Family, port: u16) -> Outer {
     }
 }
 
-/// The packets that come from the socket at `from`, until there are so many bytes of them or none come any more.
+/// The packets that come from the socket at `from`, until there are `wanted` bytes of them or the time is over.
 fn receive(source: &mut UdpSource, from: &Outer, wanted: usize) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer = ReceiveBuffer::with_capacity(MAX_ITEM_BYTES, TRAIN_PACKETS);
     let (mut packets, mut bytes) = (Vec::new(), 0);

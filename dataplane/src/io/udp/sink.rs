@@ -1,4 +1,4 @@
-//! The sending end: bursts as datagrams, the kernel cutting the trains.
+//! Sends bursts as datagrams, segmented by the kernel.
 
 use super::stats::UdpStats;
 use crate::io::messages::{Message, SendBatch};
@@ -18,16 +18,16 @@ pub struct UdpSink {
     port: u16,
     stats: Arc<UdpStats>,
     batch: SendBatch,
-    /// For the packets of a train that was refused as a whole.
+    /// For the packets of a message that was refused as a whole.
     single_packets: SendBatch,
-    /// How the socket's don't-fragment setting stands.
+    /// The socket's present don't-fragment setting.
     df: Option<bool>,
 }
 
-/// The most bytes of one train: an IPv4 packet of 65 535 bytes less its IP and UDP header.
+/// The most bytes of one message: an IPv4 packet of 65 535 bytes less its IP and UDP header.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// The most datagrams of one train that every kernel with UDP_SEGMENT takes.
+/// The most datagrams of one message that every kernel with UDP_SEGMENT takes.
 const MAX_GSO_SEGMENTS: usize = 64;
 
 impl UdpSink {
@@ -42,7 +42,7 @@ impl UdpSink {
         }
     }
 
-    /// What the socket is doing.
+    /// State and counters of the socket.
     pub fn stats(&self) -> Arc<UdpStats> {
         self.stats.clone()
     }
@@ -105,7 +105,7 @@ impl SocketSink for UdpSink {
                 return false;
             }
             send_singly(socket, single_packets, bursts, message, sent);
-            judge_segmentation(socket, stats, &bursts[message.burst], error, message, sent);
+            check_segmentation(socket, stats, &bursts[message.burst], error, message, sent);
             true
         };
         send_all(
@@ -165,7 +165,7 @@ fn put(batch: &mut SendBatch, n: usize, burst: &Burst<'_>, range: Range<usize>) 
     }
 }
 
-/// Sends the packets of a train one by one. Each that is too big or has no route is refused for itself.
+/// Sends the packets of a message one by one. Each that is too big or has no route is refused on its own.
 fn send_singly(
     socket: &Socket,
     single_packets: &mut SendBatch,
@@ -192,10 +192,10 @@ fn send_singly(
     );
 }
 
-/// After a train was refused and its packets were tried one by one: if those went although the train did not, the
-/// fault is segmentation's (a device without checksums, an old driver), and it is switched off. Packets that are larger
-/// than the path but may be fragmented are no such case: the kernel cannot do both.
-fn judge_segmentation(
+/// After a segmented message was refused and its packets were sent one by one: if those were sent although the message
+/// was not, segmentation does not work (a device without checksum offload, an old driver), and it is switched off.
+/// Packets that are larger than the path's MTU but may be fragmented do not count: the kernel cannot do both.
+fn check_segmentation(
     socket: &Socket,
     stats: &UdpStats,
     burst: &Burst<'_>,

@@ -1,4 +1,4 @@
-//! The receiving end: ESP packets out of datagrams, everything else set aside.
+//! Receives ESP packets from datagrams; IKE messages and keepalives are separated.
 
 use super::stats::UdpStats;
 use crate::io::ancillary::ControlMessage;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Who gets the IKE messages that arrive on the ESP port, without their four zero bytes.
+/// Receives the IKE messages that arrive on the ESP port, without their four zero bytes.
 pub type IkeHandler = Box<dyn FnMut(&Outer, &[u8]) + Send>;
 
 /// Receives ESP packets from UDP datagrams.
@@ -49,7 +49,7 @@ impl UdpSource {
         self
     }
 
-    /// What the socket is doing.
+    /// State and counters of the socket.
     pub fn stats(&self) -> Arc<UdpStats> {
         self.reader.stats.clone()
     }
@@ -81,7 +81,7 @@ impl AsFd for UdpSource {
     }
 }
 
-/// Tells ESP from keepalives and IKE.
+/// Separates ESP from keepalives and IKE messages.
 struct Reader {
     port: u16,
     ike: Option<IkeHandler>,
@@ -89,7 +89,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Enters the ESP packets of one receive: usually all of it as one item, several if something else is among them.
+    /// Enters the ESP packets of one receive: usually all of it as one item, several if there is something else among
+    /// them.
     fn enter(
         &mut self,
         buffer: &mut ReceiveBuffer<Arrival>,
@@ -102,7 +103,7 @@ impl Reader {
         let mut run = range.start..range.start;
         while run.end < range.end {
             let packet = run.end..(run.end + stride).min(range.end);
-            if self.set_aside(&outer, &buffer.bytes[packet.clone()]) {
+            if self.take_other(&outer, &buffer.bytes[packet.clone()]) {
                 push_run(buffer, run, Arrival { outer, stride });
                 run = packet.end..packet.end;
             } else {
@@ -125,7 +126,7 @@ impl Reader {
             protocol: 17,
             ports: Some((source_port, self.port)),
             traffic_class: 0,
-            // The kernel does not say; nothing inbound depends on it.
+            // The kernel does not report it; nothing inbound depends on it.
             dont_fragment: false,
             hop_limit: 0,
             emitted_len: 0,
@@ -143,8 +144,8 @@ impl Reader {
         Some((outer, stride))
     }
 
-    /// Counts what is not ESP, and says so.
-    fn set_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+    /// Handles a datagram that is not ESP; returns whether it was one.
+    fn take_other(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         match packet {
             // RFC 3948 2.3.
             [0xff] => self.stats.keepalives.fetch_add(1, Ordering::Relaxed),

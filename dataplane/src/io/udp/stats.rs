@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a UDP socket is doing, for `status`; shared by its source and its sink.
+/// State and counters of a UDP socket, for `status`; shared by its source and its sink.
 #[derive(Debug, Default)]
 pub struct UdpStats {
     pub(super) segments: AtomicBool,
@@ -12,7 +12,7 @@ pub struct UdpStats {
 }
 
 impl UdpStats {
-    /// Whether the kernel segments our trains.
+    /// Whether the kernel segments what is sent.
     pub fn segments(&self) -> bool {
         self.segments.load(Ordering::Relaxed)
     }

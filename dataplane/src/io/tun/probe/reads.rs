@@ -1,12 +1,13 @@
-//! The trial of trains that the kernel hands over: each kind is sent into the device, as the kernel's own stack would, and
-//! must come out of a queue as it went in.
+//! The probe of trains that the kernel passes to the queue: each kind is sent into the device, as the kernel's own
+//! stack does, and must be read from a queue unchanged.
 //!
 //! ```text
-//!   packet socket, virtio header ──► device ──► queue ──► us: the same train, or its segments, or nothing
+//!   packet socket, virtio header ──► device ──► queue ──► here: the same train, or its segments, or nothing
 //! ```
 //!
-//! No address, route or rule is needed, nothing of the stack sees the packets, and they end here. Where routes lead to a
-//! persistent device already, what else the queues hold at this moment is lost, as it was while nobody had them open.
+//! No address, route or rule is needed, and no part of the stack sees the packets. Where routes lead to a persistent
+//! device already, other packets in the queues at this moment are lost, as they were while no process had the device
+//! open.
 
 use super::packets::{TCP_TRAIN, UDP_TRAIN, over_v4, over_v6, train};
 use crate::io::packet::bind;
@@ -23,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a packet may take; only one that is lost is waited for.
+/// How long a packet may take; only a lost one is waited for.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came out of the device.
@@ -34,16 +35,17 @@ enum Seen {
     Nothing,
 }
 
-/// What the trial of all kinds has shown.
+/// The result of the probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reads {
-    /// Those that come whole.
+    /// Trains that arrive whole.
     pub whole: TrainKinds,
-    /// Whether a train was lost in the device: then none must be asked for.
+    /// Whether a train was lost in the device: then none must be enabled.
     pub lossy: bool,
 }
 
-/// Sends a train of every kind hoped for through the device of this index. An error says that nothing could be tried.
+/// Sends a train of every kind in `hoped` through the device of this index. An error means that nothing could be
+/// probed.
 pub(super) fn try_reads(queues: &[OwnedFd], index: u32, hoped: TrainKinds) -> io::Result<Reads> {
     let mut sockets = ProbeSockets::set_up(queues, index)?;
     if sockets.pass(&over_v4(17), Offload::default())? != Seen::Whole {
@@ -91,7 +93,7 @@ impl ProbeSockets {
         })
     }
 
-    /// Sends one packet or train, and looks what comes out of it.
+    /// Sends one packet or train, and reads what arrives of it.
     fn pass(&mut self, packet: &[u8], offload: Offload) -> io::Result<Seen> {
         let head = virtio_header::write(&offload, packet).ok_or(io::ErrorKind::InvalidInput)?;
         let injector = match packet.first().map(|first| first >> 4) {
@@ -99,7 +101,7 @@ impl ProbeSockets {
             _ => &self.v6,
         };
         match rustix::io::write(injector, &[&head, packet].concat()) {
-            // So it is told that the way into the device dropped it.
+            // With this error the kernel reports that the device's egress path dropped it.
             Err(Errno::NOBUFS) => return Ok(Seen::Nothing),
             written => written?,
         };
@@ -129,7 +131,7 @@ impl ProbeSockets {
     }
 }
 
-/// Where packets go into the device, behind their virtio headers.
+/// A socket that sends packets with virtio headers into the device.
 fn injector(index: u32, protocol: i32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -143,7 +145,7 @@ fn injector(index: u32, protocol: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What a packet that was read tells about the one that was sent; nothing if it is no part of that one.
+/// How a packet that was read relates to the one that was sent; nothing if it is no part of it.
 fn judge(sent: (&[u8], &Offload), read: (&[u8], &Offload)) -> Option<Seen> {
     if read.0 == sent.0 && read.1.segmentation == sent.1.segmentation {
         return Some(Seen::Whole);

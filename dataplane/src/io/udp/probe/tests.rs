@@ -115,7 +115,7 @@ fn where_the_host_loses_trains_packets_go_one_by_one_and_still_arrive() {
             let mut sockets =
                 ProbeSockets::set_up(family, trial.offloads(), &options(warn), untouched).unwrap();
             sockets
-                .pass(TRAIN_PACKETS, ProbeSockets::joining_end)
+                .pass(TRAIN_PACKETS, ProbeSockets::gro_source)
                 .unwrap();
         }
     });
