@@ -1,5 +1,5 @@
-//! What AGGFRAG mode (RFC 9347) is worth for small packets: the whole engine in memory, both ends, with it and without in
-//! turns.
+//! What AGGFRAG mode (RFC 9347) is worth for small packets: the whole engine in memory, both ends, with it and without
+//! in turns.
 //!
 //! ```text
 //! cargo run --release -p dataplane --example aggfrag -- [ROUNDS]

@@ -139,9 +139,10 @@ impl Shape {
 }
 
 fn print_row(ends: &WayThrough, shape: Shape, outbound: bool, workers: &[usize], time: Duration) {
-    let (step_times, inline, parallel) = match outbound {
-        true => timed(|| out_rig(ends, shape), workers, time),
-        false => timed(|| in_rig(ends, shape), workers, time),
+    let (step_times, inline, parallel) = if outbound {
+        timed(|| outbound_bench(ends, shape), workers, time)
+    } else {
+        timed(|| inbound_bench(ends, shape), workers, time)
     };
     let bare = bare(ends, shape.packet_len(), outbound, time);
     let StepTimes {
@@ -188,20 +189,20 @@ where
     (step_times, rate(0), parallel)
 }
 
-fn out_rig(ends: &WayThrough, shape: Shape) -> OutboundBench {
+fn outbound_bench(ends: &WayThrough, shape: Shape) -> OutboundBench {
     let databases = world::database(&ends.left).snapshot();
     bench::outbound(databases, shape.items(), BatchSize::default())
 }
 
-fn in_rig(ends: &WayThrough, shape: Shape) -> InboundBench {
+fn inbound_bench(ends: &WayThrough, shape: Shape) -> InboundBench {
     let databases = |text| world::database(text).snapshot();
     let size = BatchSize::default();
     let parcels = bench::sealed(databases(&ends.left), shape.items(), size).unwrap();
     bench::inbound(databases(&ends.right), parcels, size)
 }
 
-/// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in either
-/// direction.
+/// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in
+/// either direction.
 fn bare(ends: &WayThrough, len: usize, outbound: bool, time: Duration) -> f64 {
     let snapshot = world::database(&ends.left).snapshot();
     let of = |protocol| {

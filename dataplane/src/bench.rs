@@ -1,12 +1,12 @@
-//! The whole engine in memory under a clock: how long each of its steps takes, and how many packets pass.
+//! The whole engine in memory, timed: how long each of its steps takes, and how many packets it carries per second.
 //!
 //! ```text
 //!   Repeat ──► read ──► prepare ──► transform ──► commit ──► NullSink
 //!                       in order    any thread    in order
 //! ```
 //!
-//! `esplanade speed --layer engine` and the example `engine` both measure by this. A [`Bench`] is worked step by step on
-//! one thread; a [`LaneBench`] one is pumped through its lane, with workers or without.
+//! `esplanade speed --layer engine` and the example `engine` both use this. A [`Bench`] runs step by step on one
+//! thread; a [`LaneBench`] runs through a lane, with workers or without.
 
 use crate::buffers::{BatchSize, Pool};
 use crate::counters::Counters;
@@ -33,13 +33,13 @@ use std::time::{Duration, Instant};
 /// Protected bytes as they arrive at the other end.
 pub type Protected = (Vec<u8>, Arrival);
 
-/// Large enough that nothing is cut.
+/// Large enough that nothing is fragmented.
 const PATH_MTU: usize = 65_535;
 
-/// Batches that may be in flight beside workers.
+/// Batches that may be in flight with workers.
 const MAX_BATCHES_IN_FLIGHT: usize = 16;
 
-/// One direction between two ends in memory, to be worked by hand.
+/// One direction between a source and a sink in memory, run step by step.
 pub struct Bench<P: Prepare, C> {
     prepare: P,
     commit: C,
@@ -47,22 +47,22 @@ pub struct Bench<P: Prepare, C> {
     counters: Arc<Counters>,
 }
 
-/// The way out.
+/// The outbound direction.
 pub type OutboundBench = Bench<OutboundPrepare, OutboundCommit>;
 
-/// The way in.
+/// The inbound direction.
 pub type InboundBench = Bench<InboundPrepare, InboundCommit>;
 
-/// The way out for these plaintext items, again and again.
+/// The outbound direction for these plaintext items, repeated.
 pub fn outbound(
     databases: Arc<Snapshot>,
     items: Vec<(Vec<u8>, Offload)>,
     size: BatchSize,
 ) -> OutboundBench {
-    out_of(databases, Repeat::of(items), NullSink, size)
+    outbound_between(databases, Repeat::of(items), NullSink, size)
 }
 
-/// The way in for these protected items, again and again: of associations without a replay window.
+/// The inbound direction for these protected items, repeated: of SAs without a replay window.
 pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize) -> InboundBench {
     let counters: Arc<Counters> = Arc::default();
     let direction = Inbound {
@@ -75,20 +75,20 @@ pub fn inbound(databases: Arc<Snapshot>, items: Vec<Protected>, size: BatchSize)
     Bench::new(direction.steps(size, MAX_BATCHES_IN_FLIGHT + 1), counters)
 }
 
-/// What becomes of these plaintext items on the way out.
+/// The protected packets that the outbound direction makes of these plaintext items.
 pub fn sealed(
     databases: Arc<Snapshot>,
     items: Vec<(Vec<u8>, Offload)>,
     size: BatchSize,
 ) -> io::Result<Vec<Protected>> {
     let kept = Kept::default();
-    let mut bench = out_of(databases, Once(items.into_iter()), kept.clone(), size);
+    let mut bench = outbound_between(databases, Once(items.into_iter()), kept.clone(), size);
     while bench.step(&mut |_, _| ())? > 0 {}
     let mut bursts = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut bursts))
 }
 
-fn out_of(
+fn outbound_between(
     databases: Arc<Snapshot>,
     source: impl PlaintextSource + 'static,
     sink: impl ProtectedSink + 'static,
@@ -112,7 +112,7 @@ fn published(databases: Arc<Snapshot>) -> Arc<ArcSwap<Snapshot>> {
     Arc::new(ArcSwap::new(databases))
 }
 
-/// Hands out each item once.
+/// A source of each item once.
 struct Once(std::vec::IntoIter<(Vec<u8>, Offload)>);
 
 impl PlaintextSource for Once {
@@ -130,7 +130,7 @@ impl PlaintextSource for Once {
     }
 }
 
-/// Keeps what it is given, as it would arrive at the other end.
+/// A sink that keeps packets as they would arrive at the other end.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Protected>>>);
 
@@ -155,9 +155,9 @@ impl ProtectedSink for Kept {
 /// Nanoseconds per packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepTimes {
-    /// Copying the packets out of the source, which a device or a socket would do.
+    /// Copying the packets out of the source, as a device or a socket would.
     pub read: f64,
-    /// Numbers and headers, in order.
+    /// Policy, sequence numbers and layout, in order.
     pub prepare: f64,
     /// The ciphers, on any thread.
     pub transform: f64,
@@ -166,7 +166,7 @@ pub struct StepTimes {
 }
 
 impl StepTimes {
-    /// What must be done in order, and so bounds one flow.
+    /// The steps that run in order, and so limit one flow.
     pub fn serial(&self) -> f64 {
         self.prepare + self.commit
     }
@@ -191,18 +191,18 @@ where
         }
     }
 
-    /// Works inline for `time`, one batch at least. Medians over batches, so that what else the machine does now and then does not count.
+    /// Runs without workers for `time`, one batch at least. Medians over batches, so that interruptions do not count.
     pub fn step_times(&mut self, time: Duration) -> io::Result<StepTimes> {
         let mut samples: [Vec<f64>; 4] = Default::default();
         let start = Instant::now();
         while samples[0].is_empty() || start.elapsed() < time {
-            let came = self.step(&mut |packets, step_times| {
+            let items = self.step(&mut |packets, step_times| {
                 for (samples, span) in samples.iter_mut().zip(step_times) {
                     samples.push(span.as_nanos() as f64 / packets as f64);
                 }
             })?;
-            if came == 0 {
-                return Err(nothing_came());
+            if items == 0 {
+                return Err(no_packet());
             }
         }
         let [read, prepare, transform, commit] = samples.map(median);
@@ -214,8 +214,8 @@ where
         })
     }
 
-    /// One batch; tells how many packets it had and how long each step took, and returns the number of items.
-    fn step(&mut self, tell: &mut dyn FnMut(u64, [Duration; 4])) -> io::Result<usize> {
+    /// One batch; reports how many packets it had and how long each step took, and returns the number of items.
+    fn step(&mut self, report: &mut dyn FnMut(u64, [Duration; 4])) -> io::Result<usize> {
         let mut batch = self.pool.take();
         let start = Instant::now();
         let items = self.prepare.fill(&mut batch, Wait::Poll)?;
@@ -233,18 +233,17 @@ where
             transformed.elapsed(),
         ];
         if packets > 0 {
-            tell(packets, step_times);
+            report(packets, step_times);
         }
         Ok(items)
     }
 
-    /// Packets that were dropped so far, for whatever reason: a fast engine that drops is none.
+    /// Packets dropped so far: the speed of an engine that drops means nothing.
     pub fn dropped(&self) -> u64 {
         self.counters.read().dropped()
     }
 
-    /// Goes on through a lane that `workers` threads on `cpus` serve beside the one that reads; with none of them
-    /// inline.
+    /// Continues through a lane with `workers` threads on `cpus` beside the one that reads; with 0 without workers.
     pub fn start(self, workers: usize, cpus: &[usize]) -> io::Result<LaneBench<P, C>> {
         let passed = Arc::new(AtomicU64::new(0));
         let lane_config = LaneConfig {
@@ -255,25 +254,26 @@ where
             },
             workers,
         };
-        let bell = Arc::default();
+        let work_ready = Arc::default();
         let prepare = Metered(self.prepare, Arc::clone(&passed));
         let pump = Pump::new(
             prepare,
             self.commit,
             self.pool,
             &lane_config,
-            Arc::clone(&bell),
+            Arc::clone(&work_ready),
         );
         let lane: Arc<dyn WorkSource> = pump.lane().clone();
         let placement = Placement {
             cpus: cpus.to_vec(),
             ..Placement::default()
         };
-        let threads = WorkerThreads::start(workers, placement, Idle::default(), vec![lane], bell)?;
+        let threads =
+            WorkerThreads::start(workers, placement, Idle::default(), vec![lane], work_ready)?;
         Ok(LaneBench {
             pump,
             passed,
-            // Inline, a run is one batch; with workers it is long enough to fill the ring several times over.
+            // Without workers a run is one batch; with workers it is long enough to fill the ring several times.
             batches: if workers == 0 {
                 1
             } else {
@@ -285,20 +285,20 @@ where
     }
 }
 
-fn nothing_came() -> io::Error {
+fn no_packet() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
         "no packet of the load fits into a batch",
     )
 }
 
-/// The middle one; there is one.
+/// The median; `samples` is not empty.
 fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_unstable_by(f64::total_cmp);
     samples[samples.len() / 2]
 }
 
-/// One direction that is pumped through its lane.
+/// One direction that runs through its lane.
 pub struct LaneBench<P: Prepare, C> {
     pump: Pump<Metered<P>, C>,
     passed: Arc<AtomicU64>,
@@ -321,7 +321,7 @@ where
             let (before, begin) = (self.passed.load(Ordering::Relaxed), Instant::now());
             for _ in 0..self.batches {
                 if self.pump.step(Wait::Poll)? == 0 {
-                    return Err(nothing_came());
+                    return Err(no_packet());
                 }
             }
             let packets = self.passed.load(Ordering::Relaxed) - before;
@@ -331,7 +331,7 @@ where
         Ok(median(rates))
     }
 
-    /// Packets that were dropped so far, for whatever reason.
+    /// Packets dropped so far.
     pub fn dropped(&self) -> u64 {
         self.counters.read().dropped()
     }

@@ -66,8 +66,8 @@ pub fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
     used.clear();
     let mut used = ManuallyDrop::new(used);
     let (pointer, capacity) = (used.as_mut_ptr().cast::<B>(), used.capacity());
-    // SAFETY: the pointer and capacity are those of a vector that nothing else owns any more; the layout of its elements is
-    // the same, as asserted above; it holds no element.
+    // SAFETY: the pointer and capacity are those of a vector that nothing else owns any more; the layout of its
+    // elements is the same, as asserted above; it holds no element.
     unsafe { Vec::from_raw_parts(pointer, 0, capacity) }
 }
 

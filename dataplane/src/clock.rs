@@ -1,13 +1,13 @@
-//! The time that lifetimes count by, and the one that waits do: neither goes back, whatever becomes of the date.
+//! The clocks of lifetimes and of waits: neither goes back when the date is set.
 //!
 //! ```text
 //!   date at the start of the process ──┐
-//!                                      ├──► now()      seconds since the Unix epoch, as if the date was never set again
+//!                                      ├──► now()    seconds since the Unix epoch, as if the date was never set again
 //!   time since boot, sleep included ───┘
 //! ```
 //!
-//! Decisions (lifetimes, reassembly, reminders) take [`now`]: a date that is set back would make a key live longer, one set
-//! forward end it. Only what people read shows the date, which [`date_of`] finds.
+//! Lifetimes and reassembly use [`now`]: with the date, a clock set back would make a key live longer, one set forward
+//! would end it. Only output for people shows the date, which [`date_of`] returns.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::sync::OnceLock;
@@ -20,14 +20,14 @@ pub fn now() -> u64 {
         .seconds(since_boot())
 }
 
-/// Milliseconds since the system's start, sleep included: for what waits a few hundred of them.
+/// Milliseconds since the system's start, sleep included: for waits of a few hundred milliseconds.
 pub fn milliseconds() -> u64 {
     nanoseconds(since_boot()) / 1_000_000
 }
 
-/// Seconds since the Unix epoch as the system has them at this moment, right or wrong: for people to read.
+/// Seconds since the Unix epoch by the system's date at this moment: for output.
 pub fn today() -> u64 {
-    nanoseconds(date()) / NANOSECONDS
+    nanoseconds(date()) / NANOSECONDS_PER_SECOND
 }
 
 /// The date of a moment that [`now`] gave: the date may have been set since.
@@ -35,8 +35,8 @@ pub fn date_of(moment: u64) -> u64 {
     moment.saturating_add_signed(set_by(now(), today()))
 }
 
-/// By how many seconds the date was set since the process began. Two clocks read one after the other differ by a second now
-/// and then, which is no setting.
+/// By how many seconds the date was set since the process began. A difference of one second is ignored: two clocks that
+/// are read one after the other differ by that now and then.
 fn set_by(now: u64, today: u64) -> i64 {
     let difference = today.wrapping_sub(now) as i64;
     if difference.unsigned_abs() > 1 {
@@ -46,7 +46,7 @@ fn set_by(now: u64, today: u64) -> i64 {
     }
 }
 
-/// Nanoseconds from the Unix epoch to the system's start, believed once.
+/// Nanoseconds from the Unix epoch to the system's start, determined once.
 #[derive(Clone, Copy)]
 struct Epoch(u64);
 
@@ -56,11 +56,11 @@ impl Epoch {
     }
 
     fn seconds(self, since_boot: Timespec) -> u64 {
-        self.0.saturating_add(nanoseconds(since_boot)) / NANOSECONDS
+        self.0.saturating_add(nanoseconds(since_boot)) / NANOSECONDS_PER_SECOND
     }
 }
 
-const NANOSECONDS: u64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 fn date() -> Timespec {
     clock_gettime(ClockId::Realtime)
@@ -70,11 +70,13 @@ fn since_boot() -> Timespec {
     clock_gettime(ClockId::Boottime)
 }
 
-/// Of a time before 1970 nothing.
+/// The time in nanoseconds; 0 for times before 1970.
 fn nanoseconds(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let rest = u64::try_from(time.tv_nsec).unwrap_or_default();
-    seconds.saturating_mul(NANOSECONDS).saturating_add(rest)
+    seconds
+        .saturating_mul(NANOSECONDS_PER_SECOND)
+        .saturating_add(rest)
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What one direction has carried and dropped: a plain [`PacketCounts`] in every batch, added to shared [`Counters`] once a
-//! batch.
+//! Packets carried and dropped in one direction: plain [`PacketCounts`] in every batch, added to shared [`Counters`]
+//! once per batch.
 //!
-//! INVARIANT: with no batch in flight, `arrived` is `packets` and all `drops` together: nothing is lost unnamed.
+//! INVARIANT: with no batch in flight, `arrived` is `packets` plus all `drops`: every lost packet has a reason.
 
 use crate::io::{Sent, SourceDrops};
 use ipsec::Dropped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of one direction: of a batch, or since the start.
+/// Counts of one direction: of a batch, or since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PacketCounts {
-    /// Packets that the source brought, segments and coalesced datagrams counted singly.
+    /// Packets read from the source, segments and coalesced datagrams counted singly.
     pub arrived: u64,
-    /// Packets that the sink took.
+    /// Packets that the sink accepted.
     pub packets: u64,
     /// Bytes of inner packets that were given to the sink.
     pub bytes: u64,
-    /// What the sink was given: trains and parcels, each a unit of its calls.
+    /// Trains or bursts given to the sink, each a unit of its calls.
     pub trains: u64,
     /// Batches.
     pub batches: u64,
@@ -32,20 +32,20 @@ impl PacketCounts {
         self.drops[reason.index()] += packets;
     }
 
-    /// Counts packets that were lost before they could arrive here.
+    /// Counts packets that were lost before they could be read.
     pub fn miss(&mut self, reason: Dropped, packets: u64) {
         self.arrived += packets;
         self.drop(reason, packets);
     }
 
-    /// The same for all that a source has lost; nothing is left of it there.
+    /// The same for all drops of a source, which are taken out of it.
     pub fn missed(&mut self, missed: &mut SourceDrops) {
         for (reason, packets) in missed.drain() {
             self.miss(reason, packets);
         }
     }
 
-    /// Counts what a sink did.
+    /// Counts the result of a sink.
     pub fn sent(&mut self, sent: Sent) {
         self.packets += sent.packets;
         self.calls += sent.calls;
@@ -60,7 +60,7 @@ impl PacketCounts {
     }
 }
 
-/// The numbers of one direction since the start, shared with whoever wants to show them.
+/// The counts of one direction since the start, shared with the threads that report them.
 #[derive(Default)]
 pub struct Counters {
     arrived: AtomicU64,
@@ -91,7 +91,7 @@ impl Counters {
         }
     }
 
-    /// All numbers, each read once.
+    /// All counts, each read once.
     pub fn read(&self) -> PacketCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PacketCounts {

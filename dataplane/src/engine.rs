@@ -1,12 +1,12 @@
-//! Both directions, running: what a gateway starts, watches and stops.
+//! Both directions of the data plane with their threads: what a gateway starts, watches and stops.
 //!
 //! ```text
-//!   outbound thread   fill ─ prepare ─┐        ┌─ workers, on the CPUs they were given, serve both lanes
+//!   outbound thread   fill ─ prepare ─┐        ┌─ worker threads transform the batches of both lanes
 //!                                     ├─ lanes ┤
-//!   inbound thread    fill ─ prepare ─┘        └─ with none of them each thread does its own work inline
+//!   inbound thread    fill ─ prepare ─┘        └─ without workers each thread transforms its own
 //! ```
 //!
-//! How many workers a lane has is fixed, or chosen anew by its governor while it works.
+//! The number of workers of a lane is fixed by an option, or chosen by its governor while packets flow.
 
 use crate::buffers::BatchSize;
 use crate::counters::{Counters, PacketCounts};
@@ -44,34 +44,34 @@ pub struct Ends {
     pub protected_source: Box<dyn ProtectedSource>,
     /// Packets that were protected.
     pub plaintext_sink: Box<dyn PlaintextSink>,
-    /// A second end of the plaintext side: senders of packets too big for the path are told here.
+    /// A second sink of the plaintext side, for ICMP errors to senders of packets that are too big.
     pub replies: Option<Box<dyn PlaintextSink>>,
-    /// What the protected side learns of path MTUs.
+    /// Path MTUs that the protected side learns.
     pub paths: PmtuCache,
-    /// End the sleep of the sources' threads, so that a stop need not wait for it.
+    /// Wake the sources' threads, so that a stop need not wait for their sleep to end.
     pub wakers: Vec<Waker>,
 }
 
 /// How the data plane works.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads beside the two that read; with none everything is done inline on those two.
+    /// Worker threads beside the two that read; with none those two do everything themselves.
     pub workers: Workers,
-    /// Where all these threads run.
+    /// CPUs and priority of all these threads.
     pub placement: Placement,
     /// How much is read at a time.
     pub batch: BatchSize,
     /// Batches in flight per direction.
     pub slots: usize,
-    /// What a reading thread with nothing to do does.
+    /// Whether a reading thread polls or sleeps when no packet is there.
     pub idle: Idle,
-    /// What a worker with nothing to do does.
+    /// The same for a worker.
     pub workers_idle: Idle,
-    /// Batches in a row after which a reading thread lets others have the processor; 0 for never.
+    /// Batches in a row after which a reading thread yields the processor; 0 for never.
     pub poll_budget: u32,
-    /// The largest outer packet where no path is known better.
+    /// The largest outer packet where no path MTU is known.
     pub path_mtu: usize,
-    /// Makes the IVs of CBC suites repeatable, for tests alone; the system's generator seeds them otherwise.
+    /// Makes the IVs of CBC suites repeatable, for tests only; by default the system's generator seeds them.
     pub seed: Option<[u8; SEED_LEN]>,
 }
 
@@ -91,7 +91,7 @@ impl Default for Options {
     }
 }
 
-/// The numbers of both directions since the start.
+/// The counts of both directions since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Plaintext to protected.
@@ -105,18 +105,18 @@ pub struct DataPlane {
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     readers: Vec<JoinHandle<()>>,
-    /// Ends with the plane, after the readers, which still drain their lanes.
+    /// Ends after the readers, which still drain their lanes.
     threads: Arc<WorkerThreads>,
     report_cells: [ReportCell; 2],
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
 
-/// The longest sleep of a reading thread that nobody wakes.
+/// The longest sleep of a reading thread without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 impl DataPlane {
-    /// Starts both directions. Every batch works under the snapshot that `databases` holds when it begins.
+    /// Starts both directions. Every batch uses the snapshot that `databases` holds when it begins.
     pub fn start(
         ends: Ends,
         databases: Arc<ArcSwap<Snapshot>>,
@@ -125,17 +125,21 @@ impl DataPlane {
     ) -> io::Result<Self> {
         let (outbound, inbound) = (Arc::default(), Arc::default());
         let wakers = ends.wakers.clone();
-        let bell = Arc::new(Event::default());
+        let work_ready = Arc::new(Event::default());
         let (out_pump, in_pump) = pumps(
             ends,
             databases,
             options,
-            (&hook, &bell),
+            (&hook, &work_ready),
             (&outbound, &inbound),
         )?;
         let lanes: Vec<Arc<dyn WorkSource>> = vec![out_pump.lane().clone(), in_pump.lane().clone()];
-        let threads =
-            WorkerThreads::new(options.placement.clone(), options.workers_idle, lanes, bell);
+        let threads = WorkerThreads::new(
+            options.placement.clone(),
+            options.workers_idle,
+            lanes,
+            work_ready,
+        );
         threads.grow_to(options.workers.at_first())?;
         let mut plane = Self {
             stop: Arc::new(AtomicBool::new(false)),
@@ -181,7 +185,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// What has been carried and dropped so far.
+    /// Packets carried and dropped so far.
     pub fn totals(&self) -> Totals {
         Totals {
             outbound: self.outbound.read(),
@@ -189,14 +193,14 @@ impl DataPlane {
         }
     }
 
-    /// How the outbound and the inbound lane work at the moment, and why.
+    /// The state of the outbound and the inbound lane: workers, load, costs, and the reason for the number of workers.
     pub fn lanes(&self) -> [LaneReport; 2] {
         let read =
             |report_cell: &ReportCell| *report_cell.lock().unwrap_or_else(PoisonError::into_inner);
         [read(&self.report_cells[0]), read(&self.report_cells[1])]
     }
 
-    /// Stops reading, lets everything in flight leave, and returns the final numbers.
+    /// Stops reading, sends all batches in flight, and returns the final counts.
     pub fn stop(mut self) -> Totals {
         self.halt();
         self.totals()
@@ -206,7 +210,7 @@ impl DataPlane {
         self.stop.store(true, Ordering::SeqCst);
         self.wakers.iter().for_each(Waker::wake);
         for reader in self.readers.drain(..) {
-            // A thread that panicked has said so; there is nothing to add.
+            // A thread that panicked has printed its message already.
             let _ = reader.join();
         }
     }
@@ -222,7 +226,7 @@ fn pumps(
     ends: Ends,
     databases: Arc<ArcSwap<Snapshot>>,
     options: &Options,
-    (hook, bell): (&Hook, &Arc<Event>),
+    (hook, work_ready): (&Hook, &Arc<Event>),
     (outbound, inbound): (&Arc<Counters>, &Arc<Counters>),
 ) -> io::Result<(OutboundPump, InboundPump)> {
     let lane_config = LaneConfig {
@@ -250,8 +254,8 @@ fn pumps(
         counters: Arc::clone(inbound),
     };
     Ok((
-        outbound.pump(options.batch, &lane_config, Arc::clone(bell)),
-        inbound.pump(options.batch, &lane_config, Arc::clone(bell)),
+        outbound.pump(options.batch, &lane_config, Arc::clone(work_ready)),
+        inbound.pump(options.batch, &lane_config, Arc::clone(work_ready)),
     ))
 }
 
@@ -271,7 +275,7 @@ struct Reader {
 
 impl Reader {
     fn run<P: Prepare, C: Commit<P::Batch>>(self, mut pump: Pump<P, C>) {
-        self.placement.take_or_warn();
+        self.placement.apply_or_warn();
         if let Err(error) = self.pump(&mut pump) {
             let direction = self.direction;
             (self.hook)(Notice::Failed { direction, error });
@@ -282,21 +286,21 @@ impl Reader {
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
         let (threads, report_cell) = (Arc::clone(&self.threads), Arc::clone(&self.report_cell));
         let mut governor = Governor::of_this_thread(self.workers, threads, report_cell);
-        let (mut busy_until, mut in_a_row) = (Instant::now(), 0);
+        let (mut poll_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
             let wait = match self.idle {
                 Idle::Sleep => Wait::AtMost(MAX_SLEEP),
-                Idle::Adaptive(_) if Instant::now() >= busy_until => Wait::AtMost(MAX_SLEEP),
+                Idle::Adaptive(_) if Instant::now() >= poll_until => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) | Idle::Busy => Wait::Poll,
             };
             let count = pump.step(wait)?;
             if let (Idle::Adaptive(time), 1..) = (self.idle, count) {
-                busy_until = Instant::now() + time;
+                poll_until = Instant::now() + time;
             }
             in_a_row = if count > 0 { in_a_row + 1 } else { 0 };
-            let has_had_enough = self.poll_budget > 0 && in_a_row >= self.poll_budget;
-            let looked_in_vain = count == 0 && wait == Wait::Poll;
-            if has_had_enough || looked_in_vain && self.is_crowded(pump) {
+            let is_over_budget = self.poll_budget > 0 && in_a_row >= self.poll_budget;
+            let found_nothing = count == 0 && wait == Wait::Poll;
+            if is_over_budget || found_nothing && self.is_crowded(pump) {
                 std::thread::yield_now();
                 in_a_row = 0;
             }
@@ -312,7 +316,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether there is no processor for each thread.
+    /// Whether there are fewer processors than threads.
     fn is_crowded<P: Prepare, C: Commit<P::Batch>>(&self, pump: &Pump<P, C>) -> bool {
         self.processors <= 2 + pump.lane().workers()
     }

@@ -8,8 +8,8 @@
 //!   types below these steps:  packet, chain ◄── layer ◄── batch
 //! ```
 //!
-//! AH and nested SAs are opened layer by layer. Nothing of a packet is delivered or counted as received before its ICV was
-//! right and, in order, the replay window admitted it.
+//! AH and nested SAs are opened layer by layer. Nothing of a packet is delivered or counted as received before its ICV
+//! was right and, in order, the replay window admitted it.
 
 mod batch;
 mod chain;
@@ -57,9 +57,14 @@ pub type InboundPump = Pump<InboundPrepare, InboundCommit>;
 
 impl Inbound {
     /// Connects the steps by a lane.
-    pub fn pump(self, size: BatchSize, lane_config: &LaneConfig, bell: Arc<Event>) -> InboundPump {
+    pub fn pump(
+        self,
+        size: BatchSize,
+        lane_config: &LaneConfig,
+        work_ready: Arc<Event>,
+    ) -> InboundPump {
         let (prepare, commit, pool) = self.steps(size, lane_config.slots + 1);
-        Pump::new(prepare, commit, pool, lane_config, bell)
+        Pump::new(prepare, commit, pool, lane_config, work_ready)
     }
 
     /// The first and the last step by themselves, and the pool of at most `spare` batches between them.

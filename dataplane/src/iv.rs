@@ -5,7 +5,7 @@ use multibuffer::{Cipher, Integrity, Iv, Key, SealJob};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 
-/// Bytes made at a time.
+/// Random bytes made at a time.
 const BLOCK_LEN: usize = 4096;
 
 /// Bytes of a seed: an AES-256 key and a nonce.
@@ -14,7 +14,7 @@ pub const SEED_LEN: usize = 36;
 /// A stream of unpredictable bytes.
 pub struct IvSource {
     key: Key,
-    /// Every value makes one block, and 2^64 of them never run out.
+    /// Every value makes one block; 2^64 of them are never used up.
     counter: u64,
     block: [u8; BLOCK_LEN],
     used: usize,
@@ -31,7 +31,7 @@ impl IvSource {
         Ok(Self::seeded(&seed))
     }
 
-    /// One that always yields the same, for tests and repeatable captures.
+    /// One with a given seed, for tests and repeatable captures.
     pub fn seeded(seed: &[u8; SEED_LEN]) -> Self {
         // INVARIANT: 32 bytes of key and 4 of nonce are what AES-256 in counter mode takes.
         let key = Key::new(Cipher::AesCtr, seed, Integrity::None, &[], 0)
@@ -44,7 +44,7 @@ impl IvSource {
         }
     }
 
-    /// Fills `out`, at most 4096 bytes, with bytes that were never given out before.
+    /// Fills `out`, at most 4096 bytes, with bytes that were not used before.
     pub fn fill(&mut self, out: &mut [u8]) {
         if self.used + out.len() > BLOCK_LEN {
             self.refill();

@@ -7,8 +7,8 @@
 //!                            (in order)  (any thread)  (in order)
 //! ```
 //!
-//! `outbound` and `inbound` are mirror images; [`io`] has the ends; `pipeline` keeps order while many threads
-//! transform; [`train`] is a super-packet and its segments.
+//! `outbound` and `inbound` mirror each other; [`io`] has devices and sockets; `pipeline` keeps order while many
+//! threads transform; [`train`] is a super-packet (GSO, GRO) and its segments.
 
 pub mod bench;
 pub mod buffers;

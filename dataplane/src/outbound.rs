@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepare     policy, path MTU, sequence numbers and IVs for whole trains at once; where each packet will lie
-//!   transform   ESP headers, segments' heads and checksums, then the ciphers, from the super-packet into the buffer sent
+//!   transform   ESP headers, heads and checksums of segments, then the ciphers, which read the super-packet in place
 //!   commit      one call of the sink, counters
 //!
 //!   types below these steps:  chain ◄── item ◄── nested ◄── batch
@@ -61,9 +61,14 @@ pub type OutboundPump = Pump<OutboundPrepare, OutboundCommit>;
 
 impl Outbound {
     /// Connects the steps by a lane.
-    pub fn pump(self, size: BatchSize, lane_config: &LaneConfig, bell: Arc<Event>) -> OutboundPump {
+    pub fn pump(
+        self,
+        size: BatchSize,
+        lane_config: &LaneConfig,
+        work_ready: Arc<Event>,
+    ) -> OutboundPump {
         let (prepare, commit, pool) = self.steps(size, lane_config.slots + 1);
-        Pump::new(prepare, commit, pool, lane_config, bell)
+        Pump::new(prepare, commit, pool, lane_config, work_ready)
     }
 
     /// The first and the last step by themselves, and the pool of at most `spare` batches between them.

@@ -3,7 +3,7 @@
 use crate::io::PmtuCache;
 use std::net::IpAddr;
 
-/// One thread's view of what the sockets have learnt, with the last answer kept.
+/// One thread's view of the path MTUs that the sockets have learnt, with the last answer cached.
 pub struct PathMtus {
     paths: PmtuCache,
     default: usize,
@@ -19,7 +19,7 @@ struct Sizes {
 }
 
 impl PathMtus {
-    /// What `paths` knows, and `default` bytes towards everybody else.
+    /// The MTUs that `paths` knows, and `default` bytes towards all other peers.
     pub fn new(paths: PmtuCache, default: usize) -> Self {
         Self {
             changes: paths.changes(),
@@ -34,8 +34,8 @@ impl PathMtus {
         self.sizes(peer).mtu
     }
 
-    /// The largest one that is worth making where its size is ours to choose: the kernel's route counts too, so that no
-    /// packet has to be lost before it is known.
+    /// The largest one to make where this gateway chooses the size: limited by the kernel's route too, so that no
+    /// packet has to be lost before the limit is known.
     pub fn choice(&mut self, peer: IpAddr) -> usize {
         self.sizes(peer).choice
     }
@@ -49,12 +49,12 @@ impl PathMtus {
     }
 
     fn look_up(&mut self, peer: IpAddr, changes: u64) -> Sizes {
-        // Nothing was ever learnt: of many peers none has to be asked for.
+        // Nothing was learnt yet: no peer has to be looked up.
         if changes == 0 {
             let (mtu, choice) = (self.default, self.default);
             return Sizes { mtu, choice };
         }
-        let bytes = |told: Option<u32>| told.map_or(usize::MAX, |mtu| mtu as usize);
+        let bytes = |mtu: Option<u32>| mtu.map_or(usize::MAX, |mtu| mtu as usize);
         let mtu = bytes(self.paths.mtu(peer)).min(self.default);
         let choice = bytes(self.paths.route(peer)).min(mtu);
         let sizes = Sizes { mtu, choice };

@@ -1,4 +1,4 @@
-//! Order kept while many threads work: prepare → transform → commit, for either direction.
+//! The pipeline of one direction: prepare → transform → commit, in order while many threads transform.
 //!
 //! ```text
 //!   source ──► prepare ──► lane ──► transform ──► lane ──► commit ──► sink

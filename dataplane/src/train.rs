@@ -1,5 +1,5 @@
 //! A train: one IP packet, or one super-packet that stands for many segments of a flow (TSO, USO), as a TUN device
-//! with a virtio header hands them over.
+//! with a virtio header returns them.
 //!
 //! ```text
 //!   super-packet + Offload ──► segments::Segments ──► packets for the wire        the payload stays where it lies
@@ -13,16 +13,16 @@ pub mod segments;
 #[cfg(test)]
 mod tests;
 
-/// What still has to be done to a packet before it is fit for a wire: the meaning of a virtio network header.
+/// What still has to be done to a packet before it can be sent: the meaning of a virtio network header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
-    /// How the packet is to be cut into segments, if at all.
+    /// How the packet is segmented, if at all.
     pub segmentation: Segmentation,
-    /// Where the transport checksum is still to be computed, if anywhere.
+    /// Where the transport checksum is still to be computed; none if it is finished.
     pub checksum: Option<ChecksumSpot>,
 }
 
-/// How a super-packet is cut.
+/// How a super-packet is segmented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Segmentation {
     /// It is a single packet.
@@ -40,7 +40,7 @@ pub enum Segmentation {
     },
 }
 
-/// Which kinds of train a sink takes.
+/// Kinds of train that a sink accepts or a source returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrainKinds {
     /// TCP over IPv4.

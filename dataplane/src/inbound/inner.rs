@@ -7,8 +7,8 @@ use crate::train::merge::GroCandidate;
 use ipsec::packet::Outline;
 use ipsec::pmtu::TcpChecksum;
 
-/// Clamps the MSS of a TCP SYN to what fits the path back, and reads what merging needs. `packet` lies at `span` and goes
-/// to the kernel through the device `interface`.
+/// Clamps the MSS of a TCP SYN to what fits the path back, and reads what merging needs. `packet` lies at `span` and
+/// goes to the kernel through the device `interface`.
 pub(super) fn finish(
     packet: &mut [u8],
     outline: &Outline,

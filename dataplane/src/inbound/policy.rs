@@ -41,8 +41,8 @@ impl PolicyCheck {
         Some((outline, last.interface))
     }
 
-    /// The device for a packet that came through a single SA. A packet that differs from the last one in nothing but its
-    /// length has the same.
+    /// The device for a packet that came through a single SA. A packet that differs from the last one in nothing but
+    /// its length has the same.
     pub fn check(
         &mut self,
         snapshot: &Snapshot,
@@ -68,8 +68,8 @@ impl PolicyCheck {
     }
 }
 
-/// The device for a packet that came through the SAs of `path`, outermost first; or why there is none. Where everything is
-/// forwarded, a packet that only `in` allows is dropped.
+/// The device for a packet that came through the SAs of `path`, outermost first; or why there is none. Where everything
+/// is forwarded, a packet that only `in` allows is dropped.
 pub(super) fn check(
     snapshot: &Snapshot,
     forwards: bool,

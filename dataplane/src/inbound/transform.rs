@@ -85,8 +85,8 @@ fn prefetch_policies(snapshot: &Snapshot, packets: &[InboundPacket], bytes: &[u8
     snapshot.prefetch_inbound_policies(hosts);
 }
 
-/// RFC 4303 3.4.4, RFC 4301 5.2: removes padding and tunnel header, checks policy. If there is one more layer inside, it
-/// is returned.
+/// RFC 4303 3.4.4, RFC 4301 5.2: removes padding and tunnel header, checks policy. If there is one more layer inside,
+/// it is returned.
 fn open_inner(
     processor: &mut InnerProcessor<'_>,
     packet: &mut InboundPacket,

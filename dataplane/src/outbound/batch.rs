@@ -14,18 +14,18 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Jobs per call of most ciphers. MEASURED: enough for every multi-buffer kernel but one, and heads, payloads and output
-/// of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call is so slow
-/// that caches do not matter.
+/// Jobs per call of most ciphers. MEASURED: enough for every multi-buffer kernel but one, and heads, payloads and
+/// output of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call
+/// is so slow that caches do not matter.
 pub(super) const JOBS_PER_CALL: usize = 64;
 
-/// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as for
-/// hundreds. A little more would cost another pass for a few.
+/// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as
+/// for hundreds. A little more would cost another pass for a few.
 const LARGE_BATCH_PACKETS: usize = 256;
 /// The least bytes of such a batch: that many packets of full size on an Ethernet.
 const MIN_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 1440;
-/// The most bytes of such a batch: that many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85 Gbit/s
-/// with it, and 0.4 to 0.5 with room for an Ethernet's, where most of each pass is idle.
+/// The most bytes of such a batch: that many jumbo frames. MEASURED: of datagrams of 8800 bytes 3DES carries 0.85
+/// Gbit/s with it, and 0.4 to 0.5 with room for an Ethernet's, where most of each pass is idle.
 const MAX_LARGE_BATCH_BYTES: usize = LARGE_BATCH_PACKETS * 9216;
 
 /// A batch of outbound packets. Its memory is reused.
@@ -98,8 +98,8 @@ pub(super) enum OutputBuffer {
 /// A packet that is too big for its path.
 pub(super) struct TooBig {
     pub item: Range<usize>,
-    /// Source address of the ICMP error: the host that the sender wanted to reach. A message from an address of this host
-    /// would come in on a device behind which that address does not live, and the kernel would drop it.
+    /// Source address of the ICMP error: the host that the sender wanted to reach. A message from an address of this
+    /// host would come in on a device behind which that address does not live, and the kernel would drop it.
     pub reporter: IpAddr,
     pub mtu: usize,
 }

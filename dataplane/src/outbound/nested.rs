@@ -1,8 +1,8 @@
 //! Packets that need more than one ESP header: AH, several SAs, IP headers that are written here.
 //!
-//! Prepare assigns sequence numbers to all layers of a packet and lays out its buffers; transform then runs *stage* after
-//! stage, each of which is one call of the ciphers for many packets. ESP encrypts from one buffer into the other; the AH
-//! around it is put in front of it where it lies.
+//! Prepare assigns sequence numbers to all layers of a packet and lays out its buffers; transform then runs *stage*
+//! after stage, each of which is one call of the ciphers for many packets. ESP encrypts from one buffer into the other;
+//! the AH around it is put in front of it where it lies.
 //!
 //! ```text
 //!   stage 0   super-packet ──seal──► buffer 0   [ room │ AH │ IP │ ESP ............ ]   ◄─sign── once for each AH

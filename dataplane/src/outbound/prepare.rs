@@ -1,5 +1,5 @@
-//! The first step outbound, in order: reads a batch and decides what becomes of each packet, before a byte of payload is
-//! touched.
+//! The first step outbound, in order: reads a batch and decides what becomes of each packet, before a byte of payload
+//! is touched.
 //!
 //! ```text
 //!   planner ──► classify ──► chain            which encapsulation plan: policy, SAs, path MTU

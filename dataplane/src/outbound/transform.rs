@@ -1,5 +1,5 @@
-//! The middle step outbound, on any thread: ESP headers, heads and checksums of segments, then the ciphers, straight from
-//! the super-packet into the buffer that is sent.
+//! The middle step outbound, on any thread: ESP headers, heads and checksums of segments, then the ciphers, straight
+//! from the super-packet into the buffer that is sent.
 
 mod headers;
 mod nested;

@@ -1,4 +1,4 @@
-//! Where a thread runs: on which processors, and before whom.
+//! Where a thread runs: on which processors, and with which priority.
 
 use super::priority::Priority;
 use rustix::process::Pid;
@@ -8,15 +8,16 @@ use std::io;
 /// Where the threads of a data plane run.
 #[derive(Clone, Default, Debug)]
 pub struct Placement {
-    /// On these processors; empty for wherever the system likes.
+    /// On these processors; empty for all.
     pub cpus: Vec<usize>,
-    /// Before whom.
+    /// With this scheduling priority.
     pub priority: Priority,
 }
 
 impl Placement {
-    /// The calling thread runs there from now on. One in the wrong place is slow, not wrong: says so and goes on.
-    pub(crate) fn take_or_warn(&self) {
+    /// Applies to the calling thread. A thread that cannot be placed is slow, not wrong: prints a warning and
+    /// continues.
+    pub(crate) fn apply_or_warn(&self) {
         let Self { cpus, priority } = self;
         if let Err(error) = pin(cpus) {
             eprintln!(
@@ -31,7 +32,7 @@ impl Placement {
     }
 }
 
-/// Binds the calling thread to `cpus`; an empty list leaves it where the system likes.
+/// Binds the calling thread to `cpus`; with an empty list it stays where it may run.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());

@@ -1,15 +1,15 @@
-//! Inline or with workers: what a lane does next, from what was measured of it. Pure: no clock, no thread.
+//! Whether a lane works inline or with workers, by what was measured of it. Pure: no clock, no thread.
 //!
 //! ```text
-//!            ┌── the thread keeps up, or nothing could be gained ──┐
+//!            ┌── one thread keeps up, or workers gain nothing ─────┐
 //!            ▼                                                     │
 //!         inline ──► trying workers ──► workers ──► trying inline ─┘
 //!            ▲              │              ▲              │
 //!            └── no gain ───┘              └─ they gain ──┘
 //! ```
 //!
-//! Measured costs say whether a trial is worth its trouble; the trial itself decides. Whatever its outcome, the next one
-//! comes after a pause that grows, so that a load which never changes is soon left alone.
+//! Measured costs decide whether there is a trial; the trial decides about workers. After each trial comes a pause that
+//! grows, so that trials become rare where the load does not change.
 
 mod costs;
 mod interval;
@@ -22,7 +22,7 @@ use costs::{MIN_INTERVAL_PACKETS, smooth};
 pub use interval::Interval;
 pub use reason::Reason;
 
-/// How a lane shall work.
+/// How a lane works from now on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Choice {
     /// Workers beside the reading thread; with none it does everything itself.
@@ -41,9 +41,9 @@ pub struct Chooser {
     pause: f64,
     /// Seconds of it that are left.
     left: f64,
-    /// What the last trial found workers to bring.
+    /// The throughput with workers over that without, by the last trial.
     gain: Option<f64>,
-    /// Costs at that trial: others make for another answer.
+    /// Costs at that trial: with others the result may differ.
     tried: Costs,
 }
 
@@ -70,29 +70,29 @@ struct Trial {
     /// What was before, and how fast.
     before: usize,
     rate_before: f64,
-    /// Intervals so far. The first does not count: threads wake up, queues fill.
+    /// Intervals so far. The first does not count: threads wake up and queues fill.
     intervals: u32,
     packets: f64,
     seconds: f64,
 }
 
-/// Busy for this share of the time a thread does not keep up.
+/// A thread that is busy for this share of the time does not keep up.
 const BEHIND_BUSY_SHARE: f64 = 0.9;
-/// Needed for this share of the time, one thread keeps up again.
+/// If the load needs less than this share of one thread's time, one thread keeps up again.
 const LIGHT_BUSY_SHARE: f64 = 0.6;
-/// Intervals before either is believed.
+/// Intervals in a row before either counts.
 const CONFIRMING_INTERVALS: u32 = 2;
 /// Intervals that count in a trial.
 const TRIAL_INTERVALS: u32 = 3;
-/// What must be promised before a trial, and what must come of it. MEASURED: rates of equal intervals of one TCP stream
-/// differ by 3 % (2-core VM), and two threads of one lane share caches and locks that one thread has for itself.
+/// Gain that the costs must promise before a trial, and gain that the trial must show. MEASURED: rates of equal
+/// intervals of one TCP stream differ by 3 % (2-core VM), and two threads of one lane share caches and locks.
 const MIN_PROMISED_GAIN: f64 = 1.1;
 const MIN_MEASURED_GAIN: f64 = 1.05;
-/// Less than this of a processor is none.
+/// With less than this of a processor idle, there is no processor for a worker.
 const MIN_SPARE_PROCESSORS: f64 = 0.1;
 const MIN_PAUSE_SECONDS: f64 = 1.0;
 const MAX_PAUSE_SECONDS: f64 = 60.0;
-/// Costs that differ by this factor are others.
+/// Costs that differ by this factor count as changed.
 const COST_CHANGE_FACTOR: f64 = 1.5;
 
 impl Chooser {
@@ -126,7 +126,7 @@ impl Chooser {
     pub fn next(&mut self, seen: &Interval) -> Choice {
         match self.state {
             State::Inline { .. } => self.costs.learn(seen),
-            // What workers do in order is not seen on the reading thread.
+            // With workers the reading thread's time does not show the serial cost.
             State::Workers { .. } | State::Trial(_) => self.costs.learn_calls(seen),
         }
         self.left = (self.left - seen.seconds).max(0.0);
@@ -187,7 +187,7 @@ impl Chooser {
                 behind: 0,
                 rate: 0.0,
             };
-            // It was right to have them; they may come back at once.
+            // Workers did gain before; they may come back without a pause.
             self.left = 0.0;
             return stay(Reason::KeepsUp(seen.share_busy()));
         }
@@ -246,7 +246,7 @@ impl Chooser {
         self.conclude(workers, with, without)
     }
 
-    /// What is faster stays; the next trial comes after twice the pause.
+    /// The faster mode stays; the next trial comes after twice the pause.
     fn conclude(&mut self, workers: usize, with: f64, without: f64) -> Choice {
         let gain = with / without.max(1.0);
         self.gain = Some(gain);
@@ -270,7 +270,7 @@ impl Chooser {
         }
     }
 
-    /// Whether the ciphers weigh otherwise than at the last trial.
+    /// Whether the share of the ciphers has changed since the last trial.
     fn costs_differ(&self) -> bool {
         let weight = |costs: &Costs| costs.transform_ns / costs.serial_ns.max(1.0);
         let (now, then) = (weight(&self.costs), weight(&self.tried));

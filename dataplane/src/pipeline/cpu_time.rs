@@ -1,7 +1,7 @@
-//! How busy this thread and the processors around it are, as the kernel counts it.
+//! How busy this thread and the processors are, as the kernel counts it.
 //!
-//! A thread's clock tells how long it ran, its `schedstat` how long it waited for a processor; what is left of an interval
-//! it slept. `/proc/stat` tells which processors did nothing. Where either cannot be read, less is known and nothing fails.
+//! A thread's clock is how long it ran, its `schedstat` has how long it waited for a processor; the rest of an interval
+//! it slept. `/proc/stat` has the idle time of processors. Where a file cannot be read, that value is absent.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The calling thread's own clock.
 #[derive(Debug)]
 pub struct ThreadTime {
-    /// Absent where the kernel does not count waits.
+    /// Absent where the kernel does not count waiting time.
     schedstat: Option<File>,
 }
 
@@ -25,7 +25,7 @@ pub struct ThreadUsage {
 }
 
 impl ThreadTime {
-    /// Of the thread that calls, which alone may read it.
+    /// Of the calling thread; only that thread may read it.
     pub fn of_this_thread() -> Self {
         Self {
             schedstat: File::open("/proc/thread-self/schedstat").ok(),
@@ -34,7 +34,7 @@ impl ThreadTime {
 
     /// The times until now.
     pub fn read(&self) -> ThreadUsage {
-        // The clock is right at any moment, `schedstat` tells of running only up to the last tick.
+        // The clock is exact; running time in `schedstat` is counted only up to the last tick.
         let ran = clock_gettime(ClockId::ThreadCPUTime);
         ThreadUsage {
             ran: Duration::new(ran.tv_sec as u64, ran.tv_nsec as u32),
@@ -55,14 +55,13 @@ fn waited(text: &str) -> Option<Duration> {
     number.parse().ok().map(Duration::from_nanos)
 }
 
-/// Asks the system for what it is asked once: how long a tick is. A process that has given up its files would not hear it later,
-/// and the thread that asks would end.
+/// Reads the length of a clock tick, which is cached from then on. Later, after the process has given up access to
+/// files, it could not be read, and the thread that asks would end.
 pub fn cache_clock_ticks() {
     let _ = rustix::param::clock_ticks_per_second();
 }
 
-/// For how long these processors have had nothing to do since the system began, added up; absent where that cannot be
-/// known.
+/// The sum of the idle time of these processors since the system's start; absent where it is unknown.
 pub fn idle_time(cpus: &[usize]) -> Option<Duration> {
     // `intr`, the longest line of the file, comes after those of the processors.
     let mut text = vec![0; 16 * 1024 + 128 * cpus.len()];

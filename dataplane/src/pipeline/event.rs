@@ -1,7 +1,7 @@
-//! An event that threads sleep for: cheap to notify_one while nobody sleeps, and never missed.
+//! An event that threads sleep for: cheap to notify while no thread sleeps, and never missed.
 //!
-//! A sleeper counts itself before it looks at its condition for the last time; an announcer changes the condition
-//! before it looks at the count. A fence on each side makes sure that at least one of them sees the other.
+//! A sleeper counts itself before it checks its condition for the last time; a notifier changes the condition before it
+//! reads the count. A fence on each side makes sure that at least one of them sees the other.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -32,7 +32,7 @@ impl Default for Event {
 }
 
 impl Event {
-    /// Sleeps until `happened`, which is looked at before the first sleep too.
+    /// Sleeps until `happened`, which is checked before the first sleep too.
     pub fn wait_until(&self, happened: impl Fn() -> bool) {
         let mut guard = self.lock.lock().expect("nothing panics under this lock");
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -60,7 +60,8 @@ impl Event {
         }
     }
 
-    /// A sleeper that has counted itself holds the lock until it sleeps: having held it, the announcement is heard.
+    /// A sleeper that has counted itself holds the lock until it sleeps: after the lock was taken here, a notification
+    /// reaches it.
     fn has_sleepers(&self) -> bool {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) == 0 {

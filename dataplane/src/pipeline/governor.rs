@@ -1,4 +1,4 @@
-//! Who measures a lane while it works, asks what to do next, and sees to it.
+//! The governor of a lane: measures it while it works, and changes its number of workers.
 //!
 //! ```text
 //!   reading thread:   step, step, step, … ──► interval over? ──► LaneStats, ThreadTime, idle processors
@@ -6,8 +6,8 @@
 //!   between two batches:   Pump::engage ◄── WorkerThreads::grow_to ◄── Chooser ◄──┘
 //! ```
 //!
-//! It lives on the lane's reading thread and looks at the clock once for several batches. While nothing comes it is not
-//! there: a thread that sleeps in its source wakes for nobody.
+//! It runs on the lane's reading thread and reads the clock once for several batches. While that thread sleeps in its
+//! source, nothing is measured.
 
 use super::affinity;
 use super::choice::{Choice, Chooser, Costs, Interval, Reason};
@@ -20,13 +20,13 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many workers there shall be beside the reading threads.
+/// How many workers there are beside the reading threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Workers {
-    /// None, or as many as bring something, by what is measured.
+    /// None, or as many as measurements show to be faster.
     #[default]
     Auto,
-    /// So many.
+    /// This number.
     Forced(usize),
 }
 
@@ -56,7 +56,7 @@ impl FromStr for Workers {
     }
 }
 
-/// More threads than this help nobody.
+/// The most workers that can be asked for.
 const MAX_WORKERS: usize = 1024;
 
 impl fmt::Display for Workers {
@@ -68,23 +68,23 @@ impl fmt::Display for Workers {
     }
 }
 
-/// How a lane works at the moment, and why.
+/// The state of a lane, and the reason for its number of workers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LaneReport {
     /// Workers beside the reading thread; 0 is inline.
     pub workers: usize,
     /// The share of the last interval in which the reading thread had something to do.
     pub busy: f64,
-    /// What a packet costs; zeros before enough of them came.
+    /// What a packet costs; zeros before enough packets were measured.
     pub costs: Costs,
     /// The reason.
     pub why: Reason,
 }
 
-/// Where a [`Governor`] leaves its reports.
+/// Where a [`Governor`] stores its last report.
 pub type ReportCell = Arc<Mutex<LaneReport>>;
 
-/// A report_cell with the report of a lane that has not begun.
+/// A cell with the report of a lane that has not begun.
 pub fn report_cell(workers: Workers) -> ReportCell {
     Arc::new(Mutex::new(LaneReport {
         workers: workers.at_first(),
@@ -105,11 +105,12 @@ pub struct Governor {
     cpus: Vec<usize>,
     time: ThreadTime,
     last: IntervalEnd,
-    /// Idle time of all processors, if it was asked for when the last interval ended.
+    /// Idle time of all processors at the end of the last interval, if it was read.
     idle: Option<Duration>,
     steps: u32,
-    /// Time lost in looking again and again at an empty source, and since when.
+    /// Time spent polling an empty source.
     spun: Duration,
+    /// When the polling began.
     spinning_since: Option<Instant>,
 }
 
@@ -118,27 +119,28 @@ enum Policy {
     Auto(Box<Chooser>),
 }
 
-/// What all clocks showed when an interval ended.
+/// All clocks at the end of an interval.
 struct IntervalEnd {
     at: Instant,
     spent: ThreadUsage,
     stats: StatsReading,
 }
 
-/// What became of a step of the pump.
+/// The result of one step of the pump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PumpStep {
-    /// A batch came.
+    /// It carried a batch.
     Carried,
-    /// Nothing came within the time that the thread was ready to sleep.
+    /// No packet came within the time that the thread may sleep.
     Slept,
-    /// Nothing was there, and the thread did not want to sleep.
+    /// No packet was there, and the thread did not sleep.
     Polled,
 }
 
+/// The length of an interval.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Batches between two looks at the clock.
+/// Batches from one reading of the clock to the next.
 const CLOCK_CHECK_BATCHES: u32 = 8;
 
 impl Governor {
@@ -172,7 +174,8 @@ impl Governor {
         }
     }
 
-    /// Looks at the clock now and then; when an interval is over, says how many workers `lane` shall have from now on.
+    /// To be called after each step. When an interval is over, returns how many workers `lane` has from now on, if that
+    /// changes.
     pub fn after<B: Transform>(&mut self, step: PumpStep, lane: &Lane<B>) -> Option<usize> {
         let now = self.look(step)?;
         if now - self.last.at < MEASURE_INTERVAL {
@@ -244,8 +247,8 @@ impl Governor {
         seen
     }
 
-    /// Processors that were idle in this interval. Only asked for where it may matter: reading it costs the kernel a
-    /// walk over all processors.
+    /// Idle processors in this interval. Read only where the choice may depend on it: the kernel walks over all
+    /// processors.
     fn spare(&mut self, seconds: f64, busy: f64) -> Option<f64> {
         let asked = matches!(&self.policy, Policy::Auto(chooser) if chooser.asks_for_spare());
         let now = (asked && busy > seconds / 2.0)
@@ -255,7 +258,7 @@ impl Governor {
         Some(now?.saturating_sub(before).as_secs_f64() / seconds)
     }
 
-    /// Workers are started when they are first wanted; a system that has no threads to give leaves the lane inline.
+    /// Starts workers when they are first needed; where the system refuses, the lane stays without.
     fn staffed(&mut self, choice: Choice) -> Choice {
         match self.threads.grow_to(choice.workers) {
             Ok(()) => choice,

@@ -9,13 +9,13 @@
 //!        by the producer      and transforms       in order and on offer in one act
 //! ```
 //!
-//! The producer alone commits. The kernel keeps what a thread by it in queues of that thread's processor (a backlog, a
-//! transmit queue), so batches that leave in order by changing threads could still overtake each other behind it. Workers
-//! finish batches in their slots; the producer takes them out between two reads, and never sleeps in its source before the
-//! lane is empty, so that no batch waits for more input.
+//! Only the producer commits. The kernel queues packets by the processor of the thread that sends them (a backlog, a
+//! transmit queue), so batches that leave in order through different threads could still overtake each other in these
+//! queues. Workers finish batches in their slots; the producer takes them out between two reads, and never sleeps in
+//! its source before the lane is empty, so that no batch waits for more input.
 //!
-//! No batch is forgotten: a slot turns `Done` under its own lock before its worker announces it, and the producer looks
-//! at that slot after it has counted itself among those who wait.
+//! No finished batch is missed: a worker sets a slot to `Done` under the slot's lock before it notifies, and the
+//! producer checks that slot after it has counted itself as a sleeper.
 
 use super::event::Event;
 use super::lane_stats::{LaneStats, TransformedBy};
@@ -38,7 +38,7 @@ pub trait Transform: Send {
     /// Does the work that needs no order.
     fn transform(&mut self);
 
-    /// How many packets came with it, segments and coalesced datagrams counted singly; known once it is prepared.
+    /// How many packets it has, segments and coalesced datagrams counted singly; known once it is prepared.
     fn arrived(&self) -> u64 {
         1
     }
@@ -50,7 +50,7 @@ pub trait Commit<B>: Send {
     fn commit(&mut self, batch: Box<B>);
 }
 
-/// A place in the ring. A batch that failed stays in its slot until its turn comes: never a hole.
+/// A slot of the ring. A batch whose packets all failed stays in its slot until its turn comes.
 enum Slot<B> {
     Free,
     Ready(Box<B>),
@@ -61,17 +61,17 @@ enum Slot<B> {
 /// The queue itself, shared by the producer and all workers.
 pub struct Lane<B> {
     slots: Box<[CachePadded<Mutex<Slot<B>>>]>,
-    /// How many batches were ever published. Written by the producer alone.
+    /// How many batches were published so far. Written by the producer only.
     published: CachePadded<AtomicU64>,
-    /// How many were ever claimed, at most `published`.
+    /// How many were claimed so far, at most `published`.
     claimed: CachePadded<AtomicU64>,
-    /// How many were ever committed, at most `claimed`. Written by the producer alone.
+    /// How many were committed so far, at most `claimed`. Written by the producer only.
     committed: CachePadded<AtomicU64>,
-    /// How many workers take part; with none they all pass by. Changed by the producer alone, between two batches.
+    /// How many workers take part; with 0 they ignore this lane. Changed by the producer only, between two batches.
     workers: AtomicUsize,
-    /// Calls a worker.
-    bell: Arc<Event>,
-    /// Tells a waiting producer that a worker has finished a batch.
+    /// Wakes a worker.
+    work_ready: Arc<Event>,
+    /// Wakes a waiting producer when a worker has finished a batch.
     finished: Event,
     stats: CachePadded<LaneStats>,
 }
@@ -83,8 +83,8 @@ pub struct Producer<B, C> {
 }
 
 impl<B: Transform, C: Commit<B>> Producer<B, C> {
-    /// A lane of `slots` places whose batches end in `committer`; `bell` calls the workers.
-    pub fn new(slots: usize, committer: C, bell: Arc<Event>) -> Self {
+    /// A lane of `slots` slots whose batches end in `committer`; `work_ready` wakes the workers.
+    pub fn new(slots: usize, committer: C, work_ready: Arc<Event>) -> Self {
         let slot = || CachePadded::new(Mutex::new(Slot::Free));
         let counter = || CachePadded::new(AtomicU64::new(0));
         let lane = Lane {
@@ -93,7 +93,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
             claimed: counter(),
             committed: counter(),
             workers: AtomicUsize::new(0),
-            bell,
+            work_ready,
             finished: Event::default(),
             stats: CachePadded::default(),
         };
@@ -108,23 +108,26 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         &self.lane
     }
 
-    /// Puts `batch` behind all others and on offer. A full ring makes the caller work, or wait, until there is room.
+    /// Appends `batch` and offers it to the workers. If the ring is full the caller transforms, or waits, until there
+    /// is room.
     pub fn publish(&mut self, batch: Box<B>) {
         self.finish_until_below(self.lane.slots.len() as u64);
         let lane = &*self.lane;
         let place = lane.published.load(Ordering::Relaxed);
         *lane.slot(place) = Slot::Ready(batch);
         lane.published.store(place + 1, Ordering::Release);
-        // One batch is soon done by its producer, which asks for more input first: waking a thread for it costs more.
+        // The producer itself will soon transform a single batch, after it has polled for input: waking a thread costs
+        // more.
         if lane.on_offer() > 1 && lane.workers() > 0 {
-            lane.stats.call(|| lane.bell.notify_one());
+            lane.stats.wake(|| lane.work_ready.notify_one());
         }
     }
 
-    /// Lets so many workers take part from the next batch on; with none, does what is on offer and keeps the rest.
+    /// Lets `workers` workers take part from the next batch on; with 0, transforms what is on offer itself.
     ///
-    /// INVARIANT: a batch on offer is done by whoever claims it and leaves in its turn, whatever this says: order does not
-    /// depend on it. A worker that has not heard of a change takes one batch more, or comes when it is called again.
+    /// INVARIANT: an offered batch is transformed by the thread that claims it and leaves in its turn, so order does
+    /// not depend on this. A worker that does not see the change yet takes one batch more, or comes when it is woken
+    /// again.
     pub fn engage(&mut self, workers: usize) {
         self.lane.workers.store(workers, Ordering::SeqCst);
         if workers == 0 {
@@ -132,14 +135,14 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         }
     }
 
-    /// Works as long as anything is on offer, and commits what is done.
+    /// Transforms as long as a batch is on offer, and commits what is done.
     pub fn work(&mut self) {
         while self.work_once() {}
         self.commit();
     }
 
-    /// Commits what is done, and works while there is so much on offer that another pair of by is better than more
-    /// input: more than a batch for each worker.
+    /// Commits what is done, and transforms while more batches are on offer than there are workers: then another thread
+    /// helps more than reading on.
     pub fn help(&mut self) {
         self.commit();
         let offers = self.lane.workers() as u64;
@@ -151,7 +154,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         self.finish_until_below(1);
     }
 
-    /// Batches that nobody has begun to transform.
+    /// Batches that no thread has begun to transform.
     pub fn on_offer(&self) -> u64 {
         self.lane.on_offer()
     }
@@ -169,7 +172,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         worked
     }
 
-    /// The producer's back-pressure: works, and once everything is claimed by others waits for the oldest of it.
+    /// The producer's back-pressure: transforms, and once all batches are claimed waits for the oldest.
     fn finish_until_below(&mut self, limit: u64) {
         self.commit();
         while self.in_flight() >= limit {
@@ -181,7 +184,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         }
     }
 
-    /// Empties the ring from its head as far as it is done.
+    /// Commits from the head of the ring as far as batches are done.
     fn commit(&mut self) {
         while let Some(batch) = self.lane.take_head() {
             self.committer.commit(batch);
@@ -206,12 +209,12 @@ impl<B: Transform> Lane<B> {
         self.workers.load(Ordering::SeqCst)
     }
 
-    /// What its work has cost so far.
+    /// The time spent on it so far.
     pub fn stats(&self) -> &LaneStats {
         &self.stats
     }
 
-    /// Batches that nobody has begun to transform.
+    /// Batches that no thread has begun to transform.
     fn on_offer(&self) -> u64 {
         // `claimed` first: it never passes a `published` read later.
         let claimed = self.claimed.load(Ordering::Acquire);
@@ -242,7 +245,7 @@ impl<B: Transform> Lane<B> {
             .expect("no panic under a slot's lock")
     }
 
-    /// The oldest batch on offer becomes the caller's to transform.
+    /// Claims the oldest batch on offer for the caller.
     fn claim(&self) -> Option<u64> {
         let mut place = self.claimed.load(Ordering::Acquire);
         while place < self.published.load(Ordering::Acquire) {
@@ -263,18 +266,18 @@ impl<B: Transform> Lane<B> {
     /// Transforms the claimed batch at `place` outside every lock.
     fn transform(&self, place: u64, by: TransformedBy) {
         let slot = std::mem::replace(&mut *self.slot(place), Slot::Claimed);
-        // INVARIANT: what was published and claimed once is Ready; its claimer alone turns it.
+        // INVARIANT: a batch that was published and claimed is Ready; only the thread that claimed it changes that.
         let Slot::Ready(mut batch) = slot else {
             unreachable!("a claimed slot was not ready")
         };
-        let alarm = Alarm;
+        let guard = AbortOnPanic;
         let packets = batch.arrived();
         self.stats.transform(by, packets, || batch.transform());
-        std::mem::forget(alarm);
+        std::mem::forget(guard);
         *self.slot(place) = Slot::Done(batch);
     }
 
-    /// The batch at the head if it is done. For the producer only.
+    /// The batch at the head if it is done. Called by the producer only.
     fn take_head(&self) -> Option<Box<B>> {
         let head = self.committed.load(Ordering::Relaxed);
         if head == self.published.load(Ordering::Relaxed) {
@@ -296,11 +299,11 @@ impl<B: Transform> Lane<B> {
     }
 }
 
-/// Ends the process if a transform panics: its batch would block the lane for ever, and a gateway that stands still
-/// in silence is worse than one that a supervisor starts again.
-struct Alarm;
+/// Ends the process if a transform panics: its batch would block the lane forever, and a supervisor restarts a gateway
+/// that has exited, not one that hangs.
+struct AbortOnPanic;
 
-impl Drop for Alarm {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         eprintln!("esplanade: a batch's transform panicked; this is a bug, please report it");
         std::process::abort();

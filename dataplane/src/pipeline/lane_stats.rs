@@ -1,4 +1,4 @@
-//! What a lane's work costs, counted while it is done: two looks at the clock for a batch.
+//! The time that a lane's work takes, counted while it is done: the clock is read twice per batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub struct LaneStats {
     calling_ns: AtomicU64,
 }
 
-/// What a [`LaneStats`] showed at some moment, or between two.
+/// The counts of [`LaneStats`] at one moment, or between two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatsReading {
     /// Packets that were transformed.
@@ -22,13 +22,13 @@ pub struct StatsReading {
     pub transform: Duration,
     /// The reading thread's part of it.
     pub own_transform: Duration,
-    /// How often workers were called.
+    /// How often workers were woken.
     pub calls: u64,
-    /// The reading thread's time for that.
+    /// The reading thread's time for waking them.
     pub calling: Duration,
 }
 
-/// Who transforms.
+/// The thread that transforms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransformedBy {
     /// The lane's reading thread.
@@ -38,7 +38,7 @@ pub enum TransformedBy {
 }
 
 impl LaneStats {
-    /// Does `work` on so many packets under the clock.
+    /// Times `work` on `packets` packets.
     pub fn transform(&self, by: TransformedBy, packets: u64, work: impl FnOnce()) {
         let start = Instant::now();
         work();
@@ -50,16 +50,16 @@ impl LaneStats {
         }
     }
 
-    /// Does `call`, which wakes a worker, under the clock.
-    pub fn call(&self, call: impl FnOnce()) {
+    /// Times `wake`, which wakes a worker.
+    pub fn wake(&self, wake: impl FnOnce()) {
         let start = Instant::now();
-        call();
+        wake();
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.calling_ns
             .fetch_add(nanoseconds(start.elapsed()), Ordering::Relaxed);
     }
 
-    /// All counts so far. They are read one by one: a batch that ends meanwhile may be in some of them only.
+    /// All counts so far. They are read one by one: a batch that ends meanwhile may be in only some of them.
     pub fn read(&self) -> StatsReading {
         let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let time = |count: &AtomicU64| Duration::from_nanos(number(count));
@@ -74,7 +74,7 @@ impl LaneStats {
 }
 
 impl StatsReading {
-    /// What came since `earlier`.
+    /// The difference since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
@@ -101,7 +101,7 @@ mod tests {
         stats.transform(TransformedBy::Reader, 3, pause);
         let between = stats.read();
         stats.transform(TransformedBy::Worker, 4, pause);
-        stats.call(pause);
+        stats.wake(pause);
         let all = stats.read();
         assert_eq!((all.packets, all.calls), (7, 1));
         assert_eq!(all.own_transform, between.transform);

@@ -1,43 +1,43 @@
-//! Order across a change of processors: what the committing thread handed to the kernel on one processor has left that
-//! processor's backlog before it by over more on another.
+//! Order when the committing thread migrates: packets that it sent on one processor have left that processor's backlog
+//! before it sends more on another.
 //!
 //! ```text
-//!   commit on 0 ──► send ──► backlog of processor 0 ──► receiver      recycle before `send` returns, unless the kernel
-//!      moved     (waits for the line above to be empty)               was interrupted: then a kernel thread goes on later
+//!   commit on 0 ──► send ──► backlog of processor 0 ──► receiver   emptied before `send` returns, unless the kernel
+//!      moved     (waits for the line above to be empty)            was interrupted: then a kernel thread goes on later
 //!   commit on 1 ──► send ──► backlog of processor 1 ──► receiver
 //! ```
 //!
-//! veth, loopback and everything without a queue of its own (and so each TUN device, for what it forwards to these) leaves
-//! packets in the backlog of the processor that sends. A thread with the processor for itself never meets this. One that
-//! the scheduler moves does, rarely. `/proc/net/softnet_stat` tells each backlog's length to anybody.
+//! veth, loopback and other devices without a queue (and TUN devices, for packets forwarded to these) leave packets in
+//! the backlog of the processor that sends. A thread pinned to one processor is not affected. `/proc/net/softnet_stat`
+//! has each backlog's length, readable without privileges.
 
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long a backlog is waited for. A full one of 1000 packets takes about a millisecond; one that never gets empty has
-/// let ours pass by then.
+/// How long a backlog is waited for. A full one of 1000 packets takes about a millisecond; if it never gets empty, our
+/// packets have left it by then.
 const BACKLOG_DRAIN_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Notices that its thread has moved, and waits for what it left behind.
+/// Notices that its thread has migrated, and waits for the backlog of the processor that it left.
 pub struct MigrationGuard {
     last: Option<usize>,
     backlogs: Option<Backlogs>,
 }
 
-/// What was found of the thread's way.
+/// Whether the thread has migrated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Migration {
-    /// It is where it was.
+    /// It has not.
     None,
-    /// It has moved, and had left nothing behind.
+    /// It has, and the backlog was empty.
     Drained,
-    /// It has moved, and waited for what it had left behind.
+    /// It has, and waited for the backlog.
     Waited,
 }
 
 impl MigrationGuard {
-    /// For one thread's packets. Where the kernel does not tell its backlogs, nothing is waited for.
+    /// For one thread's packets. Where the backlogs cannot be read, it never waits.
     pub fn open() -> Self {
         Self {
             last: None,
@@ -45,15 +45,16 @@ impl MigrationGuard {
         }
     }
 
-    /// To be called before packets are handed to the kernel.
+    /// To be called before packets are sent.
     pub fn wait_for_backlog(&mut self) -> Migration {
         let here = processor();
         let before = std::mem::replace(&mut self.last, here);
         match (before, &mut self.backlogs) {
             (Some(before), Some(backlogs)) if Some(before) != here => {
-                match backlogs.wait_for(before) {
-                    true => Migration::Waited,
-                    false => Migration::Drained,
+                if backlogs.wait_for(before) {
+                    Migration::Waited
+                } else {
+                    Migration::Drained
                 }
             }
             _ => Migration::None,
@@ -61,9 +62,9 @@ impl MigrationGuard {
     }
 }
 
-/// Which one runs this thread. It may be another one by the time that the answer is used: then the next call notices.
+/// The processor of this thread. It may be another one when the answer is used: then the next call notices.
 fn processor() -> Option<usize> {
-    // SAFETY: the call takes nothing and touches no memory of ours.
+    // SAFETY: the call takes no argument and writes no memory of this process.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
@@ -79,13 +80,13 @@ impl Backlogs {
         let file = rustix::fs::open("/proc/net/softnet_stat", flags, Mode::empty()).ok()?;
         let mut backlogs = Self {
             file,
-            // MEASURED: a line has 136 bytes (Linux 6.18). Grows with the number of processors at the first look.
+            // MEASURED: a line has 136 bytes (Linux 6.18). Grows with the number of processors at the first read.
             text: vec![0; 4096],
         };
         backlogs.read(0).is_some().then_some(backlogs)
     }
 
-    /// Returns when that processor's backlog was empty once, or patience is over. Whether it had to wait.
+    /// Returns when that processor's backlog was empty once, or the timeout is over; returns whether it had to wait.
     fn wait_for(&mut self, processor: usize) -> bool {
         if self.read(processor).is_none_or(|waiting| waiting == 0) {
             return false;
@@ -97,7 +98,7 @@ impl Backlogs {
         true
     }
 
-    /// How many packets wait on that processor; nothing if the kernel does not say.
+    /// How many packets wait on that processor; none if that is unknown.
     fn read(&mut self, processor: usize) -> Option<u32> {
         let mut filled = 0;
         loop {

@@ -1,20 +1,20 @@
-//! Whose turn it is when a packet comes and every processor is taken.
+//! Scheduling priority of the threads that carry packets.
 //!
-//! A kernel that carries packets does so in softirqs, before any program gets its turn. A thread of a program waits for
-//! somebody's turn to end instead, a millisecond and more, unless the system gives it precedence.
+//! The kernel carries packets in softirqs, which run before any program. A thread of a program waits until another
+//! thread's time slice ends instead, a millisecond and more, unless it has real-time priority.
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// How the threads that carry packets stand among all others.
+/// The priority of the threads that carry packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Priority {
-    /// As everybody.
+    /// That of ordinary threads.
     #[default]
     Normal,
-    /// Before all ordinary threads: round robin (`SCHED_RR`) at the lowest real-time priority. The system keeps a rest of
-    /// the time for others (`kernel.sched_rt_runtime_us`).
+    /// Before all ordinary threads: round robin (`SCHED_RR`) at the lowest real-time priority. The system reserves a
+    /// share of the time for others (`kernel.sched_rt_runtime_us`).
     Realtime,
 }
 
@@ -22,7 +22,7 @@ pub enum Priority {
 pub const LOWEST: u32 = 1;
 
 impl Priority {
-    /// Gives it to the calling thread; threads that this one starts have it, too.
+    /// Sets it for the calling thread; threads that this one starts inherit it.
     ///
     /// Needs `CAP_SYS_NICE`, or a limit (`RLIMIT_RTPRIO`) of at least [`LOWEST`].
     pub fn claim(self) -> io::Result<()> {
@@ -69,7 +69,7 @@ impl fmt::Display for Priority {
 mod tests {
     use super::*;
 
-    /// The kernel's own word: the 41st field of `stat` is the policy, the 40th the priority.
+    /// From the kernel: the 41st field of `stat` is the policy, the 40th the priority.
     fn policy_and_priority() -> (String, String) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -85,7 +85,7 @@ mod tests {
         assert!("high".parse::<Priority>().is_err());
     }
 
-    /// Whether the system lets a thread like this one have it, asked of a program that is not ours.
+    /// Whether the system allows it to a thread like this one, by another program's result.
     fn is_allowed() -> bool {
         let lowest = LOWEST.to_string();
         let asked = std::process::Command::new("chrt")
@@ -126,9 +126,10 @@ mod tests {
             let claimed = Priority::Realtime.claim();
             assert_eq!(claimed.is_ok(), allowed, "{claimed:?}");
             let child = std::thread::spawn(policy_and_priority).join().unwrap();
-            let expected = match allowed {
-                true => (libc::SCHED_RR.to_string(), LOWEST.to_string()),
-                false => before,
+            let expected = if allowed {
+                (libc::SCHED_RR.to_string(), LOWEST.to_string())
+            } else {
+                before
             };
             assert_eq!((policy_and_priority(), child), (expected.clone(), expected));
         });

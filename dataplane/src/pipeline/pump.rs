@@ -9,26 +9,26 @@ use std::sync::Arc;
 
 /// The first step of a direction: reads a batch and does what must be done in order before the ciphers run.
 pub trait Prepare: Send {
-    /// What moves.
+    /// What the steps work on.
     type Batch: Transform + 'static;
 
-    /// Reads what is there into an empty batch; returns how many items came.
+    /// Reads what is there into an empty batch; returns the number of items.
     fn fill(&mut self, batch: &mut Self::Batch, wait: Wait) -> io::Result<usize>;
 
-    /// Numbers and plans the packets of a filled batch.
+    /// Plans the packets of a filled batch, in order.
     fn prepare(&mut self, batch: &mut Self::Batch);
 }
 
-/// How a pump works together with its workers.
+/// The configuration of a lane.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
-    /// Batches that may be in flight: what a burst may wait in.
+    /// Batches that may be in flight.
     pub slots: usize,
-    /// Workers that serve the lane at first; with none the pump does all the work itself.
+    /// Workers of the lane at first; with 0 the pump transforms all batches itself.
     pub workers: usize,
 }
 
-/// Reads, prepares and publishes; works itself whenever that is better than reading on.
+/// Reads, prepares and publishes; transforms batches itself whenever that is better than reading on.
 pub struct Pump<P: Prepare, C> {
     prepare: P,
     producer: Producer<P::Batch, C>,
@@ -36,15 +36,15 @@ pub struct Pump<P: Prepare, C> {
 }
 
 impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
-    /// A pump whose batches come from `pool`, to which `committer` gives them back.
+    /// A pump whose batches come from `pool`; `committer` returns them to it.
     pub fn new(
         prepare: P,
         committer: C,
         pool: Arc<Pool<P::Batch>>,
         lane_config: &LaneConfig,
-        bell: Arc<Event>,
+        work_ready: Arc<Event>,
     ) -> Self {
-        let mut producer = Producer::new(lane_config.slots, committer, bell);
+        let mut producer = Producer::new(lane_config.slots, committer, work_ready);
         producer.engage(lane_config.workers);
         Self {
             prepare,
@@ -53,8 +53,8 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         }
     }
 
-    /// From the next batch on so many workers take part; with none this thread does everything itself. Whoever had a batch
-    /// finishes it, and all leave in the order in which they came.
+    /// Changes the number of workers from the next batch on; with 0 this thread does everything itself. Batches in
+    /// flight are finished by the threads that have them, and all leave in order.
     pub fn engage(&mut self, workers: usize) {
         self.producer.engage(workers);
     }
@@ -66,8 +66,8 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
 
     /// Moves one batch, if there is one within `wait`; returns how many items it had.
     ///
-    /// What is on offer when the source runs dry is worked off at once: nothing waits for a worker to wake up. A thread
-    /// that is about to sleep in its source has committed everything first, for nobody else does.
+    /// When the source is empty, this thread transforms what is on offer at once: no batch waits for a worker to wake
+    /// up. Before it sleeps in its source it has committed everything, as no other thread does.
     pub fn step(&mut self, wait: Wait) -> io::Result<usize> {
         let mut batch = self.pool.take();
         let wait_now = if self.producer.in_flight() > 0 {

@@ -1,7 +1,7 @@
-//! Polling and waking, the user-space NAPI: how a thread learns that there is something to do.
+//! Polling or sleeping, as NAPI does in the kernel: how a thread learns that packets have arrived.
 //!
-//! Sleeping costs a wake-up for every burst; looking again and again costs the processor that somebody else may need to
-//! bring the next packet. Which is better depends on how many processors there are for how many threads.
+//! Sleeping costs a wake-up for every burst; polling costs a processor that another thread may need to bring the next
+//! packet. Which is better depends on the number of processors and threads.
 
 use super::worker::Idle;
 use std::fmt;
@@ -10,18 +10,18 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-/// What was asked for.
+/// The option `--wake`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// Sleep at once when there is nothing.
+    /// Sleep at once when there is no packet.
     Sleep,
-    /// Look again for this long before sleeping, if there are more processors than threads; else sleep at once.
+    /// Poll for this long before sleeping, if there are more processors than threads; else sleep at once.
     Adaptive(Duration),
-    /// Look again for this long before sleeping, or for ever, whoever else needs the processor.
+    /// Poll for this long before sleeping, or forever, however many processors there are.
     Busy(Option<Duration>),
 }
 
-/// How long to look again: twice what waking a thread takes.
+/// How long to poll: twice the time that waking a thread takes.
 const DEFAULT_POLL_TIME: Duration = Duration::from_micros(10);
 
 impl Default for Wake {
@@ -31,7 +31,7 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// What it comes to for so many threads on so many processors.
+    /// What it means for `threads` threads on `processors` processors.
     pub fn idle(self, threads: usize, processors: usize) -> Idle {
         match self {
             Self::Sleep => Idle::Sleep,
@@ -86,9 +86,11 @@ impl fmt::Display for Wake {
 impl fmt::Display for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sleep => f.write_str("sleeping at once"),
-            Self::Adaptive(time) => write!(f, "looking again for {} µs", time.as_micros()),
-            Self::Busy => f.write_str("never sleeping"),
+            Self::Sleep => f.write_str("no polling"),
+            Self::Adaptive(time) => {
+                write!(f, "polling for {} µs before sleeping", time.as_micros())
+            }
+            Self::Busy => f.write_str("polling without sleeping"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The workers: threads that transform whatever any lane has on offer, and sleep when there is nothing.
+//! Worker threads: they transform the batches that any lane offers, and sleep when there are none.
 
 use super::affinity::Placement;
 use super::event::Event;
@@ -8,35 +8,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Something that workers take work from.
+/// A lane as workers see it.
 pub trait WorkSource: Send + Sync {
-    /// Does one piece of work, if there is one.
+    /// Transforms one batch, if one is on offer.
     fn run_one(&self) -> bool;
 
-    /// Whether there is one.
+    /// Whether one is on offer.
     fn has_work(&self) -> bool;
 }
 
-/// What a thread does when it has nothing to do.
+/// What a thread does while there is no work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Idle {
     /// Sleep at once: cheapest, and slowest to wake.
     Sleep,
-    /// Look again for this long, then sleep.
+    /// Poll for this long, then sleep.
     Adaptive(Duration),
-    /// Never sleep: for processors that have nothing else to do.
+    /// Never sleep: for processors that have no other work.
     Busy,
 }
 
 impl Default for Idle {
-    /// MEASURED: waking a thread costs about 5 µs on a 2-core VM; looking for longer than twice that takes the
-    /// processor from whoever would bring the next packet.
+    /// MEASURED: waking a thread costs about 5 µs on a 2-core VM; polling for longer than twice that takes the
+    /// processor from the thread that would bring the next packet.
     fn default() -> Self {
         Self::Adaptive(Duration::from_micros(10))
     }
 }
 
-/// The workers: as many threads as were ever asked for. Those that are not needed sleep.
+/// The worker threads: as many as were needed at any time. Those that are not needed now sleep.
 pub struct WorkerThreads {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -44,24 +44,24 @@ pub struct WorkerThreads {
 
 struct Shared {
     lanes: Vec<Arc<dyn WorkSource>>,
-    bell: Arc<Event>,
+    work_ready: Arc<Event>,
     stop: AtomicBool,
     idle: Idle,
     placement: Placement,
 }
 
 impl WorkerThreads {
-    /// Nobody yet, for all `lanes`. Each worker will run in `placement`.
+    /// No worker yet, for all `lanes`. Each worker will have this `placement`.
     pub fn new(
         placement: Placement,
         idle: Idle,
         lanes: Vec<Arc<dyn WorkSource>>,
-        bell: Arc<Event>,
+        work_ready: Arc<Event>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 lanes,
-                bell,
+                work_ready,
                 stop: AtomicBool::new(false),
                 idle,
                 placement,
@@ -70,20 +70,20 @@ impl WorkerThreads {
         }
     }
 
-    /// A threads of `count` workers.
+    /// `count` workers.
     pub fn start(
         count: usize,
         placement: Placement,
         idle: Idle,
         lanes: Vec<Arc<dyn WorkSource>>,
-        bell: Arc<Event>,
+        work_ready: Arc<Event>,
     ) -> io::Result<Self> {
-        let threads = Self::new(placement, idle, lanes, bell);
+        let threads = Self::new(placement, idle, lanes, work_ready);
         threads.grow_to(count)?;
         Ok(threads)
     }
 
-    /// Starts the workers that are missing of `count`.
+    /// Starts workers until there are `count`.
     pub fn grow_to(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for number in threads.len()..count {
@@ -96,16 +96,16 @@ impl WorkerThreads {
 }
 
 impl Drop for WorkerThreads {
-    /// Lets every worker finish what it has begun.
+    /// Lets every worker finish its batch.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.bell.notify_all();
+        self.shared.work_ready.notify_all();
         let threads = self
             .threads
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
-            // A worker that panicked has said so; there is nothing to add.
+            // A worker that panicked has printed its message already.
             let _ = thread.join();
         }
     }
@@ -113,35 +113,35 @@ impl Drop for WorkerThreads {
 
 impl Shared {
     fn run(&self, number: usize) {
-        self.placement.take_or_warn();
+        self.placement.apply_or_warn();
         let mut first = number;
         while !self.stopped() {
             first = first.wrapping_add(1);
             if !self.run_one_from(first) {
-                self.rest();
+                self.idle();
             }
         }
     }
 
-    /// Takes one piece of work from any lane, beginning with another one each time.
+    /// Takes one batch from any lane, beginning with another lane each time.
     fn run_one_from(&self, first: usize) -> bool {
         let count = self.lanes.len();
         (0..count).any(|step| self.lanes[first.wrapping_add(step) % count].run_one())
     }
 
-    fn rest(&self) {
+    fn idle(&self) {
         match self.idle {
             Idle::Busy => std::hint::spin_loop(),
             Idle::Sleep => self.sleep(),
             Idle::Adaptive(time) => {
-                if !self.look_for(time) {
+                if !self.poll_for(time) {
                     self.sleep();
                 }
             }
         }
     }
 
-    fn look_for(&self, time: Duration) -> bool {
+    fn poll_for(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end {
             if self.should_run() {
@@ -153,7 +153,7 @@ impl Shared {
     }
 
     fn sleep(&self) {
-        self.bell.wait_until(|| self.should_run());
+        self.work_ready.wait_until(|| self.should_run());
     }
 
     fn should_run(&self) -> bool {

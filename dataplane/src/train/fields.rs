@@ -1,4 +1,4 @@
-//! Big-endian fields of headers whose lengths were proven by whoever planned the train.
+//! Big-endian fields of headers whose lengths were checked when the segments were planned.
 
 /// Protocol numbers.
 pub const TCP: u8 = 6;

@@ -1,13 +1,13 @@
-//! Merging: packets that belong together become one train again, headers once and payloads where they lie.
+//! Merging (GRO): packets of one flow become one train again, headers once and payloads where they lie.
 //!
 //! ```text
 //!   [ IP TCP ][ payload 0 ]  [ IP TCP ][ payload 1 ]  [ IP TCP ][ payload 2 ]      as they were opened
 //!   [ IP TCP ][ payload 0 ][ payload 1 ][ payload 2 ]                              one gathered write
 //! ```
 //!
-//! Only what [`super::cut`] would take apart into the same bytes is put together: a receiver behind the train must
-//! see what the sender sent. [`GroCandidate::read`] looks at a packet alone and may run on any thread; [`Merger`] runs in
-//! order. The kernel does not check a train's checksum again, so that a candidate's own must be right.
+//! Packets are merged only where [`super::segments`] would restore the same bytes: the receiver of the train must see
+//! what the sender sent. [`GroCandidate::read`] reads a packet alone and may run on any thread; [`Merger`] runs in
+//! order. The kernel does not check a train's checksum again, so a candidate's own must be right.
 
 mod candidate;
 
@@ -18,15 +18,15 @@ use super::{ChecksumSpot, Offload, Segmentation};
 use candidate::{Flow, GroKey, Kind};
 use ipsec::wire::checksum::Sum;
 
-/// Trains that may grow at the same time: flows that take turns within a batch.
+/// Trains that may grow at the same time: flows that alternate within a batch.
 const MAX_OPEN_GROUPS: usize = 8;
-/// Most segments of a train: what `writev` and older kernels' UDP segmentation take.
+/// The most segments of a train: what `writev` and older kernels' UDP segmentation accept.
 const MAX_TCP_SEGMENTS: u32 = 128;
 const MAX_UDP_SEGMENTS: u32 = 64;
-/// Most bytes of a train, by its own length field.
+/// The most bytes of a train, by its own length field.
 const MAX_TRAIN_BYTES: usize = 65_535;
 
-/// How IPv4 identifications go on within a train.
+/// How IPv4 identifications continue within a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counting {
     /// Only one packet so far, or IPv6.
@@ -36,7 +36,7 @@ enum Counting {
     Still,
 }
 
-/// A train that grows, or a packet that travels alone.
+/// A train that grows, or a single packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     flow: Flow,
@@ -46,11 +46,11 @@ pub struct Group {
     count: u32,
     payload_len: usize,
     counting: Counting,
-    /// Whether the last candidate carried PSH, which the train then does.
+    /// Whether the last packet had PSH set; the train then has, too.
     pushed: bool,
 }
 
-/// Puts the packets of one batch into groups, in the order of each group's first. Reused from batch to batch.
+/// Puts the packets of one batch into groups, in the order of each group's first packet. Reused from batch to batch.
 #[derive(Default)]
 pub struct Merger {
     groups: Vec<Group>,
@@ -60,7 +60,7 @@ pub struct Merger {
     open: Vec<u32>,
 }
 
-/// "No next one".
+/// No next packet.
 const NO_NEXT: u32 = u32::MAX;
 
 impl Merger {
@@ -81,13 +81,13 @@ impl Merger {
         self.next.resize(packets, NO_NEXT);
     }
 
-    /// Has room for `packets` packets now, those before included.
+    /// Makes room for `packets` packets in all.
     pub fn extend(&mut self, packets: usize) {
         self.next.resize(packets, NO_NEXT);
     }
 
-    /// Adds packet `number`, each at most once and in order. `head` finds the header bytes of a packet added before,
-    /// and of this one; it is asked only about those that may share a train.
+    /// Adds packet `number`, each at most once and in order. `head` returns the header bytes of this packet or of one
+    /// added before; it is called only for those that may share a train.
     pub fn push<'a>(
         &mut self,
         number: u32,
@@ -116,7 +116,7 @@ impl Merger {
         }
     }
 
-    /// Whatever may not be overtaken by a packet of `flow` grows no more.
+    /// Closes the groups that a packet of `flow` must not overtake.
     fn close(&mut self, flow: Flow) {
         let groups = &self.groups;
         self.open
@@ -190,7 +190,7 @@ impl Group {
         follows && mine.same_head(first, this) && self.counting_with(key, first).is_some()
     }
 
-    /// How identifications would count if `key` joined; `None` if it cannot.
+    /// How identifications would continue with this packet; `None` if it cannot join.
     fn counting_with(&self, key: &GroKey, first: &[u8]) -> Option<Counting> {
         let mine = self.key?;
         if first[0] >> 4 == 6 {
@@ -205,7 +205,7 @@ impl Group {
         }
     }
 
-    /// Takes in an admitted packet; returns whether it was the last one.
+    /// Adds an admitted packet; returns whether the group is complete.
     fn add(&mut self, number: u32, key: &GroKey) -> bool {
         let Some(mine) = self.key else { return true };
         if self.count == 1 {
@@ -223,7 +223,7 @@ impl Group {
         key.last || key.payload_len < mine.payload_len || self.count == most
     }
 
-    /// What the kernel still has to do to it.
+    /// What the kernel still has to do to the train.
     pub fn offload(&self) -> Offload {
         let Some(key) = self.key.filter(|_| self.count > 1) else {
             return Offload::default();
@@ -241,7 +241,7 @@ impl Group {
         }
     }
 
-    /// Makes the head of the group's first packet, of which `head` is a copy, the head of the train.
+    /// Turns `head`, a copy of the head of the group's first packet, into the head of the train.
     pub fn rewrite_head(&self, head: &mut [u8]) {
         let Some(key) = &self.key else { return };
         let transport = usize::from(key.transport);

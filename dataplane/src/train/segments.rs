@@ -1,4 +1,4 @@
-//! Cutting: one item of the plaintext side becomes the packets that a wire may carry.
+//! Segmentation: one item of the plaintext side becomes the packets that are sent.
 //!
 //! ```text
 //!   super-packet   [ IP TCP ][ payload ........................................ ]
@@ -6,8 +6,8 @@
 //!   segment 1      [ IP TCP ]           (the next slice)
 //! ```
 //!
-//! [`Segments::plan`] is cheap and runs in order; [`Segments::write_head`] reads the payload for its checksum and may run on
-//! any thread, just before the cipher reads the same bytes. Payload is never copied.
+//! [`Segments::plan`] is cheap and runs in order; [`Segments::write_head`] reads the payload for its checksum and may
+//! run on any thread, just before the cipher reads the same bytes. Payload is never copied.
 
 use super::fields::{
     CWR, FIN, PSH, TCP, TCP_CHECKSUM, TCP_FLAGS, UDP, UDP_CHECKSUM, UDP_HEADER_LEN, get_u16,
@@ -19,7 +19,7 @@ use ipsec::packet::{FragmentKind, Outline};
 use ipsec::wire::checksum::Sum;
 use std::ops::Range;
 
-/// How one item is cut: what every segment's head and payload are, before a byte of them is touched.
+/// How one item is segmented: what every segment's head and payload are, before a byte of them is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segments {
     kind: Kind,
@@ -37,7 +37,7 @@ pub struct Segments {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// A finished packet: no head of its own, all of it is payload.
+    /// A finished packet: no head, all of it is payload.
     Whole,
     /// A packet without its checksum: the head ends behind the checksum.
     Unfinished(ChecksumSpot),
@@ -46,7 +46,7 @@ enum Kind {
 }
 
 impl Segments {
-    /// Plans how `packet`, whose outline was read, is cut. INVARIANT: all that the plan says lies inside
+    /// Plans how `packet`, whose outline was read, is segmented. INVARIANT: all ranges of the plan lie inside
     /// `packet[..outline.total_len]`.
     #[inline]
     pub fn plan(packet: &[u8], outline: &Outline, offload: Offload) -> Result<Self, Dropped> {
@@ -72,12 +72,12 @@ impl Segments {
         }
     }
 
-    /// A finished packet, that goes as it is.
+    /// A finished packet, which is sent unchanged.
     pub fn whole(outline: &Outline) -> Self {
         Self::single(outline, Kind::Whole, 0)
     }
 
-    /// `len` bytes that are no packet by themselves and go as they are.
+    /// `len` bytes that are not an IP packet, an AGGFRAG payload for example, and are sent unchanged.
     pub fn of_bytes(len: usize) -> Self {
         Self {
             kind: Kind::Whole,
@@ -137,7 +137,7 @@ impl Segments {
         self.count
     }
 
-    /// Bytes of the head that each packet needs written; 0 if the item goes as it is.
+    /// Bytes of the head that is written for each packet; 0 if the item is sent unchanged.
     pub fn head_len(&self) -> usize {
         self.head_len
     }
@@ -192,7 +192,7 @@ impl Segments {
         put_u16(head, 10, checksum);
     }
 
-    /// RFC 9293, RFC 3168 6.1.2: what ends the data stands on the last segment only; CWR on the first only.
+    /// RFC 9293, RFC 3168 6.1.2: FIN and PSH are set in the last segment only, CWR in the first only.
     fn renumber_tcp(&self, head: &mut [u8], number: u32) {
         let at = self.transport;
         let offset = (number as usize * self.size) as u32;
@@ -206,7 +206,7 @@ impl Segments {
         }
     }
 
-    /// Clears the checksum at `field` of the transport header and computes what belongs there.
+    /// Clears the checksum at `field` of the transport header and computes it.
     fn transport_checksum(
         &self,
         head: &mut [u8],

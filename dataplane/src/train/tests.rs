@@ -16,9 +16,10 @@ const ALL: TrainKinds = TrainKinds {
 
 fn segmentation(udp: bool, size: u16) -> Offload {
     Offload {
-        segmentation: match udp {
-            true => Segmentation::Udp { size },
-            false => Segmentation::Tcp { size },
+        segmentation: if udp {
+            Segmentation::Udp { size }
+        } else {
+            Segmentation::Tcp { size }
         },
         checksum: None,
     }

@@ -105,9 +105,10 @@ fn an_association_that_is_over_sends_no_dummies_either() {
 
 /// Transport mode in UDP between two hosts, the left one behind a NAT that shows another address.
 fn behind_a_nat(authenticated: bool) -> World {
-    let suite = match authenticated {
-        true => gcm(),
-        false => format!("-E aes-cbc {}", bytes("b2", 16)),
+    let suite = if authenticated {
+        gcm()
+    } else {
+        format!("-E aes-cbc {}", bytes("b2", 16))
     };
     let end = |address, out| {
         format!(

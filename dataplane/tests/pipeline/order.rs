@@ -129,7 +129,7 @@ fn workers_that_come_and_go_at_random_under_load_change_no_byte_and_no_order() {
                 Placement::default(),
                 Idle::Sleep,
                 vec![world.left.lane().clone(), world.right.lane().clone()],
-                Arc::clone(&world.bell),
+                Arc::clone(&world.work_ready),
             );
             threads.grow_to(workers).unwrap();
             let mut chance = Chance(seed);

@@ -89,8 +89,8 @@ pub fn tunnel(suite: &str, protocol: &str, right: bool) -> String {
     )
 }
 
-/// An ESP tunnel with AH around it, with the packets of [`tunnel`] inside, as its sending (`out`) or receiving (`in`) end
-/// sees it.
+/// An ESP tunnel with AH around it, with the packets of [`tunnel`] inside, as its sending (`out`) or receiving (`in`)
+/// end sees it.
 pub fn bundle(direction: &str) -> String {
     let (esp, ah) = (cbc_sha1(), format!("-A hmac-sha1 {}", bytes("d4", 20)));
     let templates = "esp/tunnel/192.0.2.1-192.0.2.2/require ah/transport//require";
@@ -173,9 +173,10 @@ pub fn tcp(v6: bool, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     let (mut from, mut to) = ([0; 16], [0; 16]);
     (from[0], from[1], to[0], to[1]) = (0xfd, 1, 0xfd, 2);
-    let ip = match v6 {
-        true => PacketBuilder::ipv6(from, to, 64),
-        false => PacketBuilder::ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64),
+    let ip = if v6 {
+        PacketBuilder::ipv6(from, to, 64)
+    } else {
+        PacketBuilder::ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
     };
     let tcp = ip.tcp(1000, 80, sequence, 500).ack(7);
     tcp.write(&mut packet, payload).unwrap();
@@ -323,7 +324,7 @@ pub struct World {
     pub left_databases: Arc<ArcSwap<Snapshot>>,
     pub right_databases: Arc<ArcSwap<Snapshot>>,
     /// Calls workers of both, if a test has any.
-    pub bell: Arc<Event>,
+    pub work_ready: Arc<Event>,
 }
 
 pub const INLINE: LaneConfig = LaneConfig {
@@ -377,11 +378,11 @@ impl World {
             counters: Arc::clone(&right_counters),
         };
         let size = BatchSize::default();
-        let bell = Arc::default();
+        let work_ready = Arc::default();
         Self {
-            left: outbound.pump(size, &INLINE, Arc::clone(&bell)),
-            right: inbound.pump(size, &INLINE, Arc::clone(&bell)),
-            bell,
+            left: outbound.pump(size, &INLINE, Arc::clone(&work_ready)),
+            right: inbound.pump(size, &INLINE, Arc::clone(&work_ready)),
+            work_ready,
             left_in,
             wire,
             right_out,

@@ -37,8 +37,8 @@ pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
     }
 }
 
-/// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before any other reason to drop
-/// it counts.
+/// RFC 4303 3.4.3: the window is checked again and moved only for an authentic packet, and before any other reason to
+/// drop it counts.
 fn admit(
     snapshot: &Snapshot,
     held: &mut LockedState<'_>,

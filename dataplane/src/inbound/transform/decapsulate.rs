@@ -136,8 +136,9 @@ impl Decapsulator<'_> {
         })
     }
 
-    /// Transport mode in UDP, whose socket does not hand over IP headers: the header is written anew from what the socket
-    /// reports. IPv4's identification is 0 where DF is set, and a new one where the packet may be fragmented again.
+    /// Transport mode in UDP, whose socket does not hand over IP headers: the header is written anew from what the
+    /// socket reports. IPv4's identification is 0 where DF is set, and a new one where the packet may be fragmented
+    /// again.
     fn rebuild(
         &mut self,
         plaintext: Range<usize>,

@@ -74,8 +74,8 @@ impl InnerProcessor<'_> {
     }
 }
 
-/// Whether a NAT may have changed the addresses that a checksum inside covers. RFC 3948 3.1.2: the checksum is corrected
-/// only where the packet is authenticated.
+/// Whether a NAT may have changed the addresses that a checksum inside covers. RFC 3948 3.1.2: the checksum is
+/// corrected only where the packet is authenticated.
 fn is_behind_nat(sa: &Sa) -> bool {
     sa.config.encapsulation.is_some() && sa.config.suite.is_authenticated()
 }

@@ -9,8 +9,8 @@ use ipsec::esp;
 use multibuffer::{OpenJob, Verdict};
 use std::ops::Range;
 
-/// Jobs per call of the ciphers. MEASURED: enough for every multi-buffer kernel, and so many packets stay in a 512 KiB L2
-/// cache until the packets inside are processed.
+/// Jobs per call of the ciphers. MEASURED: enough for every multi-buffer kernel, and so many packets stay in a 512 KiB
+/// L2 cache until the packets inside are processed.
 pub(super) const JOBS_PER_CALL: usize = 64;
 
 /// An ESP layer that is to be decrypted in place.
@@ -73,8 +73,8 @@ impl Authenticated for NestedLayer {
     }
 }
 
-/// Decrypts all ESP layers of `layers` that lie in `bytes`, in one call, and sets whether their ICVs were right. Borrows
-/// `memory` for the jobs.
+/// Decrypts all ESP layers of `layers` that lie in `bytes`, in one call, and sets whether their ICVs were right.
+/// Borrows `memory` for the jobs.
 pub(super) fn open<L: Authenticated>(
     snapshot: &Snapshot,
     layers: &mut [L],

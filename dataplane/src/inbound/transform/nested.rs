@@ -1,5 +1,5 @@
-//! Packets whose first header is AH, or that have another layer inside: opened layer by layer, those of all packets of a
-//! chunk together, so that the ciphers have many packets in each call.
+//! Packets whose first header is AH, or that have another layer inside: opened layer by layer, those of all packets of
+//! a chunk together, so that the ciphers have many packets in each call.
 //!
 //! ```text
 //!   layer = a whole packet and the SA of its outermost ESP or AH header
@@ -142,8 +142,8 @@ fn open_inside(
     Ok(Next::Deliver(inner))
 }
 
-/// The next layer of a packet, if it has one that ends here. In transport mode ESP or AH is always for this gateway; out
-/// of a tunnel it may be another host's, on its way through.
+/// The next layer of a packet, if it has one that ends here. In transport mode ESP or AH is always for this gateway;
+/// out of a tunnel it may be another host's, on its way through.
 pub(super) fn next_layer(
     packets: &Decapsulator<'_>,
     chain: &mut SaChain,

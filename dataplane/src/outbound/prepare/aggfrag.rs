@@ -1,4 +1,5 @@
-//! AGGFRAG mode outbound (RFC 9347): packets of one SA share payloads, each of which is protected as if it were one packet.
+//! AGGFRAG mode outbound (RFC 9347): packets of one SA share payloads, each of which is protected as if it were one
+//! packet.
 //!
 //! ```text
 //!   without a rate   the packets of one batch ──► Packer ──► payloads; the open one leaves with its batch
@@ -179,7 +180,8 @@ impl Packers {
         }
     }
 
-    /// Puts every packet of the item into payloads of `room` bytes. A payload counts as arrived in place of its packets.
+    /// Puts every packet of the item into payloads of `room` bytes. A payload counts as arrived in place of its
+    /// packets.
     pub fn pack(
         &mut self,
         intake: &[u8],

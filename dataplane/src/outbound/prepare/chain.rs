@@ -1,4 +1,5 @@
-//! Builds the SA chain of a flow once for all its packets: which headers each layer adds, and the MTU that remains inside.
+//! Builds the SA chain of a flow once for all its packets: which headers each layer adds, and the MTU that remains
+//! inside.
 
 use crate::outbound::chain::{ChainLayer, ChainRange, LayerMode, MAX_NESTED_SAS};
 use ipsec::Dropped;
@@ -135,8 +136,9 @@ fn outline_of(outer: &Outer) -> Outline {
     }
 }
 
-/// The outermost header, and whether it is written here or by the socket. AH covers it, and a socket cannot send options,
-/// so these are written here (RFC 4302 3.3.3.1.1); a plain tunnel's is left to the socket, which can send trains.
+/// The outermost header, and whether it is written here or by the socket. AH covers it, and a socket cannot send
+/// options, so these are written here (RFC 4302 3.3.3.1.1); a plain tunnel's is left to the socket, which can send
+/// trains.
 fn outermost_header(
     snapshot: &Snapshot,
     layers: &[ChainLayer],
@@ -207,8 +209,8 @@ pub(super) fn allow_fragments(layers: &mut Vec<ChainLayer>, range: ChainRange) -
     ChainRange::new(start..layers.len())
 }
 
-/// Whether packets go through an SA in tunnel mode. In setkey's mode `any` a packet between the SA's own two addresses goes
-/// in transport mode, every other one in tunnel mode.
+/// Whether packets go through an SA in tunnel mode. In setkey's mode `any` a packet between the SA's own two addresses
+/// goes in transport mode, every other one in tunnel mode.
 pub(super) fn is_tunnel(config: &SaConfig, outline: &Outline) -> bool {
     let ends = (config.source, config.id.destination);
     match config.mode {

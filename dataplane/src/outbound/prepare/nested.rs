@@ -39,8 +39,8 @@ pub(super) struct Refusal {
 pub(super) type Assign<'a> = dyn FnMut(&Sa, u64) -> Result<(SequenceNumber, Iv), Dropped> + 'a;
 
 impl NestedPackets {
-    /// Numbers and lays out all layers of one packet, innermost first. Of a packet that is refused nothing stays but the
-    /// sequence numbers that its inner layers took.
+    /// Numbers and lays out all layers of one packet, innermost first. Of a packet that is refused nothing stays but
+    /// the sequence numbers that its inner layers took.
     pub(super) fn add(
         &mut self,
         snapshot: &Snapshot,

@@ -1,11 +1,11 @@
-//! What a packet costs a lane, learnt from its intervals, and what workers could make of it.
+//! What a packet costs a lane, learnt from its intervals, and the speed-up that workers could give.
 
 use super::interval::Interval;
 
 /// What a packet costs, in nanoseconds of processor time: means over the last intervals.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Costs {
-    /// What one thread must do in order: reading, numbers, headers, sending.
+    /// What one thread must do in order: reading, prepare, commit, sending.
     pub serial_ns: f64,
     /// What any thread may do.
     pub transform_ns: f64,
@@ -13,11 +13,11 @@ pub struct Costs {
     pub call_ns: f64,
 }
 
-/// Packets in an interval from which on it teaches anything.
+/// Intervals with fewer packets are ignored.
 pub(super) const MIN_INTERVAL_PACKETS: f64 = 32.0;
 
 impl Costs {
-    /// Takes an interval in. Interruptions, which lengthen a transform by the clock, are taken out in proportion.
+    /// Learns from an interval. Interruptions, which lengthen a transform by the clock, are subtracted in proportion.
     pub(in crate::pipeline) fn learn(&mut self, seen: &Interval) {
         self.learn_calls(seen);
         if seen.packets < MIN_INTERVAL_PACKETS || seen.busy <= 0.0 {
@@ -41,13 +41,13 @@ impl Costs {
         self.serial_ns + self.transform_ns
     }
 
-    /// How many times as fast `workers` beside the reading thread could be at max_workers, on so many spare processors.
+    /// The greatest possible speed-up by `workers` beside the reading thread on `spare` idle processors.
     pub(super) fn promise(&self, workers: usize, spare: f64) -> f64 {
         let processors = 1.0 + spare.clamp(0.0, workers as f64);
         processors.min(self.all_ns() / self.serial_ns.max(1.0))
     }
 
-    /// As many workers as the reading thread can keep busy.
+    /// How many workers the reading thread can keep busy.
     pub(super) fn useful_workers(&self) -> usize {
         (self.transform_ns / self.serial_ns.max(1.0))
             .ceil()

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Reason a lane works as it does.
+/// Why a lane has its number of workers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Reason {
-    /// It was told to.
+    /// An option fixes the number.
     Forced,
-    /// There is no processor for a worker.
+    /// There is only one processor.
     Alone,
     /// The system refused to start a worker.
     NoThreads,
@@ -15,24 +15,24 @@ pub enum Reason {
     KeepsUp(f64),
     /// It does not keep up, since a moment ago.
     Behind,
-    /// So many processors are idle.
+    /// Only this share of a processor is idle.
     NoneIdle(f64),
-    /// Workers could be so many times as fast at most.
+    /// The greatest possible speed-up by workers.
     WouldNotPay(f64),
     /// Workers are being measured.
     Trying,
-    /// They are so many times as fast.
+    /// The measured speed-up by workers.
     Pays(f64),
     /// One thread is being measured again.
     TryingInline,
-    /// They were only so many times as fast; they are tried again after so many seconds.
+    /// The measured speed-up, which was too small, and the seconds until the next trial.
     DidNotPay(f64, f64),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forced => f.write_str("as asked for"),
+            Self::Forced => f.write_str("set by option"),
             Self::Alone => {
                 f.write_str("one thread does not keep up, but there is no second processor")
             }
@@ -52,14 +52,14 @@ impl fmt::Display for Reason {
             ),
             Self::WouldNotPay(most) => write!(
                 f,
-                "one thread does not keep up, but workers could bring {most:.2} x at most"
+                "one thread does not keep up, but workers could reach {most:.2} x at most"
             ),
-            Self::Trying => f.write_str("trying what workers bring"),
-            Self::Pays(gain) => write!(f, "workers bring {gain:.2} x"),
-            Self::TryingInline => f.write_str("trying what one thread does alone"),
+            Self::Trying => f.write_str("measuring throughput with workers"),
+            Self::Pays(gain) => write!(f, "workers reach {gain:.2} x"),
+            Self::TryingInline => f.write_str("measuring throughput of one thread"),
             Self::DidNotPay(gain, seconds) => write!(
                 f,
-                "workers brought {gain:.2} x; they are tried again in {seconds:.0} s"
+                "workers reached {gain:.2} x; next trial in {seconds:.0} s"
             ),
         }
     }

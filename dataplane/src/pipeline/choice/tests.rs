@@ -111,7 +111,7 @@ fn each_kind_of_load_settles_where_it_is_carried_best() {
         ..DEAR
     };
     for (name, world, most, workers, words) in [
-        ("a dear cipher", DEAR, 1, 1, "workers bring 1.90 x"),
+        ("a dear cipher", DEAR, 1, 1, "workers reach 1.90 x"),
         ("a calm one", calm, 1, 0, "busy 50 % of the time"),
         ("silence", silent, 1, 0, "busy 0 % of the time"),
         (
@@ -128,9 +128,9 @@ fn each_kind_of_load_settles_where_it_is_carried_best() {
             disappointing,
             1,
             0,
-            "workers brought 1.00 x",
+            "workers reached 1.00 x",
         ),
-        ("as many as can be kept busy", wide, 15, 4, "workers bring"),
+        ("as many as can be kept busy", wide, 15, 4, "workers reach"),
     ] {
         let choice = settled(world, most);
         let why = choice.why.to_string();

@@ -31,10 +31,10 @@ type Ends = (Producer<Numbered, Strict>, Arc<AtomicU64>, Arc<Event>);
 
 fn lane(slots: usize) -> Ends {
     let done = Arc::new(AtomicU64::new(0));
-    let bell = Arc::new(Event::default());
-    let mut producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&bell));
+    let work_ready = Arc::new(Event::default());
+    let mut producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&work_ready));
     producer.engage(1);
-    (producer, done, bell)
+    (producer, done, work_ready)
 }
 
 fn numbered(number: u64) -> Box<Numbered> {
@@ -114,16 +114,16 @@ fn a_full_ring_makes_the_producer_help_or_wait_and_goes_on() {
 #[test]
 fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
     explore(2, || {
-        let (mut producer, done, bell) = lane(2);
+        let (mut producer, done, work_ready) = lane(2);
         let stop = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (lane, bell) = (Arc::clone(producer.lane()), Arc::clone(&bell));
+            let (lane, work_ready) = (Arc::clone(producer.lane()), Arc::clone(&work_ready));
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
                     if !lane.run_one() {
                         let wanted = || stop.load(Ordering::SeqCst) || lane.has_work();
-                        bell.wait_until(wanted);
+                        work_ready.wait_until(wanted);
                     }
                 }
             })
@@ -132,7 +132,7 @@ fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
         producer.publish(numbered(1));
         producer.drain();
         stop.store(true, Ordering::SeqCst);
-        bell.notify_all();
+        work_ready.notify_all();
         worker.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2);
     });

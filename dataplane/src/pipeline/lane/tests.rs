@@ -32,7 +32,7 @@ impl Commit<Job> for Seen {
 fn threads(
     producer: &mut Producer<Job, Seen>,
     workers: usize,
-    bell: &Arc<Event>,
+    work_ready: &Arc<Event>,
     idle: Idle,
 ) -> WorkerThreads {
     producer.engage(workers);
@@ -42,17 +42,17 @@ fn threads(
         Placement::default(),
         idle,
         vec![lane],
-        Arc::clone(bell),
+        Arc::clone(work_ready),
     )
     .unwrap()
 }
 
 /// Publishes `count` jobs of pseudo-random lengths and returns the order in which they came out.
 fn order_of(count: u64, slots: usize, workers: usize, idle: Idle) -> Vec<u64> {
-    let bell = Arc::new(Event::default());
+    let work_ready = Arc::new(Event::default());
     let seen = Seen::default();
-    let mut producer = Producer::new(slots, seen.clone(), Arc::clone(&bell));
-    let threads = threads(&mut producer, workers, &bell, idle);
+    let mut producer = Producer::new(slots, seen.clone(), Arc::clone(&work_ready));
+    let threads = threads(&mut producer, workers, &work_ready, idle);
     let mut random = 0x2545_f491_4f6c_dd1du64;
     for number in 0..count {
         random ^= random << 13;
@@ -84,10 +84,10 @@ fn batches_leave_in_the_order_in_which_they_entered_whatever_each_takes() {
 
 #[test]
 fn workers_that_come_and_go_at_random_change_no_order() {
-    let bell = Arc::new(Event::default());
+    let work_ready = Arc::new(Event::default());
     let seen = Seen::default();
-    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
-    let threads = threads(&mut producer, 3, &bell, Idle::Sleep);
+    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&work_ready));
+    let threads = threads(&mut producer, 3, &work_ready, Idle::Sleep);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for number in 0..5000 {
         random = random
@@ -107,9 +107,9 @@ fn workers_that_come_and_go_at_random_change_no_order() {
 
 #[test]
 fn workers_that_are_not_engaged_take_nothing() {
-    let bell = Arc::new(Event::default());
-    let mut producer = Producer::new(8, Seen::default(), Arc::clone(&bell));
-    let threads = threads(&mut producer, 2, &bell, Idle::Busy);
+    let work_ready = Arc::new(Event::default());
+    let mut producer = Producer::new(8, Seen::default(), Arc::clone(&work_ready));
+    let threads = threads(&mut producer, 2, &work_ready, Idle::Busy);
     producer.engage(0);
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 10 }));
@@ -126,14 +126,14 @@ fn without_workers_the_producer_does_it_all() {
 
 #[test]
 fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
-    let bell = Arc::new(Event::default());
+    let work_ready = Arc::new(Event::default());
     let seen = Seen::default();
-    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&bell));
+    let mut producer = Producer::new(8, seen.clone(), Arc::clone(&work_ready));
     // Before there are workers: a producer that publishes also commits what is done.
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 100 }));
     }
-    let threads = threads(&mut producer, 2, &bell, Idle::Sleep);
+    let threads = threads(&mut producer, 2, &work_ready, Idle::Sleep);
     let give_up = Instant::now() + Duration::from_secs(20);
     let all_done =
         |lane: &Lane<Job>| (0..8).all(|place| matches!(*lane.slot(place), Slot::Done(_)));
@@ -146,8 +146,8 @@ fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
     assert!(seen.0.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// What the kernel makes of packets: those handed over on one processor wait in a queue of that processor, and the queues
-/// are recycle whenever it likes; here the one of the other threads first. A thread stands for a processor.
+/// What the kernel makes of packets: those handed over on one processor wait in a queue of that processor, and the
+/// queues are emptied whenever it likes; here the one of the other threads first. A thread stands for a processor.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<Vec<(std::thread::ThreadId, u64)>>>);
 
@@ -168,13 +168,13 @@ impl Kernel {
 
 #[test]
 fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() {
-    let bell = Arc::new(Event::default());
+    let work_ready = Arc::new(Event::default());
     let kernel = Kernel::default();
-    let mut producer = Producer::new(8, kernel.clone(), Arc::clone(&bell));
+    let mut producer = Producer::new(8, kernel.clone(), Arc::clone(&work_ready));
     producer.engage(3);
     let lane: Arc<dyn WorkSource> = producer.lane().clone();
     let threads =
-        WorkerThreads::start(3, Placement::default(), Idle::Busy, vec![lane], bell).unwrap();
+        WorkerThreads::start(3, Placement::default(), Idle::Busy, vec![lane], work_ready).unwrap();
     for number in 0..2000 {
         let spins = number as u32 * 7919 % 1500;
         producer.publish(Box::new(Job { number, spins }));
@@ -193,9 +193,9 @@ fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() 
 
 #[test]
 fn workers_that_never_had_anything_to_do_still_stop() {
-    let bell = Arc::new(Event::default());
-    let mut producer = Producer::new(2, Seen::default(), Arc::clone(&bell));
+    let work_ready = Arc::new(Event::default());
+    let mut producer = Producer::new(2, Seen::default(), Arc::clone(&work_ready));
     for idle in [Idle::Sleep, Idle::default(), Idle::Busy] {
-        drop(threads(&mut producer, 2, &bell, idle));
+        drop(threads(&mut producer, 2, &work_ready, idle));
     }
 }

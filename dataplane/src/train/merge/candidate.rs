@@ -1,4 +1,4 @@
-//! What merging needs to know of a packet, read from the packet alone.
+//! A GRO candidate: what merging needs to know of a packet, read from the packet alone.
 
 use crate::train::TrainKinds;
 use crate::train::fields::{
@@ -12,20 +12,20 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroCandidate {
     pub(super) flow: Flow,
-    /// Absent if the packet must travel alone.
+    /// Absent if the packet must not be merged.
     pub(super) key: Option<GroKey>,
 }
 
-/// Who must not overtake whom. A collision only costs a merge.
+/// A hash of a packet's flow: packets of one flow must not overtake each other. A collision only prevents a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Of both addresses.
+    /// Hash of both addresses.
     pair: u32,
-    /// Of protocol and ports; absent where they cannot be known.
+    /// Hash of protocol and ports; absent where they are unknown.
     upper: Option<u32>,
 }
 
-/// A packet that may share a train.
+/// The GRO key of a packet that may share a train: what must agree with the packets before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroKey {
     pub kind: Kind,
@@ -48,8 +48,8 @@ pub enum Kind {
 }
 
 impl GroCandidate {
-    /// Reads what merging needs of `packet`, whose outline was read. A sink that takes no such train makes it travel
-    /// alone, and its checksum is not looked at.
+    /// Reads what merging needs of `packet`, whose outline was read. If the sink accepts no such train, the packet is
+    /// not merged and its checksum is not checked.
     pub fn read(packet: &[u8], outline: &Outline, train_kinds: TrainKinds) -> Self {
         Self {
             flow: Flow::of(outline),
@@ -57,8 +57,8 @@ impl GroCandidate {
         }
     }
 
-    /// The same packet on its way to one of several devices: flows of two devices never share a train, though their
-    /// headers may be the same.
+    /// The same packet for one of several devices: flows of two devices never share a train, though their headers may
+    /// be the same.
     pub fn by(self, interface: u32) -> Self {
         let flow = Flow {
             pair: mix(self.flow.pair, interface),
@@ -76,7 +76,7 @@ impl GroCandidate {
     }
 }
 
-/// One-to-one in `word`.
+/// Mixes a word into a hash; different words give different hashes.
 fn mix(hash: u32, word: u32) -> u32 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b1)
 }
@@ -101,7 +101,7 @@ impl Flow {
         }
     }
 
-    /// Whether a packet of this flow must stay behind one of `other`.
+    /// Whether packets of the two flows must keep their order.
     pub fn meets(self, other: Self) -> bool {
         self.pair == other.pair
             && (self.upper == other.upper || self.upper.is_none() || other.upper.is_none())
@@ -185,7 +185,7 @@ impl GroKey {
             && a[18..] == b[18..]
     }
 
-    /// Whether its checksums are right, and in the one form that cutting would write.
+    /// Whether its checksums are right, and in the form that segmentation would write.
     fn is_exact(&self, packet: &[u8], outline: &Outline) -> bool {
         let (ip, upper) = packet.split_at(outline.header_len);
         let written = get_u16(upper, self.kind.checksum_at());

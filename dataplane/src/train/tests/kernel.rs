@@ -1,5 +1,5 @@
-//! The kernel's own segmentation as the judge: what it makes of a train is, byte for byte, what we make of it, and what we
-//! have merged it takes apart into what was there before.
+//! The kernel's own segmentation as the judge: what it makes of a train is, byte for byte, what we make of it, and what
+//! we have merged it takes apart into what was there before.
 //!
 //! ```text
 //!   train ──► device `espk0` ──► the kernel forwards ──► device `espk1`, which takes single packets only ──► segments
@@ -178,8 +178,8 @@ fn the_kernel_cuts_any_train_into_the_same_bytes() {
     });
 }
 
-/// The identification of datagrams that must not be fragmented means nothing (RFC 6864 4.1): where a sender leaves it alone we
-/// merge, and the kernel counts it up. Nothing else of a packet changes.
+/// The identification of datagrams that must not be fragmented means nothing (RFC 6864 4.1): where a sender leaves it
+/// alone we merge, and the kernel counts it up. Nothing else of a packet changes.
 #[test]
 fn the_kernel_takes_our_trains_apart_into_what_was_merged() {
     isolated(|| {

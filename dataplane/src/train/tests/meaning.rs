@@ -105,9 +105,10 @@ impl Meaning {
 
     /// What a sender without segmentation offload would have sent instead.
     pub fn segments(&self, size: usize) -> Vec<Vec<u8>> {
-        let pieces: Vec<_> = match self.payload.is_empty() {
-            true => vec![&[][..]],
-            false => self.payload.chunks(size).collect(),
+        let pieces: Vec<_> = if self.payload.is_empty() {
+            vec![&[][..]]
+        } else {
+            self.payload.chunks(size).collect()
         };
         let last = pieces.len() - 1;
         let segment = |(number, piece): (usize, &&[u8])| {
