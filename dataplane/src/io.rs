@@ -141,7 +141,7 @@ impl<Meta> ReceiveBuffer<Meta> {
 }
 
 /// The metadata of one receive of a protected source: equal packets end to end, as UDP GRO delivers them, each from SPI
-/// to ICV. Where [`Outer::written`] is not 0, each stands behind its IP headers, which AH always needs.
+/// to ICV. Where [`Outer::emitted_len`] is not 0, each stands behind its IP headers, which AH always needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// The outer header's fields, read from the packet or reported by the kernel.
@@ -155,7 +155,7 @@ pub struct Arrival {
 pub struct Burst<'a> {
     /// The outer header's meaning.
     pub outer: Outer,
-    /// From SPI to ICV, packet after packet; where [`Outer::written`] is not 0, each behind its IP headers.
+    /// From SPI to ICV, packet after packet; where [`Outer::emitted_len`] is not 0, each behind its IP headers.
     pub bytes: &'a [u8],
     /// Bytes of each packet; the last may be shorter.
     pub stride: usize,
