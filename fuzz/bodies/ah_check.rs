@@ -1,5 +1,5 @@
-//! Any bytes as a packet with AH from the network: once as they are, and once as a packet that AH is put into, because a
-//! fuzzer cannot guess a valid ICV over options and extension headers.
+//! Any bytes as a packet with AH from the network: once as they are, and once as a packet that AH is put into, because
+//! a fuzzer cannot guess a valid ICV over options and extension headers.
 
 use ipsec::Dropped;
 use ipsec::ah::{InboundAh, OutboundAh, icv_input};

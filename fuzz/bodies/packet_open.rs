@@ -1,5 +1,5 @@
-//! Any bytes as an ESP packet from the network: once as they are, and once sealed with a valid ICV, because a fuzzer cannot
-//! guess one and would never get to the padding and the inner packet behind it.
+//! Any bytes as an ESP packet from the network: once as they are, and once sealed with a valid ICV, because a fuzzer
+//! cannot guess one and would never get to the padding and the inner packet behind it.
 
 use ipsec::Dropped;
 use ipsec::algorithm::{Encryption, Integrity};

@@ -1,4 +1,5 @@
-//! Answers one question a line, both in JSON, for an implementation that shares nothing with this one: tests/ikev2/judge.py.
+//! Answers one question a line, both in JSON, for an implementation that shares nothing with this one:
+//! tests/ikev2/judge.py.
 
 use ikev2::{
     authentication::{SharedSecret, Signed, check_signature, sign},

@@ -10,7 +10,7 @@ use ikev2::{
     message::{
         Body, ExchangeType, Flags, Header, IkeSpi, Message, Payload,
         payload::{
-            AuthMethod, Authentication, Certificate, CertificateEncoding, Configuration,
+            AuthMethod, Authentication, CertificateEncoding, CertificatePayload, Configuration,
             ConfigurationAttribute, ConfigurationKind, Delete, Identification, IdentificationType,
             KeyExchange, Notify, NotifyType, Protocol, SecurityAssociation, TrafficSelector,
         },
@@ -105,11 +105,11 @@ fn auth() -> Vec<Payload<'static>> {
         .collect();
     payloads([
         Body::IdentificationInitiator(identity(IdentificationType::FQDN, b"left.example")),
-        Body::Certificate(Certificate {
+        Body::Certificate(CertificatePayload {
             encoding,
             data: &BYTES,
         }),
-        Body::CertificateRequest(Certificate {
+        Body::CertificateRequest(CertificatePayload {
             encoding,
             data: &BYTES[..20],
         }),

@@ -1,4 +1,5 @@
-//! AUTH: proof that the sender of the first message of an IKE SA holds the key of the identity that it claims (RFC 7296 2.15).
+//! AUTH: proof that the sender of the first message of an IKE SA holds the key of the identity that it claims (RFC 7296
+//! 2.15).
 //!
 //! ```text
 //!   what is signed   our first message | the peer's nonce | prf(SK_p, our ID payload's body)
@@ -131,16 +132,18 @@ impl SharedSecret {
         self.0.compute(&[octets])
     }
 
-    /// Whether the peer's AUTH payload was made with the same secret. The time it takes does not depend on where they differ.
+    /// Whether the peer's AUTH payload was made with the same secret. The time it takes does not depend on where they
+    /// differ.
     pub fn check(&self, method: u8, data: &[u8], octets: &[u8]) -> Result<(), AuthenticationError> {
         match Method::from_number(method) {
             Some(Method::SharedSecret) => {}
             Some(other) => return Err(AuthenticationError::OtherMethod(other)),
             None => return Err(AuthenticationError::UnknownMethod(method)),
         }
-        match multibuffer::constant_time_eq(&self.0.compute(&[octets]), data) {
-            true => Ok(()),
-            false => Err(AuthenticationError::SecretMismatch),
+        if multibuffer::constant_time_eq(&self.0.compute(&[octets]), data) {
+            Ok(())
+        } else {
+            Err(AuthenticationError::SecretMismatch)
         }
     }
 }

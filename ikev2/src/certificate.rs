@@ -6,7 +6,8 @@
 //!   failure       which check of which certificate failed
 //! ```
 //!
-//! rustls-webpki builds and checks paths; key usage and the names of IKE are checked here, because it does not know them.
+//! rustls-webpki builds and checks paths; key usage and the names of IKE are checked here, because it does not know
+//! them.
 
 mod failure;
 mod parsed;

@@ -1,11 +1,13 @@
-//! Encrypted payloads, SK (RFC 7296 3.14, RFC 5282) and SKF (RFC 7383): sealed and opened with the keys of one direction.
+//! Encrypted payloads, SK (RFC 7296 3.14, RFC 5282) and SKF (RFC 7383): sealed and opened with the keys of one
+//! direction.
 //!
 //! ```text
 //!   IKE header | generic header [| number, total] | IV | payloads, padding, its length | ICV
 //!   └──────────── associated data ───────────────┘      └──────── encrypted ────────┘
 //! ```
 //!
-//! With a separate integrity algorithm the ICV covers all in front of it. Nothing inside is read before the ICV was verified.
+//! With a separate integrity algorithm the ICV covers all in front of it. Nothing inside is read before the ICV was
+//! verified.
 
 use crate::fragments::{Fragment, MAX_FRAGMENTS};
 use crate::message::{
@@ -56,9 +58,10 @@ impl MessageKey {
         if matches!(encryption.cipher, Cipher::Null | Cipher::AesGmac) || encryption.iv_len == 0 {
             return Err(UnfitKey::NotForIke(encryption));
         }
-        match suite.is_authenticated() {
-            true => Ok(multibuffer::without_stack_copies(|| Self(suite.expand()))),
-            false => Err(UnfitKey::Unauthenticated),
+        if suite.is_authenticated() {
+            Ok(multibuffer::without_stack_copies(|| Self(suite.expand())))
+        } else {
+            Err(UnfitKey::Unauthenticated)
         }
     }
 
@@ -92,8 +95,8 @@ impl MessageKey {
         Ok(Opened { header, content })
     }
 
-    /// Where the encrypted payload is, and how many bytes of it are IV, ciphertext and ICV. Payloads in clear before it are
-    /// authentic with it, but no exchange has any: they are passed over.
+    /// Where the encrypted payload is, and how many bytes of it are IV, ciphertext and ICV. Payloads in clear before it
+    /// are authentic with it, but no exchange has any: they are passed over.
     fn find(message: &[u8]) -> Result<(Header, Part, usize), OpenError> {
         let Message { header, payloads } = Message::parse(message).map_err(OpenError::Outside)?;
         match payloads.last().map(|payload| &payload.body) {
@@ -228,8 +231,9 @@ impl Sealer {
         self.seal_part(header, (kind, payload::first(payloads)), &[], &text, random)
     }
 
-    /// The message as datagrams of at most `max_datagram_bytes` each (what UDP carries, without the non-ESP marker): whole
-    /// if it fits, else in fragments (RFC 7383 2.5). There is always room for some bytes: less than that is taken as that.
+    /// The message as datagrams of at most `max_datagram_bytes` each (what UDP carries, without the non-ESP marker):
+    /// whole if it fits, else in fragments (RFC 7383 2.5). There is always room for some bytes: less than that is taken
+    /// as that.
     pub fn seal_in_fragments(
         &mut self,
         header: &Header,

@@ -1,7 +1,7 @@
 //! Joins the fragments of an encrypted message (RFC 7383 2.6). Only authentic fragments come here.
 //!
-//! One message is joined at a time, as the window of an IKE SA has one request and one response. What is held is bounded by
-//! [`MAX_FRAGMENTS`] and [`MAX_JOINED_BYTES`].
+//! One message is joined at a time, as the window of an IKE SA has one request and one response. What is held is
+//! bounded by [`MAX_FRAGMENTS`] and [`MAX_JOINED_BYTES`].
 
 use crate::message::{Header, Payload, PayloadType, Refusal, payload};
 use std::time::Duration;

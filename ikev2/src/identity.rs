@@ -1,4 +1,5 @@
-//! The identity that a peer claims: the types of ID payloads (RFC 7296 3.5), as people write them, and which identity is which.
+//! The identity that a peer claims: the types of ID payloads (RFC 7296 3.5), as people write them, and which identity
+//! is which.
 
 use std::{error::Error, fmt, net::IpAddr, str::FromStr};
 
@@ -133,8 +134,8 @@ impl fmt::Display for Identity {
 impl FromStr for Identity {
     type Err = IdentityError;
 
-    /// As a configuration has it: `192.0.2.1`, `vpn.example.org` (or `@vpn`, to be sure), `me@example.org`, `CN=vpn, O=Example`,
-    /// `keyid:text` or `keyid:0x00ff`.
+    /// As a configuration has it: `192.0.2.1`, `vpn.example.org` (or `@vpn`, to be sure), `me@example.org`,
+    /// `CN=vpn, O=Example`, `keyid:text` or `keyid:0x00ff`.
     fn from_str(text: &str) -> Result<Self, IdentityError> {
         let text = text.trim();
         if text.len() > MAX_IDENTITY_LEN {
@@ -152,9 +153,10 @@ impl FromStr for Identity {
         }
         let name = text.strip_prefix('@').unwrap_or(text);
         let printable = printable(name.as_bytes()).ok_or(IdentityError::Text)?;
-        Ok(match printable.contains('@') {
-            true => Self::Email(printable),
-            false => Self::Fqdn(printable),
+        Ok(if printable.contains('@') {
+            Self::Email(printable)
+        } else {
+            Self::Fqdn(printable)
         })
     }
 }

@@ -84,8 +84,8 @@ impl IkeKeys {
         Self::expand(prf, protection, &key.compute(&[shared]), nonces, spis)
     }
 
-    /// Of an IKE SA that replaces this one (RFC 7296 2.18): SKEYSEED = prf(SK_d (old), g^ir (new) | Ni | Nr), computed by the
-    /// old SA's function; all else by the new one's.
+    /// Of an IKE SA that replaces this one (RFC 7296 2.18): SKEYSEED = prf(SK_d (old), g^ir (new) | Ni | Nr), computed
+    /// by the old SA's function; all else by the new one's.
     pub fn rekeyed(
         &self,
         prf: Prf,
@@ -140,8 +140,8 @@ impl IkeKeys {
         let material = prf_plus(&PrfKey::new(prf, skeyseed), &seed, len);
         let mut material = Material(&material);
         let d = PrfKey::new(prf, material.take(key_len(prf)));
-        // All integrity keys, then all encryption keys; with an AEAD cipher there are none of the first (RFC 5282 7.1), and
-        // the salt is the end of the second.
+        // All integrity keys, then all encryption keys; with an AEAD cipher there are none of the first (RFC 5282 7.1),
+        // and the salt is the end of the second.
         let (ai, ar) = (
             material.integrity_key(protection),
             material.integrity_key(protection),

@@ -1,8 +1,8 @@
 //! Which algorithms and which traffic two ends agree on (RFC 7296 2.7, 2.9 and 3.3).
 //!
 //! ```text
-//!   algorithm   one transform and its name           offer      what we propose and accept, in our order, and its text
-//!   suites      names that RFCs give, our defaults   choose     the one proposal that is answered, or why there is none
+//!   algorithm   one transform and its name           offer      what we propose and accept, in order; its text
+//!   suites      names that RFCs give, our defaults   choose     the one proposal that is answered, or why none is
 //!   confirm     whether an answer was offered        selectors  narrowing of traffic selectors
 //! ```
 

@@ -22,17 +22,18 @@ pub fn from_transform(id: u16) -> Option<Prf> {
     row.map(|row| row.1)
 }
 
-/// Bytes of SK_d, SK_pi and SK_pr, the function's preferred key length (RFC 7296 2.14): that of its output, for HMAC (2.13)
-/// as for AES, whose key and block have 16 bytes both.
+/// Bytes of SK_d, SK_pi and SK_pr, the function's preferred key length (RFC 7296 2.14): that of its output, for HMAC
+/// (2.13) as for AES, whose key and block have 16 bytes both.
 pub fn key_len(prf: Prf) -> usize {
     prf.output_len()
 }
 
-/// RFC 7296 2.13: T1 = prf(K, S | 1), T2 = prf(K, T1 | S | 2) and so on, `len` bytes of them. The parts of `seed` are S in
-/// order.
+/// RFC 7296 2.13: T1 = prf(K, S | 1), T2 = prf(K, T1 | S | 2) and so on, `len` bytes of them. The parts of `seed` are S
+/// in order.
 ///
 /// # Panics
-/// If more than 255 blocks are asked for: an error of the caller, never of a peer, as no negotiated suite needs as much.
+/// If more than 255 blocks are asked for: an error of the caller, never of a peer, as no negotiated suite needs as
+/// much.
 pub fn prf_plus(key: &PrfKey, seed: &[&[u8]], len: usize) -> Zeroizing<Vec<u8>> {
     // INVARIANT: as long as it ever gets, so that no copy is left behind by growing.
     let mut output = Zeroizing::new(Vec::with_capacity(len));

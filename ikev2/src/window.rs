@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   Requests    those sent: which ID comes next, which are unanswered, when each is sent again, when to give up
-//!   Responses   those received: which are new, and the answer to each, so that a request sent again gets the same bytes
+//!   Responses   those received: which are new, and the answer to each: a request sent again gets the same bytes
 //! ```
 
 mod requests;

@@ -1,5 +1,5 @@
-//! Real exchanges of strongSwan's charon: every message is read and printed, opened with the keys that charon logged, and
-//! refused when a byte of it is changed. `vectors/README.md` says where they come from.
+//! Real exchanges of strongSwan's charon: every message is read and printed, opened with the keys that charon logged,
+//! and refused when a byte of it is changed. `vectors/README.md` says where they come from.
 
 use ikev2::{
     encrypted::{Content, MessageKey, OpenError},

@@ -36,9 +36,10 @@ pub fn payload_capacity(sa: &SaConfig, path_mtu: usize) -> usize {
         0 => path_mtu,
         wanted => wanted.min(path_mtu),
     };
-    let ip_len = match sa.id.destination.is_ipv4() {
-        true => v4::MIN_HEADER_LEN,
-        false => v6::HEADER_LEN,
+    let ip_len = if sa.id.destination.is_ipv4() {
+        v4::MIN_HEADER_LEN
+    } else {
+        v6::HEADER_LEN
     };
     let headers = ip_len + sa.encapsulation_len();
     esp::max_plaintext_len(sa, packet_len.saturating_sub(headers)).saturating_sub(HEADER_LEN)

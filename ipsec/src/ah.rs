@@ -1,18 +1,18 @@
 //! The Authentication Header (RFC 4302), one packet at a time, in the three steps of the pipeline.
 //!
 //! ```text
-//!   outbound   OutboundAh::new       sequence number, next header            prepare (in order)
-//!              OutboundAh::write     the header, its ICV zero                transform (any thread)
-//!              Covered::fill    all headers as the ICV covers them      transform
-//!              OutboundAh::job       the cipher's view of it                 transform
-//!   inbound    InboundAh::parse   SPI, sequence number, cheap window      prepare
-//!              Covered::fill    as above                                transform
-//!              InboundAh::job    the cipher's view                       transform
+//!   outbound   OutboundAh::new      sequence number, next header           prepare (in order)
+//!              OutboundAh::write    the header, its ICV zero               transform (any thread)
+//!              icv_input            all headers as the ICV covers them     transform
+//!              OutboundAh::job      the cipher's view of it                transform
+//!   inbound    InboundAh::parse     SPI, sequence number, replay pre-check prepare
+//!              icv_input            as above                               transform
+//!              InboundAh::job       the cipher's view                      transform
 //! ```
 //!
 //! ```text
-//!   [ IP header, options, extension headers ][ AH: next, length, SPI, sequence | ICV, padding ][ payload ]
-//!   └── mutable fields zero: `clear_mutable` ┘└────────── ICV zero ──────────┘               └── as it is ┘ (ESN high half)
+//!   [ IP header, options, extension headers ][ AH: next, length, SPI, sequence | ICV, padding ][ payload ] (ESN high)
+//!   └── mutable fields zero: `clear_mutable` ┘└────────── ICV zero ──────────┘               └── as it is ┘
 //! ```
 //!
 //! The headers before AH must be final, but for what routers change, before the ICV is computed: IPv4's identification
@@ -129,8 +129,8 @@ pub struct InboundAh {
 }
 
 impl InboundAh {
-    /// Reads the header at the start of `packet`, completes an extended sequence number and checks it against the replay
-    /// window without moving that: replayed floods end here, before any cipher runs.
+    /// Reads the header at the start of `packet`, completes an extended sequence number and checks it against the
+    /// replay window without moving that: replayed floods end here, before any cipher runs.
     pub fn parse(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         Self::parse_locked(&sa.state.lock(), sa, packet)
     }

@@ -1,5 +1,5 @@
-//! Commands for a plane: what configures (setkey, IKE) sends them, what enforces (our own data plane, the kernel's XFRM, a
-//! recorder) applies them.
+//! Commands for a plane: what configures (setkey, IKE) sends them, what enforces (our own data plane, the kernel's
+//! XFRM, a recorder) applies them.
 //!
 //! Keys that do not fit cannot get here: a [`SaConfig`] holds a [`Suite`](crate::suite::Suite), which is proof.
 

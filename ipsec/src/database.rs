@@ -85,8 +85,8 @@ impl Database {
         Arc::clone(&self.snapshot)
     }
 
-    /// Once a second: ages associations, removes dead ones, and returns what happened to each. The snapshot is a new one if
-    /// any died.
+    /// Once a second: ages associations, removes dead ones, and returns what happened to each. The snapshot is a new
+    /// one if any died.
     pub fn tick(&mut self, now: u64) -> Vec<(SaId, LifetimeEvent)> {
         let mut events = Vec::new();
         for sa in self.draft.sas() {
@@ -116,8 +116,8 @@ impl Database {
         events
     }
 
-    /// Collects the marks that readers have set. A mark that a batch sets after its snapshot was replaced is lost; the policy's
-    /// next packet sets it again.
+    /// Collects the marks that readers have set. A mark that a batch sets after its snapshot was replaced is lost; the
+    /// policy's next packet sets it again.
     fn take_used(&self) {
         self.snapshot.take_used(SpdEntry::mark_used);
     }

@@ -53,7 +53,8 @@ pub enum Dropped {
     Fragment,
     /// The hop limit ran out.
     HopLimit,
-    /// A packet in fragments or aggregated payloads of which a part was lost, or came too late (RFC 791 3.2, RFC 9347 2.2.3).
+    /// A packet in fragments or aggregated payloads of which a part was lost, or came too late (RFC 791 3.2, RFC 9347
+    /// 2.2.3).
     Incomplete,
     /// The path marked congestion on a packet whose transport does not know ECN: only a loss signals
     /// congestion to it (RFC 6040 4.2).

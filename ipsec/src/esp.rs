@@ -1,14 +1,14 @@
 //! The Encapsulating Security Payload (RFC 4303), one packet at a time, in the three steps of the pipeline.
 //!
 //! ```text
-//!   outbound   sealed_len      where the next packet will begin      prepare (in order)
-//!              Sa::random_iv    for suites with random IVs             prepare
-//!              OutboundEsp::new      header, IV, trailer are fixed        transform (any thread)
-//!              OutboundEsp::job      the cipher's view of it              transform
-//!   inbound    InboundEsp::parse  SPI, sequence number, cheap window   prepare
-//!              InboundEsp::job   the cipher's view                    transform
-//!              InboundEsp::strip padding and next header              transform
-//!              SaState::admit  window and lifetimes (sa/state.rs)   commit (in order)
+//!   outbound   sealed_len           where the next packet will begin       prepare (in order)
+//!              Sa::random_iv        for suites with random IVs             prepare
+//!              OutboundEsp::new     header, IV, trailer are fixed          transform (any thread)
+//!              OutboundEsp::job     the cipher's view of it                transform
+//!   inbound    InboundEsp::parse    SPI, sequence number, replay pre-check prepare
+//!              InboundEsp::job      the cipher's view                      transform
+//!              InboundEsp::strip    padding and next header                transform
+//!              SaState::admit       replay window and lifetimes            commit (in order)
 //! ```
 //!
 //! A packet here runs from its SPI to its ICV; outer IP and UDP headers belong to [`crate::tunnel`].
@@ -60,8 +60,8 @@ impl OutboundEsp {
         self.packet_len
     }
 
-    /// Writes SPI, sequence number and IV to the start of `out`, which is exactly [`OutboundEsp::packet_len`] bytes, and
-    /// returns the job that seals `head ++ payload ++ trailer` behind them.
+    /// Writes SPI, sequence number and IV to the start of `out`, which is exactly [`OutboundEsp::packet_len`] bytes,
+    /// and returns the job that seals `head ++ payload ++ trailer` behind them.
     pub fn job<'a>(
         &'a self,
         sa: &'a Sa,
@@ -118,8 +118,8 @@ pub struct InboundEsp {
 }
 
 impl InboundEsp {
-    /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and checks it against the replay window without
-    /// moving that: replayed floods end here, before any cipher runs.
+    /// Reads the header, completes an extended sequence number (RFC 4303 A2.1) and checks it against the replay window
+    /// without moving that: replayed floods end here, before any cipher runs.
     pub fn parse(sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         Self::parse_locked(&sa.state.lock(), sa, packet)
     }
@@ -156,9 +156,10 @@ impl InboundEsp {
     pub fn job<'a>(&'a self, sa: &'a Sa, packet: &'a mut [u8]) -> OpenJob<'a> {
         let ciphertext_at = ciphertext_at(&sa.config).min(packet.len());
         let (header, text) = packet.split_at_mut(ciphertext_at);
-        let iv = match sa.config.has_implicit_iv() {
-            true => implicit_iv(self.sequence),
-            false => Iv::new(header.get(HEADER_LEN..).unwrap_or_default()),
+        let iv = if sa.config.has_implicit_iv() {
+            implicit_iv(self.sequence)
+        } else {
+            Iv::new(header.get(HEADER_LEN..).unwrap_or_default())
         };
         OpenJob {
             key: &sa.key,
@@ -203,9 +204,10 @@ impl Sa {
     /// The IV for the packet of this sequence number. `random` fills its argument with unpredictable bytes; CBC suites
     /// draw from it for every packet (RFC 3602 3), counter suites never do.
     pub fn iv_for(&self, sequence: SequenceNumber, random: &mut dyn FnMut(&mut [u8])) -> Iv {
-        match self.has_random_ivs() {
-            true => self.random_iv(random),
-            false => self.derived_iv(sequence),
+        if self.has_random_ivs() {
+            self.random_iv(random)
+        } else {
+            self.derived_iv(sequence)
         }
     }
 
@@ -226,9 +228,10 @@ impl Sa {
     /// The IV of a suite that derives it from the sequence number.
     #[inline]
     pub fn derived_iv(&self, sequence: SequenceNumber) -> Iv {
-        match self.config.has_implicit_iv() {
-            true => implicit_iv(sequence),
-            false => Iv::new(&self.state.counter_iv(sequence).to_be_bytes()),
+        if self.config.has_implicit_iv() {
+            implicit_iv(sequence)
+        } else {
+            Iv::new(&self.state.counter_iv(sequence).to_be_bytes())
         }
     }
 }
@@ -316,8 +319,8 @@ enum Trailer {
 
 /// At most 15 bytes of padding and the trailer behind.
 ///
-/// MEASURED: made in whole words and aligned to them. Written byte by byte, a copy of it waited for the bytes to leave the store
-/// buffer, which took two thirds of the time of [`OutboundEsp::new`].
+/// MEASURED: made in whole words and aligned to them. Written byte by byte, a copy of it waited for the bytes to leave
+/// the store buffer, which took two thirds of the time of [`OutboundEsp::new`].
 #[derive(Clone, Debug)]
 #[repr(align(16))]
 struct ShortTrailer([[u8; 16]; 2]);

@@ -1,8 +1,8 @@
 //! What a NAT on the path breaks in transport mode, and how it is corrected (RFC 3948 3.1.2).
 //!
 //! The sender's checksum of TCP, UDP and ICMPv6 covers the addresses it knows; the packet arrives with others. The
-//! original addresses are unknown where keys are set by hand, so the checksum is recomputed, which RFC 3948 allows once the
-//! packet is authentic: its ICV proves that no byte behind the addresses has changed.
+//! original addresses are unknown where keys are set by hand, so the checksum is recomputed, which RFC 3948 allows once
+//! the packet is authentic: its ICV proves that no byte behind the addresses has changed.
 
 use crate::packet::{FragmentKind, Outline};
 use crate::wire::checksum::Sum;

@@ -28,8 +28,8 @@ pub const MIN_MTU_V6: usize = 1280;
 /// The smallest MTU of an IPv4 link (RFC 791 3.2).
 pub const MIN_MTU_V4: usize = 68;
 
-/// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits. RFC 9347 2.2.8: where
-/// packets go on in the next payload the tunnel has no MTU of its own, and the path's is used.
+/// The largest inner packet that `sa` carries in tunnel mode over a path of `path_mtu`; 0 if none fits. RFC 9347 2.2.8:
+/// where packets go on in the next payload the tunnel has no MTU of its own, and the path's is used.
 pub fn inner_mtu(sa: &SaConfig, path_mtu: usize) -> usize {
     match sa.aggfrag {
         Some(aggfrag) if aggfrag.fragments => return path_mtu,

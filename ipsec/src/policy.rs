@@ -140,8 +140,8 @@ pub struct Policy {
     pub direction: Direction,
     /// What to do.
     pub action: Action,
-    /// Over how many associations the flows that leave are spread, each flow through one of them; 1 for none but the youngest.
-    /// Only with a single template (`-o spread=N`).
+    /// Over how many associations the flows that leave are spread, each flow through one of them; 1 for none but the
+    /// youngest. Only with a single template (`-o spread=N`).
     pub spread: u8,
     /// Higher goes first; equal ones in the order in which they were added (setkey's `prio`, default 0).
     pub priority: i64,

@@ -1,5 +1,5 @@
-//! The headers before ESP or AH in transport mode (RFC 4302 3.1.1, RFC 4303 3.1.1): where they end, and how they change when
-//! ESP or AH is inserted behind them or removed.
+//! The headers before ESP or AH in transport mode (RFC 4302 3.1.1, RFC 4303 3.1.1): where they end, and how they change
+//! when ESP or AH is inserted behind them or removed.
 //!
 //! ```text
 //!   [ IP, options │ hop-by-hop, routing, fragment ]                       [ destination options, upper layer ]
@@ -54,17 +54,18 @@ impl UnprotectedHeaders {
 
     /// The headers of a packet that begins with an outer header as it was written, without options.
     pub fn plain(is_v6: bool, next: u8) -> Self {
-        match is_v6 {
-            true => Self {
+        if is_v6 {
+            Self {
                 len: v6::HEADER_LEN,
                 named_at: NEXT_HEADER_AT,
                 next,
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 len: v4::MIN_HEADER_LEN,
                 named_at: PROTOCOL_AT,
                 next,
-            },
+            }
         }
     }
 

@@ -55,8 +55,8 @@ impl Outer {
         }
     }
 
-    /// The outer header of every packet of an association in AGGFRAG mode, whatever is inside. RFC 9347 2.2.5: the inner DF
-    /// bit never matters, the DSCP is not copied unless configured, and ECN need not be mapped.
+    /// The outer header of every packet of an association in AGGFRAG mode, whatever is inside. RFC 9347 2.2.5: the
+    /// inner DF bit never matters, the DSCP is not copied unless configured, and ECN need not be mapped.
     pub fn for_aggfrag(sa: &SaConfig) -> Self {
         Self {
             dont_fragment: sa.df != DontFragment::Clear,

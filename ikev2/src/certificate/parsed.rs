@@ -18,8 +18,8 @@ use x509_cert::{
 /// The largest certificate that is taken, in bytes.
 pub const MAX_CERTIFICATE_LEN: usize = 64 << 10;
 
-/// Purposes that a certificate for IKE may have where it names any: IKE (RFC 4945 5.1.3.12), any, those that gateways carry
-/// for the sake of other software (TLS server and client), and three that are older than RFC 4945.
+/// Purposes that a certificate for IKE may have where it names any: IKE (RFC 4945 5.1.3.12), any, those that gateways
+/// carry for the sake of other software (TLS server and client), and three that are older than RFC 4945.
 const PURPOSES: [ObjectIdentifier; 8] = [
     ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.17"),
     ObjectIdentifier::new_unwrap("2.5.29.37.0"),
@@ -104,8 +104,8 @@ impl Certificate {
         self.key.as_ref()
     }
 
-    /// Whom it names, the subject first: addresses, domain names and mail addresses of subjectAltName, and the identifier of
-    /// its key. A domain name in the subject's CN counts for nothing (RFC 4945 5.1.3.1).
+    /// Whom it names, the subject first: addresses, domain names and mail addresses of subjectAltName, and the
+    /// identifier of its key. A domain name in the subject's CN counts for nothing (RFC 4945 5.1.3.1).
     pub fn identities(&self) -> &[Identity] {
         &self.identities
     }
@@ -137,7 +137,8 @@ impl Certificate {
         self.is_ca
     }
 
-    /// Whether its key may sign AUTH payloads: digitalSignature or nonRepudiation, where it says anything (RFC 4945 5.1.3.2).
+    /// Whether its key may sign AUTH payloads: digitalSignature or nonRepudiation, where it says anything (RFC 4945
+    /// 5.1.3.2).
     pub(super) fn may_sign_messages(&self) -> bool {
         let usage = self.usage.as_ref();
         usage.is_none_or(|usage| usage.digital_signature() || usage.non_repudiation())

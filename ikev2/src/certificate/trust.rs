@@ -11,7 +11,8 @@ mod validate;
 /// What is asked of revocation lists.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Revocation {
-    /// A certificate that a list revokes is refused; one that no list covers is accepted, and an expired list still counts.
+    /// A certificate that a list revokes is refused; one that no list covers is accepted, and an expired list still
+    /// counts.
     #[default]
     WhereKnown,
     /// A list has to cover every certificate below the root, and it must not have expired.

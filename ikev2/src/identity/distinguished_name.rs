@@ -24,14 +24,15 @@ impl DistinguishedName {
         })
     }
 
-    /// From text by RFC 4514 (`CN=vpn,O=Example,C=CH`, the most special part first), or in the order of certificates, which
-    /// begins with the country (`C=CH, O=Example, CN=vpn`).
+    /// From text by RFC 4514 (`CN=vpn,O=Example,C=CH`, the most special part first), or in the order of certificates,
+    /// which begins with the country (`C=CH, O=Example, CN=vpn`).
     pub fn from_text(text: &str) -> Option<Self> {
         let parts: Vec<&str> = split(text);
         let country_first = parts.len() > 1 && parts[0].to_ascii_uppercase().starts_with("C=");
-        let ordered: Vec<&str> = match country_first {
-            true => parts.into_iter().rev().collect(),
-            false => parts,
+        let ordered: Vec<&str> = if country_first {
+            parts.into_iter().rev().collect()
+        } else {
+            parts
         };
         let name = Name::from_str(&ordered.join(",")).ok()?;
         Self::from_der(&name.to_der().ok()?)
@@ -43,8 +44,8 @@ impl DistinguishedName {
     }
 }
 
-/// RFC 5280 7.1: the same parts in the same order; text is compared without regard to case, to blanks at its ends, to how many
-/// there are inside, and to which type of string it is.
+/// RFC 5280 7.1: the same parts in the same order; text is compared without regard to case, to blanks at its ends, to
+/// how many there are inside, and to which type of string it is.
 impl PartialEq for DistinguishedName {
     fn eq(&self, other: &Self) -> bool {
         if self.der == other.der {

@@ -5,8 +5,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// A case of NIST's validation suite for SP 800-135 4.1.2 (public domain), HMAC-SHA1 with keying material of 132 bytes: as
-/// much as AES-CBC-128 and HMAC-SHA1-96 take.
+/// A case of NIST's validation suite for SP 800-135 4.1.2 (public domain), HMAC-SHA1 with keying material of 132 bytes:
+/// as much as AES-CBC-128 and HMAC-SHA1-96 take.
 struct Nist {
     shared: Vec<u8>,
     shared_new: Vec<u8>,

@@ -78,8 +78,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header in front of `message`, which is one whole datagram without the non-ESP marker, and the type of the
-    /// first payload.
+    /// Reads the header in front of `message`, which is one whole datagram without the non-ESP marker, and the type of
+    /// the first payload.
     pub fn parse(message: &[u8]) -> Result<(Self, PayloadType), Refusal> {
         let malformed = |offset, expected| {
             Refusal::Malformed(Malformed {

@@ -3,7 +3,8 @@
 use super::PayloadType;
 use std::fmt;
 
-/// Bytes that break a rule of RFC 7296 section 3. A request like this is answered by INVALID_SYNTAX, if it was authentic.
+/// Bytes that break a rule of RFC 7296 section 3. A request like this is answered by INVALID_SYNTAX, if it was
+/// authentic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
     /// What was being read.
@@ -28,8 +29,8 @@ pub enum Place {
 pub enum Refusal {
     /// Another major version (RFC 7296 2.5): a request is answered by INVALID_MAJOR_VERSION.
     MajorVersion(u8),
-    /// A payload that is not known and must not be passed over: a request is answered by UNSUPPORTED_CRITICAL_PAYLOAD with
-    /// the payload's type (RFC 7296 2.5 and 3.10.1).
+    /// A payload that is not known and must not be passed over: a request is answered by UNSUPPORTED_CRITICAL_PAYLOAD
+    /// with the payload's type (RFC 7296 2.5 and 3.10.1).
     UnsupportedCritical(PayloadType),
     /// A rule of section 3 is broken: an authentic request is answered by INVALID_SYNTAX.
     Malformed(Malformed),

@@ -23,7 +23,8 @@ pub use security_association::{
     TransformType,
 };
 pub use small::{
-    AuthMethod, Authentication, Certificate, CertificateEncoding, EncryptedFragment, KeyExchange,
+    AuthMethod, Authentication, CertificateEncoding, CertificatePayload, EncryptedFragment,
+    KeyExchange,
 };
 pub use traffic_selector::{AddressRange, Ports, TrafficSelector};
 
@@ -37,8 +38,8 @@ const CRITICAL: u8 = 0x80;
 /// One payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload<'a> {
-    /// Whether a receiver that does not know the type must refuse the message. Has no meaning for types that are known, and
-    /// is not set for those of RFC 7296.
+    /// Whether a receiver that does not know the type must refuse the message. Has no meaning for types that are known,
+    /// and is not set for those of RFC 7296.
     pub critical: bool,
     /// What it says.
     pub body: Body<'a>,
@@ -56,9 +57,9 @@ pub enum Body<'a> {
     /// IDr: the identity that the responder claims, or that the initiator expects (3.5).
     IdentificationResponder(Identification<'a>),
     /// CERT (3.6).
-    Certificate(Certificate<'a>),
+    Certificate(CertificatePayload<'a>),
     /// CERTREQ: an encoding, and hashes of the keys of trusted authorities (3.7).
-    CertificateRequest(Certificate<'a>),
+    CertificateRequest(CertificatePayload<'a>),
     /// AUTH (3.8).
     Authentication(Authentication<'a>),
     /// Ni or Nr: 16 to 256 bytes (3.9).
@@ -169,7 +170,8 @@ fn chain(first: PayloadType, bytes: &[u8], place: Where) -> Result<Vec<Payload<'
         let critical = flags & CRITICAL != 0;
         let next = PayloadType(next);
         let body = Body::parse(kind, next, critical, body, place)?;
-        // RFC 7296 3.14: an encrypted payload is the last, and its Next Payload field is the type of the first payload inside.
+        // RFC 7296 3.14: an encrypted payload is the last, and its Next Payload field is the type of the first payload
+        // inside.
         kind = if body.first_inside().is_some() {
             PayloadType::NONE
         } else {
@@ -177,9 +179,10 @@ fn chain(first: PayloadType, bytes: &[u8], place: Where) -> Result<Vec<Payload<'
         };
         payloads.push(Payload { critical, body });
     }
-    match reader.is_empty() {
-        true => Ok(payloads),
-        false => Err(reader.malformed("the end behind the last payload").into()),
+    if reader.is_empty() {
+        Ok(payloads)
+    } else {
+        Err(reader.malformed("the end behind the last payload").into())
     }
 }
 
@@ -265,9 +268,9 @@ impl<'a> Body<'a> {
             PayloadType::IDENTIFICATION_RESPONDER => {
                 Self::IdentificationResponder(Identification::parse(reader)?)
             }
-            PayloadType::CERTIFICATE => Self::Certificate(Certificate::parse(reader)?),
+            PayloadType::CERTIFICATE => Self::Certificate(CertificatePayload::parse(reader)?),
             PayloadType::CERTIFICATE_REQUEST => {
-                Self::CertificateRequest(Certificate::parse(reader)?)
+                Self::CertificateRequest(CertificatePayload::parse(reader)?)
             }
             PayloadType::AUTHENTICATION => Self::Authentication(Authentication::parse(reader)?),
             PayloadType::NONCE => Self::Nonce(small::nonce(reader)?),

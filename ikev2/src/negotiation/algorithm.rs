@@ -128,7 +128,8 @@ impl Algorithm {
         }
     }
 
-    /// What a transform names. `None` if it has attributes that are not known: such a one is never chosen (RFC 7296 3.3.6).
+    /// What a transform names. `None` if it has attributes that are not known: such a one is never chosen (RFC 7296
+    /// 3.3.6).
     pub fn of(transform: &Transform<'_>) -> Option<Self> {
         let key_bits = match transform.attributes {
             Attributes::None => None,

@@ -48,14 +48,14 @@ pub struct Chosen {
 pub enum Outcome {
     /// This is the answer.
     Chosen(Chosen),
-    /// The KE payload has another group than the one that was chosen: answered by INVALID_KE_PAYLOAD with this one, and the
-    /// peer asks again (RFC 7296 1.2 and 1.3).
+    /// The KE payload has another group than the one that was chosen: answered by INVALID_KE_PAYLOAD with this one, and
+    /// the peer asks again (RFC 7296 1.2 and 1.3).
     OtherGroup(u16),
 }
 
 /// Chooses among the peer's proposals by our order: the first of our offers that fits any of them, and of each type the
-/// first of ours that the peer has too. Only the group is the peer's choice, as long as it is one of ours: another would
-/// cost a round trip.
+/// first of ours that the peer has too. Only the group is the peer's choice, as long as it is one of ours: another
+/// would cost a round trip.
 pub fn choose(
     offered: &[Proposal<'_>],
     ours: &[Offer],
@@ -117,13 +117,14 @@ fn fit(
             }),
         }
     }
-    match differences.is_empty() {
-        true => Ok(Chosen {
+    if differences.is_empty() {
+        Ok(Chosen {
             number: proposal.number,
             protocol: proposal.protocol,
             algorithms,
-        }),
-        false => Err(differences),
+        })
+    } else {
+        Err(differences)
     }
 }
 
@@ -184,9 +185,10 @@ fn ours(offer: &Offer, kind: TransformType) -> Vec<Algorithm> {
     let is_child = offer.protocol() != Protocol::IKE;
     let may_be_none =
         kind == TransformType::INTEGRITY || (kind == TransformType::KEY_EXCHANGE && is_child);
-    match ours.is_empty() && may_be_none {
-        true => vec![Algorithm::none(kind)],
-        false => ours,
+    if ours.is_empty() && may_be_none {
+        vec![Algorithm::none(kind)]
+    } else {
+        ours
     }
 }
 

@@ -1,4 +1,5 @@
-//! Whether the responder's answer is one of our proposals (RFC 7296 2.7): the initiator takes nothing that it did not offer.
+//! Whether the responder's answer is one of our proposals (RFC 7296 2.7): the initiator takes nothing that it did not
+//! offer.
 
 use super::{Algorithm, Chosen, Difference, Offer, Subject};
 use crate::message::payload::{Protocol, SecurityAssociation, TransformType};

@@ -7,8 +7,8 @@ use std::fmt;
 /// How many transforms one proposal can have: their number travels in 8 bits.
 const MAX_ALGORITHMS: usize = 255;
 
-/// One proposal that we make. INVARIANT: for its protocol it has what must be there and nothing else, and its ciphers either all
-/// authenticate by themselves or none does (RFC 7296 3.3 wants two proposals otherwise).
+/// One proposal that we make. INVARIANT: for its protocol it has what must be there and nothing else, and its ciphers
+/// either all authenticate by themselves or none does (RFC 7296 3.3 wants two proposals otherwise).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
     protocol: Protocol,
@@ -33,9 +33,9 @@ pub enum OfferError {
 }
 
 impl Offer {
-    /// Reads names with dashes between, such as `aes256gcm16-prfsha384-x25519`, or the name of a suite. Several of one type
-    /// are alternatives. For IKE the pseudorandom function follows from the integrity algorithm where none is named; for ESP
-    /// and AH both kinds of sequence numbers are taken where none is named, extended ones rather.
+    /// Reads names with dashes between, such as `aes256gcm16-prfsha384-x25519`, or the name of a suite. Several of one
+    /// type are alternatives. For IKE the pseudorandom function follows from the integrity algorithm where none is
+    /// named; for ESP and AH both kinds of sequence numbers are taken where none is named, extended ones rather.
     pub fn parse(text: &str, protocol: Protocol) -> Result<Self, OfferError> {
         let text = NamedSuite::named(text).map_or(text, |suite| suite.text(protocol));
         let named =

@@ -15,8 +15,8 @@ pub struct Narrowed {
     pub responder: Vec<TrafficSelector<'static>>,
 }
 
-/// The part of `(TSi, TSr)` that `ours` lets pass, `ours` in the same order of sides. `None` if one side has no part: answered
-/// by TS_UNACCEPTABLE. What the peer names first stays first, which is the packet that made it ask.
+/// The part of `(TSi, TSr)` that `ours` lets pass, `ours` in the same order of sides. `None` if one side has no part:
+/// answered by TS_UNACCEPTABLE. What the peer names first stays first, which is the packet that made it ask.
 pub fn narrow(
     theirs: (&[TrafficSelector<'_>], &[TrafficSelector<'_>]),
     ours: (&[TrafficSelector<'_>], &[TrafficSelector<'_>]),
@@ -46,8 +46,8 @@ pub fn is_within(answer: &[TrafficSelector<'_>], sent: &[TrafficSelector<'_>]) -
     !answer.is_empty() && answer.iter().all(is_covered)
 }
 
-/// The intersections of every selector of one with every one of the other, without those that lie within another. More than
-/// a payload can have are left out, which is narrowing too.
+/// The intersections of every selector of one with every one of the other, without those that lie within another. More
+/// than a payload can have are left out, which is narrowing too.
 fn common(
     theirs: &[TrafficSelector<'_>],
     ours: &[TrafficSelector<'_>],

@@ -42,8 +42,8 @@ impl fmt::Display for NoCommonSignature {
 
 impl Error for NoCommonSignature {}
 
-/// RFC 7427 4: method 14 only where the peer sent SIGNATURE_HASH_ALGORITHMS, with a hash that it listed; else the method that
-/// is older than that. `announced` are the numbers of that notification, in any order.
+/// RFC 7427 4: method 14 only where the peer sent SIGNATURE_HASH_ALGORITHMS, with a hash that it listed; else the
+/// method that is older than that. `announced` are the numbers of that notification, in any order.
 pub fn choose(
     key: &PrivateKey,
     announced: Option<&[u16]>,
@@ -63,9 +63,12 @@ fn for_hashes(
     numbers: &[u16],
     padding: RsaPadding,
 ) -> Result<Scheme, NoCommonSignature> {
-    let listed = |hash: Hash| match numbers.contains(&hash.number()) {
-        true => Ok(hash),
-        false => Err(NoCommonSignature::Hash(hash)),
+    let listed = |hash: Hash| {
+        if numbers.contains(&hash.number()) {
+            Ok(hash)
+        } else {
+            Err(NoCommonSignature::Hash(hash))
+        }
     };
     if let Some(curve) = key.public().curve() {
         return listed(curve.hash()).map(Scheme::Ecdsa);

@@ -72,8 +72,8 @@ impl Requests {
         self.window = window.clamp(self.window, MAX_WINDOW);
     }
 
-    /// The ID for the next request, if one may be sent: not while the window is full, and never again behind the last ID,
-    /// when the IKE SA has to be closed or rekeyed (RFC 7296 2.2).
+    /// The ID for the next request, if one may be sent: not while the window is full, and never again behind the last
+    /// ID, when the IKE SA has to be closed or rekeyed (RFC 7296 2.2).
     pub fn next_id(&self) -> Option<u32> {
         let id = self.next_id?;
         // RFC 7296 2.3: from the oldest that is unanswered.
@@ -96,8 +96,8 @@ impl Requests {
         self.next_id = id.checked_add(1);
     }
 
-    /// Whether an authentic response with this ID answers a request that waits for it; then the request is done. Any other
-    /// is ignored (RFC 7296 2.1).
+    /// Whether an authentic response with this ID answers a request that waits for it; then the request is done. Any
+    /// other is ignored (RFC 7296 2.1).
     pub fn answered(&mut self, id: u32) -> bool {
         self.unanswered.remove(&id).is_some()
     }

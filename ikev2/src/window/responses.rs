@@ -17,8 +17,8 @@ pub struct Responses {
 pub enum Received<'a> {
     /// It comes for the first time: it is to be worked on and answered.
     New,
-    /// It was answered: the same bytes again, and nothing else (RFC 7296 2.1). Of a request in fragments the first one alone
-    /// causes this (RFC 7383 2.6.1).
+    /// It was answered: the same bytes again, and nothing else (RFC 7296 2.1). Of a request in fragments the first one
+    /// alone causes this (RFC 7383 2.6.1).
     Again(&'a [Vec<u8>]),
     /// It is being worked on.
     InProgress,
@@ -57,8 +57,8 @@ impl Responses {
         while u32::try_from(self.next_id).is_ok_and(|next| self.answers.contains_key(&next)) {
             self.next_id += 1;
         }
-        // RFC 7296 2.3: an answer is kept until a request comes that is a window later: the peer has sent that one because
-        // it had the answer.
+        // RFC 7296 2.3: an answer is kept until a request comes that is a window later: the peer has sent that one
+        // because it had the answer.
         let newest = self.answers.keys().next_back().copied().unwrap_or(id);
         let window = self.window;
         self.answers.retain(|id, _| newest - *id < window);

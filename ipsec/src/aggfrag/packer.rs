@@ -3,15 +3,15 @@
 use super::header::{HEADER_LEN, Header};
 use crate::Dropped;
 
-/// The fewest bytes of a packet in its first fragment: enough to hold its length, so that a receiver knows from the first
-/// fragment on how much is to come.
+/// The fewest bytes of a packet in its first fragment: enough to hold its length, so that a receiver knows from the
+/// first fragment on how much is to come.
 const MIN_FIRST_FRAGMENT_BYTES: usize = 6;
 /// The smallest capacity of a payload: an IPv6 header, so that no packet is spread over very many payloads.
 const MIN_CAPACITY_BYTES: usize = 40;
 
 /// Puts the packets of one association into payloads, one open payload at a time.
 pub struct Packer {
-    room: usize,
+    capacity: usize,
     fragments: bool,
     padded: bool,
     /// The open payload with its header; empty if none is open.
@@ -19,10 +19,10 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer of payloads with `room` bytes of data blocks. Where `padded`, all payloads are equally long.
-    pub fn new(room: usize, fragments: bool, padded: bool) -> Self {
+    /// A packer of payloads with `capacity` bytes of data blocks. Where `padded`, all payloads are equally long.
+    pub fn new(capacity: usize, fragments: bool, padded: bool) -> Self {
         Self {
-            room,
+            capacity,
             fragments,
             padded,
             open: Vec::new(),
@@ -39,7 +39,7 @@ impl Packer {
         done: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Dropped> {
         let len = head.len() + rest.len();
-        if self.room < MIN_CAPACITY_BYTES || len > self.limit() {
+        if self.capacity < MIN_CAPACITY_BYTES || len > self.limit() {
             return Err(Dropped::TooBig);
         }
         let free = self.free();
@@ -55,9 +55,10 @@ impl Packer {
 
     /// The largest packet that is carried.
     fn limit(&self) -> usize {
-        match self.fragments {
-            true => usize::from(u16::MAX),
-            false => self.room,
+        if self.fragments {
+            usize::from(u16::MAX)
+        } else {
+            self.capacity
         }
     }
 
@@ -93,7 +94,7 @@ impl Packer {
         }
         if self.padded {
             // RFC 9347 6.1.3.3: a block of type 0 is padding, to the end.
-            self.open.resize(HEADER_LEN + self.room, 0);
+            self.open.resize(HEADER_LEN + self.capacity, 0);
         }
         done(&self.open);
         self.open.clear();
@@ -101,22 +102,22 @@ impl Packer {
 
     /// A payload with nothing but padding (RFC 9347 2.2.3), as long as the others.
     pub fn padding(&self) -> Vec<u8> {
-        vec![0; HEADER_LEN + self.room]
+        vec![0; HEADER_LEN + self.capacity]
     }
 
     /// Starts over with another capacity; a payload that was not flushed before is discarded.
-    pub fn reconfigure(&mut self, room: usize, fragments: bool) {
+    pub fn reconfigure(&mut self, capacity: usize, fragments: bool) {
         self.open.clear();
-        self.room = room;
+        self.capacity = capacity;
         self.fragments = fragments;
     }
 
     /// Bytes of data blocks in each payload.
-    pub fn room(&self) -> usize {
-        self.room
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     fn free(&self) -> usize {
-        self.room - self.open.len().saturating_sub(HEADER_LEN)
+        self.capacity - self.open.len().saturating_sub(HEADER_LEN)
     }
 }

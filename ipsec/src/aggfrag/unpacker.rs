@@ -33,7 +33,7 @@ struct Partial {
     /// Empty if there is none.
     bytes: Vec<u8>,
     /// Whether the rest of a packet is expected whose beginning was given up and has been counted.
-    given_up: bool,
+    is_abandoned: bool,
 }
 
 impl Unpacker {
@@ -103,8 +103,8 @@ impl Unpacker {
         self.next == 0
     }
 
-    /// Whether so many numbers came too late in a row that the sender must have started again with the same key, as it may
-    /// with keys set by hand and no replay check.
+    /// Whether so many numbers came too late in a row that the sender must have started again with the same key, as it
+    /// may with keys set by hand and no replay check.
     fn starts_over(&mut self, number: u64, window: u64) -> bool {
         let (run, last) = self.late;
         let run = if last.wrapping_add(1) == number {
@@ -141,18 +141,18 @@ impl Unpacker {
             match self.held.first_key_value() {
                 Some((&first, _)) if first < number => {
                     if first > self.next {
-                        self.give_up(first, out);
+                        self.skip_missing(first, out);
                     }
                     let payload = self.held.remove(&first).unwrap_or_default();
                     self.read(&payload, out);
                 }
-                _ => self.give_up(number, out),
+                _ => self.skip_missing(number, out),
             }
         }
     }
 
     /// RFC 9347 2.2.3: what was to be continued in a lost payload never will be.
-    fn give_up(&mut self, next: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
+    fn skip_missing(&mut self, next: u64, out: &mut dyn FnMut(Unpacked<'_>)) {
         self.next = next;
         self.partial.abandon(Dropped::Incomplete, out);
     }
@@ -174,21 +174,21 @@ impl Unpacker {
         }
         let offset = usize::from(header.block_offset);
         let (rest, blocks) = data.split_at(offset.min(data.len()));
-        self.partial.go_on(rest, offset, out);
+        self.partial.continue_packet(rest, offset, out);
         self.partial.blocks(blocks, out);
     }
 }
 
 impl Partial {
     /// Adds what belongs to a packet begun before: `rest` here, and `offset` bytes all in all.
-    fn go_on(&mut self, rest: &[u8], offset: usize, out: &mut dyn FnMut(Unpacked<'_>)) {
+    fn continue_packet(&mut self, rest: &[u8], offset: usize, out: &mut dyn FnMut(Unpacked<'_>)) {
         let ends_here = rest.len() == offset;
         if self.bytes.is_empty() {
             // Its beginning was lost; one that was lost altogether is counted at its end.
-            if offset > 0 && ends_here && !self.given_up {
+            if offset > 0 && ends_here && !self.is_abandoned {
                 out(Err(Dropped::Incomplete));
             }
-            self.given_up &= !ends_here;
+            self.is_abandoned &= !ends_here;
             return;
         }
         let whole = self.bytes.len() + offset;
@@ -217,7 +217,7 @@ impl Partial {
                 (_, Length::None) => return out(Err(Dropped::BadInner)),
             };
             if len > data.len() {
-                self.given_up = false;
+                self.is_abandoned = false;
                 return self.bytes.extend_from_slice(data);
             }
             let (packet, rest) = data.split_at(len);
@@ -229,7 +229,7 @@ impl Partial {
     fn abandon(&mut self, reason: Dropped, out: &mut dyn FnMut(Unpacked<'_>)) {
         if !self.bytes.is_empty() {
             self.bytes.clear();
-            self.given_up = true;
+            self.is_abandoned = true;
             out(Err(reason));
         }
     }

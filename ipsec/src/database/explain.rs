@@ -13,7 +13,8 @@ pub struct Explanation {
     pub policy: Option<(u32, Arc<Policy>)>,
     /// The associations it would go through, innermost first.
     pub path: Vec<SaIndex>,
-    /// Over how many associations the flows of the policy are spread, of which `path` names this one's; 0 where they are not.
+    /// Over how many associations the flows of the policy are spread, of which `path` names this one's; 0 where they
+    /// are not.
     pub spread: usize,
     /// What would happen.
     pub outcome: Outcome,

@@ -1,5 +1,6 @@
 //! Devices with associations of their own (`-o interface=NAME`): packets routed into one leave through its association,
-//! and packets from that association come out of it. Routes take the place of policies, so any routing daemon can decide.
+//! and packets from that association come out of it. Routes take the place of policies, so any routing daemon can
+//! decide.
 //!
 //! ```text
 //!   route ──► vpn0 ──► the youngest association of `vpn0` that leaves from here     vpn1 ──► another peer's

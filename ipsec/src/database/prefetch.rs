@@ -1,5 +1,6 @@
 //! Prefetching. With tens of thousands of associations, a packet's own is in no cache, and the way to it is a chain of
-//! look-ups in which each step waits for memory. So before a batch is processed, all its packets take each step together:
+//! look-ups in which each step waits for memory. So before a batch is processed, all its packets take each step
+//! together:
 //!
 //! ```text
 //!   hosts ──► slot of the index ──► selector ──► what the policy comes to ──► association ──► its numbers
@@ -24,12 +25,12 @@ const MAX_CACHED_ASSOCIATIONS: usize = 128;
 impl Snapshot {
     /// Prefetches what outbound packets between these hosts need. At most [`MAX_PREFETCH_PACKETS`] are read.
     pub fn prefetch_outbound(&self, hosts: impl Iterator<Item = Hosts>) {
-        self.among_many(hosts, |hosts| {
+        self.for_distinct(hosts, |hosts| {
             let mut sas = [None; MAX_PREFETCH_PACKETS];
             let ranks = self.out.fetch_entries(hosts);
             for ((sa, rank), hosts) in sas.iter_mut().zip(ranks).zip(hosts) {
-                *sa = rank.and_then(|rank| self.fetch_way(rank, *hosts));
-                self.fetch_place(*sa);
+                *sa = rank.and_then(|rank| self.first_association(rank, *hosts));
+                self.fetch_pointer(*sa);
             }
             self.fetch_sas(&sas);
         });
@@ -37,14 +38,14 @@ impl Snapshot {
 
     /// Prefetches what inbound packets with these SPIs need. At most [`MAX_PREFETCH_PACKETS`] are read.
     pub fn prefetch_inbound(&self, ids: impl Iterator<Item = SaId>) {
-        self.among_many(ids, |ids| {
+        self.for_distinct(ids, |ids| {
             let mut sas = [None; MAX_PREFETCH_PACKETS];
             for id in ids {
                 self.places.fetch(words(id));
             }
             for (sa, id) in sas.iter_mut().zip(ids) {
                 *sa = self.places.guess(words(id)).map(SaIndex);
-                self.fetch_place(*sa);
+                self.fetch_pointer(*sa);
             }
             self.fetch_sas(&sas);
         });
@@ -52,7 +53,7 @@ impl Snapshot {
 
     /// Prefetches what inbound policy needs for packets between these hosts. At most [`MAX_PREFETCH_PACKETS`] are read.
     pub fn prefetch_inbound_policies(&self, hosts: impl Iterator<Item = Hosts>) {
-        self.among_many(hosts, |hosts| {
+        self.for_distinct(hosts, |hosts| {
             self.inbound.fetch_entries(hosts);
             if self.in_and_fwd_differ {
                 self.forward.fetch_entries(hosts);
@@ -62,9 +63,9 @@ impl Snapshot {
 
     /// Prefetches these associations and their counters.
     pub fn prefetch_associations(&self, sas: impl Iterator<Item = SaIndex>) {
-        self.among_many(sas, |indices| {
+        self.for_distinct(sas, |indices| {
             for index in indices {
-                self.fetch_place(Some(*index));
+                self.fetch_pointer(Some(*index));
             }
             let mut sas = [None; MAX_PREFETCH_PACKETS];
             for (sa, index) in sas.iter_mut().zip(indices) {
@@ -74,10 +75,10 @@ impl Snapshot {
         });
     }
 
-    /// Calls `fetch` with what differs from packet to packet, if there is more than one and the associations are many enough to
-    /// be out of the cache.
+    /// Calls `fetch` with what differs from packet to packet, if there is more than one and the associations are many
+    /// enough to be out of the cache.
     #[inline]
-    fn among_many<T: Copy + PartialEq>(
+    fn for_distinct<T: Copy + PartialEq>(
         &self,
         mut of_packets: impl Iterator<Item = T>,
         fetch: impl FnOnce(&[T]),
@@ -100,7 +101,7 @@ impl Snapshot {
         }
     }
 
-    fn fetch_way(&self, rank: u32, (source, destination): Hosts) -> Option<SaIndex> {
+    fn first_association(&self, rank: u32, (source, destination): Hosts) -> Option<SaIndex> {
         let route = &self.out.entries[rank as usize].answer;
         match route {
             Route::Fixed(_) => route.between(source, destination).and_then(first),
@@ -109,7 +110,7 @@ impl Snapshot {
         }
     }
 
-    fn fetch_place(&self, sa: Option<SaIndex>) {
+    fn fetch_pointer(&self, sa: Option<SaIndex>) {
         if let Some(SaIndex(place)) = sa {
             prefetch(&self.sas[place as usize]);
         }

@@ -216,8 +216,8 @@ impl<'a> Resolver<'a> {
             .max_by_key(|index| self.merit(*index))
     }
 
-    /// The same, but up to `most` of them. A dying one stays among them until its successor takes its place: flows then move
-    /// once.
+    /// The same, but up to `most` of them. A dying one stays among them until its successor takes its place: flows then
+    /// move once.
     fn youngest(&self, template: &Template, ends: (IpAddr, IpAddr), most: usize) -> Box<[SaIndex]> {
         let mut fitting: Vec<_> = self.fitting(template, ends).collect();
         // Cached: an association may become dying while it is compared with others.
@@ -258,8 +258,8 @@ pub(super) fn satisfies(sa: &Sa, template: &Template) -> bool {
         && template.endpoints.is_none_or(|wanted| wanted == ends)
 }
 
-/// Whether two policies demand the same of every packet that arrives. `unique` without a number is `require` in the `fwd`
-/// policy that setkey makes of an `in` policy.
+/// Whether two policies demand the same of every packet that arrives. `unique` without a number is `require` in the
+/// `fwd` policy that setkey makes of an `in` policy.
 pub(super) fn demand_alike(one: &Policy, other: &Policy) -> bool {
     let template = |template: &Template| {
         let Template {

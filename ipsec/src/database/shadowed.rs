@@ -1,13 +1,13 @@
-//! Associations with the same two ends, protocol and reqid: policies use the youngest for everything, as the kernel does.
-//! That is how keys are renewed; where the two differ on the wire it is more likely a mistake.
+//! Associations with the same two ends, protocol and reqid: policies use the youngest for everything, as the kernel
+//! does. That is how keys are renewed; where the two differ on the wire it is more likely a mistake.
 //!
 //! ```text
 //!   template esp/tunnel/A-B ──► 0x1003  native       carries the traffic: the youngest that fits
 //!                           └─► 0x1001  ESP in UDP   carries nothing: shadowed
 //! ```
 //!
-//! In transport mode behind one NAT it is always wrong: both hosts have the NAT's address, and one would get the other's
-//! traffic. There the later association is refused (RFC 3948 5.2).
+//! In transport mode behind one NAT it is always wrong: both hosts have the NAT's address, and one would get the
+//! other's traffic. There the later association is refused (RFC 3948 5.2).
 
 use super::resolve::{Route, SaPaths};
 use super::{SaIndex, Snapshot};
@@ -25,8 +25,8 @@ pub struct Shadowed {
 }
 
 impl Snapshot {
-    /// The associations that carry nothing on the way out because a younger one fits as well that has other algorithms or
-    /// another encapsulation. One that was renewed with the same algorithms is not among them.
+    /// The associations that carry nothing on the way out because a younger one fits as well that has other algorithms
+    /// or another encapsulation. One that was renewed with the same algorithms is not among them.
     pub fn shadowed(&self) -> Vec<Shadowed> {
         let carriers = self.carriers();
         let mut groups: HashMap<_, Vec<SaIndex>> = HashMap::new();
@@ -72,8 +72,8 @@ impl Snapshot {
     }
 }
 
-/// RFC 3948 5.2: another association whose packets would go to a different host behind the same NAT, with no policy able to
-/// distinguish the two hosts.
+/// RFC 3948 5.2: another association whose packets would go to a different host behind the same NAT, with no policy
+/// able to distinguish the two hosts.
 pub(super) fn nat_conflict<'a>(
     new: &SaConfig,
     mut others: impl Iterator<Item = &'a Sa>,

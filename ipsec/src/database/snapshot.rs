@@ -137,9 +137,9 @@ impl Snapshot {
             .chain(inbound.into_iter().flatten())
     }
 
-    /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a path's
-    /// associations innermost first, and several paths where flows are spread. Of a policy between many hosts only those of any
-    /// one pair are returned.
+    /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a
+    /// path's associations innermost first, and several paths where flows are spread. Of a policy between many hosts
+    /// only those of any one pair are returned.
     pub fn outbound_paths(
         &self,
     ) -> impl Iterator<Item = (&Arc<Policy>, impl Iterator<Item = &[SaIndex]>)> {
@@ -206,8 +206,8 @@ impl Snapshot {
         }
     }
 
-    /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301
-    /// 5.2. Whether the host delivers or forwards it is the kernel's decision; `in` judges it for the one and `fwd` for the
+    /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301 5.2.
+    /// Whether the host delivers or forwards it is the kernel's decision; `in` judges it for the one and `fwd` for the
     /// other, each alone.
     pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<Allowed, Dropped> {
         if let [only] = path
@@ -288,9 +288,10 @@ impl Snapshot {
 /// The decision about a packet that requires protection where no association exists.
 fn without_association(entry: &SpdEntry) -> Decision<'static> {
     let is_optional = |template: &Template| template.level == Level::Use;
-    match entry.templates().iter().all(is_optional) {
-        true => Decision::Bypass,
-        false => Decision::Acquire { policy: entry.id },
+    if entry.templates().iter().all(is_optional) {
+        Decision::Bypass
+    } else {
+        Decision::Acquire { policy: entry.id }
     }
 }
 
@@ -347,7 +348,8 @@ impl<A> Spd<A> {
         }
     }
 
-    /// Whether both give every packet the same verdict: the same policies in the same order, up to levels that mean the same.
+    /// Whether both give every packet the same verdict: the same policies in the same order, up to levels that mean the
+    /// same.
     fn judges_as(&self, other: &Self) -> bool {
         let alike =
             |(one, two): (&Entry<A>, &Entry<A>)| demand_alike(&one.spd.policy, &two.spd.policy);

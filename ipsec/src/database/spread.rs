@@ -6,8 +6,8 @@
 //!                         └─► number for association C ─┘
 //! ```
 //!
-//! All packets of a flow use one association, so they stay in order. When an association is added or removed, only the flows
-//! that it wins or loses move (rendezvous hashing), and they move once.
+//! All packets of a flow use one association, so they stay in order. When an association is added or removed, only the
+//! flows that it wins or loses move (rendezvous hashing), and they move once.
 
 use super::SaIndex;
 use crate::packet::{FragmentKind, Outline};
@@ -55,8 +55,8 @@ impl Spreader {
         std::slice::from_ref(&alternatives[place.unwrap_or(0)])
     }
 
-    /// What all packets of a flow have in common: addresses, protocol and ports. Fragments show no ports, so those of one
-    /// packet stay together without. IPv6's flow label is the sender's to choose and is not looked at.
+    /// What all packets of a flow have in common: addresses, protocol and ports. Fragments show no ports, so those of
+    /// one packet stay together without. IPv6's flow label is the sender's to choose and is not looked at.
     #[allow(deprecated, reason = "see the import")]
     fn flow(&self, packet: &Outline) -> u64 {
         let mut bytes = [0; 38];

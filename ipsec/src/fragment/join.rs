@@ -91,8 +91,8 @@ impl Reassembler {
         self.held_bytes
     }
 
-    /// Packets given up so far: too old, or pushed out by newer ones. One whose own fragment was refused is reported by that
-    /// error instead.
+    /// Packets given up so far: too old, or pushed out by newer ones. One whose own fragment was refused is reported by
+    /// that error instead.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }

@@ -399,9 +399,12 @@ fn second_opinion(fragments: &[Vec<u8>]) -> Option<(u8, Vec<u8>)> {
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let ipv4 = (0usize..11, 1usize..5000)
         .prop_map(|(options, len)| ipv4(&vec![1; options * 4], &payload(len)));
-    let ipv6 = (any::<bool>(), 1usize..5000).prop_map(|(options, len)| match options {
-        true => ipv6(0, &[50, 0, 1, 4, 0, 0, 0, 0], &payload(len)),
-        false => ipv6(50, &[], &payload(len)),
+    let ipv6 = (any::<bool>(), 1usize..5000).prop_map(|(options, len)| {
+        if options {
+            ipv6(0, &[50, 0, 1, 4, 0, 0, 0, 0], &payload(len))
+        } else {
+            ipv6(50, &[], &payload(len))
+        }
     });
     prop_oneof![ipv4, ipv6]
 }

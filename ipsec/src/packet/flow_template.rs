@@ -1,5 +1,5 @@
-//! The next packet of a flow, recognised by its raw headers: most packets follow one that differs from them only in length,
-//! identification and checksum, and need not be parsed field by field.
+//! The next packet of a flow, recognised by its raw headers: most packets follow one that differs from them only in
+//! length, identification and checksum, and need not be parsed field by field.
 
 use super::{FragmentKind, Outline};
 

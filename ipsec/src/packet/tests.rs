@@ -459,9 +459,10 @@ proptest! {
 /// A UDP datagram of either family, and a flow of it.
 fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
-    let udp = match v6 {
-        true => PacketBuilder::ipv6([7; 16], [9; 16], 64).udp(1000, 2000),
-        false => PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1000, 2000),
+    let udp = if v6 {
+        PacketBuilder::ipv6([7; 16], [9; 16], 64).udp(1000, 2000)
+    } else {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1000, 2000)
     };
     udp.write(&mut packet, payload).unwrap();
     packet

@@ -32,9 +32,10 @@ fn syn(packet: &mut [u8]) -> Option<(&mut [u8], usize)> {
         return None;
     }
     // RFC 6691 2: options are not counted; the sender subtracts those it uses.
-    let ip_len = match outline.source.is_ipv4() {
-        true => v4::MIN_HEADER_LEN,
-        false => v6::HEADER_LEN,
+    let ip_len = if outline.source.is_ipv4() {
+        v4::MIN_HEADER_LEN
+    } else {
+        v6::HEADER_LEN
     };
     let segment = packet.get_mut(outline.header_len..outline.total_len)?;
     let is_syn = Tcp::new_checked(segment).ok()?.flags() & tcp::SYN != 0;

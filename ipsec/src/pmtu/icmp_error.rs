@@ -1,5 +1,5 @@
-//! ICMP errors for the sender of a packet: "fragmentation needed" and "packet too big" with the MTU that fits, and "time
-//! exceeded".
+//! ICMP errors for the sender of a packet: "fragmentation needed" and "packet too big" with the MTU that fits, and
+//! "time exceeded".
 
 use super::MIN_MTU_V6;
 use crate::packet::{FragmentKind, Outline};
@@ -30,8 +30,8 @@ pub fn packet_too_big(packet: &[u8], mtu: usize, reporter: IpAddr, out: &mut Vec
 }
 
 /// Writes into `out`, emptied first, the ICMP message for `packet`'s sender that its hop limit ended at `reporter`, an
-/// address of the same family (RFC 1812 5.3.1, RFC 4443 3.3). False, and nothing written, where [`packet_too_big`] writes
-/// nothing either.
+/// address of the same family (RFC 1812 5.3.1, RFC 4443 3.3). False, and nothing written, where [`packet_too_big`]
+/// writes nothing either.
 pub fn time_exceeded(packet: &[u8], reporter: IpAddr, out: &mut Vec<u8>) -> bool {
     let header = |kind| [kind, 0, 0, 0, 0, 0, 0, 0];
     let headers = [icmp::TIME_EXCEEDED, icmp::TIME_EXCEEDED_V6].map(header);

@@ -485,9 +485,10 @@ fn a_complaint_with_a_wrong_checksum_or_about_something_else_is_refused() {
 
 /// A TCP segment that etherparse built, with its options in this order.
 fn segment(v4: bool, syn: bool, options: &[TcpOptionElement]) -> Vec<u8> {
-    let builder = match v4 {
-        true => PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
-        false => PacketBuilder::ipv6([1; 16], [2; 16], 64),
+    let builder = if v4 {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+    } else {
+        PacketBuilder::ipv6([1; 16], [2; 16], 64)
     };
     let tcp = builder.tcp(40000, 443, 99, 65535).options(options).unwrap();
     let tcp = if syn { tcp.syn() } else { tcp.ack(7) };

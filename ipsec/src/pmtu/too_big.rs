@@ -1,7 +1,7 @@
 //! Checking an ICMP message from the network that a protected packet was too big.
 //!
-//! It is not authenticated, so it must quote one of our recent packets, it can only lower a path MTU, and never below what
-//! every path can be expected to carry (RFC 4301 8.2.2, RFC 5927 7).
+//! It is not authenticated, so it must quote one of our recent packets, it can only lower a path MTU, and never below
+//! what every path can be expected to carry (RFC 4301 8.2.2, RFC 5927 7).
 
 use super::MIN_MTU_V6;
 use crate::Dropped;
@@ -75,8 +75,8 @@ impl TooBigMessage {
         })
     }
 
-    /// From a socket's error queue: the MTU that the message claims, and the quote of what followed the outer header. `None` if
-    /// too little is quoted.
+    /// From a socket's error queue: the MTU that the message claims, and the quote of what followed the outer header.
+    /// `None` if too little is quoted.
     pub fn from_error_queue(sa: &SaConfig, mtu: u32, quote: &[u8]) -> Option<Self> {
         let (spi, sequence) = spi_and_sequence(sa.id.protocol.number(), quote).ok()?;
         let ports = sa
@@ -94,8 +94,8 @@ impl TooBigMessage {
         })
     }
 
-    /// The new path MTU, if the message is plausible: it quotes a recent packet of `sa` (`highest` is the last number used), and
-    /// its MTU is lower than `present`.
+    /// The new path MTU, if the message is plausible: it quotes a recent packet of `sa` (`highest` is the last number
+    /// used), and its MTU is lower than `present`.
     pub fn accepted_mtu(
         &self,
         sa: &SaConfig,

@@ -4,8 +4,8 @@ use super::{SaConfig, SaState};
 use multibuffer::{Key, prefetch};
 use std::sync::Arc;
 
-/// An association in use: configuration, expanded key and shared state. With many associations none is in a cache when its
-/// packet comes, so what a packet needs lies in two places and not in a chain of them.
+/// An association in use: configuration, expanded key and shared state. With many associations none is in a cache when
+/// its packet comes, so what a packet needs lies in two places and not in a chain of them.
 pub struct Sa {
     /// The configuration.
     pub config: SaConfig,
@@ -38,8 +38,8 @@ impl Sa {
         !self.state.is_dead()
     }
 
-    /// Prefetches what every packet needs of the configuration. The state lies elsewhere, and the ciphers prefetch the rest of
-    /// the key.
+    /// Prefetches what every packet needs of the configuration. The state lies elsewhere, and the ciphers prefetch the
+    /// rest of the key.
     pub(crate) fn fetch(&self) {
         let config = &self.config;
         prefetch(&config.id);

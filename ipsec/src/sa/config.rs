@@ -73,7 +73,8 @@ pub struct SaConfig {
     pub ecn: bool,
     /// Pad plaintext to this many bytes where it is shorter (traffic-flow confidentiality, RFC 4303 2.7); 0 for none.
     pub tfc: u16,
-    /// Replay window in packets, 0 for no check, at most [`MAX_REPLAY_WINDOW_PACKETS`](super::replay::MAX_REPLAY_WINDOW_PACKETS).
+    /// Replay window in packets, 0 for no check, at most
+    /// [`MAX_REPLAY_WINDOW_PACKETS`](super::replay::MAX_REPLAY_WINDOW_PACKETS).
     pub replay_window: u32,
     /// Aggregation and fragmentation of what it carries (RFC 9347); none for one inner packet in each outer one.
     pub aggfrag: Option<Aggfrag>,
@@ -144,8 +145,8 @@ impl SaConfig {
         if self.esn { u64::MAX } else { u32::MAX.into() }
     }
 
-    /// Whether a sequence number that comes twice could make a nonce come twice: counter modes, whose key bytes end in a
-    /// salt (RFC 3686, 4106, 4309, 4543, 7634, 8750).
+    /// Whether a sequence number that comes twice could make a nonce come twice: counter modes, whose key bytes end in
+    /// a salt (RFC 3686, 4106, 4309, 4543, 7634, 8750).
     pub fn nonce_is_counter(&self) -> bool {
         let encryption = self.suite.encryption();
         encryption.is_some_and(|(row, _)| row.salt_len > 0)

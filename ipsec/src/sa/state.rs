@@ -145,8 +145,8 @@ impl SaState {
         self.lock().admit(config, sequence, bytes, now)
     }
 
-    /// Inbound, commit, after [`SaState::admit`]: takes an AGGFRAG payload; packets that are whole now go to `out`, in order.
-    /// Returns when to call [`SaState::expire_unpacking`], if ever. `now` is in milliseconds.
+    /// Inbound, commit, after [`SaState::admit`]: takes an AGGFRAG payload; packets that are whole now go to `out`, in
+    /// order. Returns when to call [`SaState::expire_unpacking`], if ever. `now` is in milliseconds.
     pub fn unpack(
         &self,
         aggfrag: &Aggfrag,
@@ -215,8 +215,8 @@ impl SaState {
             .collect()
     }
 
-    /// Records where an authentic packet in UDP came from, if that is not the association's peer address: a NAT may have chosen
-    /// another port or address (RFC 7296 2.23).
+    /// Records where an authentic packet in UDP came from, if that is not the association's peer address: a NAT may
+    /// have chosen another port or address (RFC 7296 2.23).
     #[inline]
     pub fn record_peer_endpoint(&self, config: &SaConfig, from: SocketAddr) {
         let Some(udp) = config.encapsulation else {
@@ -234,8 +234,8 @@ impl SaState {
         *self.lock_peer_endpoint()
     }
 
-    /// Whether an association of this configuration can go on from here: numbers beyond 32 bits need extended ones, or they
-    /// would begin again (RFC 4303 3.3.3).
+    /// Whether an association of this configuration can go on from here: numbers beyond 32 bits need extended ones, or
+    /// they would begin again (RFC 4303 3.3.3).
     pub fn check_update(&self, config: &SaConfig) -> Result<(), SequenceTooHigh> {
         let counters = self.counters();
         let used = counters.sent.max(counters.window.top());
@@ -306,9 +306,10 @@ impl LockedState<'_> {
     #[inline]
     pub fn precheck(&self, config: &SaConfig, low: u32) -> Result<SequenceNumber, Dropped> {
         let counters = &*self.counters;
-        let sequence = match config.esn {
-            true => counters.window.extend(low).ok_or(Dropped::TooOld)?,
-            false => SequenceNumber(low.into()),
+        let sequence = if config.esn {
+            counters.window.extend(low).ok_or(Dropped::TooOld)?
+        } else {
+            SequenceNumber(low.into())
         };
         if sequence.0 == 0 && config.replay_window > 0 {
             return Err(Dropped::ZeroSequence);

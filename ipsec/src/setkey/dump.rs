@@ -1,4 +1,5 @@
-//! What `setkey -D` and `setkey -DP` print, byte for byte the classic setkey output of ipsec-tools on Linux, which scripts parse.
+//! What `setkey -D` and `setkey -DP` print, byte for byte the classic setkey output of ipsec-tools on Linux, which
+//! scripts parse.
 //!
 //! Tabs begin the indented lines, a blank follows the second address and the state, a time that never was is twenty
 //! blanks. What ipsec-tools has no field for (extended numbers, DSCP …) is not shown here.

@@ -150,13 +150,11 @@ impl<'a> Cursor<'a> {
             .map(|number| At::new(number, word.span))
             .map_err(|_| {
                 self.at = start;
-                match is_decimal {
-                    true => {
-                        Problem::new(word.span, format!("`{}` is too large", shown(&word.node)))
-                    }
-                    false => self
-                        .expected(what)
-                        .advise("only decimal digits can stand here"),
+                if is_decimal {
+                    Problem::new(word.span, format!("`{}` is too large", shown(&word.node)))
+                } else {
+                    self.expected(what)
+                        .advise("only decimal digits can stand here")
                 }
             })
     }

@@ -1,6 +1,7 @@
 //! Suites that RFCs give a name: both algorithms and the length of their keys in one word.
 //!
-//! Such a suite has one key, cut as RFC 4301 4.5.2 cuts keying material: the first bytes encrypt, the rest authenticates.
+//! Such a suite has one key, cut as RFC 4301 4.5.2 cuts keying material: the first bytes encrypt, the rest
+//! authenticates.
 
 use crate::algorithm::{Encryption, Integrity};
 

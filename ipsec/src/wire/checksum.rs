@@ -39,9 +39,10 @@ impl Sum {
     /// Adds the sum of whole words.
     fn plus(self, sum: u64) -> Self {
         let folded = fold(sum);
-        let aligned = match self.odd {
-            true => folded.swap_bytes(),
-            false => folded,
+        let aligned = if self.odd {
+            folded.swap_bytes()
+        } else {
+            folded
         };
         Self {
             words: u32::from(self.folded()) + u32::from(aligned),

@@ -58,7 +58,8 @@ impl<'a> IcmpError<'a> {
     }
 }
 
-/// The meaning of a "too big" message, to be written: its checksum is 0 until [`checksum`](super::checksum) finishes it.
+/// The meaning of a "too big" message, to be written: its checksum is 0 until [`checksum`](super::checksum) finishes
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooBigFields {
     /// The largest packet that would fit.

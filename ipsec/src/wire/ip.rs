@@ -40,8 +40,8 @@ impl<'a> Ip<'a> {
     }
 }
 
-/// Takes one off the hop limit of the packet that `header` begins, as every router does (RFC 1812 5.3.1, RFC 8200 3); IPv4's
-/// checksum follows. False where it was the last, or where there is no header: then nothing changes.
+/// Takes one off the hop limit of the packet that `header` begins, as every router does (RFC 1812 5.3.1, RFC 8200 3);
+/// IPv4's checksum follows. False where it was the last, or where there is no header: then nothing changes.
 pub fn decrement_hop_limit(header: &mut [u8]) -> bool {
     match header {
         [first, ..] if *first >> 4 == 4 => decrement_hop_limit_v4(header),

@@ -1,7 +1,8 @@
 //! Every bad text and the exact words it is refused with.
 //!
 //! `bad/` holds the texts, and `unwise/` those that are obeyed with a warning. Each starts with a comment that says
-//! what is wrong; the snapshot beside it is what a user reads. `INSTA_UPDATE=always cargo test -p ipsec --test setkey` rewrites the snapshots after a deliberate change.
+//! what is wrong; the snapshot beside it is what a user reads. `INSTA_UPDATE=always cargo test -p ipsec --test setkey`
+//! rewrites the snapshots after a deliberate change.
 
 use std::fs;
 use std::path::Path;

@@ -213,7 +213,9 @@ fn uppers() -> impl Strategy<Value = At<UpperClause>> {
 fn selectors() -> impl Strategy<Value = SelectorClause> {
     let ranges = (ranges(), ranges(), uppers());
     prop_oneof![
-        8 => ranges.prop_map(|(source, destination, upper)| SelectorClause::Ranges(Box::new(Ranges { source, destination, upper }))),
+        8 => ranges.prop_map(|(source, destination, upper)| {
+            SelectorClause::Ranges(Box::new(Ranges { source, destination, upper }))
+        }),
         1 => "[^\"\\n]{0,12}".prop_map(|tag| SelectorClause::Tagged(at(tag))),
     ]
 }
@@ -397,7 +399,9 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_sample_makes_the_parser_stumble(cuts in vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..8)) {
+    fn no_damage_to_a_sample_makes_the_parser_stumble(
+        cuts in vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..8),
+    ) {
         let mut text = include_bytes!("../vectors/setkey/sample.cf").to_vec();
         text.extend_from_slice(include_bytes!("../vectors/setkey/sample-policy02.cf"));
         text.drain(..1500);

@@ -339,12 +339,12 @@ impl Paced {
     }
 
     fn is_full(&self) -> bool {
-        self.queue.len() * self.packer.room() > MAX_QUEUE_BYTES
+        self.queue.len() * self.packer.capacity() > MAX_QUEUE_BYTES
     }
 
     /// Changes the length of payloads; the open one leaves with its old length.
     fn fit(&mut self, room: usize, fragments: bool) {
-        if self.packer.room() != room {
+        if self.packer.capacity() != room {
             let queue = &mut self.queue;
             self.packer
                 .flush(&mut |payload| queue.push_back(payload.to_vec()));

@@ -14,8 +14,8 @@ use webpki::{
 const MAX_CERTIFICATES_OF_A_PEER: usize = 16;
 
 impl Trust {
-    /// The key that signs for `claimed`, if `chain` proves it at `now`: the peer's own certificate first, then others in any
-    /// order. All checks but that of the identity alone are [`Trust::validate`].
+    /// The key that signs for `claimed`, if `chain` proves it at `now`: the peer's own certificate first, then others
+    /// in any order. All checks but that of the identity alone are [`Trust::validate`].
     pub fn authenticate<'a>(
         &self,
         chain: &'a [Certificate],
@@ -42,8 +42,8 @@ impl Trust {
         ))
     }
 
-    /// The key of the first certificate, if the chain leads to a root at `now` (RFC 5280 6.1) and the certificate is one for IKE
-    /// (RFC 4945 5.1.3).
+    /// The key of the first certificate, if the chain leads to a root at `now` (RFC 5280 6.1) and the certificate is
+    /// one for IKE (RFC 4945 5.1.3).
     pub fn validate<'a>(
         &self,
         chain: &'a [Certificate],
@@ -103,17 +103,18 @@ impl Trust {
     }
 }
 
-/// RFC 5280 6.1.4 (n): MUST verify that keyCertSign is set, where there is a key usage. The library does not look. A path over
-/// another CA is still tried.
+/// RFC 5280 6.1.4 (n): MUST verify that keyCertSign is set, where there is a key usage. The library does not look. A
+/// path over another CA is still tried.
 fn cas_may_sign_certificates(path: &VerifiedPath<'_>) -> Result<(), PathError> {
     let mut cas = path.intermediate_certificates();
     let may = cas.all(|ca| {
         let ca = Certificate::from_der(&ca.der());
         ca.is_ok_and(|ca| ca.may_sign_certificates())
     });
-    match may {
-        true => Ok(()),
-        false => Err(PathError::EndEntityUsedAsCa),
+    if may {
+        Ok(())
+    } else {
+        Err(PathError::EndEntityUsedAsCa)
     }
 }
 
@@ -129,9 +130,10 @@ impl ExtendedKeyUsageValidator for Purposes {
                 return Ok(());
             }
         }
-        match some {
-            true => Err(PathError::CertDistrusted),
-            false => Ok(()),
+        if some {
+            Err(PathError::CertDistrusted)
+        } else {
+            Ok(())
         }
     }
 }

@@ -21,7 +21,8 @@ numbers! {
 pub struct Identification<'a> {
     /// The kind.
     pub kind: IdentificationType,
-    /// The bytes between kind and data: zero, but kept as received, because the sender's AUTH covers them (RFC 7296 2.15).
+    /// The bytes between kind and data: zero, but kept as received, because the sender's AUTH covers them (RFC 7296
+    /// 2.15).
     pub reserved: [u8; 3],
     /// The name. INVARIANT: 4 bytes of an IPv4 address, 16 of an IPv6 address.
     pub data: &'a [u8],

@@ -102,7 +102,8 @@ impl<'a> SecurityAssociation<'a> {
                 "as many bytes as the proposal's length says",
             )?;
             let proposal = Proposal::parse(body, transforms_left)?;
-            // RFC 7296 3.3.1: the first is number 1, each one more than the one before. An answer keeps the chosen number.
+            // RFC 7296 3.3.1: the first is number 1, each one more than the one before. An answer keeps the chosen
+            // number.
             let before = proposals.last().map(|before| before.number);
             if before.is_some_and(|before| before.checked_add(1) != Some(proposal.number)) {
                 return Err(here.malformed("a proposal number one above the last"));

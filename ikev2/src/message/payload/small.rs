@@ -46,14 +46,14 @@ numbers! {
 
 /// CERT, and CERTREQ which looks the same (RFC 7296 3.6 and 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Certificate<'a> {
+pub struct CertificatePayload<'a> {
     /// The encoding.
     pub encoding: CertificateEncoding,
     /// The certificate; in a request, hashes of 20 bytes one behind the other.
     pub data: &'a [u8],
 }
 
-impl<'a> Certificate<'a> {
+impl<'a> CertificatePayload<'a> {
     pub(super) fn parse(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let encoding = CertificateEncoding(reader.u8("a certificate encoding")?);
         Ok(Self {

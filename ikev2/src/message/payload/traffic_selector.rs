@@ -152,9 +152,10 @@ pub(super) fn parse(mut reader: Reader<'_>) -> Result<Vec<TrafficSelector<'_>>, 
     }
     let parsed = (0..selectors).map(|_| TrafficSelector::parse(&mut reader));
     let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-    match reader.is_empty() {
-        true => Ok(parsed),
-        false => Err(reader.malformed("the end behind the last selector")),
+    if reader.is_empty() {
+        Ok(parsed)
+    } else {
+        Err(reader.malformed("the end behind the last selector"))
     }
 }
 

@@ -49,9 +49,12 @@ fn selectors() -> impl Strategy<Value = Vec<TrafficSelector<'static>>> {
         ports.sort_unstable();
         ends.sort_unstable();
         let ports = Ports::new(ports[0], ports[1]).unwrap();
-        let [first, last] = ends.map(|end| match v6 {
-            true => std::net::Ipv6Addr::from(u128::from(end) << 64).into(),
-            false => std::net::Ipv4Addr::from(end).into(),
+        let [first, last] = ends.map(|end| {
+            if v6 {
+                std::net::Ipv6Addr::from(u128::from(end) << 64).into()
+            } else {
+                std::net::Ipv4Addr::from(end).into()
+            }
         });
         let addresses = AddressRange::new(first, last).unwrap();
         TrafficSelector::Range {

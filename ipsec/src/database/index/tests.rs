@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 fn address(is_v6: bool, host: u8) -> IpAddr {
-    match is_v6 {
-        false => Ipv4Addr::new(10, 0, 0, host).into(),
-        true => Ipv6Addr::from_bits(0xfd << 120 | u128::from(host)).into(),
+    if is_v6 {
+        Ipv6Addr::from_bits(0xfd << 120 | u128::from(host)).into()
+    } else {
+        Ipv4Addr::new(10, 0, 0, host).into()
     }
 }
 
@@ -142,9 +143,10 @@ proptest! {
             .into_iter()
             .map(|(source, destination, upper)| selector(source, destination, upper))
             .collect();
-        let packet = match is_later {
-            true => packet(is_v6, hosts, protocol, None, FragmentKind::Later),
-            false => packet(is_v6, hosts, protocol, ports, FragmentKind::Whole),
+        let packet = if is_later {
+            packet(is_v6, hosts, protocol, None, FragmentKind::Later)
+        } else {
+            packet(is_v6, hosts, protocol, ports, FragmentKind::Whole)
         };
         let index = Index::new(selectors.iter());
         prop_assert_eq!(index.find(&packet), first_that_fits(&selectors, &packet));

@@ -117,7 +117,9 @@ fn what_is_fetched_for_a_packet_is_what_it_meets() {
         for (n, rank) in numbers.into_iter().zip(fetched) {
             let met = snapshot.out.index.find(&packet(n));
             assert_eq!(rank, met.map(|(rank, _)| rank));
-            let way = snapshot.fetch_way(rank.unwrap(), hosts_of(n)).unwrap();
+            let way = snapshot
+                .first_association(rank.unwrap(), hosts_of(n))
+                .unwrap();
             assert_eq!(snapshot.outbound(&packet(n)), Decision::Protect(&[way]));
             assert_eq!(snapshot.find(&id(n)), Some(way));
             assert_eq!(snapshot.inbound(&packet(n), &[way]), Ok(Allowed::In));
@@ -133,7 +135,7 @@ fn one_flow_and_few_associations_fetch_nothing() {
     let (many, few) = (snapshot(), Database::default().snapshot());
     let asked = |snapshot: &Snapshot, packets: &[u32]| {
         let mut asked = Vec::new();
-        snapshot.among_many(packets.iter().copied(), |different| {
+        snapshot.for_distinct(packets.iter().copied(), |different| {
             asked = different.to_vec();
         });
         asked

@@ -104,9 +104,12 @@ fn assert_even(shares: &HashMap<u32, u32>, ways: usize, total: u32) {
 #[test]
 fn flows_spread_evenly_whatever_they_differ_in() {
     let snapshot = four().snapshot();
-    let address = |n: u32, v6: bool| match v6 {
-        true => format!("fd02::{n:x}"),
-        false => format!("10.2.{}.{}", n / 256, n % 256),
+    let address = |n: u32, v6: bool| {
+        if v6 {
+            format!("fd02::{n:x}")
+        } else {
+            format!("10.2.{}.{}", n / 256, n % 256)
+        }
     };
     let ports = |n: u32| packet("10.1.0.5", "10.2.0.9", 17, Some((53, n as u16)));
     let hosts_v4 = |n: u32| packet("10.1.0.5", &address(n, false), 47, None);

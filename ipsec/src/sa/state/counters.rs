@@ -98,8 +98,8 @@ impl Counters {
         Ok(granted.min(u32::try_from(numbers).unwrap_or(u32::MAX)))
     }
 
-    /// All reserved numbers are used: how many more there are, if they may be used unreserved. A restart might use those again,
-    /// which the peer refuses as replays, and which must never happen to a counter nonce.
+    /// All reserved numbers are used: how many more there are, if they may be used unreserved. A restart might use
+    /// those again, which the peer refuses as replays, and which must never happen to a counter nonce.
     #[cold]
     fn beyond(&mut self, config: &SaConfig) -> Result<u64, Dropped> {
         let left = config.last_number().saturating_sub(self.sent);

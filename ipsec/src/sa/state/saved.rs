@@ -1,4 +1,5 @@
-//! The counters of an association that are kept across restarts: sequence numbers, the edge of the replay window, lifetimes.
+//! The counters of an association that are kept across restarts: sequence numbers, the edge of the replay window,
+//! lifetimes.
 //!
 //! ```text
 //!   saved() ──► state file ──► a new gateway ──► resume()
@@ -7,8 +8,8 @@
 //!                                            sent                     allowed
 //! ```
 //!
-//! A restart begins after what was *reserved*, so it need not know how much of that was used. The owner of the state file
-//! reserves more in time ([`SaState::allow_up_to`]); without one all of them are allowed.
+//! A restart begins after what was *reserved*, so it need not know how much of that was used. The owner of the state
+//! file reserves more in time ([`SaState::allow_up_to`]); without one all of them are allowed.
 
 use super::SaState;
 use super::counters::Counters;

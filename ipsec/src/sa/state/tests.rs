@@ -166,7 +166,8 @@ fn sequence_numbers_end_before_they_repeat() {
     );
 }
 
-/// Where an update may meet an association, and what it sends next: with extended numbers and without, before and after.
+/// Where an update may meet an association, and what it sends next: with extended numbers and without, before and
+/// after.
 #[test]
 fn numbers_never_repeat_whatever_an_update_makes_of_them() {
     let limit = u64::from(u32::MAX);

@@ -100,9 +100,10 @@ fn host(word: &str, span: Span) -> Parse<Host> {
     if let Some((address, zone)) = word.split_once('%') {
         return scoped(address, zone).ok_or_else(|| no_address(word, span));
     }
-    match is_name(word) && !may_be_key(word) {
-        true => Ok(Host::Name(word.to_owned())),
-        false => Err(no_address(word, span)),
+    if is_name(word) && !may_be_key(word) {
+        Ok(Host::Name(word.to_owned()))
+    } else {
+        Err(no_address(word, span))
     }
 }
 
@@ -119,16 +120,13 @@ fn is_name(word: &str) -> bool {
 }
 
 fn no_address(word: &str, span: Span) -> Problem {
-    let kind = match word.contains(':') {
-        true => "an IPv6 address",
-        false
-            if word
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'.') =>
-        {
-            "an IPv4 address"
-        }
-        false => "an address or the name of a host",
+    let is_numeric = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let kind = if word.contains(':') {
+        "an IPv6 address"
+    } else if word.bytes().all(is_numeric) {
+        "an IPv4 address"
+    } else {
+        "an address or the name of a host"
     };
     let problem = Problem::new(span, format!("`{}` is not {kind}", shown(word)));
     match word.bytes().filter(|&byte| byte == b'.').count() {
@@ -148,9 +146,10 @@ fn port(word: &str, span: Span) -> Parse<Port> {
         });
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-+._".contains(&byte);
-    match word.bytes().all(allowed) && !word.starts_with('-') {
-        true => Ok(Port::Service(word.to_owned())),
-        false => Err(Problem::new(span, format!("`{}` is no port", shown(word)))
-            .advise("write a number or `any`")),
+    if word.bytes().all(allowed) && !word.starts_with('-') {
+        Ok(Port::Service(word.to_owned()))
+    } else {
+        Err(Problem::new(span, format!("`{}` is no port", shown(word)))
+            .advise("write a number or `any`"))
     }
 }

@@ -156,12 +156,13 @@ impl Cursor<'_> {
         let is_number = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
         let bare = self.peek_kind() == Some(Kind::Minus)
             || self.peek_word().is_some_and(|word| is_number(&word));
-        let base = match bare {
-            true => None,
-            false => Some(
+        let base = if bare {
+            None
+        } else {
+            Some(
                 self.choice("a number, `low`, `def` or `high`", &PRIORITY_BASES)?
                     .node,
-            ),
+            )
         };
         let offset = self.priority_offset(bare)?;
         let span = word.to(self.behind());

@@ -83,12 +83,13 @@ impl Lowering<'_> {
                 let mut found: Vec<_> = found.into_iter().filter(wanted).collect();
                 found.sort_unstable();
                 found.dedup();
-                match found.is_empty() {
-                    true => Err(Problem::lookup(
+                if found.is_empty() {
+                    Err(Problem::lookup(
                         host.span,
                         format!("`{}` has no address of the family asked for", shown(name)),
-                    )),
-                    false => Ok(found),
+                    ))
+                } else {
+                    Ok(found)
                 }
             }
         }

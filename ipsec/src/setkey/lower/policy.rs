@@ -286,7 +286,8 @@ fn check_no_options(entry: &PolicyEntry) -> Lower<()> {
     }
 }
 
-/// Over how many associations flows are spread: what leaves, by one template. What arrives may come through any of them.
+/// Over how many associations flows are spread: what leaves, by one template. What arrives may come through any of
+/// them.
 fn spread(entry: &PolicyEntry) -> Lower<u8> {
     let Some(spread) = PolicyOptions::read(&entry.options)?.spread else {
         return Ok(1);

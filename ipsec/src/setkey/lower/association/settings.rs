@@ -328,9 +328,10 @@ fn sequence(options: &Options) -> Lower<u64> {
     match options.sequence {
         Some(At { node, span }) if node >= end => {
             let problem = Problem::new(span, "no sequence number is left behind this one");
-            Err(problem.advise(match extended {
-                true => "use new keys",
-                false => "use new keys; where more is to be sent than 32 bits count, both ends can say `-o esn`",
+            Err(problem.advise(if extended {
+                "use new keys"
+            } else {
+                "use new keys; where more is to be sent than 32 bits count, both ends can use `-o esn`"
             }))
         }
         sequence => Ok(sequence.map_or(0, |last| last.node)),
