@@ -1,4 +1,4 @@
-//! The subject of `tests/constant-time/run`: does what a gateway does with secrets, for others to watch.
+//! The program that `tests/constant-time/run` examines: it does what a gateway does with secrets.
 //!
 //! ```text
 //!   secrets        under valgrind: keys and texts are marked undefined, so that memcheck reports every branch and every
@@ -39,7 +39,7 @@ const SUITES: &[Suite] = &[
 
 /// Packets: enough for bit slices in every pass.
 const BATCH_JOBS: usize = 16;
-/// Bytes of text: short and long, for kernels choose by that.
+/// Bytes of text: a short and a long one, since kernels are chosen by length.
 const TEXT_BYTES: [usize; 2] = [64, 352];
 
 fn main() {
@@ -135,8 +135,8 @@ fn leaky_vector_control(secret: &[u8; 16]) -> u32 {
     }
 }
 
-/// Welch's t between the times for texts that are all alike and for texts that are all different. Beyond 4.5 something
-/// is to be looked at; this is told, not judged, for it is the machine's noise as well.
+/// Welch's t between the times for texts that are all alike and for texts that are all different. A value beyond 4.5
+/// deserves a closer look; it is printed and not judged, because the machine's noise is in it as well.
 fn time(suite: &Suite) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.1") {

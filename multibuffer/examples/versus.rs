@@ -1,4 +1,5 @@
-//! Our kernels against the library, suite by suite: `cargo run --release -p multibuffer --example versus [FILTER]`.
+//! This crate's kernels against the library, suite by suite: `cargo run --release -p multibuffer --example versus
+//! [FILTER]`.
 //!
 //! The same batches go through the crate twice, in two kinds of child process: one with all kernels, one with
 //! `MULTIBUFFER_WITHOUT=all`, where AWS-LC computes one packet at a time with expanded keys and cached HMAC states.

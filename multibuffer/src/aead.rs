@@ -32,8 +32,8 @@ pub(crate) struct AeadKey {
 }
 
 impl AeadKey {
-    /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length. By the library alone, or
-    /// by whoever is fastest.
+    /// Expands a key that ends in the salt; `None` if the algorithm takes none of this length. With `by_library` the
+    /// library computes, otherwise the fastest implementation.
     pub(crate) fn new(
         algorithm: AeadAlgorithm,
         key: &[u8],
@@ -57,7 +57,7 @@ impl AeadKey {
         }
     }
 
-    /// The longest text that those kernels are for, if there are any.
+    /// The longest text for which those kernels are used, if there are any.
     pub(crate) fn max_lane_bytes(&self) -> Option<usize> {
         match &self.implementation {
             Implementation::ChaChaLanes(key, _) => Some(key.max_bytes()),
@@ -67,12 +67,12 @@ impl AeadKey {
         }
     }
 
-    /// Whether our own GCM computes for packets of every length.
+    /// Whether this crate's GCM computes for packets of every length.
     pub(crate) fn uses_own_gcm_only(&self) -> bool {
         matches!(self.implementation, Implementation::OwnGcm(_))
     }
 
-    /// Asks for what a packet of `len` bytes will need of the key.
+    /// Prefetches what a packet of `len` bytes needs of the key.
     #[inline]
     pub(crate) fn prefetch_for(&self, len: usize) {
         if let Implementation::OwnGcm(gcm) = &self.implementation {
@@ -102,7 +102,7 @@ impl AeadKey {
         }
     }
 
-    /// Decrypts `text` in place; says whether the ICV was right. A plaintext that proves false is wiped.
+    /// Decrypts `text` in place; returns whether the ICV was right. If not, the plaintext is zeroed.
     #[must_use]
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         let nonce = nonce(&self.salt, iv);
@@ -126,8 +126,8 @@ pub(crate) struct Gmac {
 }
 
 impl Gmac {
-    /// Expands a key that ends in the salt; `None` if AES takes none of this length. By the library alone, or by whoever
-    /// is fastest.
+    /// Expands a key that ends in the salt; `None` if AES takes none of this length. With `by_library` the library
+    /// computes, otherwise the fastest implementation.
     pub(crate) fn new(key: &[u8], by_library: bool) -> Option<Self> {
         let (key, salt) = key.split_last_chunk()?;
         Some(Self {
@@ -161,18 +161,19 @@ impl Gmac {
     }
 }
 
-/// Who computes. A gateway may hold tens of thousands of keys, none of which is in a cache when its packet comes: so
-/// only what is used is kept, and the keys of our own GCM lie in the key itself, where they can be asked for in time.
+/// Which implementation computes. A gateway may hold tens of thousands of keys, none of which is in a cache when its
+/// packet comes: so only what is used is stored, and the keys of this crate's GCM lie in the key itself, where they can
+/// be prefetched.
 #[expect(
     clippy::large_enum_variant,
     reason = "a pointer would be one more thing to wait for"
 )]
 enum Implementation {
-    /// Our own GCM, for packets of every length.
+    /// This crate's GCM, for packets of every length.
     OwnGcm(GcmKey),
-    /// Our own for short packets and for signing, the library for long ones.
+    /// This crate's GCM for short packets and for signing, the library for long ones.
     OwnGcmOrLibrary(Box<GcmKey>, Aead),
-    /// Our own ChaCha20-Poly1305 for many packets at once, the library for a single one.
+    /// This crate's ChaCha20-Poly1305 for many packets at once, the library for a single one.
     ChaChaLanes(Box<ChaChaKey>, Aead),
     Library(Aead),
 }
@@ -234,7 +235,7 @@ fn joined(parts: [&[u8]; 3], then: impl FnOnce(&[u8])) {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    /// As large as a datagram can be with its headers; a buffer this large is never grown again.
+    /// As large as a datagram with its headers; a buffer of this size never grows again.
     const JOIN_BUFFER_BYTES: usize = 1 << 17;
     BUFFER.with_borrow_mut(|buffer| {
         buffer.clear();

@@ -45,7 +45,7 @@ impl Cipher {
         )
     }
 
-    /// The library that computes it where no kernel of ours does.
+    /// The library that computes it where this crate has no kernel.
     pub fn library(self) -> &'static str {
         match self {
             Self::CamelliaCbc | Self::BlowfishCbc | Self::Cast128Cbc => "RustCrypto",

@@ -26,7 +26,7 @@ pub(crate) struct AesCbc {
     lanes: Option<LaneSchedules>,
 }
 
-/// Round keys of our own kernels.
+/// Round keys for this crate's kernels.
 struct LaneSchedules {
     encrypting: LaneKeys,
     decrypting: LaneKeys,
@@ -35,7 +35,7 @@ struct LaneSchedules {
 /// AES in counter mode (RFC 3686).
 pub(crate) struct AesCtr {
     aes: AesKey,
-    /// For our own kernel, where the processor can.
+    /// For this crate's kernel, where the processor can.
     wide: Option<LaneKeys>,
     nonce: [u8; 4],
 }
@@ -59,7 +59,7 @@ pub(crate) enum CipherKey {
     Cast128(Cast5),
 }
 
-/// From how many texts on lanes are faster than the library for AES-CBC.
+/// The fewest texts for which lanes are faster than the library for AES-CBC.
 const MIN_AES_CBC_LANE_JOBS: usize = 3;
 
 /// A text to encrypt or decrypt in place.
@@ -163,7 +163,7 @@ impl CipherKey {
         Some(Self::Cast128(Cast5::new_from_slice(key).ok()?))
     }
 
-    /// Leaves single texts to the library.
+    /// Disables this crate's kernels for single texts, so that the library computes.
     pub(crate) fn use_library_only(&mut self) {
         match self {
             Self::AesCbc(key) => key.lanes = None,
@@ -187,12 +187,13 @@ impl CipherKey {
         }
     }
 
-    /// Whether a text is best encrypted while it is read from its ranges, which saves a copy.
+    /// Whether it is faster to encrypt a text directly from its ranges, without copying it first.
     pub(crate) fn reads_ranges(&self) -> bool {
         matches!(self, Self::AesCtr(key) if key.wide.is_some() && lanes::ctr_reads_ranges())
     }
 
-    /// Encrypts `input` into `text`, which is as long; only where [`CipherKey::reads_ranges`]. The IV has the cipher's length.
+    /// Encrypts `input` into `text`, which is as long; only where [`CipherKey::reads_ranges`]. The IV has the cipher's
+    /// length.
     pub(crate) fn encrypt_ranges(&self, iv: &[u8], input: [&[u8]; 3], text: &mut [u8]) {
         match self {
             Self::AesCtr(key) if let Some(keys) = &key.wide => {
@@ -235,7 +236,8 @@ impl CipherKey {
         }
     }
 
-    /// Whether as many texts as possible should go together: a pass of bitsliced DES takes as long for one as for hundreds.
+    /// Whether as many texts as possible should go together: a pass of bitsliced DES takes as long for one as for
+    /// hundreds.
     pub(crate) fn prefers_many(&self) -> bool {
         matches!(self, Self::Des(_)) && features().bitslice
     }

@@ -1,10 +1,10 @@
-//! Whether two ICVs are the same, in a time that says nothing of where they differ.
+//! Comparison of ICVs in a time that does not depend on where they differ.
 //!
 //! Eight bytes at a time: byte by byte the comparison would cost a short packet as much as its encryption.
 
 use std::hint::black_box;
 
-/// Whether `found` is `expected`; lengths are no secret.
+/// Whether `found` equals `expected`; their lengths are not secret.
 #[must_use]
 #[inline]
 pub fn constant_time_eq(expected: &[u8], found: &[u8]) -> bool {
@@ -19,7 +19,7 @@ pub fn constant_time_eq(expected: &[u8], found: &[u8]) -> bool {
     for (expected, found) in rest.iter().zip(found_rest) {
         different |= u64::from(expected ^ found);
     }
-    // The compiler must not learn that only zero or not is asked, or it might stop early.
+    // Hides from the compiler that only zero or not is tested, or it might stop early.
     let different = black_box(different);
     #[cfg(feature = "memcheck")]
     crate::memcheck::publish(&different);

@@ -1,8 +1,8 @@
-//! Which of our own kernels this processor runs.
+//! Which of this crate's kernels this processor runs.
 //!
-//! Asked once per process. Where the answer is no, or the processor is of another family, the libraries compute.
-//! [`WITHOUT_VARIABLE`] switches features off, so that every path can be tested on one machine, and a suspected kernel can
-//! be taken out of service without a new build.
+//! Determined once per process. Where a feature is missing, or the processor is of another family, the libraries
+//! compute. [`WITHOUT_VARIABLE`] switches features off, so that every path can be tested on one machine, and a
+//! suspected kernel can be disabled without a new build.
 
 use crate::features::{Features, detected};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// `avx2`, `sha`, `avx512`, `ifma`, `bitslice`, or `all`.
 const WITHOUT_VARIABLE: &str = "MULTIBUFFER_WITHOUT";
 
-/// What became of a feature that kernels can use.
+/// State of a feature that kernels can use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeatureState {
     /// The kernels use it.
@@ -20,11 +20,11 @@ pub enum FeatureState {
     Missing,
     /// It was switched off by name.
     SwitchedOff,
-    /// Its kernels computed something wrong on this processor, and are not used.
+    /// Its kernels gave a wrong result on this processor and are not used.
     Unproven,
 }
 
-/// What the kernels make of this processor, by the names that switch features off.
+/// The state of every feature, by the name that switches it off.
 pub fn feature_states() -> Vec<(&'static str, FeatureState)> {
     let used = features();
     let asked = detected().without(&switched_off());

@@ -61,10 +61,10 @@ pub struct VerifyJob<'a> {
     pub verdict: Verdict,
 }
 
-/// What opening a job found.
+/// The outcome of opening or verifying a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// Not looked at yet.
+    /// Not processed yet.
     #[default]
     Pending,
     /// The ICV is right and the plaintext is in place.

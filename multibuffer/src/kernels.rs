@@ -1,8 +1,8 @@
-//! What computes: libraries behind safe functions, and our own kernels.
+//! The kernels: libraries behind safe functions, and this crate's own.
 //!
-//! Nothing outside this folder contains `unsafe`. A kernel knows expanded keys, blocks and chaining values; what a
-//! packet's bytes mean (which are associated data, where the ICV stands) is its caller's business. Which kernels run
-//! is decided by [`crate::detect`].
+//! Only this folder and `zeroing` contain `unsafe`. A kernel knows expanded keys, blocks and chaining values; what a
+//! packet's bytes mean (which are associated data, where the ICV stands) is its caller's business. Which kernels run is
+//! decided by [`crate::detect`] and `lanes`.
 
 pub(crate) mod at_least;
 pub(crate) mod aws_lc;
@@ -59,13 +59,13 @@ pub(crate) fn prefetch<T: ?Sized>(what: &T) {
     let _ = what;
 }
 
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE_BYTES: usize = 64;
 
-/// A request to memcheck about the bytes of `about`; nothing where it does not watch.
+/// A request to memcheck about the bytes of `about`; does nothing outside valgrind.
 #[cfg(all(feature = "memcheck", target_arch = "x86_64"))]
-pub(crate) fn tell_memcheck<T: ?Sized>(request: u64, about: &T) {
+pub(crate) fn request_memcheck<T: ?Sized>(request: u64, about: &T) {
     let request = [
         request,
         std::ptr::from_ref(about).cast::<u8>() as u64,

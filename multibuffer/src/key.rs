@@ -11,11 +11,11 @@ use crate::{
     mac::MacKey,
 };
 
-/// The shortest ICV that is worth the name (RFC 4106, 4309: 8 bytes; HMACs in IPsec have 12 and more).
+/// The shortest ICV that is accepted (RFC 4106, 4309: 8 bytes; HMACs in IPsec have 12 and more).
 const MIN_ICV_BYTES: usize = 8;
 
 /// The expanded keys of one security association. Shared by all threads, zeroed when dropped, never printed.
-// The order is kept in memory: what is looked at first lies beside the first round keys.
+// The order in memory is fixed: the fields that are read first lie beside the first round keys.
 #[repr(C)]
 pub struct Key {
     cipher: Cipher,
@@ -26,7 +26,7 @@ pub struct Key {
     pub(crate) transform: Transform,
 }
 
-/// What protects a packet: one algorithm that does both, or encrypt-then-MAC.
+/// How a packet is protected: by one algorithm that does both, or encrypt-then-MAC.
 pub(crate) enum Transform {
     Aead(AeadKey),
     Ccm(Ccm),
@@ -34,7 +34,7 @@ pub(crate) enum Transform {
     EncryptThenMac { cipher: CipherKey, mac: MacKey },
 }
 
-/// Why key bytes do not make a [`Key`]. Says nothing of the bytes themselves.
+/// Why key bytes do not make a [`Key`]. It contains none of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyError {
     /// The cipher takes no key of this many bytes (salt or nonce included).
@@ -107,8 +107,8 @@ impl Key {
         })
     }
 
-    /// The same key for the libraries alone, one packet after the other, with none of our own kernels: what they are
-    /// measured against, and what to fall back to where a kernel is suspected.
+    /// The same key for the libraries only, one packet after the other, without the kernels of this crate: the
+    /// reference for measurements, and the fallback where a kernel is suspected.
     pub fn by_library(
         cipher: Cipher,
         cipher_key: &[u8],
@@ -122,14 +122,13 @@ impl Key {
         Ok(key)
     }
 
-    /// Asks for what is looked at before any kernel begins. The rest is asked for in time by whoever runs the kernels.
+    /// Prefetches what is read before any kernel begins. The kernels' callers prefetch the rest.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&self.cipher);
     }
 
-    /// Asks for what of the key a packet of `len` bytes will need, so that it is near when its turn comes. Where many
-    /// keys are in use, none is in a cache.
+    /// Prefetches what a packet of `len` bytes needs of the key. Where many keys are in use, none is in a cache.
     #[inline]
     pub(crate) fn prefetch_for(&self, len: usize) {
         match &self.transform {
@@ -140,8 +139,8 @@ impl Key {
         }
     }
 
-    /// How many jobs of this key are sealed fastest together, as long as their bytes stay in a cache: 64 fill the lanes of
-    /// every kernel but bitsliced DES, of which a pass takes as long for one packet as for 256.
+    /// How many jobs of this key are sealed fastest together, as long as their bytes stay in a cache: 64 fill the lanes
+    /// of every kernel but bitsliced DES, of which a pass takes the same time for one packet and for 256.
     pub fn jobs_at_once(&self) -> usize {
         match &self.transform {
             Transform::EncryptThenMac { cipher, .. } if cipher.prefers_many() => WINDOW_JOBS,
@@ -180,7 +179,7 @@ impl Key {
         self.cipher == Cipher::AesCtr || self.cipher.is_aead()
     }
 
-    /// Whether both can go through one kernel side by side: the same algorithms with the same length of key.
+    /// Whether both can go through one kernel together: the same algorithms with the same length of key.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let suite = |key: &Self| {
             (
@@ -193,8 +192,8 @@ impl Key {
         ptr::eq(self, other) || suite(self) == suite(other)
     }
 
-    /// Whether kernels put round keys or keys on the stack: side by side for their lanes, or where registers are too few.
-    /// Those of AES-GCM read every round key where it lies.
+    /// Whether kernels copy keys to the stack: into their lanes, or because there are too few registers. Those of
+    /// AES-GCM read every round key in place.
     pub(crate) fn leaves_copies(&self) -> bool {
         !matches!(&self.transform, Transform::Aead(key) if key.uses_own_gcm_only())
     }
@@ -245,7 +244,7 @@ impl Transform {
         Some(Self::EncryptThenMac { cipher, mac })
     }
 
-    /// Leaves what a kernel of ours would do for a single packet to the libraries.
+    /// Disables this crate's kernels for single packets, so that the libraries compute.
     fn use_library_only(&mut self) {
         match self {
             // Made without one.

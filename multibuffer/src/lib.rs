@@ -20,7 +20,7 @@
 //! `MULTIBUFFER_WITHOUT` takes some out of service: names with commas between, of `aesni`, `vaes`, `clmul`, `vclmul`,
 //! `avx2`, `sha`, `avx512`, `ifma` and `bitslice`, or `all`, which leaves everything to the libraries.
 
-// What only lanes need is there on every processor, but only x86-64 has lanes so far.
+// What only lanes need is compiled on every processor, but only x86-64 has lanes so far.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 mod aead;
@@ -68,8 +68,8 @@ pub fn seal(jobs: &mut [SealJob<'_>]) {
 /// Authenticates every job and decrypts those that are genuine; the outcome is each job's `verdict`.
 ///
 /// A job whose text is shorter than the ICV, whose ciphertext is not a whole number of blocks, or whose IV or
-/// `aad_tail` does not fit the key, is [`Verdict::BadIcv`]: the bytes come from the network and are nobody's error
-/// here. The text of a job that was not genuine is unspecified and must not be used.
+/// `aad_tail` does not fit the key, is [`Verdict::BadIcv`]: such bytes come from the network and are no error of the
+/// caller. The text of a job that is not genuine is unspecified and must not be used.
 pub fn open(jobs: &mut [OpenJob<'_>]) {
     batch::open(jobs);
 }
@@ -83,21 +83,21 @@ pub fn sign(jobs: &mut [SignJob<'_>]) {
     batch::sign(jobs);
 }
 
-/// The processor's time stamp counter, where there is one that can be read: cycles of a fixed frequency, which need not
-/// be that of the core.
+/// The processor's time stamp counter, where it can be read: cycles of a constant frequency, which may differ from the
+/// core's.
 pub fn time_stamp() -> Option<u64> {
     kernels::time_stamp()
 }
 
-/// Asks for all bytes of `what` to be brought near, without waiting for them. Whoever knows what many packets will need
-/// asks for all of it before working on the first, so that the packets wait for memory together.
+/// Prefetches all bytes of `what` into the cache. A caller that knows what many packets will need prefetches all of it
+/// before it works on the first, so that the cache misses overlap.
 #[inline]
 pub fn prefetch<T: ?Sized>(what: &T) {
     kernels::prefetch(what);
 }
 
-/// Makes something that holds a [`Key`], and zeroes the part of the stack where it came to be: what is moved from there to
-/// its place leaves its bytes behind, which could be carried on in the padding of whatever comes next.
+/// Makes a value that holds a [`Key`], and zeroes the stack below: moving the value leaves copies of its bytes there,
+/// which could end up in the padding of later values.
 pub fn without_stack_copies<R>(make: impl FnOnce() -> R) -> R {
     let made = zeroing::in_own_frame(make);
     zeroing::zero_stack();

@@ -10,7 +10,7 @@ use crate::{
     xcbc::CbcMacKey,
 };
 
-/// The longest key that an HMAC takes here; a longer one is more likely a mistake than a secret.
+/// The longest HMAC key that is accepted; a longer one is more likely a mistake than a secret.
 const MAX_HMAC_KEY_BYTES: usize = 1024;
 
 /// An expanded key of an integrity algorithm.

@@ -54,8 +54,8 @@ impl ModpGroup {
         }
     }
 
-    /// Bytes of the secret exponent: at least twice the strength of the group, as RFC 7919 A counts it for primes of these
-    /// sizes (225, 275, 325, 375 and 400 bits).
+    /// Bytes of the secret exponent: at least twice the strength of the group, as RFC 7919 A counts it for primes of
+    /// these sizes (225, 275, 325, 375 and 400 bits).
     pub fn exponent_len(self) -> usize {
         match self {
             Self::Modp1024 | Self::Modp1536 | Self::Modp2048 => 32,
@@ -96,7 +96,8 @@ pub enum PublicValueError {
         /// Bytes received.
         received: usize,
     },
-    /// It is 0, 1, or not smaller than the prime less one, so that the secret would be known to everybody (RFC 6989 2.1).
+    /// It is 0, 1, or not smaller than the prime less one, so that the secret would be known to everybody (RFC 6989
+    /// 2.1).
     OutOfRange,
 }
 

@@ -1,6 +1,7 @@
-//! Pseudorandom functions for key exchange: the same MACs that protect packets, untruncated and with a key of any length.
+//! Pseudorandom functions for key exchange: the same MACs that protect packets, untruncated and with a key of any
+//! length.
 //!
-//! What IKEv2 derives with them, and in which order, is told by the `ikev2` crate.
+//! The `ikev2` crate defines what IKEv2 derives with them, and in which order.
 
 use zeroize::Zeroizing;
 

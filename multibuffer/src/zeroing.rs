@@ -1,8 +1,8 @@
-//! Zeroing what a kernel has copied of a key, fast enough for every batch.
+//! Zeroes copies of keys that kernels have made, fast enough for every batch.
 
 use std::{arch::asm, mem::MaybeUninit};
 
-/// Bytes of stack that kernels reach, with room to spare: lanes with their round keys and buffers are the most.
+/// Bytes of stack that kernels use at most, with a margin: lanes with their round keys and buffers use the most.
 const MAX_STACK_BYTES: usize = 24 << 10;
 
 /// Runs `work` in a stack frame of its own, below that of the caller, which [`zero_stack`] zeroes afterwards.
@@ -18,7 +18,7 @@ pub(crate) fn zero_stack() {
     zero(&mut room);
 }
 
-/// Types of which any bytes are a value, zeroes among them.
+/// Types for which every byte pattern is a value, zeroes among them.
 ///
 /// # Safety
 /// That must be so, and there must be nothing to drop.
@@ -31,8 +31,8 @@ unsafe impl Plain for MaybeUninit<u8> {}
 // SAFETY: so are rows of them.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// Zeroes `what`, though nobody reads it again. Unlike `zeroize`, which writes element by element, in the widest words that
-/// the processor has.
+/// Zeroes `what`, although the program does not read it again. Unlike the crate `zeroize`, which writes element by
+/// element, it uses the widest words that the processor has.
 pub(crate) fn zero<T: Plain>(what: &mut T) {
     // SAFETY: zeroes are a value of a plain type; the empty instructions might read it, as far as the compiler knows.
     unsafe {

@@ -128,7 +128,7 @@ def statements_are_obeyed_as_they_come():
             typed.kill()
 
 
-def trains_that_fail_are_done_without():
+def offloads_that_fail_are_not_used():
     """A host that loses large datagrams on its loopback device stands for a kernel whose segmentation does not work."""
     with Sites("st") as sites:
         narrow = "nft 'add table inet narrow; add chain inet narrow out { type filter hook output priority 0; }; "
@@ -139,7 +139,7 @@ def trains_that_fail_are_done_without():
                 for name, gateway in sites.gateways.items()}
         expect("GSO/GRO: receive only (failed verification)" in line["left"], f"the left gateway says: {line['left']}")
         expect("GSO/GRO: send and receive (verified)" in line["right"], f"the right gateway says: {line['right']}")
-        warnings = {name: [words for words in gateway.status()["warnings"] if "failed its trial" in words]
+        warnings = {name: [words for words in gateway.status()["warnings"] if "failed verification" in words]
                     for name, gateway in sites.gateways.items()}
         expect(len(warnings["left"]) == 1 and not warnings["right"], f"they warn: {warnings}")
         expect(line["left"] in sites.gateways["left"].ask("status"), "`status` for people does not show it")
@@ -154,5 +154,5 @@ CASES = {
     "workers come when they are asked for, and else when they are needed": workers_come_when_asked_for_and_else_when_needed,
     "a service manager is told when traffic can flow, and of the end": readiness_is_told,
     "setkey -c obeys each statement as it comes": statements_are_obeyed_as_they_come,
-    "UDP trains that fail their trial are done without, aloud": trains_that_fail_are_done_without,
+    "UDP offloads that fail verification are not used, with a warning": offloads_that_fail_are_not_used,
 }

@@ -60,7 +60,7 @@ fn cut(packet: &[u8], offload: Offload) {
 ///
 /// If a frame leads outside itself.
 pub fn ring_frames(data: &[u8]) {
-    let Some((told, content)) = data.split_first_chunk() else {
+    let Some((status, content)) = data.split_first_chunk() else {
         return;
     };
     let Ok(mut frames) = Mapping::anonymous(2 * FRAME_LEN) else {
@@ -70,7 +70,7 @@ pub fn ring_frames(data: &[u8]) {
     frames
         .bytes_mut(FRAME_LEN, len)
         .copy_from_slice(&content[..len]);
-    let frame = RingFrame::read(&frames, FRAME_LEN, FRAME_LEN, u32::from_ne_bytes(*told));
+    let frame = RingFrame::read(&frames, FRAME_LEN, FRAME_LEN, u32::from_ne_bytes(*status));
     let _ = (frame.link(), frame.offload().and_then(virtio_header::read));
     assert!(frame.packet.len() <= FRAME_LEN);
     let mut reader = packet::source::Reader::default();

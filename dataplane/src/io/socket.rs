@@ -212,16 +212,16 @@ impl Socket {
     /// reported one.
     pub fn drain_errors(&self) -> bool {
         let (mut address, mut control) = (SocketAddress::default(), ControlBuffer::default());
-        let (mut quoted, mut told_here) = ([0; QUOTED_BYTES], false);
+        let (mut quoted, mut reported_here) = ([0; QUOTED_BYTES], false);
         while let Ok(len) = self.next_error(&mut address, &mut control, &mut quoted) {
-            let told = control.parsed().find_map(|note| match note {
+            let reported = control.parsed().find_map(|note| match note {
                 ControlMessage::MtuReport { mtu, local } => Some((mtu, local)),
                 _ => None,
             });
-            let (Some((mtu, local)), Some((peer, _))) = (told, address.read()) else {
+            let (Some((mtu, local)), Some((peer, _))) = (reported, address.read()) else {
                 continue;
             };
-            told_here |= local;
+            reported_here |= local;
             let believed = match &self.options.mtu_report_check {
                 Some(check) if !local => check(peer, mtu, &quoted[..len]),
                 _ => Some(mtu),
@@ -230,7 +230,7 @@ impl Socket {
                 self.options.paths.learn(peer, mtu);
             }
         }
-        told_here
+        reported_here
     }
 
     /// Takes one report off the error queue: the destination of the packet that it is about, the report, and how many

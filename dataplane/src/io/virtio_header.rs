@@ -1,7 +1,7 @@
 //! The virtio network header in front of every packet of a TUN device or packet socket, and the [`Offload`] that it
 //! describes.
 //!
-//! Ten bytes, the integers in the machine's own order (a TUN device speaks the legacy form unless told otherwise).
+//! Ten bytes, the integers in the machine's own order (a TUN device speaks the legacy form unless set otherwise).
 
 use crate::train::{ChecksumSpot, Offload, Segmentation};
 

@@ -1,4 +1,4 @@
-//! What both examples are about: suites, one in a line, and batches of jobs under one key.
+//! What both examples share: suites, one in a line, and batches of jobs under one key.
 
 use multibuffer::{Cipher, Integrity, Iv, Key, OpenJob, SealJob, Verdict};
 

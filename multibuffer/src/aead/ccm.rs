@@ -16,11 +16,11 @@ const SALT_BYTES: usize = 3;
 /// The longest associated data that lanes take: three blocks with its length.
 const MAX_LANE_AAD_BYTES: usize = 46;
 
-/// Where what a lane signs is put together: everything but the whole blocks of the text.
+/// Buffers for what a lane signs: everything but the whole blocks of the text.
 pub(crate) struct MacScratch {
     head: [u8; 64],
     tail: [u8; 16],
-    /// What was signed.
+    /// The MAC.
     pub(crate) tag: [u8; 16],
 }
 
@@ -65,7 +65,7 @@ impl Ccm {
         })
     }
 
-    /// Leaves everything to the library.
+    /// Disables this crate's kernels, so that the library computes.
     pub(crate) fn use_library_only(&mut self) {
         self.lanes = None;
     }
@@ -106,7 +106,7 @@ impl Ccm {
         }
     }
 
-    /// Encrypts or decrypts `text` by our own kernel, and what the lanes have signed.
+    /// Encrypts or decrypts `text`, and encrypts the MAC of the lanes.
     pub(crate) fn apply(&self, keys: &LaneKeys, iv: &Iv, text: &mut [u8], tag: &mut [u8; 16]) {
         let [first, second, third] = self.salt;
         let iv = iv.as_bytes().try_into();
@@ -125,8 +125,8 @@ impl Ccm {
         icv.copy_from_slice(&tag[..icv.len()]);
     }
 
-    /// Decrypts `text` in place; says whether the ICV was right. CCM authenticates the plaintext, so it must
-    /// decrypt first; a plaintext that proves false is wiped.
+    /// Decrypts `text` in place; returns whether the ICV was right. CCM authenticates the plaintext, so it must decrypt
+    /// first; if the ICV is wrong, the plaintext is zeroed.
     #[must_use]
     pub(crate) fn open(&self, iv: &Iv, aad: &[u8], text: &mut [u8], icv: &[u8]) -> bool {
         self.aes.ctr(&self.block(3, iv, 1), text);

@@ -1,6 +1,6 @@
 //! AES-CCM over many packets: the MACs of all in lanes, then counter mode packet by packet.
 //!
-//! CCM signs the plaintext, so a packet is signed before it is sealed, and decrypted before it is proven.
+//! CCM authenticates the plaintext, so a packet is signed before it is sealed, and decrypted before it is verified.
 
 use super::{
     aead::{open_aead, seal_aead, text_len},
@@ -25,8 +25,8 @@ pub(super) fn open_members(key: &Ccm, members: &mut Members<'_, OpenJob<'_>>) {
     by_stride(key, members, |job| job.aad.len(), open_stride, open_aead);
 }
 
-/// Puts each stride into lanes, which are told the rounds of its keys, or takes it packet by packet where there are none
-/// for associated data of its length.
+/// Puts each stride into lanes for the number of rounds of its keys, or processes it packet by packet where there are
+/// no lanes for associated data of its length.
 fn by_stride<J>(
     key: &Ccm,
     members: &mut Members<'_, J>,
@@ -93,7 +93,7 @@ fn open_stride(rounds: usize, stride: &mut Members<'_, OpenJob<'_>>) {
     }
 }
 
-/// Compares the ICV with what was signed; a plaintext that proves false is wiped.
+/// Compares the ICV with the MAC; if it is wrong, the plaintext is zeroed.
 fn set_verdict(job: &mut OpenJob<'_>, scratch: &mut MacScratch) {
     apply(&job.key.transform, &job.iv, &mut [], &mut scratch.tag);
     let text_len = job.text.len() - job.key.icv_len();

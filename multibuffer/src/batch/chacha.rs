@@ -20,19 +20,19 @@ const STRIDE_JOBS: usize = ChaChaPackets::MAX_PACKETS;
 /// From how many packets on lanes are faster than the library.
 const MIN_JOBS: usize = 4;
 
-/// Seals every member; texts up to `max_bytes` bytes are what lanes are for.
+/// Seals every member; lanes are used for texts of up to `max_bytes` bytes.
 pub(super) fn seal_members(max_bytes: usize, members: &mut Members<'_, SealJob<'_>>) {
     let is_short = |job: &SealJob<'_>| job.output.len() <= max_bytes;
     by_stride(members, is_short, seal_stride, seal_aead);
 }
 
-/// Opens every member; texts up to `max_bytes` bytes are what lanes are for.
+/// Opens every member; lanes are used for texts of up to `max_bytes` bytes.
 pub(super) fn open_members(max_bytes: usize, members: &mut Members<'_, OpenJob<'_>>) {
     let is_short = |job: &OpenJob<'_>| job.text.len() <= max_bytes;
     by_stride(members, is_short, open_stride, open_aead);
 }
 
-/// Puts each stride into lanes, or takes it packet by packet where lanes do not pay.
+/// Puts each stride into lanes, or processes it packet by packet where lanes are slower.
 fn by_stride<'a, J: Job<'a>>(
     members: &mut Members<'_, J>,
     is_short: impl Fn(&J) -> bool,

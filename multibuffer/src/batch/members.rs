@@ -1,4 +1,4 @@
-//! The jobs of one suite, and what all ways of sealing and opening ask about a job.
+//! The jobs of one suite, and the checks that sealing, opening and signing share.
 
 use std::ptr;
 
@@ -6,7 +6,7 @@ use crate::{
     Key, OpenJob, SealJob, SignJob, Verdict, VerifyJob, cbc::CipherKey, key::Transform, mac::MacKey,
 };
 
-/// How many jobs before its own a key is asked for.
+/// How many jobs ahead keys are prefetched.
 const PREFETCH_DISTANCE_JOBS: usize = 6;
 
 /// Room for any ICV: the whole output of HMAC-SHA-512.
@@ -60,7 +60,7 @@ impl<'a> Job<'a> for VerifyJob<'a> {
     }
 }
 
-/// Some of the jobs of a window: those whose flag is up.
+/// The jobs of a window whose flag is set.
 pub(super) struct Members<'m, J> {
     pub(super) jobs: &'m mut [J],
     pub(super) flags: &'m [bool],
@@ -74,7 +74,7 @@ impl<J> Members<'_, J> {
             .filter_map(|(job, flag)| flag.then_some(job))
     }
 
-    /// Does all of them one after the other. Meanwhile the keys of the next are on their way.
+    /// Processes them one after the other, and prefetches the keys of the next ones.
     pub(super) fn one_by_one<'a>(&mut self, work: impl Fn(&mut J))
     where
         J: Job<'a>,
@@ -88,7 +88,7 @@ impl<J> Members<'_, J> {
         }
     }
 
-    /// Asks for the key of the job at `place`, if there is one and the job before has another.
+    /// Prefetches the key of the job at `place`, unless the job before it has the same one.
     #[inline]
     fn prefetch_for<'a>(&self, place: usize)
     where
@@ -109,8 +109,8 @@ impl<J> Members<'_, J> {
     }
 }
 
-/// Whether what stands beside the text has a length that the key can use. The associated data of CCM are at most
-/// 65279 bytes (RFC 3610 2.2, the short form of their length).
+/// Whether IV and associated data have lengths that the key can use. The associated data of CCM are at most 65279 bytes
+/// (RFC 3610 2.2, the short form of their length).
 pub(super) fn fits(key: &Key, iv: &[u8], aad: &[u8], aad_tail: &[u8]) -> bool {
     let tail_fits =
         aad_tail.is_empty() || matches!(key.transform, Transform::EncryptThenMac { .. });
@@ -118,7 +118,8 @@ pub(super) fn fits(key: &Key, iv: &[u8], aad: &[u8], aad_tail: &[u8]) -> bool {
     iv.len() == key.iv_len() && tail_fits && aad_fits
 }
 
-/// Whether so many bytes are whole blocks. A block's length is a power of two; short packets would feel a division.
+/// Whether `len` is a whole number of blocks. A block's length is a power of two; a division would cost a short packet
+/// time.
 pub(super) fn are_blocks(key: &Key, len: usize) -> bool {
     len & (key.block_len() - 1) == 0
 }

@@ -61,8 +61,8 @@ fn open_by_library(job: &mut OpenJob<'_>) {
     }
 }
 
-/// Settles the verdict of each job: computes all ICVs, then compares each in constant time. Where there are none, only
-/// lengths can be wrong.
+/// Sets the verdict of each job: computes all ICVs, then compares each in constant time. Without an integrity algorithm
+/// only lengths can be wrong.
 fn verify_all(mac: &MacKey, stride: &mut Members<'_, OpenJob<'_>>) {
     if let MacKey::None = mac {
         let set_verdict = |job: &mut OpenJob<'_>| job.verdict = verdict(text_len(job).is_some());

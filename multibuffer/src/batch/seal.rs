@@ -1,4 +1,4 @@
-//! AeadKey: what a caller must keep to, and the way of its jobs through cipher and MAC.
+//! Sealing: what is required of a job, and its path through cipher and MAC.
 
 use super::{
     aead::seal_aead,

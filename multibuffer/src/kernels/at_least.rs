@@ -1,11 +1,11 @@
-//! Kernels for many packets do not pay for few: how to find out without knowing how many there are.
+//! Kernels for many packets are slower for few: tells the two cases apart without counting all jobs first.
 
 use std::{
     array,
     iter::{Chain, Flatten},
 };
 
-/// The most jobs that any kernel asks for.
+/// The largest minimum that any kernel has.
 const MAX_MINIMUM_JOBS: usize = 12;
 
 type First<T> = Flatten<array::IntoIter<Option<T>, MAX_MINIMUM_JOBS>>;

@@ -1,9 +1,9 @@
 //! AES-CBC encryption of many packets at once: which packet stands in which lane. MACs that are the last block of
 //! such an encryption stand in [`mac`].
 //!
-//! Within a packet each block waits for the one before it, so one packet alone leaves the AES unit idle for most of
-//! the time. Sixteen packets side by side fill it. Lanes differ in length and key: the shortest decides how far all
-//! go, then its lane takes the next packet.
+//! Within a packet each block depends on the one before it, so one packet alone leaves the AES unit idle most of the
+//! time. Sixteen packets in parallel fill it. Lanes differ in length and key: all advance by the shortest, then its
+//! lane takes the next packet.
 //!
 //! ```text
 //!   lane 0  ████████▌▌▌▌▌▌▌▌▌▌▌▌▌▌▌▌    ▌ = next packet in the same lane
@@ -49,11 +49,11 @@ impl<const N: usize> Drop for LaneSet<N> {
     }
 }
 
-/// Where lanes without a packet write.
+/// Blocks that lanes without a packet write to.
 const PARKED_BLOCKS: usize = 32;
 
-/// Encrypts all jobs, whose keys have `rounds` rounds; `run` takes every lane of a lane_set so many blocks further and
-/// leaves the `text` pointers alone.
+/// Encrypts all jobs, whose keys have `rounds` rounds; `run` advances every lane by a number of blocks and leaves the
+/// `text` pointers unchanged.
 fn encrypt<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,

@@ -1,8 +1,8 @@
 //! ChaCha20-Poly1305 (RFC 8439) over many packets at once.
 //!
 //! A block of ChaCha20 depends on no other, so it does not matter whose blocks are computed side by side: a long packet
-//! fills the lanes by itself, and short ones fill them together. Poly1305 is a chain, of which every packet has its own:
-//! there a lane is a packet.
+//! fills the lanes by itself, and short ones fill them together. Poly1305 is a chain, of which every packet has its
+//! own: there a lane is a packet.
 //!
 //! ```text
 //!   ChaCha20   ┌ key of p │ p p p p p │ key of q │ q q q q q │ key of r │ r r ┐   8 or 16 blocks at once
@@ -21,7 +21,8 @@ use super::{nonce::Nonce, wide::Source};
 use packet::Packet;
 pub(crate) use packet::{ChaChaKey, Level};
 
-/// So many packets are computed together: few lanes stay empty at their end, and texts stay in a near cache between passes.
+/// Packets that are computed together: few lanes stay empty at their end, and texts stay in a near cache between
+/// passes.
 ///
 /// MEASURED: against 16, up to 5 % more at 64 and 494 bytes, and against 64 the same (Xeon, family 6 model 207;
 /// `--example versus -- chacha`).
@@ -142,7 +143,7 @@ impl<'a> ChaChaPackets<'a> {
                     poly1305::ifma::LANES,
                     packets,
                     |lane_set, blocks| {
-                        // SAFETY: as above, and `authenticate` keeps the lane_set's invariant.
+                        // SAFETY: as above, and `authenticate` keeps the lane set's invariant.
                         unsafe { poly1305::ifma::run(lane_set, blocks) };
                     },
                 );

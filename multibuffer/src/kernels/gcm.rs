@@ -1,8 +1,8 @@
 //! AES-GCM and GMAC (SP 800-38D) in one pass over a packet, for packets of any length.
 //!
-//! Libraries are made for long texts: for each packet they check, copy and set up as much as a short packet costs in all.
-//! Here a packet is one stretch of straight code, short enough for the processor to begin the next while this one is
-//! still under way, which is how several packets are interleaved. AeadKey reads the three input ranges where they are.
+//! Libraries are written for long texts: for each packet they check, copy and set up as much as a short packet costs in
+//! all. Here a packet is one stretch of straight code, short enough for the processor to begin the next while this one
+//! is still running, which interleaves several packets. Sealing reads the three input ranges in place.
 //!
 //! ```text
 //!   input ranges ──► ⊕ keystream ──► output        16 vectors or less, then products with powers of H
@@ -62,12 +62,12 @@ impl GcmKey {
         }
     }
 
-    /// Whether this kernel is faster than the library for so many bytes.
+    /// Whether this kernel is faster than the library for `len` bytes.
     pub(crate) fn is_faster_for(&self, len: usize) -> bool {
         self.level != Level::One || len <= MAX_BYTES_WITHOUT_VAES
     }
 
-    /// Asks for the round keys and for as many powers as a packet of `len` bytes needs.
+    /// Prefetches the round keys and as many powers as a packet of `len` bytes needs.
     #[inline]
     pub(crate) fn prefetch_for(&self, len: usize) {
         prefetch(self.keys.as_blocks());

@@ -1,8 +1,8 @@
 //! HMAC of many packets at once: which message stands in which lane.
 //!
-//! Each lane of a vector hashes a message of its own. A lane reads straight from the packet where whole blocks stand
-//! together, and from a small buffer where parts meet, where the message ends and for the outer hash. All lanes go as
-//! far as the shortest stretch, then those at the end of theirs get the next:
+//! Each lane of a vector hashes a message of its own. A lane reads directly from the packet where whole blocks are
+//! contiguous, and from a small buffer where parts meet, at the message's end and for the outer hash. All lanes advance
+//! by the shortest stretch, then those at the end of theirs get the next:
 //!
 //! ```text
 //!   lane   header+IV+text │ text text text text text │ text+padding │ outer │ next packet …
@@ -29,7 +29,7 @@ use vector::{Element, Vector};
 use super::transpose::MAX_LANES;
 use crate::copy::copy;
 
-/// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
+/// Bytes of a lane's buffer. Copying a packet of middling length costs less than another stop of all lanes.
 const BUFFER_BYTES: usize = 640;
 
 /// A hash function that works on vectors as it does on words.
@@ -67,9 +67,9 @@ struct LaneSet<E> {
     data: [*const u8; MAX_LANES],
 }
 
-/// A message on its way.
+/// The message that a lane hashes.
 struct Lane<'a, A: Algorithm> {
-    /// Whether there is a message at all.
+    /// Whether the lane has a message.
     busy: bool,
     outer: &'a [A::Element],
     message: [&'a [u8]; 4],
@@ -93,8 +93,7 @@ enum Phase {
     Outer,
 }
 
-/// Signs all jobs in `lanes` lanes; `run` takes every lane of a lane_set so many blocks further and leaves the pointers
-/// alone.
+/// Signs all jobs in `lanes` lanes; `run` advances every lane by a number of blocks and leaves the pointers unchanged.
 fn sign<'a, A: Algorithm>(
     lanes: usize,
     jobs: impl Iterator<Item = HmacJob<'a, A>>,
@@ -121,7 +120,7 @@ fn sign<'a, A: Algorithm>(
         if readable.is_null() {
             return;
         }
-        // A lane without a message reads what another reads; nobody looks at what comes of it.
+        // A lane without a message reads the same as another; its result is not used.
         for (data, _) in lane_set
             .data
             .iter_mut()
@@ -143,7 +142,7 @@ const fn block_len<A: Algorithm>() -> usize {
     16 * size_of::<A::Element>()
 }
 
-/// Sees to it that a lane has blocks to read, from its message or the next, unless there are none.
+/// Gives a lane blocks to read, from its message or the next one, if there are any.
 fn prepare<'a, A: Algorithm>(
     lane: &mut Lane<'a, A>,
     at: usize,
@@ -205,7 +204,7 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         self.phase = Phase::Message;
     }
 
-    /// Gives the MAC away and the lane free.
+    /// Writes the MAC and frees the lane.
     fn finish(&mut self, at: usize, state: &[[A::Element; MAX_LANES]; 8]) {
         let digest = digest::<A>(at, state);
         let icv = std::mem::take(&mut self.icv);
@@ -213,8 +212,8 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         self.busy = false;
     }
 
-    /// Finds the next stretch of the message. A short rest is put together with its padding at once, for each stretch
-    /// costs the lane a stop.
+    /// Finds the next stretch of the message. A short rest is assembled with its padding at once, because each stretch
+    /// makes all lanes stop.
     fn read_on(&mut self) {
         let block = block_len::<A>();
         let rest: usize = self.message.iter().map(|part| part.len()).sum();
@@ -268,7 +267,7 @@ impl<'a, A: Algorithm> Lane<'a, A> {
         self.buffer[end - 8..end].copy_from_slice(&bits);
     }
 
-    /// Goes over to the outer hash, whose message is the digest of the inner.
+    /// Starts the outer hash, whose message is the digest of the inner.
     fn enter_outer(&mut self, at: usize, state: &mut [[A::Element; MAX_LANES]; 8]) {
         let digest = digest::<A>(at, state);
         set_state(at, state, self.outer);

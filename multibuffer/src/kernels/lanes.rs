@@ -1,4 +1,4 @@
-//! The kernels that take many packets at once, chosen by processor.
+//! The kernels for many packets at once, chosen by the processor's features; safe functions around them.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
@@ -96,7 +96,8 @@ mod x86_64 {
         unsafe { cbc_lanes::cbc_mac(level(), rounds, jobs) }
     }
 
-    /// Whether [`ctr_into`] is faster than counter mode in place after a copy: not where vectors are put together in memory.
+    /// Whether [`ctr_into`] is faster than counter mode in place after a copy: not where vectors are put together in
+    /// memory.
     pub(crate) fn ctr_reads_ranges() -> bool {
         level() == Level::Four
     }
@@ -105,7 +106,7 @@ mod x86_64 {
         Level::for_aes(features()).expect("round keys exist only where AES instructions do")
     }
 
-    /// From how many messages on lanes are faster than the library, if this processor has them.
+    /// The fewest messages for which lanes are faster than the library, if this processor has them.
     pub(crate) fn hmac_min_jobs<A: Lanes>() -> Option<usize> {
         A::choose(features()).min_jobs()
     }

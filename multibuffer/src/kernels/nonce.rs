@@ -2,8 +2,8 @@
 
 /// Salt and IV, twelve bytes together.
 ///
-/// A number, for it is passed on in registers: bytes that are put together in memory and read back as one have to arrive
-/// there first, and a short packet has nothing else to do meanwhile.
+/// A number, because it is passed in registers: bytes that are assembled in memory and read back as one have to be
+/// written first, and a short packet has nothing else to do meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(u128);
 

@@ -1,4 +1,4 @@
-//! Whether the kernels that few machines have run compute what others do on this very processor, asked before they are
+//! Self-test: compares the kernels that few machines have run with the library on this very processor, before they are
 //! first used: AVX-512, and AES with carry-less products in vectors of every width.
 
 use super::{

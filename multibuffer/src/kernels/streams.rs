@@ -27,7 +27,8 @@ pub(super) unsafe fn ctr_in_place_on(
     text: &mut [u8],
 ) {
     let (target, len) = (text.as_mut_ptr(), text.len());
-    // SAFETY: the caller answers for the processor; source and target are the text, which nothing else refers to meanwhile.
+    // SAFETY: the caller answers for the processor; source and target are the text, which nothing else refers to
+    // meanwhile.
     unsafe {
         let source = Source::in_place(target, len);
         let task = Ctr {

@@ -1,4 +1,5 @@
-//! AES blocks side by side in a vector: one with AES-NI, two or four with VAES. What is written for [`Wide`] runs on each.
+//! AES blocks side by side in a vector: one with AES-NI, two or four with VAES. What is written for [`Wide`] runs on
+//! each.
 //!
 //! A packet is read through a [`Source`], which joins up to three ranges as it goes, so that nothing has to be copied
 //! together before it is enciphered.

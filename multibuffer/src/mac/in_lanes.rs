@@ -1,4 +1,4 @@
-//! Which MACs are computed in lanes, and from how many messages on.
+//! Which MACs are computed in lanes, and for how many messages at least.
 
 use super::{MacJob, MacKey};
 use crate::kernels::{
@@ -27,7 +27,7 @@ impl MacKey {
     }
 }
 
-/// Signs in lanes if there are any and jobs enough for them, else one after the other.
+/// Signs in lanes if there are any and enough jobs for them, else one after the other.
 fn sign<'a, A: Lanes>(
     jobs: impl Iterator<Item = MacJob<'a>>,
     into: impl Fn(MacJob<'a>) -> HmacJob<'a, A>,
@@ -41,7 +41,7 @@ fn sign<'a, A: Lanes>(
     }
 }
 
-/// From how many messages on lanes are faster than the library for XCBC and CMAC.
+/// The fewest messages for which lanes are faster than the library for XCBC and CMAC.
 const MIN_CBC_MAC_LANE_JOBS: usize = 2;
 
 impl<'a> MacJob<'a> {

@@ -15,7 +15,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// One case a group, computed by Python's integers from the primes of the RFCs: `tests/vectors/modp.py` makes them again.
+/// One case a group, computed by Python's integers from the primes of the RFCs: `tests/vectors/modp.py` makes them
+/// again.
 fn cases() -> Vec<Case> {
     let text = include_str!("../../tests/vectors/modp.json");
     serde_json::from_str(text).expect("the file beside modp.py")

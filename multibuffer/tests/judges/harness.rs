@@ -347,9 +347,12 @@ fn verify_copies(
         })
         .collect();
     multibuffer::verify(&mut jobs);
-    let expected = |place| match spoilt == Some(place) {
-        true => Verdict::BadIcv,
-        false => Verdict::Genuine,
+    let expected = |place| {
+        if spoilt == Some(place) {
+            Verdict::BadIcv
+        } else {
+            Verdict::Genuine
+        }
     };
     jobs.iter()
         .enumerate()

@@ -122,9 +122,10 @@ fn chacha20_poly1305_agrees_with_two_oracles_in_batches_of_every_size_under_mixe
     for size in (1..=40).cycle().take(80) {
         let packet = |_| {
             let (pick, jumbo) = (chance.below(keys.len()), chance.below(30) == 0);
-            let len = match jumbo {
-                true => chance.below(9001),
-                false => lengths.next().unwrap_or_default(),
+            let len = if jumbo {
+                chance.below(9001)
+            } else {
+                lengths.next().unwrap_or_default()
             };
             let mut packet = Packet::new(&rekeyed[pick], &keys[pick], len, &mut chance);
             let aad_len = chance.below(70);

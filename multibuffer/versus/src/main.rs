@@ -1,8 +1,8 @@
 //! Our kernels against every library that is at hand, in one process: `cargo run --release [SUITE…]` in this folder.
 //!
-//! Ours and the rival's batches take turns, and each pair of turns gives one ratio; printed are the median of the ratios
-//! and the lower bound of their 95 % confidence interval. What a rival seals is compared with ours first: a fast wrong
-//! answer is no answer. The libraries are spared the gathering of three ranges that ours do.
+//! Ours and the rival's batches take turns, and each pair of turns gives one ratio; printed are the median of the
+//! ratios and the lower bound of their 95 % confidence interval. What a rival seals is compared with ours first: a fast
+//! wrong answer is no answer. The libraries are spared the gathering of three ranges that ours do.
 //!
 //! Needs `libssl-dev` and `libipsec-mb-dev`, which is why this is no member of the workspace.
 
@@ -23,7 +23,8 @@ const PAIRS: usize = 11;
 /// Bytes of associated data: SPI and sequence number.
 const AAD: usize = 8;
 
-/// A library that seals and opens batches of packets in place: 8 bytes of associated data, the IV, `len` bytes of text, ICV.
+/// A library that seals and opens batches of packets in place: 8 bytes of associated data, the IV, `len` bytes of text,
+/// ICV.
 trait Rival {
     fn name(&self) -> &'static str;
     fn seal(&mut self, packets: &mut [Vec<u8>], len: usize);

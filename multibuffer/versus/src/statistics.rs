@@ -11,8 +11,8 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     }
 }
 
-/// The lower bound of the median at 95 %: the figure that so few stand below that a lower median is that unlikely, whatever
-/// their distribution (the sign test).
+/// The lower bound of the median at 95 %: the figure that so few stand below that a lower median is that unlikely,
+/// whatever their distribution (the sign test).
 pub fn lower_bound(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let n = figures.len();

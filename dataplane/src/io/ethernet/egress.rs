@@ -83,7 +83,7 @@ impl DeviceEgress {
             Egress::open(*native_io, self.options.device, self.options.mtu)
                 .map_err(|why| {
                     (self.warn)(&format!(
-                        "packets cannot leave {} by `{native_io}` ({why}): doing without, slower",
+                        "packets cannot leave {} by `{native_io}` ({why}): using a slower path",
                         self.options.name
                     ));
                 })
@@ -127,7 +127,7 @@ impl DeviceEgress {
 
     fn disable_gso(&self, why: &io::Error) -> GsoState {
         (self.warn)(&format!(
-            "trains cannot leave {} whole ({why}): they are cut here, slower",
+            "GSO does not work on {} ({why}): super-packets are segmented in software (slower)",
             self.options.name
         ));
         GsoState::Failed
@@ -174,7 +174,9 @@ impl DeviceEgress {
             options.device = Some(self.options.name.clone());
             self.raw[index] = open_hdrincl(family, &options)
                 .map_err(|why| {
-                    (self.warn)(&format!("packets for unknown neighbours are lost: {why}"));
+                    (self.warn)(&format!(
+                        "packets for unresolved neighbours are dropped: {why}"
+                    ));
                 })
                 .ok();
         }

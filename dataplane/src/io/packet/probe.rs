@@ -25,7 +25,7 @@ pub fn probe(wish: NativeIo, warn: &Warn) -> NativeIo {
         match send_probe(*candidate) {
             Ok(()) => return *candidate,
             Err(why) => warn(&format!(
-                "native ESP by `{candidate}` does not work here ({why}): doing without, slower"
+                "native ESP by `{candidate}` does not work here ({why}): using a slower path"
             )),
         }
     }

@@ -188,7 +188,7 @@ impl PacketSink {
             Egress::open(*native_io, hop.device, hop.mtu)
                 .map_err(|why| {
                     (self.warn)(&format!(
-                        "native ESP cannot leave device {} by `{native_io}` ({why}): doing without, slower",
+                        "native ESP cannot leave device {} by `{native_io}` ({why}): using a slower path",
                         hop.device
                     ));
                 })

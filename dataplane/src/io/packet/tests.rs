@@ -417,7 +417,7 @@ fn a_queue_that_was_just_left_can_be_taken_again() {
 }
 
 #[test]
-fn the_trial_finds_each_way_and_falls_back_aloud() {
+fn the_probe_finds_each_kind_and_falls_back_with_a_warning() {
     isolated(|| {
         let (warn, heard) = warnings();
         assert_eq!(probe(NativeIo::Auto, &warn), NativeIo::Xdp);

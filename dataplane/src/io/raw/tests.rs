@@ -294,9 +294,10 @@ fn written_packets_that_are_too_big_are_cut_here_or_refused() {
                 let sent = sink.deliver(&[burst]).unwrap();
                 let (passed, refused) = (u64::from(!dont_fragment), u64::from(dont_fragment));
                 assert_eq!((sent.packets, sent.too_big), (passed, refused), "{sent:?}");
-                let got = match dont_fragment {
-                    true => Vec::new(),
-                    false => receive_all(&mut source, 1),
+                let got = if dont_fragment {
+                    Vec::new()
+                } else {
+                    receive_all(&mut source, 1)
                 };
                 for (whole, arrival) in &got {
                     assert!(whole[usize::from(arrival.outer.emitted_len)..] == [5; 5000]);

@@ -53,20 +53,20 @@ pub(super) fn try_offloads(
         .find(|(wish, _)| ioctl::set_offloads(queue, *wish).is_ok());
     let Some((_, granted)) = granted else {
         warn(&format!(
-            "{name}: this kernel's TUN device has no offloads: expect a fraction of the speed"
+            "{name}: this kernel's TUN device has no offloads: throughput will be much lower"
         ));
         return without_offloads(queue);
     };
     if !granted.read.udp {
         warn(&format!(
-            "{name}: this kernel's TUN device has no UDP segmentation: inner UDP goes packet by packet"
+            "{name}: this kernel's TUN device has no UDP segmentation offload: inner UDP passes packet by packet"
         ));
     }
     let write =
         try_writes(queue, granted.write).map_err(OpenError::during("try the TUN device"))?;
     warn_of(granted.write, write, |kind| {
         warn(&format!(
-            "{name}: this kernel refuses trains of {kind}: they are written one by one, slowly"
+            "{name}: this kernel refuses super-packets of {kind}: they are written packet by packet (slower)"
         ));
     });
     // Without the right to open a packet socket the kernel's answer is all there is.
@@ -75,7 +75,7 @@ pub(super) fn try_offloads(
     };
     if reads.lossy {
         warn(&format!(
-            "{name}: this kernel loses trains on their way out of the device: all packets come one by one, slowly"
+            "{name}: this kernel loses super-packets sent to the device: GSO is disabled, packets are read one by one (slower)"
         ));
         ioctl::set_offloads(queue, TUN_F_CSUM)
             .map_err(OpenError::during("switch off the TUN device's offloads"))?;
@@ -86,7 +86,7 @@ pub(super) fn try_offloads(
     }
     warn_of(granted.read, reads.whole, |kind| {
         warn(&format!(
-            "{name}: this kernel hands over no trains of {kind}: they come one by one, slowly"
+            "{name}: this kernel delivers no super-packets of {kind}: they are read packet by packet (slower)"
         ));
     });
     Ok(TunOffloads {

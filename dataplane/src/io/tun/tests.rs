@@ -26,7 +26,7 @@ fn refused(options: &TunOptions) -> OpenError {
 }
 
 /// A device with addresses 10.9.0.`number` and 2001:db8:9::`number`.
-fn dressed(options: &TunOptions, number: u8) -> Tun {
+fn with_addresses(options: &TunOptions, number: u8) -> Tun {
     let (tun, warned) = open(options);
     assert_eq!(warned, [""; 0]);
     command(&format!("ip addr add 10.9.0.{number}/24 dev {}", tun.name));
@@ -40,17 +40,17 @@ fn dressed(options: &TunOptions, number: u8) -> Tun {
 
 /// What passed between two devices.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     packets: AtomicUsize,
     tcp_trains: AtomicUsize,
     udp_trains: AtomicUsize,
     stop: AtomicBool,
 }
 
-/// Carries everything that comes out of one device into another, in pieces of odd sizes, until told to stop.
-fn carry(mut source: TunSource, mut sink: TunSink, tally: &Tally) {
+/// Carries everything that comes out of one device into another, in pieces of odd sizes, until `stop` is set.
+fn carry(mut source: TunSource, mut sink: TunSink, counts: &Counts) {
     let mut buffer = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 64);
-    while !tally.stop.load(Ordering::Relaxed) {
+    while !counts.stop.load(Ordering::Relaxed) {
         buffer.clear();
         source
             .fill(&mut buffer, Wait::AtMost(Duration::from_millis(20)))
@@ -68,11 +68,11 @@ fn carry(mut source: TunSource, mut sink: TunSink, tally: &Tally) {
                 "{sent:?} {offload:?}"
             );
             match offload.segmentation {
-                Segmentation::Tcp { .. } => tally.tcp_trains.fetch_add(1, Ordering::Relaxed),
-                Segmentation::Udp { .. } => tally.udp_trains.fetch_add(1, Ordering::Relaxed),
+                Segmentation::Tcp { .. } => counts.tcp_trains.fetch_add(1, Ordering::Relaxed),
+                Segmentation::Udp { .. } => counts.udp_trains.fetch_add(1, Ordering::Relaxed),
                 Segmentation::None => 0,
             };
-            tally
+            counts
                 .packets
                 .fetch_add(sent.packets as usize, Ordering::Relaxed);
         }
@@ -89,21 +89,21 @@ fn in_pieces(packet: &[u8]) -> Vec<IoSlice<'_>> {
 }
 
 /// Two devices in two namespaces with everything carried between them, while `body` runs here.
-fn joined(options: &TunOptions, body: impl FnOnce(&Namespace)) -> Tally {
+fn joined(options: &TunOptions, body: impl FnOnce(&Namespace)) -> Counts {
     let other = Namespace::new();
-    let tally = Tally::default();
-    let here = dressed(options, 1);
-    let there = other.run(|| dressed(options, 2));
+    let counts = Counts::default();
+    let here = with_addresses(options, 1);
+    let there = other.run(|| with_addresses(options, 2));
     let ((from_here, to_here), (from_there, to_there)) =
         (here.ends().next().unwrap(), there.ends().next().unwrap());
     std::thread::scope(|scope| {
-        scope.spawn(|| carry(from_here, to_there, &tally));
-        scope.spawn(|| carry(from_there, to_here, &tally));
-        let stop = StopAtEnd(&tally.stop);
+        scope.spawn(|| carry(from_here, to_there, &counts));
+        scope.spawn(|| carry(from_there, to_here, &counts));
+        let stop = StopAtEnd(&counts.stop);
         body(&other);
         drop(stop);
     });
-    tally
+    counts
 }
 
 struct StopAtEnd<'a>(&'a AtomicBool);
@@ -139,13 +139,13 @@ fn real_tcp_passes_as_super_packets_over_both_families() {
             mtu: 1500,
             ..TunOptions::named("espt%d")
         };
-        let tally = joined(&small, |other| {
+        let counts = joined(&small, |other| {
             tcp_carries(other, "10.9.0.2", 3_000_000);
             tcp_carries(other, "2001:db8:9::2", 3_000_000);
         });
         let (packets, trains) = (
-            tally.packets.load(Ordering::Relaxed),
-            tally.tcp_trains.load(Ordering::Relaxed),
+            counts.packets.load(Ordering::Relaxed),
+            counts.tcp_trains.load(Ordering::Relaxed),
         );
         assert!(
             packets > 6_000_000 / 1500 && trains > 6_000_000 / 65_536,
@@ -156,7 +156,7 @@ fn real_tcp_passes_as_super_packets_over_both_families() {
 }
 
 #[test]
-fn a_device_made_again_carries_the_same_trains_without_another_trial() {
+fn a_device_made_again_carries_the_same_trains_without_another_probe() {
     isolated(|| {
         let (tun, _) = open(&TunOptions::named("espt0"));
         let known = tun.offloads;
@@ -167,13 +167,13 @@ fn a_device_made_again_carries_the_same_trains_without_another_trial() {
             known_offloads: Some(known),
             ..TunOptions::named("espt%d")
         };
-        let tally = joined(&again, |other| {
+        let counts = joined(&again, |other| {
             tcp_carries(other, "10.9.0.2", 1_000_000);
             tcp_carries(other, "2001:db8:9::2", 1_000_000);
         });
         let (packets, trains) = (
-            tally.packets.load(Ordering::Relaxed),
-            tally.tcp_trains.load(Ordering::Relaxed),
+            counts.packets.load(Ordering::Relaxed),
+            counts.tcp_trains.load(Ordering::Relaxed),
         );
         assert!(packets / trains > 5, "{packets} packets in {trains} trains");
         // What does not work is not switched on again.
@@ -185,8 +185,8 @@ fn a_device_made_again_carries_the_same_trains_without_another_trial() {
             mtu: 1500,
             ..TunOptions::named("espt%d")
         };
-        let tally = joined(&lossy, |other| tcp_carries(other, "10.9.0.2", 100_000));
-        assert_eq!(tally.tcp_trains.load(Ordering::Relaxed), 0);
+        let counts = joined(&lossy, |other| tcp_carries(other, "10.9.0.2", 100_000));
+        assert_eq!(counts.tcp_trains.load(Ordering::Relaxed), 0);
     });
 }
 
@@ -198,15 +198,15 @@ fn without_trains_the_same_tcp_passes_packet_by_packet() {
             offloads: false,
             ..TunOptions::named("espt0")
         };
-        let tally = joined(&plain, |other| tcp_carries(other, "10.9.0.2", 1_000_000));
-        assert_eq!(tally.tcp_trains.load(Ordering::Relaxed), 0);
+        let counts = joined(&plain, |other| tcp_carries(other, "10.9.0.2", 1_000_000));
+        assert_eq!(counts.tcp_trains.load(Ordering::Relaxed), 0);
     });
 }
 
 #[test]
 fn udp_segmented_by_its_sender_passes_as_a_train_and_arrives_as_datagrams() {
     isolated(|| {
-        let tally = joined(
+        let counts = joined(
             &TunOptions {
                 mtu: 1500,
                 ..TunOptions::named("espt0")
@@ -232,7 +232,7 @@ fn udp_segmented_by_its_sender_passes_as_a_train_and_arrives_as_datagrams() {
                 }
             },
         );
-        assert_eq!(tally.udp_trains.load(Ordering::Relaxed), 2);
+        assert_eq!(counts.udp_trains.load(Ordering::Relaxed), 2);
     });
 }
 
@@ -262,7 +262,7 @@ fn set_segment(socket: &UdpSocket, size: libc::c_int) {
 }
 
 #[test]
-fn a_new_device_is_up_with_the_largest_mtu_and_every_offload_passes_its_trial() {
+fn a_new_device_is_up_with_the_largest_mtu_and_every_offload_passes_its_probe() {
     isolated(|| {
         let (tun, warned) = open(&TunOptions::named("espt0"));
         let all = TunOffloads {
@@ -287,7 +287,7 @@ fn a_new_device_is_up_with_the_largest_mtu_and_every_offload_passes_its_trial() 
 #[test]
 fn what_the_kernel_refuses_is_counted_and_does_not_stop_the_rest() {
     isolated(|| {
-        let tun = dressed(&TunOptions::named("espt0"), 1);
+        let tun = with_addresses(&TunOptions::named("espt0"), 1);
         let (_, mut sink) = tun.ends().next().unwrap();
         let receiver = UdpSocket::bind("10.9.0.1:7002").unwrap();
         receiver
@@ -333,7 +333,7 @@ fn udp_packet() -> Vec<u8> {
 #[test]
 fn an_intake_that_is_full_leaves_the_rest_for_the_next_call() {
     isolated(|| {
-        let tun = dressed(&TunOptions::named("espt0"), 1);
+        let tun = with_addresses(&TunOptions::named("espt0"), 1);
         let (mut source, _) = tun.ends().next().unwrap();
         let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
         let mut buffer = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 3);

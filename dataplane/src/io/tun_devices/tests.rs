@@ -8,12 +8,12 @@ use std::net::UdpSocket;
 const SECOND: Wait = Wait::AtMost(Duration::from_secs(1));
 
 /// A device with the address 10.9.0.1, into which 10.9.0.2 is routed.
-fn dressed() -> Tun {
-    dressed_as("first0", 0)
+fn with_addresses() -> Tun {
+    with_addresses_as("first0", 0)
 }
 
 /// A device with the address 10.9.`net`.1, into which 10.9.`net`.2 is routed.
-fn dressed_as(name: &str, net: u8) -> Tun {
+fn with_addresses_as(name: &str, net: u8) -> Tun {
     let tun = Tun::open(&TunOptions::named(name), &warnings().0).unwrap();
     command(&format!("ip addr add 10.9.{net}.1/24 dev {name}"));
     tun
@@ -72,7 +72,7 @@ fn says(bytes: usize) {
 #[test]
 fn the_first_device_may_be_deleted_and_made_again_while_its_ends_are_in_use() {
     isolated(|| {
-        let first = dressed();
+        let first = with_addresses();
         let tunnels = TunDevices::default();
         let (source, sink) = first.ends().next().unwrap();
         let mut source = tunnels.source(source, Waker::new().unwrap());
@@ -99,7 +99,7 @@ fn the_first_device_may_be_deleted_and_made_again_while_its_ends_are_in_use() {
         };
         assert!(deliver(&mut sink, &delivery()).is_err());
 
-        tunnels.set(FIRST_DEVICE, Some(Arc::new(dressed())));
+        tunnels.set(FIRST_DEVICE, Some(Arc::new(with_addresses())));
         says(200);
         assert!(
             awaits(&mut source, 228),
@@ -113,9 +113,9 @@ const NAMES: [&str; 4] = ["first0", "vpn0", "vpn1", "in0"];
 
 /// The first device, two of associations and one that is only written to, each under its number.
 fn four_devices(tunnels: &TunDevices) -> Tun {
-    let first = dressed();
+    let first = with_addresses();
     for (name, number, net) in [("vpn0", 1, 1), ("vpn1", 2, 2), ("in0", IN_ONLY_DEVICE, 3)] {
-        tunnels.set(number, Some(Arc::new(dressed_as(name, net))));
+        tunnels.set(number, Some(Arc::new(with_addresses_as(name, net))));
     }
     first
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(super) const NO_SEGMENTATION: &str =
-    "this kernel has no UDP segmentation: ESP in UDP goes packet by packet, slowly";
+    "this kernel has no UDP segmentation offload: ESP in UDP is sent packet by packet (slower)";
 pub(super) const NO_COALESCING: &str =
-    "this kernel has no UDP GRO: ESP in UDP comes packet by packet, slowly";
+    "this kernel has no UDP GRO: ESP in UDP is received packet by packet (slower)";
 
 /// Opens the socket of one family; both families may use the same port.
 pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink), OpenError> {

@@ -182,7 +182,7 @@ impl ProbeSockets {
         };
         self.stats.segments.store(false, Ordering::Relaxed);
         (options.warn)(&format!(
-            "UDP segmentation over {} failed its trial ({why}): ESP in UDP goes packet by packet, slowly",
+            "UDP segmentation over {} failed verification ({why}): ESP in UDP is sent packet by packet (slower)",
             name(family)
         ));
         OffloadState::Failed
@@ -197,7 +197,7 @@ impl ProbeSockets {
             return OffloadState::Proven;
         };
         (options.warn)(&format!(
-            "UDP GRO over {} failed its trial ({why}): ESP in UDP comes packet by packet, slowly",
+            "UDP GRO over {} failed verification ({why}): ESP in UDP is received packet by packet (slower)",
             name(family)
         ));
         OffloadState::Failed

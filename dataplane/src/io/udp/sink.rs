@@ -211,7 +211,7 @@ fn check_segmentation(
     let went = sent.packets >= message.packets && sent.too_big == 0 && sent.failed == 0;
     if error != libc::EMSGSIZE && went && fits() && stats.segments.swap(false, Ordering::Relaxed) {
         (socket.options.warn)(&format!(
-            "UDP segmentation does not work here ({}): ESP in UDP goes packet by packet from now on, slowly",
+            "UDP segmentation does not work here ({}): from now on ESP in UDP is sent packet by packet (slower)",
             io::Error::from_raw_os_error(error)
         ));
     }

@@ -73,7 +73,7 @@ mod x86_64 {
                 type Output = Self;
                 #[inline(always)]
                 fn bitand(self, other: Self) -> Self {
-                    // SAFETY: whoever made a vector has its instructions.
+                    // SAFETY: a vector exists only where its instructions do.
                     Self(unsafe { $and(self.0, other.0) })
                 }
             }

@@ -1,6 +1,6 @@
 //! XCBC and CMAC of many packets at once.
 //!
-//! A lane reads straight from the packet where whole blocks stand together, and from a buffer where parts meet and at
+//! A lane reads directly from the packet where whole blocks are contiguous, and from a buffer where parts meet and at
 //! the end, where the last block is masked.
 
 use std::{array, ptr};
@@ -8,7 +8,7 @@ use std::{array, ptr};
 use super::{LaneSet, MAX_ROUND_KEYS, RoundKeys, load};
 use crate::{copy::copy, kernels::scalar::xor};
 
-/// Bytes that a lane can put together. What a packet of middling length costs in copies is less than what a stop costs.
+/// Bytes of a lane's buffer. Copying a packet of middling length costs less than another stop of all lanes.
 const BUFFER_BYTES: usize = 544;
 
 /// One message.
@@ -24,10 +24,10 @@ pub(crate) struct CbcMacJob<'a> {
     pub(crate) icv: &'a mut [u8],
 }
 
-/// A message on its way.
+/// The message that a lane signs.
 struct Lane<'a> {
     job: CbcMacJob<'a>,
-    /// Whether the last block is on its way.
+    /// Whether the present stretch includes the last block.
     closed: bool,
     /// What is left of the stretch that is being read, in the message or where it had to be put together.
     ///
@@ -35,11 +35,11 @@ struct Lane<'a> {
     stretch: (*const u8, usize),
 }
 
-/// Where a lane puts together what does not stand together.
+/// A lane's buffer for bytes that are not contiguous.
 type Buffer = [u8; BUFFER_BYTES];
 
-/// Signs all jobs, whose keys have `rounds` rounds; `run` takes every lane of a lane_set so many blocks further, writes
-/// nothing but the chaining values and leaves the `text` pointers alone.
+/// Signs all jobs, whose keys have `rounds` rounds; `run` advances every lane by a number of blocks, writes only the
+/// chaining values and leaves the `text` pointers unchanged.
 pub(super) fn sign<'a, const N: usize>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcMacJob<'a>>,
@@ -79,7 +79,7 @@ pub(super) fn sign<'a, const N: usize>(
         if readable.is_null() {
             return;
         }
-        // A lane without a message reads what another reads; nobody looks at what comes of it.
+        // A lane without a message reads the same as another; its result is not used.
         for (text, _) in lane_set
             .text
             .iter_mut()
@@ -97,7 +97,7 @@ pub(super) fn sign<'a, const N: usize>(
     }
 }
 
-/// Where a lane has read its stretch: gives it the next, or its MAC away and the lane free.
+/// At the end of a lane's stretch: starts the next one, or writes the MAC and frees the lane.
 fn finish_stretch(lane: &mut Option<Lane<'_>>, buffer: &mut Buffer, chain: &[u8; 16]) {
     match lane {
         Some(active) if active.stretch.1 > 0 => {}
@@ -120,7 +120,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Finds the next stretch of the message. A short rest is put together at once, for each stretch costs the lane a
+    /// Finds the next stretch of the message. A short rest is assembled at once, because each stretch makes all lanes
     /// stop; its last block, complete or not, is masked.
     fn read_on(&mut self, buffer: &mut Buffer) {
         let rest: usize = self.job.message.iter().map(|part| part.len()).sum();

@@ -1,4 +1,4 @@
-//! A lane_set's lanes, a few blocks further: AES in vectors of one, two or four blocks, each of another packet.
+//! Advances the lanes by some blocks: AES in vectors of one, two or four blocks, each of another packet.
 
 use super::{CbcJob, CbcMacJob, LaneSet, encrypt, mac::sign};
 use crate::kernels::wide::{Four, Level, One, Two, Wide};
@@ -12,7 +12,7 @@ pub(crate) unsafe fn cbc_encrypt<'a>(
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,
 ) {
-    // SAFETY: the caller answers for the processor, and the lane_set's pointers are good for `blocks` blocks.
+    // SAFETY: the caller answers for the processor, and the lane set's pointers are good for `blocks` blocks.
     match level {
         Level::One => encrypt::<8>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn cbc_mac<'a>(
 macro_rules! widths {
     ($($name:ident $vector:ident $lanes:literal $vectors:literal $features:literal;)*) => {$(
         /// # Safety
-        /// The caller has the instructions, and the lane_set's pointers are good for `blocks` blocks.
+        /// The caller has the instructions, and the lane set's pointers are good for `blocks` blocks.
         #[target_feature(enable = $features)]
         unsafe fn $name<const STORE: bool>(rounds: usize, lane_set: &mut LaneSet<$lanes>, blocks: usize) {
             // SAFETY: as the caller promises.
@@ -82,11 +82,12 @@ widths! {
     four Four 16 4 "aes,vaes,avx2,avx512f,avx512bw,avx512vl";
 }
 
-/// Takes each lane `blocks` blocks further; the text is replaced by its ciphertext if `STORE`, else only read. All
-/// lanes have the first one's key if `UNIFORM`, which then is read once for all of them.
+/// Advances each lane by `blocks` blocks; the text is replaced by its ciphertext if `STORE`, else only read. All lanes
+/// have the first one's key if `UNIFORM`, which then is read once for all of them.
 ///
 /// # Safety
-/// The processor has `W`; each `text` of the lane_set is valid for reading `blocks` blocks, and for writing them if `STORE`.
+/// The processor has `W`; each `text` of the lane set is valid for reading `blocks` blocks, and for writing them if
+/// `STORE`.
 #[inline(always)]
 unsafe fn run<
     W: Wide,

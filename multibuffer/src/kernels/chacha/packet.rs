@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::features::Features;
 use crate::kernels::{nonce::Nonce, wide::Source};
 
-/// A key, which ChaCha20 takes as it is.
+/// A key, which ChaCha20 uses without expansion.
 pub(crate) struct ChaChaKey {
     pub(super) bytes: Zeroizing<[u8; 32]>,
     /// INVARIANT: the processor has the vectors.
@@ -37,8 +37,8 @@ impl Level {
 }
 
 impl ChaChaKey {
-    /// The max_bytes text for which this is faster than the library, whose AVX2 has the products of long texts computed by
-    /// ordinary instructions meanwhile.
+    /// The longest text for which this is faster than the library, whose AVX2 code computes the products of long texts
+    /// by scalar instructions in parallel.
     pub(crate) fn max_bytes(&self) -> usize {
         match self.level {
             Level::Avx2 => MAX_BYTES_WITHOUT_AVX512,

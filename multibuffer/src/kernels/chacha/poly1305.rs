@@ -1,8 +1,8 @@
 //! Poly1305 (RFC 8439 2.5) of many packets at once: which packet stands in which lane.
 //!
-//! A message is associated data, text and lengths, each filled up to whole blocks. A lane reads whole blocks where they
-//! are, and what is filled up from its padded. All lanes go as far as the shortest stretch, then those at the end of theirs
-//! get the next.
+//! A message is associated data, text and lengths, each padded to whole blocks. A lane reads whole blocks in place, and
+//! padded ones from its own buffer. All lanes advance by the shortest stretch, then those at the end of theirs get the
+//! next.
 
 pub(super) mod avx2;
 pub(super) mod ifma;
@@ -16,21 +16,22 @@ const MAX_LANES: usize = 8;
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 16;
 
-/// What the lanes need for a stretch of blocks. Numbers are in limbs, the lowest first.
+/// State of the lanes for a stretch of blocks. Numbers are in limbs, the lowest first.
 ///
-/// INVARIANT: each pointer that the kernel has a lane for is to at least as many readable blocks as the stretch is long.
+/// INVARIANT: each pointer that the kernel has a lane for is to at least as many readable blocks as the stretch is
+/// long.
 #[repr(C, align(64))]
 pub(super) struct LaneSet<const LIMBS: usize> {
-    /// What has been summed up; limbs may be longer than they ought to be.
+    /// The sum so far; limbs may be longer than their nominal width.
     sum: [[u64; MAX_LANES]; LIMBS],
-    /// What is multiplied with.
+    /// The multiplier r.
     factor: [[u64; MAX_LANES]; LIMBS],
     data: [*const u8; MAX_LANES],
 }
 
-/// A packet on its way.
+/// The packet that a lane processes.
 struct Lane {
-    /// Whose, if anybody's.
+    /// Its number, if there is one.
     packet: Option<usize>,
     /// The stretches that follow: where, and how many blocks.
     stretches: [(*const u8, usize); 4],
@@ -39,16 +40,14 @@ struct Lane {
     padded: PaddedBlocks,
 }
 
-/// Room for blocks that were put together: those that had to be filled up, or a whole short message, for each stretch costs
-/// the lanes a stop.
+/// Blocks that were assembled: padded ones, or a whole short message, because each stretch makes all lanes stop.
 #[repr(C, align(16))]
 struct PaddedBlocks([u8; BLOCK_BYTES * (SHORT_TEXT_BYTES / BLOCK_BYTES + 3)]);
 
-/// A text so short that its message is put together.
+/// The longest text whose message is assembled.
 const SHORT_TEXT_BYTES: usize = 128;
 
-/// Writes the tag of every packet. `run` takes each of the `lanes` lanes of a lane_set so many blocks further, in limbs of
-/// `BITS` bits.
+/// Writes the tag of every packet. `run` advances the `lanes` lanes by a number of blocks, in limbs of `BITS` bits.
 pub(super) fn authenticate<const LIMBS: usize, const BITS: u32>(
     lanes: usize,
     packets: &mut [Packet<'_>],
@@ -86,7 +85,7 @@ pub(super) fn authenticate<const LIMBS: usize, const BITS: u32>(
             return;
         }
         for (data, lane) in lane_set.data.iter_mut().zip(&active) {
-            // A lane without a packet reads what another reads; nobody looks at what comes of it.
+            // A lane without a packet reads the same as another; its result is not used.
             if lane.packet.is_none() {
                 *data = readable;
             }
@@ -138,7 +137,7 @@ impl Lane {
         self.go_on(0);
     }
 
-    /// Goes past so many blocks of the stretch, and past stretches of none.
+    /// Skips `blocks` blocks of the stretch, and empty stretches after it.
     fn go_on(&mut self, blocks: usize) {
         if self.is_through() {
             return;
@@ -176,7 +175,7 @@ impl PaddedBlocks {
         [(self.0.as_ptr(), held / BLOCK_BYTES), none, none, none]
     }
 
-    /// What has to be filled up, while whole blocks stay where they are.
+    /// The padded blocks; whole blocks are read in place.
     fn ends(
         &mut self,
         aad: &[u8],

@@ -1,5 +1,5 @@
-//! ChaCha20 (RFC 8439 2.3, 2.4): the blocks of all packets in one row, as many at a time as there are lanes, and then each
-//! packet's text mixed with its own.
+//! ChaCha20 (RFC 8439 2.3, 2.4): the blocks of all packets in one row, as many at a time as there are lanes, and then
+//! each packet's text mixed with its own.
 
 use std::{arch::x86_64::*, ptr};
 
@@ -34,15 +34,15 @@ widths! {
     full Four "avx2,avx512f,avx512bw,avx512vl";
 }
 
-/// Blocks of keystream, which are computed ahead of those who want them.
+/// Blocks of keystream, computed ahead of their use.
 #[repr(C, align(64))]
 struct Keystream<const KEYS: bool, const TEXTS: bool> {
     bytes: [u8; BLOCK_BYTES * MAX_LANES],
     /// How many there are, and how many of them were taken.
     filled: usize,
     taken: usize,
-    /// What the blocks after these start from, lined up early: what was written in small pieces takes a while until it can
-    /// be read in large ones.
+    /// What the blocks after these start from, lined up early: what was written in small pieces takes a while until it
+    /// can be read in large ones.
     start: Start,
     /// Whose block is lined up next: packet and number.
     packet: usize,
@@ -59,7 +59,7 @@ struct Start {
     keys: [*const u8; MAX_LANES],
     /// The key of the first lane.
     key: *const u8,
-    /// How many lanes have a block that somebody wants.
+    /// How many lanes have a block that is used.
     count: usize,
     /// Whether all of those have one key.
     uniform: bool,
@@ -182,7 +182,7 @@ impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
         }
     }
 
-    /// Gives the next blocks lanes. Those that are left over compute once more what nobody wants.
+    /// Assigns the next blocks to lanes. Left-over lanes repeat blocks that are not used.
     #[inline(always)]
     fn line_up<W: Words>(&mut self, packets: &[Packet<'_>]) {
         // SAFETY: every x86-64 processor has this instruction.
@@ -261,8 +261,8 @@ unsafe fn initial<W: Words>(start: &Start) -> [W; 16] {
     state
 }
 
-/// Four quarter rounds (RFC 8439 2.1) side by side. Places are literals, so that all of them stay in registers where there
-/// are enough.
+/// Four quarter rounds (RFC 8439 2.1) side by side. Places are literals, so that all of them stay in registers where
+/// there are enough.
 macro_rules! quarter_rounds {
     ($x:ident, $($a:literal $b:literal $c:literal $d:literal;)*) => {
         $($x[$a] = $x[$a].plus($x[$b]);)*

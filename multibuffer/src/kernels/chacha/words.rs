@@ -12,8 +12,8 @@ pub(super) const MAX_LANES: usize = 16;
 
 /// A vector with a word of each lane; sums wrap.
 ///
-/// Made and used only in functions that enable its instructions, into which everything here is inlined: no closure may be
-/// given to what takes one for each element of an array, or what it calls need not be.
+/// Made and used only in functions that enable its instructions, into which everything here is inlined: no closure may
+/// be given to what takes one for each element of an array, or what it calls need not be.
 pub(super) trait Words: Copy {
     /// How many lanes.
     const LANES: usize;

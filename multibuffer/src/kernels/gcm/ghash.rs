@@ -1,7 +1,7 @@
 //! GHASH (SP 800-38D 6.4) by carry-less products: many blocks times powers of the hash key, one reduction for all.
 //!
-//! Bits of a block stand in the order of polynomials written backwards, so the bytes are reversed before, and the key is
-//! multiplied by x once, which makes up for the place that a product of reversed numbers is off.
+//! Bits of a block stand in the order of polynomials written backwards, so the bytes are reversed before, and the key
+//! is multiplied by x once, which makes up for the place that a product of reversed numbers is off.
 
 use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_set_epi8, _mm_set_epi64x};
 

@@ -15,7 +15,7 @@ pub(crate) enum Width {
     Avx512,
 }
 
-/// What signs best with a hash function, and from how many messages on it beats the library.
+/// The fastest kernel for a hash function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HmacKernel {
     /// The library.
@@ -40,7 +40,7 @@ impl Width {
 
 /// Hash functions with a kernel for each kind of processor.
 pub(crate) trait Lanes: Algorithm + Sized {
-    /// What is best on a processor with these features.
+    /// The fastest on a processor with these features.
     ///
     /// MEASURED: at 1408 bytes, Gbit/s of HMAC-SHA1 by AVX2 9.5 to 14.5, by pairs 7.7; of HMAC-SHA-256 by AVX2 5.8, by
     /// pairs 8.4, by the library 8.3; by AVX-512 28 and 17 (Xeon, family 6 model 207, where pairs gain nothing over one
@@ -68,7 +68,7 @@ pub(crate) trait Lanes: Algorithm + Sized {
 }
 
 impl HmacKernel {
-    /// From how many messages on this is faster than the library, if ever.
+    /// The fewest messages for which this is faster than the library, if ever.
     pub(crate) fn min_jobs(self) -> Option<usize> {
         match self {
             Self::Library => None,
@@ -87,18 +87,18 @@ macro_rules! lanes {
 
                 #[target_feature(enable = "avx2")]
                 unsafe fn half(lane_set: &mut Words, blocks: usize) {
-                    // SAFETY: the lane_set's invariant.
+                    // SAFETY: the lane set's invariant.
                     unsafe { run::<$algorithm, $half>(lane_set, blocks) }
                 }
 
                 #[target_feature(enable = "avx512f,avx512bw")]
                 unsafe fn full(lane_set: &mut Words, blocks: usize) {
-                    // SAFETY: the lane_set's invariant.
+                    // SAFETY: the lane set's invariant.
                     unsafe { run::<$algorithm, $full>(lane_set, blocks) }
                 }
 
                 match width {
-                    // SAFETY: the caller promises the width, and `sign` keeps the lane_set's invariant.
+                    // SAFETY: the caller promises the width, and `sign` keeps the lane set's invariant.
                     Width::Avx2 => sign($half::LANES, jobs, |lane_set, blocks| unsafe { half(lane_set, blocks) }),
                     // SAFETY: as above.
                     Width::Avx512 => sign($full::LANES, jobs, |lane_set, blocks| unsafe { full(lane_set, blocks) }),

@@ -13,7 +13,7 @@ const PAIR: usize = 2;
 /// # Safety
 /// The processor has the SHA instructions and SSE 4.1.
 pub(crate) unsafe fn sign_sha1<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha1>>) {
-    // SAFETY: the caller answers for the processor, and `sign` keeps the lane_set's invariant.
+    // SAFETY: the caller answers for the processor, and `sign` keeps the lane set's invariant.
     sign(PAIR, jobs, |lane_set, blocks| unsafe {
         sha1(lane_set, blocks)
     });
@@ -31,7 +31,7 @@ pub(crate) unsafe fn sign_sha256<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha2
 }
 
 /// # Safety
-/// The lane_set's first pointers are to `blocks` readable blocks.
+/// The lane set's first pointers are to `blocks` readable blocks.
 #[target_feature(enable = "sha,sse4.1,ssse3")]
 unsafe fn sha1(lane_set: &mut LaneSet<u32>, blocks: usize) {
     let reversal = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
@@ -92,7 +92,7 @@ unsafe fn sha1(lane_set: &mut LaneSet<u32>, blocks: usize) {
 }
 
 /// # Safety
-/// The lane_set's first pointers are to `blocks` readable blocks.
+/// The lane set's first pointers are to `blocks` readable blocks.
 #[target_feature(enable = "sha,sse4.1,ssse3")]
 unsafe fn sha256(lane_set: &mut LaneSet<u32>, blocks: usize) {
     let reversal = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);

@@ -80,7 +80,7 @@ macro_rules! vector {
             type Output = Self;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
-                // SAFETY: whoever made a vector has its instructions.
+                // SAFETY: a vector exists only where its instructions do.
                 Self(unsafe { $add(self.0, other.0) })
             }
         }

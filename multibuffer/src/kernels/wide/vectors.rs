@@ -20,7 +20,7 @@ macro_rules! operations {
     ($($name:ident($($argument:ident),*) = $intrinsic:ident;)*) => {$(
         #[inline(always)]
         fn $name(self $(, $argument: Self)*) -> Self {
-            // SAFETY: whoever made a vector has its instructions.
+            // SAFETY: a vector exists only where its instructions do.
             Self(unsafe { $intrinsic(self.0 $(, $argument.0)*) })
         }
     )*};
@@ -50,7 +50,7 @@ macro_rules! alike {
 
         #[inline(always)]
         fn shuffled(self, order: __m128i) -> Self {
-            // SAFETY: whoever made a vector has its instructions.
+            // SAFETY: a vector exists only where its instructions do.
             Self(unsafe { $shuffle(self.0, Self::every(order).0) })
         }
 
@@ -304,7 +304,7 @@ impl Wide for Four {
 
     #[inline(always)]
     fn truncated(self, len: usize) -> Self {
-        // SAFETY: whoever made a vector has its instructions.
+        // SAFETY: a vector exists only where its instructions do.
         Self(unsafe { _mm512_maskz_mov_epi8(first_bytes(len), self.0) })
     }
 

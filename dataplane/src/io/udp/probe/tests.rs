@@ -10,15 +10,15 @@ fn options(warn: Warn) -> SocketOptions {
     SocketOptions::new(PmtuCache::default(), warn)
 }
 
-/// The trial of all trains over one family by a way that is spoilt, and what was said aloud.
-fn tried(
+/// The result of the probe over one family with a wrapped sink, and the warnings.
+fn probed(
     family: Family,
     way: impl FnOnce(UdpSink) -> Box<dyn ProtectedSink>,
 ) -> (UdpProbe, Vec<String>) {
     let (warn, heard) = warnings();
-    let trial = probe_by(family, UdpOffloads::ALL, &options(warn), way);
+    let result = probe_by(family, UdpOffloads::ALL, &options(warn), way);
     let heard: &Mutex<_> = &heard;
-    (trial, std::mem::take(&mut heard.lock().unwrap()))
+    (result, std::mem::take(&mut heard.lock().unwrap()))
 }
 
 fn untouched(sink: UdpSink) -> Box<dyn ProtectedSink> {
@@ -29,13 +29,13 @@ fn untouched(sink: UdpSink) -> Box<dyn ProtectedSink> {
 fn a_kernel_that_cuts_and_joins_passes_over_both_families_and_nothing_is_said() {
     isolated(|| {
         for family in BOTH {
-            let (trial, heard) = tried(family, untouched);
+            let (result, heard) = probed(family, untouched);
             let proven = UdpProbe {
                 segments: OffloadState::Proven,
                 coalesces: OffloadState::Proven,
             };
-            assert_eq!((trial, heard), (proven, vec![]));
-            assert_eq!(trial.offloads(), UdpOffloads::ALL);
+            assert_eq!((result, heard), (proven, vec![]));
+            assert_eq!(result.offloads(), UdpOffloads::ALL);
         }
     });
 }
@@ -66,31 +66,35 @@ impl ProtectedSink for FirstAlone {
     }
 }
 
-fn assert_failed((trial, heard): (UdpProbe, Vec<String>)) {
+fn assert_failed((result, heard): (UdpProbe, Vec<String>)) {
     let failed = UdpProbe {
         segments: OffloadState::Failed,
         coalesces: OffloadState::Failed,
     };
-    assert_eq!(trial, failed, "{heard:?}");
-    assert_eq!(trial.offloads(), UdpOffloads::NONE);
-    let aloud = heard
+    assert_eq!(result, failed, "{heard:?}");
+    assert_eq!(result.offloads(), UdpOffloads::NONE);
+    let warnings_of_failure = heard
         .iter()
-        .filter(|words| words.contains("failed its trial"));
-    assert_eq!((aloud.count(), heard.len()), (2, 2), "{heard:?}");
+        .filter(|words| words.contains("failed verification"));
+    assert_eq!(
+        (warnings_of_failure.count(), heard.len()),
+        (2, 2),
+        "{heard:?}"
+    );
 }
 
 #[test]
 fn trains_that_arrive_uncut_in_part_or_damaged_are_done_without_and_each_loss_is_told_once() {
     isolated(|| {
-        assert_failed(tried(Family::V4, |sink| Box::new(Uncut(sink))));
-        assert_failed(tried(Family::V6, |sink| Box::new(FirstAlone(sink))));
+        assert_failed(probed(Family::V4, |sink| Box::new(Uncut(sink))));
+        assert_failed(probed(Family::V6, |sink| Box::new(FirstAlone(sink))));
         // By this seed the single packet passes and every train has a damaged one.
         let faults = Faults {
             seed: 3,
             damaged: 500,
             ..Faults::default()
         };
-        assert_failed(tried(Family::V4, |sink| {
+        assert_failed(probed(Family::V4, |sink| {
             Box::new(FaultySink::new(sink, faults))
         }));
     });
@@ -103,17 +107,17 @@ fn where_the_host_loses_trains_packets_go_one_by_one_and_still_arrive() {
         command("nft add chain inet narrow out { type filter hook output priority 0 ; }");
         command("nft add rule inet narrow out meta length gt 2000 drop");
         for family in BOTH {
-            let (trial, heard) = tried(family, untouched);
-            assert_eq!(trial.segments, OffloadState::Failed);
-            assert_eq!(trial.coalesces, OffloadState::Proven);
+            let (result, heard) = probed(family, untouched);
+            assert_eq!(result.segments, OffloadState::Failed);
+            assert_eq!(result.coalesces, OffloadState::Proven);
             assert!(
                 heard.len() == 1 && heard[0].contains("packet by packet"),
                 "{heard:?}"
             );
-            // What the trial leaves switched on carries a whole burst through the same host.
+            // What the result leaves switched on carries a whole burst through the same host.
             let (warn, _) = warnings();
             let mut sockets =
-                ProbeSockets::set_up(family, trial.offloads(), &options(warn), untouched).unwrap();
+                ProbeSockets::set_up(family, result.offloads(), &options(warn), untouched).unwrap();
             sockets
                 .pass(TRAIN_PACKETS, ProbeSockets::gro_source)
                 .unwrap();
@@ -126,9 +130,9 @@ fn without_loopback_nothing_is_proven_and_the_kernel_is_believed_in_silence() {
     isolated(|| {
         command("ip link set lo down");
         for family in BOTH {
-            let (trial, heard) = tried(family, untouched);
-            assert_eq!((trial, heard), (UdpProbe::of(UdpOffloads::ALL), vec![]));
-            assert_eq!(trial.offloads(), UdpOffloads::ALL);
+            let (result, heard) = probed(family, untouched);
+            assert_eq!((result, heard), (UdpProbe::of(UdpOffloads::ALL), vec![]));
+            assert_eq!(result.offloads(), UdpOffloads::ALL);
         }
     });
 }
@@ -141,9 +145,9 @@ fn what_is_not_wished_for_is_not_tried() {
             segment: false,
             coalesce: true,
         };
-        let trial = probe(Family::V4, wish, &options(Arc::clone(&warn)));
-        assert_eq!(trial.segments, OffloadState::Absent);
-        assert_eq!(trial.offloads(), wish);
+        let result = probe(Family::V4, wish, &options(Arc::clone(&warn)));
+        assert_eq!(result.segments, OffloadState::Absent);
+        assert_eq!(result.offloads(), wish);
         let none = probe(Family::V4, UdpOffloads::NONE, &options(warn));
         assert_eq!(none.offloads(), UdpOffloads::NONE);
         assert!(heard.lock().unwrap().is_empty());

@@ -11,7 +11,7 @@ pub(in super::super) const LANES: usize = 4;
 /// Takes each lane `blocks` blocks further.
 ///
 /// # Safety
-/// The processor has AVX2, and the lane_set's pointers are good for so many blocks.
+/// The processor has AVX2, and the lane set's pointers are good for so many blocks.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 pub(in super::super) unsafe fn run(lane_set: &mut LaneSet<5>, blocks: usize) {

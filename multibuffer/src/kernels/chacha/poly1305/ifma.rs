@@ -1,5 +1,5 @@
-//! Eight packets a vector, numbers in three limbs of 44 bits: products of 52 bits, of which an instruction adds the lower or
-//! the upper half to a sum.
+//! Eight packets a vector, numbers in three limbs of 44 bits: products of 52 bits, of which an instruction adds the
+//! lower or the upper half to a sum.
 
 use std::arch::x86_64::*;
 
@@ -12,7 +12,7 @@ pub(in super::super) const LANES: usize = 8;
 /// Takes each lane `blocks` blocks further.
 ///
 /// # Safety
-/// The processor has the instructions, and the lane_set's pointers are good for so many blocks.
+/// The processor has the instructions, and the lane set's pointers are good for so many blocks.
 #[inline(never)]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512ifma")]
 pub(in super::super) unsafe fn run(lane_set: &mut LaneSet<3>, blocks: usize) {
@@ -61,7 +61,8 @@ pub(in super::super) unsafe fn run(lane_set: &mut LaneSet<3>, blocks: usize) {
         let high0 = high(high(high(zero, h2, s1), h1, s2), h0, r0);
         let high1 = high(high(high(zero, h2, s2), h1, r0), h0, r1);
         let high2 = high(high(high(zero, h2, r0), h1, r1), h0, r2);
-        // An upper half counts 2⁵², which is 2⁸ in the next limb; the last limb has 42 bits, and what is above counts 5.
+        // An upper half counts 2⁵², which is 2⁸ in the next limb; the last limb has 42 bits, and what is above counts
+        // 5.
         let low1 = _mm512_add_epi64(low1, _mm512_slli_epi64::<8>(high0));
         let low1 = _mm512_add_epi64(low1, _mm512_srli_epi64::<44>(low0));
         let low2 = _mm512_add_epi64(low2, _mm512_slli_epi64::<8>(high1));
