@@ -36,9 +36,10 @@ pub fn apply(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Ap
 
 /// Reads a text without obeying it.
 pub fn parse(request: &SetkeyText) -> Result<Lowered, String> {
-    let forwarding = match request.kernel_semantics {
-        true => Forwarding::AsWritten,
-        false => Forwarding::WithIn,
+    let forwarding = if request.kernel_semantics {
+        Forwarding::AsWritten
+    } else {
+        Forwarding::WithIn
     };
     compile(&request.text, forwarding, &mut NoNames).map_err(|problems| {
         let rendered: Vec<_> = problems

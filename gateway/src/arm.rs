@@ -1,4 +1,5 @@
-//! `esplanade arm`: the barriers of a file's policies, put up at boot before the network comes and before a gateway runs.
+//! `esplanade arm`: the barriers of a file's policies, put up at boot before the network comes and before a gateway
+//! runs.
 //!
 //! ```text
 //!   FILE ──► policies ──► Plan ──► barriers              a gateway that starts later takes them over

@@ -91,14 +91,15 @@ pub fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let mut engine = engine(operation, files, routed)?;
     let report = process(&mut engine, files)?;
     println!("{}", report.text(operation));
-    match report.is_complete() {
-        true => Ok(()),
-        false => Err(Failure::new(format!(
+    if report.is_complete() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
             "{} of {} packets were dropped; the others are in {}",
             report.lost(),
             report.named(),
             files.output.display()
-        ))),
+        )))
     }
 }
 

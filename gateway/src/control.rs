@@ -4,8 +4,9 @@
 //!   setkey, status, drops, events, down ──► one line of JSON ──► the gateway's main thread ──► one line of JSON (or many, events)
 //! ```
 //!
-//! A Unix socket of mode 0600 in a [`folder`] that nobody else may write; only root and the gateway's own user are heard. One thread serves all, with bounds on size
-//! and time, and never waits for one of them. setkey text is parsed by the gateway and obeyed as a whole or not at all.
+//! A Unix socket of mode 0600 in a [`folder`] that nobody else may write; only root and the gateway's own user are
+//! heard. One thread serves all, with bounds on size and time, and never waits for one of them. setkey text is parsed
+//! by the gateway and obeyed as a whole or not at all.
 
 mod client;
 pub mod folder;

@@ -1,5 +1,6 @@
-//! What passes from a gateway to the process that takes its place (`esplanade restart`): its TUN device and its sockets, by
-//! descriptor over the control socket. Packets wait in them from the last that the old one reads to the first of the new one.
+//! What passes from a gateway to the process that takes its place (`esplanade restart`): its TUN device and its
+//! sockets, by descriptor over the control socket. Packets wait in them from the last that the old one reads to the
+//! first of the new one.
 //!
 //! ```text
 //!   old: reads no more ──► numbers are kept ──► descriptors, then "left" ──► ends

@@ -6,9 +6,9 @@
 //!   both, when freed                            ──► zeroes, then back to where they came from
 //! ```
 //!
-//! Keys are in many things on their way: the text, its parts, commands, configurations, round keys, answers. All of that is
-//! made by the main thread and by no other, so it is the thread that says where its memory comes from, and no type has
-//! to. Whoever only reads a key follows the reference that it always followed.
+//! Keys are in many things on their way: the text, its parts, commands, configurations, round keys, answers. All of
+//! that is made by the main thread and by no other, so it is the thread that says where its memory comes from, and no
+//! type has to. Whoever only reads a key follows the reference that it always followed.
 //!
 //! What a call leaves on its stack is zeroed by [`wipe_stack`].
 
@@ -28,14 +28,15 @@ static HEAP: Heap = Heap;
 
 struct Heap;
 
-/// Zeroed memory larger than this, in bytes, is room for packets: it holds no keys, and costs nothing until it is touched.
+/// Zeroed memory larger than this, in bytes, is room for packets: it holds no keys, and costs nothing until it is
+/// touched.
 const MAX_KEY_ALLOCATION_BYTES: usize = 64 << 10;
 
 /// From this size on, in bytes, the system's memory is zeroed by giving its pages back: writing would touch every one.
 const MIN_RETURNED_BYTES: usize = 128 << 10;
 
-/// Bytes of stack that are zeroed: a sixteenth of what the main thread has. Nothing that obeys a text calls itself without end,
-/// so its depth does not grow with the text.
+/// Bytes of stack that are zeroed: a sixteenth of what the main thread has. Nothing that obeys a text calls itself
+/// without end, so its depth does not grow with the text.
 const ZEROED_STACK_BYTES: usize = 512 << 10;
 
 thread_local! {
@@ -72,8 +73,8 @@ pub fn wipe_stack() {
     unsafe { wipe(room.as_mut_ptr().cast(), ZEROED_STACK_BYTES) };
 }
 
-// SAFETY: memory comes from the system's allocator or from `locked`, both of which keep the rules, and goes back to where
-// it came from, which its address tells.
+// SAFETY: memory comes from the system's allocator or from `locked`, both of which keep the rules, and goes back to
+// where it came from, which its address tells.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if WITH_KEYS.get()
@@ -99,7 +100,8 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives the memory up, which is as large as it was asked for, and its address tells whose it is.
+        // SAFETY: the caller gives the memory up, which is as large as it was asked for, and its address tells whose it
+        // is.
         unsafe {
             if locked::owns(memory) {
                 wipe(memory, layout.size());
@@ -152,7 +154,8 @@ unsafe fn wipe_or_give_back(memory: *mut u8, len: usize) {
     }
     let before = memory.align_offset(locked::PAGE);
     let pages = (len - before) / locked::PAGE * locked::PAGE;
-    // SAFETY: all three parts lie within what the caller promises; whole pages of private memory read as zeroes afterwards.
+    // SAFETY: all three parts lie within what the caller promises; whole pages of private memory read as zeroes
+    // afterwards.
     unsafe {
         let (first, rest) = (memory.add(before), memory.add(before + pages));
         if libc::madvise(first.cast(), pages, libc::MADV_DONTNEED) != 0 {

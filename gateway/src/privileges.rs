@@ -1,5 +1,5 @@
-//! Less power than we were started with: a user of its own, the capabilities that the gateway needs, no way to gain more,
-//! the system calls and the files that it uses, and no core dumps with keys in them.
+//! Less power than we were started with: a user of its own, the capabilities that the gateway needs, no way to gain
+//! more, the system calls and the files that it uses, and no core dumps with keys in them.
 
 mod files;
 mod system_calls;
@@ -48,15 +48,16 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// What this thread, and so every one of a gateway, may do beyond an ordinary user, by the names of `man 7 capabilities`.
+/// What this thread, and so every one of a gateway, may do beyond an ordinary user, by the names of `man 7
+/// capabilities`.
 pub fn held() -> Vec<String> {
     let held = capabilities(None).map(|sets| sets.effective);
     let names = held.unwrap_or(CapabilitySet::empty()).iter_names();
     names.map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
-/// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit is
-/// high enough or can be made so, which a container's root may not do.
+/// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit
+/// is high enough or can be made so, which a container's root may not do.
 pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     if priority == Priority::Normal {
         return Ok(CapabilitySet::empty());
@@ -77,8 +78,8 @@ pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     }
 }
 
-/// Gives up everything else, and the system calls that no gateway makes. Called before threads are started, which then have
-/// no more than this one.
+/// Gives up everything else, and the system calls that no gateway makes. Called before threads are started, which then
+/// have no more than this one.
 pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
     let held = capabilities(None)?.permitted;
     let kept = held & (NEEDED | also);

@@ -7,8 +7,8 @@
 //!   done      ──► nothing came by the old ones for some seconds: they are deleted
 //! ```
 //!
-//! Each peer goes its way alone (`course`); what a text asks for is found out before anything changes (`plan`). A peer that
-//! is never heard stays with the old keys.
+//! Each peer goes its way alone (`course`); what a text asks for is found out before anything changes (`plan`). A peer
+//! that is never heard stays with the old keys.
 
 mod course;
 mod plan;

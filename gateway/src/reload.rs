@@ -6,8 +6,8 @@
 //!            what the gateway has ─────────────────────┘
 //! ```
 //!
-//! Associations that the file has unchanged are not touched. Of those with other options the numbers stay; with other keys an
-//! association is another one.
+//! Associations that the file has unchanged are not touched. Of those with other options the numbers stay; with other
+//! keys an association is another one.
 
 use crate::apply::{blame, parse, warnings};
 use crate::control::SetkeyText;

@@ -212,7 +212,8 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     all
 }
 
-/// Where a change has made one association carry what another of another kind could carry too: a sentence for each such pair.
+/// Where a change has made one association carry what another of another kind could carry too: a sentence for each such
+/// pair.
 pub fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let ids = |snapshot: &Snapshot, index: SaIndex| snapshot.sa(index).config.id;
     let known: HashSet<_> = before
@@ -284,9 +285,10 @@ pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
     let names_ports = question.source_port.is_some() && question.destination_port.is_some();
     let is_one_flow = names_ports || packet.ports.is_none();
     if explanation.spread > 0 {
-        let which = match is_one_flow {
-            true => "this one uses",
-            false => "which one depends on both ports (`--source-port`); for ports 0 it is",
+        let which = if is_one_flow {
+            "this one uses"
+        } else {
+            "which one depends on both ports (`--source-port`); for ports 0 it is"
         };
         let _ = writeln!(
             text,

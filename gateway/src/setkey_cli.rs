@@ -93,7 +93,8 @@ impl Session<'_> {
         self.obey_text(name, text)
     }
 
-    /// Standard input, statement by statement as it comes. A mistake ends it, unless somebody sits there who can do better.
+    /// Standard input, statement by statement as it comes. A mistake ends it, unless somebody sits there who can do
+    /// better.
     fn obey_typed(&mut self) -> Outcome {
         let name = "standard input";
         let patient = io::stdin().is_terminal();
@@ -153,17 +154,19 @@ impl Session<'_> {
 
     /// Finds every mistake before anything is sent, and tells what is unwise.
     fn check(&mut self, name: &str, text: &[u8]) -> Result<Lowered, String> {
-        let forwarding = match self.arguments.kernel_semantics {
-            true => Forwarding::AsWritten,
-            false => Forwarding::WithIn,
+        let forwarding = if self.arguments.kernel_semantics {
+            Forwarding::AsWritten
+        } else {
+            Forwarding::WithIn
         };
         let lowered = compile(text, forwarding, &mut SystemNames);
         let lowered = lowered.map_err(|problems| told(&problems, name, text))?;
         for warning in &lowered.warnings {
             let rendered = warning.render(name, text);
-            let shown = match self.arguments.verbose {
-                true => &*rendered,
-                false => rendered.lines().next().unwrap_or_default(),
+            let shown = if self.arguments.verbose {
+                &*rendered
+            } else {
+                rendered.lines().next().unwrap_or_default()
             };
             let _ = writeln!(self.err, "{}", shown.trim_end());
         }

@@ -75,7 +75,8 @@ struct Shared {
 pub struct Pending(Recalled);
 
 impl Numbers {
-    /// Before a change is published: changed associations go on where their keys were left, with numbers reserved for them.
+    /// Before a change is published: changed associations go on where their keys were left, with numbers reserved for
+    /// them.
     pub fn recall(
         &self,
         commands: &[Command],

@@ -1,5 +1,5 @@
-//! `esplanade tune`: the settings of the host that studies and peers name, what they are, what they should be, and what that
-//! was worth here.
+//! `esplanade tune`: the settings of the host that studies and peers name, what they are, what they should be, and what
+//! that was worth here.
 //!
 //! ```text
 //!   table (pure) ──► rows ◄── host: /proc/sys, /sys, ethtool          show: the rows
@@ -145,9 +145,10 @@ fn shown(host: &Machine, show: &Show) -> Result<String, Failure> {
         gains_elsewhere: gains.and_then(|gains| gains.elsewhere),
         devices: devices.clone(),
     };
-    match show.json {
-        true => report.json().map_err(Failure::new),
-        false => Ok(report.text()),
+    if show.json {
+        report.json().map_err(Failure::new)
+    } else {
+        Ok(report.text())
     }
 }
 
@@ -158,9 +159,10 @@ fn applied(host: &Machine, apply: &Apply) -> Result<Vec<Outcome>, Failure> {
     let _lock = state::lock(path).map_err(|error| unwritable(path, &error))?;
     let mut state = State::load(path, &boot(host)).map_err(|error| unreadable(path, &error))?;
     let rows = apply.devices.scope(host, &devices).rows(&mut state, None);
-    let rows = match names.is_empty() {
-        true => of_verdict(rows, Assessment::Proposed),
-        false => of_names(rows, &names)?,
+    let rows = if names.is_empty() {
+        of_verdict(rows, Assessment::Proposed)
+    } else {
+        of_names(rows, &names)?
     };
     change::apply(host, path, &mut state, &rows).map_err(|error| unwritable(path, &error))
 }

@@ -1,5 +1,5 @@
-//! The fuzzer's bodies over their corpora, on every toolchain: each file whole, cut short, and with bytes changed. `fuzz/`
-//! holds the targets that search further.
+//! The fuzzer's bodies over their corpora, on every toolchain: each file whole, cut short, and with bytes changed.
+//! `fuzz/` holds the targets that search further.
 
 #[path = "../../fuzz/replay.rs"]
 mod replay;

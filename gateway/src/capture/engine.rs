@@ -205,9 +205,10 @@ impl Engine {
         report: &mut Report,
     ) -> io::Result<Vec<Vec<u8>>> {
         let is_another = self.queues().device != device;
-        let mut carried = match is_another {
-            true => self.work(report)?,
-            false => Vec::new(),
+        let mut carried = if is_another {
+            self.work(report)?
+        } else {
+            Vec::new()
         };
         self.latest = number;
         let waiting = {

@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng in, packet by packet; pcap of raw IP packets out.
 //!
-//! Only the outer structure of blocks is `pcap-file`'s; lengths, link types and time resolutions are judged here, so that
-//! every fault is named with the number of its packet, counted from 1 as Wireshark does.
+//! Only the outer structure of blocks is `pcap-file`'s; lengths, link types and time resolutions are judged here, so
+//! that every fault is named with the number of its packet, counted from 1 as Wireshark does.
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;

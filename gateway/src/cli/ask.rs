@@ -130,13 +130,14 @@ pub(super) fn events(control: Option<PathBuf>, json: bool) -> Outcome {
             }
             _ => return true,
         };
-        let line = match json {
-            true => serde_json::to_string(&event).unwrap_or_default(),
-            false => format!(
+        let line = if json {
+            serde_json::to_string(&event).unwrap_or_default()
+        } else {
+            format!(
                 "{} {}",
                 local_time(event.time, utc_offset(event.time)),
                 event.what
-            ),
+            )
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()

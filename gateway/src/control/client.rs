@@ -203,8 +203,8 @@ fn wait_for_end(process: &OwnedFd, path: &Path) -> Result<(), NoAnswer> {
     }
 }
 
-/// A descriptor of the process at the other end. Asked of the socket it cannot be another process that has got its number
-/// (Linux 6.5), nor one of a container that has no number here.
+/// A descriptor of the process at the other end. Asked of the socket it cannot be another process that has got its
+/// number (Linux 6.5), nor one of a container that has no number here.
 fn process(stream: &UnixStream, pid: i32) -> Option<OwnedFd> {
     // SAFETY: any bits are a number.
     let raw = unsafe { option::<libc::c_int>(stream, libc::SO_PEERPIDFD) };

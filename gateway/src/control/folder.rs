@@ -1,5 +1,5 @@
-//! A folder of ours, opened once and checked: that of the control socket, with the lock and the record of its gateway, and
-//! in the same way that of the numbers that are kept across restarts (`state`).
+//! A folder of ours, opened once and checked: that of the control socket, with the lock and the record of its gateway,
+//! and in the same way that of the numbers that are kept across restarts (`state`).
 //!
 //! ```text
 //!   /run/esplanade/              ours or root's, and nobody else may write there
@@ -8,8 +8,8 @@
 //!       control.sock.state       0600: what is ours in the kernel
 //! ```
 //!
-//! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From then
-//! on all is done through its descriptor, with names that hold no slash and are never followed as links.
+//! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From
+//! then on all is done through its descriptor, with names that hold no slash and are never followed as links.
 
 mod error;
 mod made;
@@ -60,7 +60,8 @@ impl Folder {
         Self::make_for(socket, CONTROL, heir)
     }
 
-    /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses another.
+    /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses
+    /// another.
     pub fn make_for(
         name: &Path,
         option: &'static str,

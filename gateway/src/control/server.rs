@@ -90,7 +90,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the socket of this folder. One that a dead gateway left is replaced; one that a living gateway holds is not.
+    /// Takes the socket of this folder. One that a dead gateway left is replaced; one that a living gateway holds is
+    /// not.
     pub fn bind(folder: Folder) -> Result<Self, Busy> {
         let lock = folder.lock().map_err(|error| match error {
             BadFolder::Locked(_) => Busy::Taken(folder.socket().to_owned()),

@@ -1,7 +1,8 @@
 //! A range of pages that are locked, left out of core dumps and empty in a child, and what is allocated in it.
 //!
-//! The range is reserved once, and becomes memory piece by piece as it is needed; it never moves, so an address alone tells
-//! whether something lies there. Any thread may free what another has allocated, which happens seldom: a lock is enough.
+//! The range is reserved once, and becomes memory piece by piece as it is needed; it never moves, so an address alone
+//! tells whether something lies there. Any thread may free what another has allocated, which happens seldom: a lock is
+//! enough.
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};

@@ -41,8 +41,8 @@ pub struct OwnPlane<K> {
     kernel: K,
     /// Whether the kernel's side could not follow the databases.
     behind: bool,
-    /// Whether any databases have been enforced yet. Before that there is nothing to go back to but what an earlier gateway
-    /// has left closed.
+    /// Whether any databases have been enforced yet. Before that there is nothing to go back to but what an earlier
+    /// gateway has left closed.
     has_enforced: bool,
     clock: fn() -> u64,
     random: fn() -> u64,
@@ -93,8 +93,8 @@ impl<K: Kernel> OwnPlane<K> {
         self.database.clone()
     }
 
-    /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's tables
-    /// unless these could not follow. Then every tick tries again.
+    /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's
+    /// tables unless these could not follow. Then every tick tries again.
     pub fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
         let events = self.database.tick((self.clock)());
@@ -104,9 +104,10 @@ impl<K: Kernel> OwnPlane<K> {
             self.published.store(Arc::clone(&after));
             self.numbers.follow(&after, &Pending::default());
         }
-        let followed = match changed || self.behind {
-            true => self.kernel.enforce(&after),
-            false => Ok(()),
+        let followed = if changed || self.behind {
+            self.kernel.enforce(&after)
+        } else {
+            Ok(())
         };
         self.behind = followed.is_err();
         (events, followed)

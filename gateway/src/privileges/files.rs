@@ -1,8 +1,9 @@
-//! The files that a gateway may reach once it has started (Landlock): the folders of its control socket and of its keys, the
-//! settings of the network, TUN devices, what it reads of itself. Nothing else of the host is opened, written, made or run, by root either.
+//! The files that a gateway may reach once it has started (Landlock): the folders of its control socket and of its
+//! keys, the settings of the network, TUN devices, what it reads of itself. Nothing else of the host is opened,
+//! written, made or run, by root either.
 //!
-//! A descriptor that was opened before keeps what it could do. A kernel before 5.13 has no Landlock, and then nothing here
-//! holds.
+//! A descriptor that was opened before keeps what it could do. A kernel before 5.13 has no Landlock, and then nothing
+//! here holds.
 
 use std::ffi::c_long;
 use std::fs::File;
@@ -63,13 +64,14 @@ struct PathBeneath {
     parent: i32,
 }
 
-/// What may still be reached: each a descriptor of a file, or of a folder with all beneath it, and what may be done there.
+/// What may still be reached: each a descriptor of a file, or of a folder with all beneath it, and what may be done
+/// there.
 #[derive(Default)]
 pub struct AllowedFiles(Vec<(OwnedFd, u64)>);
 
 impl AllowedFiles {
-    /// What every gateway needs: its own entry in `/proc`, how busy processors are, its control group's limits, the network's
-    /// settings, TUN devices, local time. What a host does not have is left out.
+    /// What every gateway needs: its own entry in `/proc`, how busy processors are, its control group's limits, the
+    /// network's settings, TUN devices, local time. What a host does not have is left out.
     pub fn of_every_gateway() -> Self {
         let mut places = Self::default();
         let read = right::READ | right::LIST;
@@ -127,7 +129,8 @@ impl AllowedFiles {
         let ruleset = create(&handled)?;
         for (file, rights) in self.0 {
             allow(&ruleset, &file, rights & known)?;
-            // Files of /proc are made when they are looked for: were ours let go, the next one of this name would be another.
+            // Files of /proc are made when they are looked for: were ours let go, the next one of this name would be
+            // another.
             forget(file);
         }
         restrict(&ruleset)

@@ -7,8 +7,9 @@
 //!   everything else, and other architectures    "this kernel has no such call" (ENOSYS)
 //! ```
 //!
-//! ENOSYS, not EPERM, because every library has an answer to a kernel that is older than itself: with a C library of next
-//! year a gateway still runs. So `clone3`, whose flags no filter can see, gives way to `clone`, whose flags are looked at.
+//! ENOSYS, not EPERM, because every library has an answer to a kernel that is older than itself: with a C library of
+//! next year a gateway still runs. So `clone3`, whose flags no filter can see, gives way to `clone`, whose flags are
+//! looked at.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -195,8 +196,8 @@ const HOSTILE: &[c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// What packets, the control socket, netlink, state on disk, threads and memory need. Those that carry packets are asked
-/// for by number alone, so that the kernel knows the answer without running the filter.
+/// What packets, the control socket, netlink, state on disk, threads and memory need. Those that carry packets are
+/// asked for by number alone, so that the kernel knows the answer without running the filter.
 const ALLOWED: &[c_long] = &[
     // Packets and sockets.
     libc::SYS_accept,

@@ -5,11 +5,12 @@
 //!   started by others     that user (a unit with `User=` and `AmbientCapabilities=`)
 //! ```
 //!
-//! The drop rules take a socket's user for the gateway's own (`meta skuid`), and the kernel notes that user when it makes
-//! the socket. So the change comes before all sockets but the control socket's. Capabilities stay until
+//! The drop rules take a socket's user for the gateway's own (`meta skuid`), and the kernel notes that user when it
+//! makes the socket. So the change comes before all sockets but the control socket's. Capabilities stay until
 //! [`super::drop_to_needed`], for a start still reads and makes what only root may.
 //!
-//! Names are those of `/etc/passwd` and `/etc/group`: system users stand there, and looking there needs no other process.
+//! Names are those of `/etc/passwd` and `/etc/group`: system users stand there, and looking there needs no other
+//! process.
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, getegid, geteuid, set_dumpable_behavior};
@@ -163,8 +164,8 @@ impl User {
 
     /// Makes this process, with all its threads, this user's. It keeps the capabilities that it has.
     ///
-    /// A process that is this user already keeps its groups where the system lets none be changed: the root of a user namespace
-    /// that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
+    /// A process that is this user already keeps its groups where the system lets none be changed: the root of a user
+    /// namespace that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
     pub fn take_over(&self) -> io::Result<()> {
         let present = Self::current();
         let is_another = (self.uid, self.gid) != (present.uid, present.gid);

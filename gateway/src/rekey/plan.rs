@@ -1,5 +1,5 @@
-//! What a text asks for: which associations are new, which are old, and whose. Refused, with the line, where it asks for
-//! anything beside new keys.
+//! What a text asks for: which associations are new, which are old, and whose. Refused, with the line, where it asks
+//! for anything beside new keys.
 
 use super::{SaReference, standing_by};
 use crate::apply::{blame, warnings};
@@ -139,9 +139,10 @@ fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Opt
         let why = format!("the gateway has a policy that is not in the file ({name}), and {ALONE}");
         return Err((None, why));
     }
-    match policies(&present.policies, &wanted.policies).is_empty() {
-        true => Ok(()),
-        false => Err((None, format!("the order of policies differs, and {ALONE}"))),
+    if policies(&present.policies, &wanted.policies).is_empty() {
+        Ok(())
+    } else {
+        Err((None, format!("the order of policies differs, and {ALONE}")))
     }
 }
 
@@ -196,9 +197,10 @@ fn by_peer(
 
 impl Ends {
     fn note(&mut self, config: &SaConfig, is_inbound: bool) {
-        let list = match is_inbound {
-            true => &mut self.inbound,
-            false => &mut self.outbound,
+        let list = if is_inbound {
+            &mut self.inbound
+        } else {
+            &mut self.outbound
         };
         list.push(SaReference::of(config));
     }

@@ -25,8 +25,8 @@ pub trait Barrier: Send {
     /// that both plans drop. On an error the one before still stands, in the kernel and in [`Barrier::missing`].
     fn install(&mut self, plan: &Plan) -> io::Result<()>;
 
-    /// Asks the kernel what it has, and names in plain words what of ours is gone or changed: `table deleted`. Empty where
-    /// all stands, and where nothing has been installed.
+    /// Asks the kernel what it has, and names in plain words what of ours is gone or changed: `table deleted`. Empty
+    /// where all stands, and where nothing has been installed.
     fn missing(&mut self) -> io::Result<Vec<String>>;
 
     /// Puts back whatever of the plan in force is missing, without a moment in which what still stands does not.

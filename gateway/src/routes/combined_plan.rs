@@ -91,9 +91,10 @@ fn drops_in_a_row(list: &[Entry]) -> usize {
 
 /// Entries of two lists that all drop, each selector once. Where one list has all of them, it is that list.
 fn either(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
-    let (long, short) = match one.len() > other.len() {
-        true => (one, other),
-        false => (other, one),
+    let (long, short) = if one.len() > other.len() {
+        (one, other)
+    } else {
+        (other, one)
     };
     let known: HashSet<_> = long.iter().map(|entry| entry.selector).collect();
     let lacking = short
@@ -136,9 +137,10 @@ fn common(one: &Selector, other: &Selector) -> Option<Selector> {
 
 /// Of two masked prefixes the one inside the other.
 fn narrower(one: Prefix, other: Prefix) -> Option<Prefix> {
-    let (narrow, wide) = match one.len >= other.len {
-        true => (one, other),
-        false => (other, one),
+    let (narrow, wide) = if one.len >= other.len {
+        (one, other)
+    } else {
+        (other, one)
     };
     wide.contains(narrow.address).then_some(narrow)
 }

@@ -12,8 +12,8 @@
 //! Each hook costs every packet of the host something, so there are as few as possible, and what no policy names
 //! (`unmatched`) is asked nothing else.
 //!
-//! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as wanted
-//! and sends no "protocol unreachable". What packet rings take is dropped behind them by [`ring_bypass`].
+//! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as
+//! wanted and sends no "protocol unreachable". What packet rings take is dropped behind them by [`ring_bypass`].
 
 mod condition;
 mod exceptions;
@@ -33,8 +33,8 @@ use unmatched::unmatched;
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
 pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
 
-/// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here, or
-/// forwarded.
+/// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here,
+/// or forwarded.
 pub const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
 
 /// The rules that make the table enforce `plan`.
@@ -99,7 +99,8 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
     chain("leaving", "filter", Hook::Postrouting, -10, rules)
 }
 
-/// The devices of what `in` policies alone let through and of what `fwd` policies alone do, where there are such policies.
+/// The devices of what `in` policies alone let through and of what `fwd` policies alone do, where there are such
+/// policies.
 fn doors(site: &Site, plan: &Plan) -> Option<[String; 2]> {
     (plan.has_doors && site.tun().is_some()).then(|| site.doors())
 }

@@ -153,8 +153,8 @@ impl<T: Tables> Installed<T> {
         there.chain(absent).collect()
     }
 
-    /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step is refused, can traffic pass in clear
-    /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
+    /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step is refused, can traffic pass in
+    /// clear that the plan in force drops, nor, once this has succeeded, what `plan` drops.
     pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
         if self.closed.is_none() && self.plan.as_ref() == Some(plan) {
             return Ok(());
@@ -180,8 +180,8 @@ impl<T: Tables> Installed<T> {
         self.open(plan)
     }
 
-    /// Back to the plan in force, after a change that was refused. Before the first plan there is nothing to go back to:
-    /// closed it stays.
+    /// Back to the plan in force, after a change that was refused. Before the first plan there is nothing to go back
+    /// to: closed it stays.
     fn settle(&mut self) -> io::Result<()> {
         let (Some(closed), Some(plan)) = (self.closed.clone(), self.plan.clone()) else {
             return Ok(());
@@ -299,8 +299,8 @@ impl<T: Tables> Installed<T> {
         self.plan.as_ref().is_some_and(|plan| plan.steers(family))
     }
 
-    /// Puts back what is missing of the plan in force, the barriers first. What is refused keeps nothing else from being
-    /// put back; the first refusal is the answer.
+    /// Puts back what is missing of the plan in force, the barriers first. What is refused keeps nothing else from
+    /// being put back; the first refusal is the answer.
     pub fn restore(&mut self) -> io::Result<()> {
         if self.closed.is_some() {
             return self.settle();

@@ -1,8 +1,8 @@
 //! The kernel's news about anything that our enforcement stands on: links, addresses, routes, rules, traffic control,
 //! settings of devices, nftables, policies of XFRM.
 //!
-//! Notifications only say when to look: what is missing then comes from a comparison with the kernel itself. So it does no harm to
-//! take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
+//! Notifications only say when to look: what is missing then comes from a comparison with the kernel itself. So it does
+//! no harm to take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
 
 use super::Site;
 use super::netlink::xfrm;

@@ -1,8 +1,8 @@
 //! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
 //!
 //! Here: the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back what
-//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on devices,
-//! `xfrm` policies of the kernel's own IPsec.
+//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on
+//! devices, `xfrm` policies of the kernel's own IPsec.
 
 pub mod fuzz_body;
 mod links;
@@ -58,8 +58,8 @@ impl Netlink {
         })
     }
 
-    /// How a marked packet from `source` gets to `destination`, by a device of this index if one is named, and how large
-    /// it may be.
+    /// How a marked packet from `source` gets to `destination`, by a device of this index if one is named, and how
+    /// large it may be.
     pub fn path(
         &mut self,
         (source, destination): (IpAddr, IpAddr),

@@ -1,4 +1,5 @@
-//! Rules of nftables by netlink: a table is described, encoded and replaced as a whole in one transaction; no `nft` is run.
+//! Rules of nftables by netlink: a table is described, encoded and replaced as a whole in one transaction; no `nft` is
+//! run.
 //!
 //! ```text
 //!   Ruleset ──► encoding ──► one batch ──► connection ──► kernel

@@ -66,7 +66,8 @@ pub struct Plan {
     pub has_doors: bool,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
-    /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own gateways.
+    /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own
+    /// gateways.
     pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
     /// Outer source and destination of every association whose packets travel in this network namespace.
     pub outer: BTreeSet<(IpAddr, IpAddr)>,
@@ -117,8 +118,8 @@ impl Family {
 }
 
 impl Plan {
-    /// Adds a policy at the end of its direction's list. `reachable` says whether an association exists for it, `mtu` what
-    /// fits into that.
+    /// Adds a policy at the end of its direction's list. `reachable` says whether an association exists for it, `mtu`
+    /// what fits into that.
     pub fn push(&mut self, policy: &Policy, reachable: bool, mtu: Option<u32>) {
         let verdict = verdict(&policy.action, reachable);
         let entry = Entry {

@@ -1,7 +1,7 @@
 //! A note beside the control socket of what is ours in the kernel, for a later `run` or `down` after this gateway died.
 //!
-//! What it says holds in one network namespace until the next boot, so it names both ([`place`]): whoever reads it elsewhere
-//! must not take its names for those of the rules that stand there.
+//! What it says holds in one network namespace until the next boot, so it names both ([`place`]): whoever reads it
+//! elsewhere must not take its names for those of the rules that stand there.
 
 mod inherit;
 pub mod network_namespace;
@@ -61,9 +61,10 @@ impl Record {
 
     /// The site it is about.
     pub fn site(&self) -> Result<Site, BadSite> {
-        match self.forwards {
-            true => Site::forwarding(&self.tun, Some(self.table), self.mark),
-            false => Site::new(&self.tun, Some(self.table), self.mark),
+        if self.forwards {
+            Site::forwarding(&self.tun, Some(self.table), self.mark)
+        } else {
+            Site::new(&self.tun, Some(self.table), self.mark)
         }
     }
 
@@ -75,7 +76,8 @@ impl Record {
         }
     }
 
-    /// Sets the kernel's settings back; returns the names of those that no gateway ever changes, and that were left alone.
+    /// Sets the kernel's settings back; returns the names of those that no gateway ever changes, and that were left
+    /// alone.
     pub fn restore(&self) -> Vec<&str> {
         let (ours, others): (Vec<_>, _) = self
             .settings

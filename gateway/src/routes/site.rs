@@ -29,8 +29,8 @@ pub struct Site {
 pub struct BadSite(String);
 
 impl Site {
-    /// A gateway with a TUN device. Checks what the user gave. Without `table` the default device has 4500 and others one
-    /// of the 19 behind it.
+    /// A gateway with a TUN device. Checks what the user gave. Without `table` the default device has 4500 and others
+    /// one of the 19 behind it.
     pub fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
         Self::check(tun, false, table, mark)
     }
@@ -85,8 +85,8 @@ impl Site {
         self.forwards.then_some(&*self.name)
     }
 
-    /// The devices for what `in` policies alone let through, and for what `fwd` policies alone do. A name of 15 letters is the
-    /// kernel's limit, and each of these is longer than the TUN device's.
+    /// The devices for what `in` policies alone let through, and for what `fwd` policies alone do. A name of 15 letters
+    /// is the kernel's limit, and each of these is longer than the TUN device's.
     pub fn doors(&self) -> [String; 2] {
         ["in", "fwd"].map(|way| format!("{}-{way}", self.name))
     }
@@ -106,8 +106,8 @@ impl Site {
         self.mark << 1
     }
 
-    /// The bit on IPv6 packets that came out of the tunnel, where XFRM is asked about them: the third of a row, or the one
-    /// before the first where the row would not end.
+    /// The bit on IPv6 packets that came out of the tunnel, where XFRM is asked about them: the third of a row, or the
+    /// one before the first where the row would not end.
     pub fn opened_mark(&self) -> u32 {
         match self.mark.leading_zeros() {
             0 | 1 => self.mark >> 1,

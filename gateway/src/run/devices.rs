@@ -1,4 +1,5 @@
-//! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads there.
+//! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads
+//! there.
 //!
 //! Fail closed: a device outlives its associations, the gateway and its death, for a route that leads nowhere is lost
 //! traffic and a route that is gone is traffic in clear by the next one that fits. What is routed into a device without
@@ -70,8 +71,8 @@ impl Devices {
         found.map(|(name, _)| name.to_string())
     }
 
-    /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can differ. They
-    /// stay as long as the gateway runs: packets judged by older policies may still be on their way.
+    /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can
+    /// differ. They stay as long as the gateway runs: packets judged by older policies may still be on their way.
     pub fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
         for (number, name) in [IN_ONLY_DEVICE, FWD_ONLY_DEVICE]
             .into_iter()

@@ -208,8 +208,9 @@ pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Op
     Ok(Some(format!("device {name} {what}")))
 }
 
-/// Gives a device that is there still its name and MTU again, and takes it up. Where it is gone, or refuses, another has to
-/// take its place, which takes longer: the kernel takes a device away only once no processor looks at it any more.
+/// Gives a device that is there still its name and MTU again, and takes it up. Where it is gone, or refuses, another
+/// has to take its place, which takes longer: the kernel takes a device away only once no processor looks at it any
+/// more.
 pub(super) fn is_as_before(tun: &Tun, mtu: u16, netlink: &mut Netlink) -> io::Result<bool> {
     let Some(now) = tun.name_now() else {
         return Ok(false);

@@ -20,7 +20,8 @@ pub(super) fn judge(databases: &Databases, paths: &PmtuCache) -> MtuReportCheck 
     })
 }
 
-/// RFC 4301 8.2.2, RFC 5927 7: the message must quote the SPI and a recent sequence number of an association to this peer.
+/// RFC 4301 8.2.2, RFC 5927 7: the message must quote the SPI and a recent sequence number of an association to this
+/// peer.
 fn validated_mtu(
     snapshot: &Snapshot,
     paths: &PmtuCache,
@@ -38,8 +39,8 @@ fn validated_mtu(
     mtus.next().map(|mtu| mtu as u32)
 }
 
-/// What a fuzzer does: any bytes as what the network says of the paths to three peers, each of whom a hundred packets were
-/// sent to. Four bytes claim an MTU, the rest is the quote.
+/// What a fuzzer does: any bytes as what the network says of the paths to three peers, each of whom a hundred packets
+/// were sent to. Four bytes claim an MTU, the rest is the quote.
 ///
 /// # Panics
 /// If somebody is validated_mtu who quotes no recent packet, or more than the path takes, or less than every path does.

@@ -4,9 +4,10 @@ use crate::routes::record::Record;
 use dataplane::io::Warn;
 use std::fs;
 
-/// The device takes packets from wherever the tunnel's far end says they come from: policy has checked that, and their way
-/// back leads by rules, which a strict reverse path check would not follow, or not through the tunnel at all, which even a
-/// loose one does not forgive a device without address. The larger of this and the setting for all devices counts.
+/// The device takes packets from wherever the tunnel's far end says they come from: policy has checked that, and their
+/// way back leads by rules, which a strict reverse path check would not follow, or not through the tunnel at all, which
+/// even a loose one does not forgive a device without address. The larger of this and the setting for all devices
+/// counts.
 pub(super) fn prepare(tun: &str, warn: &Warn) {
     let checks = match read("net/ipv4/conf/all/rp_filter").as_deref() {
         Some("1" | "2") => "2",
@@ -41,9 +42,9 @@ pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
     }
 }
 
-/// Where the tunnel's outer addresses are themselves protected, the way back to the peer leads by the tunnel, and a strict
-/// reverse path check would drop what arrives by `device`, even the peer's ARP. A loose one does not. Notes what was
-/// changed, for `down`.
+/// Where the tunnel's outer addresses are themselves protected, the way back to the peer leads by the tunnel, and a
+/// strict reverse path check would drop what arrives by `device`, even the peer's ARP. A loose one does not. Notes what
+/// was changed, for `down`.
 pub(super) fn relax_rp_filter(device: &str, record: &mut Record, warn: &Warn) {
     let own = format!("net/ipv4/conf/{device}/rp_filter");
     let of_all = read("net/ipv4/conf/all/rp_filter");

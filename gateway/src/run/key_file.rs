@@ -1,7 +1,7 @@
 //! The file of a gateway: read at the start and at each SIGHUP.
 //!
-//! Its folder is opened before privileges are given up, and the file is found from there by its name: an editor puts a new
-//! file in the place of the old one.
+//! Its folder is opened before privileges are given up, and the file is found from there by its name: an editor puts a
+//! new file in the place of the old one.
 
 use crate::control::SetkeyText;
 use crate::failure::Failure;

@@ -336,10 +336,7 @@ impl Gateway {
         self.tell(What::Stopping);
         self.plane.kernel().stop();
         self.plane.numbers().finish();
-        let outcome = match take_away {
-            true => self.take_away(),
-            false => Ok(()),
-        };
+        let outcome = if take_away { self.take_away() } else { Ok(()) };
         let answer = match &outcome {
             Ok(()) if self.is_replaced => self.hand_over(asked_by),
             Ok(()) => Answer::Done,

@@ -94,7 +94,8 @@ impl Native {
         *self.way.get_or_insert_with(chosen)
     }
 
-    /// Brings the rings to what the associations want, and says which there are. One that cannot be had is told of once.
+    /// Brings the rings to what the associations want, and says which there are. One that cannot be had is told of
+    /// once.
     pub fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),

@@ -1,8 +1,8 @@
 //! What was taken away from us and put back: how often, what last, and how soon again.
 //!
-//! Somebody who takes away again and again would otherwise keep this thread from all else: after [`MAX_IMMEDIATE_RESTORATIONS`] removals in
-//! [`RESTORATION_COUNT_PERIOD`] one restoration a second is what he gets. What is missing meanwhile is closed, not open: routes and rules lead
-//! nowhere, and one barrier stands in for another.
+//! Somebody who takes away again and again would otherwise keep this thread from all else: after
+//! [`MAX_IMMEDIATE_RESTORATIONS`] removals in [`RESTORATION_COUNT_PERIOD`] one restoration a second is what he gets.
+//! What is missing meanwhile is closed, not open: routes and rules lead nowhere, and one barrier stands in for another.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,11 +19,12 @@ const SAME_REMOVAL_PERIOD: Duration = Duration::from_millis(25);
 /// How long a restoration waits after the last one where there were too many.
 const MIN_RESTORATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Notifications wait this long after a comparison: many small changes cost one comparison, and are seen soon enough all the same.
+/// Notifications wait this long after a comparison: many small changes cost one comparison, and are seen soon enough
+/// all the same.
 const MAX_COMPARISON_DELAY: Duration = Duration::from_millis(20);
 
-/// Without further news for so long, whoever takes away is done: `ip route flush` looks again until it finds nothing, and
-/// would take away at once what had come back meanwhile.
+/// Without further news for so long, whoever takes away is done: `ip route flush` looks again until it finds nothing,
+/// and would take away at once what had come back meanwhile.
 const QUIET_PERIOD: Duration = Duration::from_millis(4);
 
 /// The history of a gateway's removals.

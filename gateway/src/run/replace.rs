@@ -5,9 +5,9 @@
 //!   new process: file, options, device, user ┴► asks it to leave ──► waits for its end ──► starts by its state
 //! ```
 //!
-//! All that can be known to fail is tried while the old one still carries. From its end to the new one's start nothing passes
-//! in clear: rules, filters and drop rules stay where they are, and the new one takes them over. Packets wait meanwhile in the
-//! TUN device and the sockets, which pass from one to the other (`handover`).
+//! All that can be known to fail is tried while the old one still carries. From its end to the new one's start nothing
+//! passes in clear: rules, filters and drop rules stay where they are, and the new one takes them over. Packets wait
+//! meanwhile in the TUN device and the sockets, which pass from one to the other (`handover`).
 
 use super::native::Native;
 use super::{Prepared, RunOptions, control};
@@ -52,12 +52,13 @@ pub fn restart(options: &RunOptions) -> Result<(), Failure> {
 }
 
 fn unanswered(path: &Path, error: NoAnswer) -> Failure {
-    match error.is_nobody() {
-        true => Failure::new(format!(
+    if error.is_nobody() {
+        Failure::new(format!(
             "no gateway is running at {}, so there is none to replace: start one with `esplanade run`",
             path.display()
-        )),
-        false => Failure::new(error),
+        ))
+    } else {
+        Failure::new(error)
     }
 }
 
@@ -80,9 +81,10 @@ fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
     let same = device == site.name()
         && old.forward.is_some() == site.forward().is_some()
         && (old.table, old.mark) == (site.table(), site.outside_mark());
-    match same {
-        true => Ok(()),
-        false => Err(kept(format!(
+    if same {
+        Ok(())
+    } else {
+        Err(kept(format!(
             "it uses device {device}, table {} and mark {:#x}, and this one would use {}, {} and {:#x}: give the \
              same options as at its start, or use `esplanade down` and `esplanade run`",
             old.table,
@@ -90,7 +92,7 @@ fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
             site.name(),
             site.table(),
             site.outside_mark(),
-        ))),
+        )))
     }
 }
 

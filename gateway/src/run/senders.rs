@@ -1,5 +1,5 @@
-//! Whose sockets ours are, as the drop rules see it: by the number that the user namespace to which the network namespace
-//! belongs has for our user.
+//! Whose sockets ours are, as the drop rules see it: by the number that the user namespace to which the network
+//! namespace belongs has for our user.
 
 use crate::routes::plan::Senders;
 use dataplane::io::Warn;

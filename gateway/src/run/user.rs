@@ -14,7 +14,8 @@ pub(super) struct Chosen {
     pub hands_over: bool,
 }
 
-/// The one of the command line, or that of gateways where root starts one and the host has it, or the user of this process.
+/// The one of the command line, or that of gateways where root starts one and the host has it, or the user of this
+/// process.
 pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
     let present = User::current();
     let is_root = present.uid() == 0 && !options.no_privilege_drop;

@@ -1,4 +1,5 @@
-//! Statements as they come on standard input: those that arrive together are obeyed together, without waiting for its end.
+//! Statements as they come on standard input: those that arrive together are obeyed together, without waiting for its
+//! end.
 //!
 //! So a program may hold `setkey -c` open and speak to it, a person may type, and a text that is piped in as a whole is
 //! still obeyed as a whole.
@@ -107,8 +108,8 @@ pub(super) fn grow(text: &mut Zeroizing<Vec<u8>>) {
     }
 }
 
-/// How much of a text is whole statements: up to its last semicolon outside of comments and quoted strings, each of which
-/// ends on its line.
+/// How much of a text is whole statements: up to its last semicolon outside of comments and quoted strings, each of
+/// which ends on its line.
 fn complete(text: &[u8]) -> usize {
     let (mut end, mut inside) = (0, None);
     for (place, &byte) in text.iter().enumerate() {

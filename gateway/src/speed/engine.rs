@@ -140,9 +140,10 @@ impl Case {
         };
         let inline: Vec<f64> = figures.rates(StepTimes::engine);
         let is_parallel = !figures.parallel.is_empty();
-        let rates = match is_parallel {
-            true => &figures.parallel,
-            false => &inline,
+        let rates = if is_parallel {
+            &figures.parallel
+        } else {
+            &inline
         };
         let ideal: Vec<f64> = figures
             .bare

@@ -167,9 +167,10 @@ impl Row {
 /// From the least to the most.
 fn span(sizes: impl Iterator<Item = usize> + Clone) -> Option<String> {
     let (least, most) = (sizes.clone().min()?, sizes.max()?);
-    Some(match least == most {
-        true => least.to_string(),
-        false => format!("{least} to {most}"),
+    Some(if least == most {
+        least.to_string()
+    } else {
+        format!("{least} to {most}")
     })
 }
 

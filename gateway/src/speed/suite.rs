@@ -127,11 +127,12 @@ pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, String> {
     let mut chosen = Vec::new();
     for word in words {
         let named: Vec<NamedSuite> = all().filter(|suite| suite.name == *word).collect();
-        let found = match named.is_empty() {
-            true => all()
+        let found = if named.is_empty() {
+            all()
                 .filter(|suite| suite.name.contains(word.as_str()))
-                .collect(),
-            false => named,
+                .collect()
+        } else {
+            named
         };
         if found.is_empty() {
             return Err(unknown(word));

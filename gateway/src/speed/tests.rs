@@ -1,4 +1,5 @@
-//! What can be said of a measurement without a clock: that it is of what was asked for, and that everything can be asked for.
+//! What can be said of a measurement without a clock: that it is of what was asked for, and that everything can be
+//! asked for.
 
 use super::case::Case;
 use super::suite::{self, NamedSuite};

@@ -20,8 +20,8 @@ pub trait Disk: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// By `pread`, `pwrite` and `fdatasync` on one descriptor, and no mapping: a file that another program makes shorter costs a
-/// mapping's owner his life (SIGBUS), and a killed process loses nothing either way.
+/// By `pread`, `pwrite` and `fdatasync` on one descriptor, and no mapping: a file that another program makes shorter
+/// costs a mapping's owner his life (SIGBUS), and a killed process loses nothing either way.
 impl Disk for File {
     fn len(&self) -> io::Result<u64> {
         let found = fstat(self)?;

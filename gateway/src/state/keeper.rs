@@ -6,8 +6,8 @@
 //!   20 times a second: edges, lifetimes, and more numbers once half a block is used ◄──┘
 //! ```
 //!
-//! INVARIANT: a number is used only when a record that reserves it is durable. What is reserved and was not used is known for
-//! sure when nobody can use it any more: at a stop, and when an association is gone with its last packet.
+//! INVARIANT: a number is used only when a record that reserves it is durable. What is reserved and was not used is
+//! known for sure when nobody can use it any more: at a stop, and when an association is gone with its last packet.
 
 use super::disk::Disk;
 use super::header::Header;
@@ -136,8 +136,8 @@ impl<D: Disk> Keeper<D> {
         self.followed.iter().position(is_it)
     }
 
-    /// An update with other keys goes on from the numbers that it has, and never below what these keys have used. Until it
-    /// is published either key may use them, so both records reserve them.
+    /// An update with other keys goes on from the numbers that it has, and never below what these keys have used. Until
+    /// it is published either key may use them, so both records reserve them.
     fn change_keys(&mut self, number: usize, place: RecordIndex, changed: &Changed<'_>) {
         let followed = &mut self.followed[number];
         followed.last = changed.sa.config.last_number();
@@ -168,9 +168,10 @@ impl<D: Disk> Keeper<D> {
             ..kept
         };
         changed.sa.state.resume(config, &start);
-        let end = match changed.sends {
-            true => block_end(start.sent, config.last_number()),
-            false => start.sent,
+        let end = if changed.sends {
+            block_end(start.sent, config.last_number())
+        } else {
+            start.sent
         };
         // A first packet needs room in the file, and one that is only received is looked for at the next start.
         self.store.change(place, |record| {
@@ -211,7 +212,8 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was given up.
+    /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was
+    /// given up.
     pub fn follow(&mut self, snapshot: &Snapshot, recalled: &Recalled, moment: Moment) {
         let mut known: HashMap<SaId, Vec<Followed>> = HashMap::new();
         for followed in self.followed.drain(..) {
@@ -279,9 +281,10 @@ impl<D: Disk> Keeper<D> {
 
 impl Followed {
     fn new<D: Disk>(sa: &Sa, place: RecordIndex, sends: bool, store: &Store<D>) -> Self {
-        let allowed = match store.is_durable(place) {
-            true => store.record(place).reserved,
-            false => sa.state.saved().sent,
+        let allowed = if store.is_durable(place) {
+            store.record(place).reserved
+        } else {
+            sa.state.saved().sent
         };
         Self {
             id: sa.config.id,

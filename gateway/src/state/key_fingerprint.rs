@@ -11,8 +11,8 @@ pub const FINGERPRINT_LEN: usize = 32;
 /// The name of an association: equal for equal keys, SPI, addresses and protocol, and for nothing else.
 pub type KeyFingerprint = [u8; FINGERPRINT_LEN];
 
-/// HMAC-SHA-256 under the association's own keys, of what else it is told by. The salt is the file's own, so that names in two
-/// files cannot be compared. The caller's allocations are such as may hold keys.
+/// HMAC-SHA-256 under the association's own keys, of what else it is told by. The salt is the file's own, so that names
+/// in two files cannot be compared. The caller's allocations are such as may hold keys.
 pub fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
     let mut key = Zeroizing::new(Vec::with_capacity(256));
     let mut about = salt.to_vec();

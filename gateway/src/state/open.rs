@@ -1,4 +1,5 @@
-//! Opening the file: its folder is checked, its lock taken, and a state that belongs elsewhere or is too old is refused.
+//! Opening the file: its folder is checked, its lock taken, and a state that belongs elsewhere or is too old is
+//! refused.
 
 use super::boot_record::BootRecord;
 use super::header::{BadHeader, Header};
@@ -156,12 +157,13 @@ struct NotOurs {
 impl std::fmt::Display for NotOurs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.words)?;
-        match self.can_begin_anew {
-            true => f.write_str(
+        if self.can_begin_anew {
+            f.write_str(
                 " Set new keys on both sides, and start once with --fresh-keys, which asserts that no key of the \
                  setkey file was ever used",
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 }

@@ -95,8 +95,8 @@ impl SaRecord {
         }
     }
 
-    /// The date may have been set since. So much time has passed in any case: what the record knows of, and since then what
-    /// the system has been up.
+    /// The date may have been set since. So much time has passed in any case: what the record knows of, and since then
+    /// what the system has been up.
     fn age_at(&self, moment: Moment) -> u64 {
         let passed = moment.since_boot.saturating_sub(self.written);
         let by_date = moment.now.saturating_sub(self.created);
@@ -163,8 +163,8 @@ impl SaRecord {
 /// Where the checksum stands.
 const CHECKSUM_OFFSET: usize = RECORD_LEN - 8;
 
-/// FNV-1a of 64 bits: against bytes that were half written, not against anybody who may write the file, who needs no false
-/// checksum to do harm. A record of zeroes has a wrong one.
+/// FNV-1a of 64 bits: against bytes that were half written, not against anybody who may write the file, who needs no
+/// false checksum to do harm. A record of zeroes has a wrong one.
 pub fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

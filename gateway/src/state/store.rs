@@ -1,5 +1,5 @@
-//! The file: a header and records, each in two copies that are written in turn, so that a power failure in the middle of a
-//! writing leaves the copy before it.
+//! The file: a header and records, each in two copies that are written in turn, so that a power failure in the middle
+//! of a writing leaves the copy before it.
 //!
 //! ```text
 //!   header │ header │ 32 records │ the same 32 │ 32 records │ the same 32 │ …        each part 4096 bytes
@@ -164,9 +164,10 @@ impl<D: Disk> Store<D> {
     /// A place for an association that was never seen. Nothing is written yet.
     pub fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
         let record = SaRecord::new(name, moment);
-        let place = match self.slots.len() < MAX_RECORDS {
-            true => None,
-            false => self.longest_unused(),
+        let place = if self.slots.len() < MAX_RECORDS {
+            None
+        } else {
+            self.longest_unused()
         };
         let place = match place {
             Some(place) => {
@@ -222,8 +223,8 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Writes what has changed, and returns once it would survive a power failure. What could be written is, where there is no
-    /// room for the rest.
+    /// Writes what has changed, and returns once it would survive a power failure. What could be written is, where
+    /// there is no room for the rest.
     pub fn commit(&mut self) -> io::Result<()> {
         if self.slots.iter().all(|slot| !slot.dirty) {
             return Ok(());

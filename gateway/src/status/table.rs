@@ -38,9 +38,10 @@ fn status(status: &Status) -> String {
         status.clear_dropped
     );
     for interface in &status.interfaces {
-        let state = match interface.leads_out {
-            true => "has an outbound association",
-            false => "no outbound association: packets routed there are dropped",
+        let state = if interface.leads_out {
+            "has an outbound association"
+        } else {
+            "no outbound association: packets routed there are dropped"
         };
         let _ = writeln!(
             text,
@@ -121,9 +122,10 @@ fn barriers(barriers: &[BarrierStatus]) -> String {
         (1, _) => ": the second barrier is partial",
         _ => "",
     };
-    match states.is_empty() {
-        true => String::new(),
-        false => format!("barriers: {}{verdict}\n", states.join(", ")),
+    if states.is_empty() {
+        String::new()
+    } else {
+        format!("barriers: {}{verdict}\n", states.join(", "))
     }
 }
 

@@ -192,8 +192,8 @@ fn forget(state: &mut State, target: &str, network: &str) {
     state.changed.retain(|one| !is_it(one));
 }
 
-/// Puts back what was changed under these names, or everything, the latest change first; what could not be put back stays
-/// remembered.
+/// Puts back what was changed under these names, or everything, the latest change first; what could not be put back
+/// stays remembered.
 pub(super) fn revert(
     host: &dyn Host,
     state: &mut State,
@@ -211,11 +211,12 @@ pub(super) fn revert(
         .collect();
     let mut outcomes = Vec::new();
     for one in chosen {
-        let what = match one.network == network {
-            true => put_back(host, &one, force),
-            false => What::Elsewhere {
+        let what = if one.network == network {
+            put_back(host, &one, force)
+        } else {
+            What::Elsewhere {
                 network: one.network.clone(),
-            },
+            }
         };
         let outcome = Outcome {
             name: one.name,

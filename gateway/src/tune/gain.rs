@@ -1,7 +1,7 @@
 //! What a setting was worth here: read from the records of `esplanade lab run tune`, never guessed.
 //!
-//! A part of that study differs from its part `as-it-is` in one factor or in several; rounds that both were measured in are
-//! pairs, and the gain is the median of their ratios.
+//! A part of that study differs from its part `as-it-is` in one factor or in several; rounds that both were measured in
+//! are pairs, and the gain is the median of their ratios.
 
 use crate::speed::statistics::{interval, median};
 use serde::{Deserialize, Serialize};
@@ -77,8 +77,8 @@ impl Line {
 }
 
 impl Gains {
-    /// Those in `asked`, or in a folder `tune-out` there; without a wish, those where the lab leaves them. `Ok(None)` if nothing
-    /// was asked for and nothing is there.
+    /// Those in `asked`, or in a folder `tune-out` there; without a wish, those where the lab leaves them. `Ok(None)`
+    /// if nothing was asked for and nothing is there.
     pub fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, String> {
         let folder = asked.unwrap_or(Path::new("."));
         let candidates = match asked {
@@ -129,8 +129,8 @@ impl Gains {
         })
     }
 
-    /// What the setting `name` was worth, best at the value `wanted`: alone if that was measured, else with others. A tunnel's
-    /// gain goes before plain IP's.
+    /// What the setting `name` was worth, best at the value `wanted`: alone if that was measured, else with others. A
+    /// tunnel's gain goes before plain IP's.
     pub fn of(&self, name: &str, wanted: Option<&str>) -> Option<Gain> {
         let wanted = wanted.map(level);
         let mut found = self.cells(name);
@@ -176,9 +176,12 @@ impl Gains {
             .into_iter()
             .filter_map(measured)
             .filter_map(|(round, value)| Some((value, *base.get(&round)?)))
-            .map(|(value, base)| match of_having_it {
-                true => base / value,
-                false => value / base,
+            .map(|(value, base)| {
+                if of_having_it {
+                    base / value
+                } else {
+                    value / base
+                }
             })
             .collect();
         let others = levels.keys().filter(|other| **other != name);

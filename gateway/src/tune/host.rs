@@ -124,9 +124,10 @@ impl Host for Machine {
             Target::Feature { device, name } => {
                 let words = ["-K", device, option(name), value];
                 let output = Command::new(&self.ethtool).args(words).output()?;
-                match output.status.success() {
-                    true => Ok(()),
-                    false => Err(said(&output.stderr)),
+                if output.status.success() {
+                    Ok(())
+                } else {
+                    Err(said(&output.stderr))
                 }
             }
         }
@@ -216,9 +217,10 @@ fn without_ethtool(error: &io::Error) -> String {
 fn said(stderr: &[u8]) -> io::Error {
     let text = String::from_utf8_lossy(stderr);
     let last = text.lines().last().unwrap_or("ethtool refused").trim();
-    let kind = match text.contains("not permitted") {
-        true => io::ErrorKind::PermissionDenied,
-        false => io::ErrorKind::Other,
+    let kind = if text.contains("not permitted") {
+        io::ErrorKind::PermissionDenied
+    } else {
+        io::ErrorKind::Other
     };
     io::Error::new(kind, last.to_owned())
 }

@@ -188,9 +188,10 @@ impl Report {
     }
 
     fn head(&self) -> String {
-        let devices = match self.devices.is_empty() {
-            true => "none: no default route; choose devices with --device".to_owned(),
-            false => self.devices.join(", "),
+        let devices = if self.devices.is_empty() {
+            "none: no default route; choose devices with --device".to_owned()
+        } else {
+            self.devices.join(", ")
         };
         let gains = match (&self.gains_from, &self.gains_elsewhere) {
             (None, _) => "none: `esplanade lab run tune` measures them here".to_owned(),
@@ -253,9 +254,10 @@ impl Spot {
         let (_, name) = self.target.rsplit_once('/').unwrap_or(("", &self.target));
         let current = self.current.as_deref().unwrap_or("?");
         let proposal = self.proposal.as_deref().unwrap_or(current);
-        match by_name {
-            true => format!("{name}: {current} -> {proposal}"),
-            false => format!("{current} -> {proposal}"),
+        if by_name {
+            format!("{name}: {current} -> {proposal}")
+        } else {
+            format!("{current} -> {proposal}")
         }
     }
 }

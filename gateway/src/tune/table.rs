@@ -1,6 +1,7 @@
 //! The settings that studies and peers name: where each lives, what it should be, why, and what it costs.
 //!
-//! A name that the lab can vary is the word of its specs, so that what `esplanade lab run tune` measured finds its row here.
+//! A name that the lab can vary is the word of its specs, so that what `esplanade lab run tune` measured finds its row
+//! here.
 
 use super::host::{Host, Target};
 use super::informational;

@@ -75,9 +75,10 @@ fn clear(control: &Path, down: &Down) -> Outcome {
         record => record.map_err(Failure::new)?,
     };
     let Some(record) = record else {
-        return match down.force {
-            true => force(None, Some(&folder), down),
-            false => nothing(control),
+        return if down.force {
+            force(None, Some(&folder), down)
+        } else {
+            nothing(control)
         };
     };
     match record.whereabouts().map_err(Failure::new)? {

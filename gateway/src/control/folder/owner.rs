@@ -1,7 +1,7 @@
 //! Whose a folder is, and the files in it, once the gateway is another user than the one that has started it.
 //!
-//! What root has made in this start, or an earlier version has left, becomes the gateway's. Each file is opened first and
-//! judged by its descriptor, so that no link leads to a file elsewhere.
+//! What root has made in this start, or an earlier version has left, becomes the gateway's. Each file is opened first
+//! and judged by its descriptor, so that no link leads to a file elsewhere.
 
 use super::error::{BadFolder, WRITABLE_BY_OTHERS, not_ours};
 use super::{Folder, parent};
@@ -22,8 +22,8 @@ const KINDS: [&str; 2] = ["lock", "state"];
 const BEGINNINGS: [&[u8]; 2] = [b"numbers.", b"armed-"];
 
 impl Folder {
-    /// Hands the folder and what is in it for this socket over to a user. Nothing else is, so it must hold nothing else.
-    /// The lock must be held.
+    /// Hands the folder and what is in it for this socket over to a user. Nothing else is, so it must hold nothing
+    /// else. The lock must be held.
     pub fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
         let io = |error| BadFolder::Io(parent(&self.socket), Errno::into(error));
         let found = fstat(&self.descriptor).map_err(io)?;

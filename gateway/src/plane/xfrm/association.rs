@@ -123,12 +123,13 @@ pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String>
     if new.mode == Mode::Any {
         same.mode = Mode::Any;
     }
-    match same == *new {
-        true => Ok(()),
-        false => Err(
+    if same == *new {
+        Ok(())
+    } else {
+        Err(
             "the kernel can update only the lifetimes and ports of an existing association; `delete` and `add` it \
              instead"
                 .to_owned(),
-        ),
+        )
     }
 }

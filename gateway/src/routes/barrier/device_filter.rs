@@ -1,13 +1,15 @@
-//! The second barrier: a filter on every device that is not ours ([`device_filter`]), in both directions. It stands where
-//! nftables does not: it outlives `nft flush ruleset`, and sees packet sockets and raw sockets with headers of their own.
+//! The second barrier: a filter on every device that is not ours ([`device_filter`]), in both directions. It stands
+//! where nftables does not: it outlives `nft flush ruleset`, and sees packet sockets and raw sockets with headers of
+//! their own.
 //!
 //! ```text
 //!   Plan ──► programs ──► each device: clsact ──► preference 7, handle: owner · gateway · who made clsact · number
 //! ```
 //!
-//! Change: what is new is added on every device, then what is old is deleted; in between either drops. A device that comes is
-//! reached at once; one that goes takes its filters along, and neither is a loss. Another program's `clsact` and filters stay
-//! as they are: the handle remembers whether the place was made by us, and goes with the last filter only then.
+//! Change: what is new is added on every device, then what is old is deleted; in between either drops. A device that
+//! comes is reached at once; one that goes takes its filters along, and neither is a loss. Another program's `clsact`
+//! and filters stay as they are: the handle remembers whether the place was made by us, and goes with the last filter
+//! only then.
 //!
 //! [`device_filter`]: crate::routes::device_filter
 
@@ -182,8 +184,8 @@ impl DeviceFilters {
         }
     }
 
-    /// Takes filters off devices that are no place for them any more: one of the gateway's own that bore another name for a
-    /// moment would drop what the tunnel carries.
+    /// Takes filters off devices that are no place for them any more: one of the gateway's own that bore another name
+    /// for a moment would drop what the tunnel carries.
     fn leave(&mut self, places: &[FilteredDevice]) -> io::Result<()> {
         let is_place = |index: &u32| places.iter().any(|place| place.index == *index);
         let left: Vec<_> = self
@@ -204,10 +206,11 @@ impl DeviceFilters {
         let mut places = self.places()?;
         self.leave(&places)?;
         places.retain(|place| !self.reached.contains_key(&place.index));
-        let outcomes = match places.is_empty() {
-            true => Vec::new(),
+        let outcomes = if places.is_empty() {
+            Vec::new()
+        } else {
             // What was added stays if the next device refuses: that one is tried again.
-            false => self.add_all(&places, force, &mut Vec::new())?,
+            self.add_all(&places, force, &mut Vec::new())?
         };
         for (place, outcome) in places.into_iter().zip(outcomes) {
             self.note(place, outcome);

@@ -30,9 +30,10 @@ impl Barrier for Nftables {
 
     fn install(&mut self, plan: &Plan) -> io::Result<()> {
         let ruleset = firewall::ruleset(&self.site, plan);
-        match self.table.applied() == Some(&ruleset) {
-            true => Ok(()),
-            false => self.table.apply(&ruleset),
+        if self.table.applied() == Some(&ruleset) {
+            Ok(())
+        } else {
+            self.table.apply(&ruleset)
         }
     }
 

@@ -1,5 +1,5 @@
-//! The third barrier: policies of the kernel's own IPsec that block. It stands in for filters on devices, where the host has
-//! none or not on every device, and only as long: XFRM is asked about every packet of the host.
+//! The third barrier: policies of the kernel's own IPsec that block. It stands in for filters on devices, where the
+//! host has none or not on every device, and only as long: XFRM is asked about every packet of the host.
 //!
 //! ```text
 //!   Plan ──► compiler ──► keeper ──► `in`    delivered here, both families
@@ -94,9 +94,12 @@ impl XfrmPolicies {
         let Some(plan) = self.plan.take() else {
             return Ok(());
         };
-        let outcome = without_keys(|| match self.is_needed {
-            true => self.put(&plan),
-            false => self.rest(),
+        let outcome = without_keys(|| {
+            if self.is_needed {
+                self.put(&plan)
+            } else {
+                self.rest()
+            }
         });
         self.is_torn = outcome.is_err();
         self.plan = Some(plan);
@@ -122,10 +125,11 @@ impl XfrmPolicies {
         if let Ok(keeper) = &mut self.keeper {
             keeper.put(&wanted)?;
         }
-        match marks {
-            true => Ok(()),
+        if marks {
+            Ok(())
+        } else {
             // Nothing asks for the mark any more.
-            false => self.opened.remove().or(Ok(())),
+            self.opened.remove().or(Ok(()))
         }
     }
 
@@ -150,10 +154,7 @@ impl XfrmPolicies {
 
     fn rest(&mut self) -> io::Result<()> {
         self.refused = None;
-        match self.may_stand {
-            true => self.clear(),
-            false => Ok(()),
-        }
+        if self.may_stand { self.clear() } else { Ok(()) }
     }
 
     /// The mark goes last: as long as a policy blocks, what came out of the tunnel needs it.
@@ -247,9 +248,10 @@ impl Barrier for XfrmPolicies {
     fn install(&mut self, plan: &Plan) -> io::Result<()> {
         let before = self.plan.replace(plan.clone());
         // Devices may have come with the same plan.
-        let outcome = match self.is_needed || self.may_stand {
-            true => self.follow(),
-            false => Ok(()),
+        let outcome = if self.is_needed || self.may_stand {
+            self.follow()
+        } else {
+            Ok(())
         };
         if outcome.is_err() {
             self.plan = before;
@@ -270,16 +272,14 @@ impl Barrier for XfrmPolicies {
     }
 
     fn restore(&mut self) -> io::Result<()> {
-        match self.stands() {
-            true => self.follow(),
-            false => Ok(()),
-        }
+        if self.stands() { self.follow() } else { Ok(()) }
     }
 
     fn reach_new(&mut self) -> io::Result<()> {
-        match self.is_needed == self.may_stand && !self.is_torn {
-            true => Ok(()),
-            false => self.follow(),
+        if self.is_needed == self.may_stand && !self.is_torn {
+            Ok(())
+        } else {
+            self.follow()
         }
     }
 
@@ -303,11 +303,10 @@ impl Barrier for XfrmPolicies {
 
     fn gaps(&self) -> Option<&'static str> {
         let leaves_out = self.plan.as_ref().is_some_and(compiler::leaves_out);
-        Some(match leaves_out {
-            true => {
-                "not for packet sockets, nor for this host's own IPv6 packets and policies with a source"
-            }
-            false => "not for packet sockets",
+        Some(if leaves_out {
+            "not for packet sockets, nor for this host's own IPv6 packets and policies with a source"
+        } else {
+            "not for packet sockets"
         })
     }
 

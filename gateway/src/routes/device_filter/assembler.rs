@@ -1,5 +1,5 @@
-//! Classic BPF with labels. Jumps go forward only, as the kernel demands; a conditional jump reaches 255 instructions, so
-//! one that leads farther goes by way of an unconditional one, which all jumps to the same place nearby share.
+//! Classic BPF with labels. Jumps go forward only, as the kernel demands; a conditional jump reaches 255 instructions,
+//! so one that leads farther goes by way of an unconditional one, which all jumps to the same place nearby share.
 //!
 //! What is written is laid out from its end backwards: each jump then knows how far its target is.
 

@@ -18,8 +18,8 @@ const HOST: u32 = 0;
 /// PACKET_OTHERHOST.
 const OTHER_HOST: u32 = 3;
 
-/// Goes to `pass` with what passes all the same, and on here with what does not. `is_read` says whether the header above IP
-/// has been read.
+/// Goes to `pass` with what passes all the same, and on here with what does not. `is_read` says whether the header
+/// above IP has been read.
 pub fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
     task.exceptions(program, ends, is_read);
 }
@@ -112,7 +112,8 @@ impl Task {
         }
     }
 
-    /// A later fragment for one of our outer addresses: it is worth nothing without the first one, which is judged by its port.
+    /// A later fragment for one of our outer addresses: it is worth nothing without the first one, which is judged by
+    /// its port.
     fn is_for_us(&self, program: &mut Assembler, ends: Ends) {
         let mut places: Vec<_> = self.outer.iter().map(|rule| rule.destination).collect();
         places.sort_unstable();
@@ -150,8 +151,8 @@ impl Task {
         }
     }
 
-    /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us. Behind the 8 bytes of ICMP is the outer packet's
-    /// header: its protocol, then its source port.
+    /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us. Behind the 8 bytes of ICMP is the outer
+    /// packet's header: its protocol, then its source port.
     fn path_mtu(&self, program: &mut Assembler, ends: Ends) {
         let (number, shift, message, protocol, port) = match self.family {
             Family::V4 => (1, 16, 0x0304, 17, 28),

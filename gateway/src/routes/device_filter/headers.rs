@@ -1,12 +1,13 @@
 //! Headers of a packet, read into scratch memory: whatever lies before the IP header, the addresses, and what selectors
 //! ask of the layer above.
 //!
-//! Most packets of a host go where no policy of the program leads. So an untagged frame's destination is looked at before
-//! anything is stored, and the end for those is right there: they run half a dozen instructions that lie together.
+//! Most packets of a host go where no policy of the program leads. So an untagged frame's destination is looked at
+//! before anything is stored, and the end for those is right there: they run half a dozen instructions that lie
+//! together.
 //!
-//! A load beyond the packet's end makes classic BPF return 0, and that lets a packet pass. So everything behind the fixed
-//! part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed header is
-//! none that anybody takes.
+//! A load beyond the packet's end makes classic BPF return 0, and that lets a packet pass. So everything behind the
+//! fixed part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed
+//! header is none that anybody takes.
 
 use super::assembler::{Assembler, Label, Op, PASS, Test};
 use super::search::{AddressField, AddressLocation, search};
@@ -224,9 +225,9 @@ pub fn read_upper(program: &mut Assembler, family: Family, link: LinkKind) {
     program.bind(done);
 }
 
-/// With an Ethernet header the packet's own length counts. Elsewhere it is not known how much lies before the IP header;
-/// whoever receives a packet that is shorter than it says drops it. One that says 0 is longer than it can say, if it is of
-/// TCP, or in IPv6 begins with hop-by-hop options (RFC 2675 2).
+/// With an Ethernet header the packet's own length counts. Elsewhere it is not known how much lies before the IP
+/// header; whoever receives a packet that is shorter than it says drops it. One that says 0 is longer than it can say,
+/// if it is of TCP, or in IPv6 begins with hop-by-hop options (RFC 2675 2).
 fn find_end(program: &mut Assembler, family: Family, link: LinkKind) {
     if link == LinkKind::Ethernet {
         return program.run(&[Op::Length, Op::Store(END)]);

@@ -1,5 +1,5 @@
-//! Ordered policies over a box of addresses, as code: the first that fits decides, found by destination, then by source,
-//! then by what the policy asks of the layer above.
+//! Ordered policies over a box of addresses, as code: the first that fits decides, found by destination, then by
+//! source, then by what the policy asks of the layer above.
 //!
 //! The addresses are cut at every prefix's ends, so that between two cuts the same policies fit everywhere. What cannot
 //! change the outcome is left out, and places with the same policies share their code.
@@ -155,9 +155,10 @@ impl Writer {
         ends.sort_unstable();
         let (mut pieces, mut open) = (Vec::new(), BTreeSet::new());
         for (place, end) in ends.iter().enumerate() {
-            match end.opens {
-                true => open.insert(end.rule),
-                false => open.remove(&end.rule),
+            if end.opens {
+                open.insert(end.rule)
+            } else {
+                open.remove(&end.rule)
             };
             let next = ends.get(place + 1).map(|next| next.at);
             let Some(next) = next.filter(|next| *next != end.at && !open.is_empty()) else {
@@ -211,9 +212,10 @@ impl Writer {
 
     /// One policy: to its outcome if it fits, else on to `next`.
     fn one(&self, program: &mut Assembler, upper: Upper, drops: bool, next: Label) {
-        let end = match drops {
-            true => self.outcomes.dropped,
-            false => self.outcomes.passed,
+        let end = if drops {
+            self.outcomes.dropped
+        } else {
+            self.outcomes.passed
         };
         let numbers: &[u8] = match &upper {
             Upper::Any => return program.jump(end),
@@ -228,9 +230,10 @@ impl Writer {
             program.go_if(Test::Equal((*number).into()), right);
         }
         // What cannot be looked into might be what has to be dropped.
-        match drops {
-            true => program.branch(Test::Equal(UNKNOWN), end, next),
-            false => program.jump(next),
+        if drops {
+            program.branch(Test::Equal(UNKNOWN), end, next)
+        } else {
+            program.jump(next)
         }
         program.bind(right);
         let facts = facts(upper);
@@ -291,8 +294,8 @@ fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
     facts.into_iter().flatten().collect()
 }
 
-/// What decides among rules that fit the same addresses: nothing behind one that fits always, and at the end nothing that
-/// only lets pass, since that is what happens anyway.
+/// What decides among rules that fit the same addresses: nothing behind one that fits always, and at the end nothing
+/// that only lets pass, since that is what happens anyway.
 fn asked(rules: &[FilterRule]) -> Asked {
     let always = rules.iter().position(|rule| rule.upper == Upper::Any);
     let reached = always.map_or(rules, |place| &rules[..=place]);

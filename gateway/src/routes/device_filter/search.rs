@@ -1,5 +1,5 @@
-//! Where an address lies, found by halving: its words are compared with sorted ranges, so that four thousand destinations
-//! cost a dozen comparisons.
+//! Where an address lies, found by halving: its words are compared with sorted ranges, so that four thousand
+//! destinations cost a dozen comparisons.
 
 use super::assembler::{Assembler, Label, Op, Test};
 use crate::routes::range::Range;
@@ -157,9 +157,10 @@ fn halve(
             if *first > least {
                 program.go_unless(Test::AtLeast(*first), miss);
             }
-            match *last < most {
-                true => program.branch(Test::Greater(*last), miss, *label),
-                false => program.jump(*label),
+            if *last < most {
+                program.branch(Test::Greater(*last), miss, *label)
+            } else {
+                program.jump(*label)
             }
         }
         [Part::Deeper(value, ranges)] => {

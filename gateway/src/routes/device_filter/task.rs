@@ -154,7 +154,8 @@ fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<FilterRule> 
 /// Destinations that are told apart before anything else.
 const MAX_COARSE_RANGES: usize = 4;
 
-/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are closed.
+/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are
+/// closed.
 fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
     let hosts = match family {
         Family::V4 => 0,

@@ -30,10 +30,11 @@ fn target(hook: FilterHook, link: LinkKind) -> Target {
 
 fn address(v6: bool, bits: u16) -> IpAddr {
     let [a, b, c, d] = [bits & 3, bits >> 2 & 3, bits >> 4 & 3, bits >> 6 & 3];
-    match v6 {
-        false => Ipv4Addr::new(10, a as u8, b as u8, (c * 64 + d) as u8).into(),
+    if v6 {
         // Differences in the first, second, third and last word.
-        true => Ipv6Addr::new(0x2001, 0xdb8 + a, 0, b, 0, c, 0x8000 * (c & 1), d).into(),
+        Ipv6Addr::new(0x2001, 0xdb8 + a, 0, b, 0, c, 0x8000 * (c & 1), d).into()
+    } else {
+        Ipv4Addr::new(10, a as u8, b as u8, (c * 64 + d) as u8).into()
     }
 }
 
@@ -42,9 +43,10 @@ fn addresses(v6: bool) -> impl Strategy<Value = IpAddr> {
 }
 
 fn prefixes(v6: bool) -> impl Strategy<Value = String> {
-    let lens = match v6 {
-        false => vec![0, 8, 14, 16, 23, 24, 26, 31, 32],
-        true => vec![0, 16, 31, 32, 48, 63, 64, 80, 95, 96, 127, 128],
+    let lens = if v6 {
+        vec![0, 16, 31, 32, 48, 63, 64, 80, 95, 96, 127, 128]
+    } else {
+        vec![0, 8, 14, 16, 23, 24, 26, 31, 32]
     };
     (addresses(v6), proptest::sample::select(lens)).prop_map(|(address, len)| {
         let net = ipsec::policy::Prefix { address, len };
@@ -189,9 +191,10 @@ fn special(v6: bool, is_source: bool) -> impl Strategy<Value = IpAddr> {
         (false, false) => Ipv4Addr::BROADCAST.into(),
         (true, _) => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into(),
     };
-    let group: IpAddr = match v6 {
-        false => Ipv4Addr::new(224, 0, 0, 22).into(),
-        true => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16).into(),
+    let group: IpAddr = if v6 {
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16).into()
+    } else {
+        Ipv4Addr::new(224, 0, 0, 22).into()
     };
     let special = if is_source { other } else { group };
     prop_oneof![18 => addresses(v6), 2 => Just(other), 1 => Just(special)]
@@ -261,15 +264,16 @@ fn hub(policies: u32, v6: bool) -> Plan {
     let mut plan = Plan::default();
     for n in 0..policies {
         // Every other net, so that neighbours do not merge into one range.
-        let (mine, theirs) = match v6 {
-            false => (
-                format!("10.{}.0.0/24", n % 200),
-                format!("172.{}.{}.0/24", 16 + n / 128, n % 128 * 2),
-            ),
-            true => (
+        let (mine, theirs) = if v6 {
+            (
                 format!("fd00:{:x}::/64", n % 200),
                 format!("2001:db8:{:x}::/48", 2 * n),
-            ),
+            )
+        } else {
+            (
+                format!("10.{}.0.0/24", n % 200),
+                format!("172.{}.{}.0/24", 16 + n / 128, n % 128 * 2),
+            )
         };
         plan.leaving
             .push(entry(&mine, &theirs, Upper::Any, Disposition::Protect));
@@ -360,15 +364,16 @@ fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
 }
 
 fn hub_packet(n: u32, v6: bool, hook: FilterHook) -> Packet {
-    let (mine, theirs): (IpAddr, IpAddr) = match v6 {
-        false => (
-            Ipv4Addr::new(10, (n % 200) as u8, 0, 7).into(),
-            Ipv4Addr::new(172, (16 + n / 128) as u8, (n % 128 * 2) as u8, 9).into(),
-        ),
-        true => (
+    let (mine, theirs): (IpAddr, IpAddr) = if v6 {
+        (
             Ipv6Addr::new(0xfd00, (n % 200) as u16, 0, 0, 1, 2, 3, 4).into(),
             Ipv6Addr::new(0x2001, 0xdb8, 2 * n as u16, 9, 9, 9, 9, 9).into(),
-        ),
+        )
+    } else {
+        (
+            Ipv4Addr::new(10, (n % 200) as u8, 0, 7).into(),
+            Ipv4Addr::new(172, (16 + n / 128) as u8, (n % 128 * 2) as u8, 9).into(),
+        )
     };
     match hook {
         FilterHook::Egress => Packet::udp(mine, theirs),

@@ -1,5 +1,5 @@
-//! What passes although policies would drop it: our own outer packets, what others say about those, and what a link needs to
-//! work at all.
+//! What passes although policies would drop it: our own outer packets, what others say about those, and what a link
+//! needs to work at all.
 
 use super::condition::{AH, ESP, UDP, when};
 use crate::routes::Site;
@@ -12,8 +12,8 @@ const ICMP: u8 = 1;
 const IGMP: u8 = 2;
 const ICMP6: u8 = 58;
 
-/// Our own outer packets. The mark alone is not enough, because whoever may use raw sockets may set it: they are ESP, AH or
-/// UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
+/// Our own outer packets. The mark alone is not enough, because whoever may use raw sockets may set it: they are ESP,
+/// AH or UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
 pub fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -106,8 +106,8 @@ pub fn neighbours() -> Rule {
 /// Source, destination, and what else such a packet shows.
 type Case<'a> = (Prefix, Prefix, &'a dyn Fn(Rule) -> Rule);
 
-/// Leases and multicast groups: never forwarded, and needed before or beside any protected traffic. Each rule stands only
-/// where a policy would drop such packets, so that it costs others nothing.
+/// Leases and multicast groups: never forwarded, and needed before or beside any protected traffic. Each rule stands
+/// only where a policy would drop such packets, so that it costs others nothing.
 pub fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let v4 = |address, len| Prefix {
         address: IpAddr::V4(address),

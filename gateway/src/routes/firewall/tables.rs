@@ -1,8 +1,8 @@
 //! One table of ours in the kernel: put there as a whole, compared with what was put, counted, taken away.
 //!
-//! While this process lives the table is its own: other tools' `flush ruleset` passes it over, and `delete table` is refused.
-//! When the process dies the table stays, and the next process of ours takes it over. A kernel before 6.9 cannot, and keeps
-//! a table that everybody may change.
+//! While this process lives the table is its own: other tools' `flush ruleset` passes it over, and `delete table` is
+//! refused. When the process dies the table stays, and the next process of ours takes it over. A kernel before 6.9
+//! cannot, and keeps a table that everybody may change.
 
 use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Ruleset, TableFamily};
 use std::io;
@@ -30,7 +30,8 @@ impl Firewall {
         }
     }
 
-    /// Makes the table hold just this, from one moment to the next; its counters go on. On an error nothing has changed.
+    /// Makes the table hold just this, from one moment to the next; its counters go on. On an error nothing has
+    /// changed.
     pub fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         match self.put(ruleset, OWNED) {
             Err(refused) if refused.is_about_flags() => self.apply_unowned(ruleset),

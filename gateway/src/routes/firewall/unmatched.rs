@@ -37,9 +37,10 @@ fn of_family(meant: &[&Entry], family: Family) -> Vec<Rule> {
     sides.retain(|(_, ranges)| *ranges != [Range::all(family)]);
     let rule = |(field, ranges): (Field, Vec<Range>)| {
         let rule = when().family(family);
-        match ranges.is_empty() {
-            true => rule.accept(),
-            false => rule.outside(field, ranges).accept(),
+        if ranges.is_empty() {
+            rule.accept()
+        } else {
+            rule.outside(field, ranges).accept()
         }
     };
     sides.into_iter().map(rule).collect()

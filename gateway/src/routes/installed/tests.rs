@@ -1,5 +1,5 @@
-//! A model of a host that refuses any one step, or every step from one on, and that looks after each step whether a packet
-//! could pass in clear.
+//! A model of a host that refuses any one step, or every step from one on, and that looks after each step whether a
+//! packet could pass in clear.
 
 use super::*;
 use crate::routes::DEFAULT_MARK;

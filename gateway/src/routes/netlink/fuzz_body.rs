@@ -1,5 +1,5 @@
-//! What a fuzzer calls: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they are
-//! and behind a header that fits. What reads them must end, and not panic, whatever a newer kernel says.
+//! What a fuzzer calls: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they
+//! are and behind a header that fits. What reads them must end, and not panic, whatever a newer kernel says.
 
 use super::{links, metrics_mtu, next_hops, own_address, rules, table, take_answers};
 use crate::routes::monitor;

@@ -1,5 +1,5 @@
-//! Devices: their names and MTUs, and those of our own beside the first, known by their alias and gone only when no route
-//! leads there any more.
+//! Devices: their names and MTUs, and those of our own beside the first, known by their alias and gone only when no
+//! route leads there any more.
 
 use super::Netlink;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP};

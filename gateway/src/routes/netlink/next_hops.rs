@@ -35,8 +35,8 @@ struct SimpleRoute {
     mtu: Option<u32>,
 }
 
-/// What the kernel answers about a destination that no route leads to, or that a route of type unreachable, blackhole, prohibit
-/// or throw refuses.
+/// What the kernel answers about a destination that no route leads to, or that a route of type unreachable, blackhole,
+/// prohibit or throw refuses.
 const NO_WAY: [Errno; 5] = [
     Errno::NETUNREACH,
     Errno::HOSTUNREACH,
@@ -144,8 +144,8 @@ impl Netlink {
         }))
     }
 
-    /// What the route was configured to take. The answer that names the hop also has what the kernel has learnt of the path,
-    /// and that it learns from anybody's ICMP message.
+    /// What the route was configured to take. The answer that names the hop also has what the kernel has learnt of the
+    /// path, and that it learns from anybody's ICMP message.
     fn configured_mtu(
         &mut self,
         source: IpAddr,
@@ -289,7 +289,8 @@ impl NextHops for KernelNextHops {
         let ours = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast];
         match kind {
             Ok(kind) => kind.is_some_and(|kind| ours.contains(&kind)),
-            // No way leads there: the raw socket gets the same answer. Any other error leaves it open, and the packet is dropped.
+            // No way leads there: the raw socket gets the same answer. Any other error leaves it open, and the packet
+            // is dropped.
             Err(error) => !NO_WAY
                 .map(|errno| Some(errno.raw_os_error()))
                 .contains(&error.raw_os_error()),

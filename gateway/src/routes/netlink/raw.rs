@@ -1,5 +1,5 @@
-//! Requests whose answers are read attribute by attribute, so that what another program has set up, and what kernels to come
-//! say, spoils nothing.
+//! Requests whose answers are read attribute by attribute, so that what another program has set up, and what kernels to
+//! come say, spoils nothing.
 
 use super::Netlink;
 use crate::routes::nftables::attributes;

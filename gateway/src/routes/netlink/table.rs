@@ -66,13 +66,14 @@ const LOCK_MTU: u32 = 1 << 2;
 const TCP_HEADERS: u32 = 40;
 
 fn metrics(mtu: u32, whole: bool) -> Vec<RouteMetric> {
-    match whole {
-        false => vec![RouteMetric::Mtu(mtu)],
-        true => vec![
+    if whole {
+        vec![
             RouteMetric::Lock(LOCK_MTU),
             RouteMetric::Mtu(u16::MAX.into()),
             RouteMetric::Advmss(mtu.saturating_sub(TCP_HEADERS)),
-        ],
+        ]
+    } else {
+        vec![RouteMetric::Mtu(mtu)]
     }
 }
 

@@ -1,5 +1,5 @@
-//! Traffic control: the place on a device where every packet passes (`clsact`), and filters of classic BPF there that drop
-//! by themselves (`bpf da bytecode` in the words of `tc`).
+//! Traffic control: the place on a device where every packet passes (`clsact`), and filters of classic BPF there that
+//! drop by themselves (`bpf da bytecode` in the words of `tc`).
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};

@@ -1,5 +1,5 @@
-//! Policies of the kernel's own IPsec that need no association: `block`, and `allow` as an exception. `ip xfrm policy` shows
-//! them.
+//! Policies of the kernel's own IPsec that need no association: `block`, and `allow` as an exception. `ip xfrm policy`
+//! shows them.
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};
@@ -147,7 +147,8 @@ impl Xfrm {
         Ok(there.filter_map(read).collect())
     }
 
-    /// Puts a policy in the place of the one with the same packets and direction, from one moment to the next, or adds it.
+    /// Puts a policy in the place of the one with the same packets and direction, from one moment to the next, or adds
+    /// it.
     pub fn put(&mut self, policy: &Policy) -> io::Result<()> {
         let body = [&info(policy)[..], &self.attributes(policy.fits.mark)].concat();
         self.netlink
@@ -206,7 +207,8 @@ impl Match {
     }
 }
 
-/// Whether news of this kind may be about a policy whose index begins with this byte. That of a deletion often has no index.
+/// Whether news of this kind may be about a policy whose index begins with this byte. That of a deletion often has no
+/// index.
 pub fn is_about(kind: u16, body: &[u8], owner: u8) -> bool {
     let at = match kind {
         XFRM_MSG_NEWPOLICY | XFRM_MSG_UPDPOLICY => INDEX_IN_INFO,

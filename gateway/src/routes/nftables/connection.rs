@@ -1,6 +1,7 @@
 //! The socket to nf_tables. Tables made over it with the flag "owner" are nobody else's to change while it is open.
 //!
-//! The kernel works on a request within the call that sends it, so answers are there when the call returns; nothing waits.
+//! The kernel works on a request within the call that sends it, so answers are there when the call returns; nothing
+//! waits.
 
 use super::attributes::{self, Attributes};
 use super::encoding::{self, ACK, Batch, Count, HEADER_LEN, message};
@@ -179,9 +180,10 @@ impl Connection {
                         continue;
                     }
                 }
-                return match interrupted {
-                    true => Err(io::ErrorKind::Interrupted.into()),
-                    false => Ok(answers),
+                return if interrupted {
+                    Err(io::ErrorKind::Interrupted.into())
+                } else {
+                    Ok(answers)
                 };
             }
         }

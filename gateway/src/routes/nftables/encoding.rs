@@ -1,4 +1,5 @@
-//! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing changes.
+//! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing
+//! changes.
 
 use super::attributes::Attributes;
 use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
@@ -237,7 +238,8 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     attributes.nest(9, |described| {
         described.put_u32(1, elements.len() as u32);
     });
-    // A note for `nft` alone, in its own form: kind, length, and 1 for the host's order of bytes or 2 for the network's.
+    // A note for `nft` alone, in its own form: kind, length, and 1 for the host's order of bytes or 2 for the
+    // network's.
     let order: u32 = if set.is_in_host_order { 1 } else { 2 };
     attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
     batch.add(message::NEW_SET, CREATE, ruleset.family, attributes);

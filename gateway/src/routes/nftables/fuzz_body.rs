@@ -6,7 +6,8 @@ use super::{Present, Ruleset, TableFamily};
 const TABLE: &str = "esplanade";
 const COUNTERS: [&str; 2] = ["in", "out"];
 
-/// Reads `data` as a datagram of answers: the first tells of a table, those behind it of its chains, rules and counters.
+/// Reads `data` as a datagram of answers: the first tells of a table, those behind it of its chains, rules and
+/// counters.
 ///
 /// # Panics
 ///

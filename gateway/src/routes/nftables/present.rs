@@ -1,5 +1,5 @@
-//! What of a table stands in the kernel, by the handles that the kernel gives: a rule cannot be changed, only replaced by
-//! one with another handle, so equal handles mean that nothing was touched.
+//! What of a table stands in the kernel, by the handles that the kernel gives: a rule cannot be changed, only replaced
+//! by one with another handle, so equal handles mean that nothing was touched.
 
 use super::attributes::{self, Attributes};
 use super::connection::Connection;

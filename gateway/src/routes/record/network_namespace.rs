@@ -1,7 +1,7 @@
 //! Where a note about the kernel's tables holds: one boot, one network namespace.
 //!
-//! The namespace's number alone would do until it is given to another, so the kernel's cookie stands beside it, which is
-//! given once a boot. Whether a namespace still exists is read from what processes and mounts there are.
+//! The namespace's number alone would do until it is given to another, so the kernel's cookie stands beside it, which
+//! is given once a boot. Whether a namespace still exists is read from what processes and mounts there are.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};

@@ -24,9 +24,10 @@ impl Host {
         let (tunnels, netlink) = (self.devices.tunnels(), self.installed.netlink());
         let device = self.plaintext.restore(tunnels, netlink, &self.warn);
         let devices = self.devices.restore(self.installed.netlink());
-        let ipv6 = match self.lacks_ipv6() {
-            true => interface::allow_ipv6(self.tun()),
-            false => Ok(()),
+        let ipv6 = if self.lacks_ipv6() {
+            interface::allow_ipv6(self.tun())
+        } else {
+            Ok(())
         };
         let steering = self.installed.restore();
         barriers.and(device).and(devices).and(ipv6).and(steering)

@@ -14,12 +14,11 @@ use zeroize::Zeroizing;
 
 impl Gateway {
     pub(super) fn obey(&mut self, text: &SetkeyText) -> Answer {
-        let (outcome, rivals) = match text.dry_run {
-            true => {
-                let mut recorder = Recorder::over(self.plane.draft());
-                (apply::apply(&mut recorder, text, now()), Vec::new())
-            }
-            false => self.change(|plane| apply::apply(plane, text, now())),
+        let (outcome, rivals) = if text.dry_run {
+            let mut recorder = Recorder::over(self.plane.draft());
+            (apply::apply(&mut recorder, text, now()), Vec::new())
+        } else {
+            self.change(|plane| apply::apply(plane, text, now()))
         };
         match outcome {
             Ok(mut obeyed) => {

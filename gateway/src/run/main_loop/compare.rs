@@ -1,5 +1,5 @@
-//! The watch over what keeps traffic protected: at the kernel's news, and each second without any, all of it is compared
-//! with what the kernel has, and what another program has taken away comes back.
+//! The watch over what keeps traffic protected: at the kernel's news, and each second without any, all of it is
+//! compared with what the kernel has, and what another program has taken away comes back.
 //!
 //! Our own changes are news too: the comparison that they cause finds nothing missing, and that ends it.
 
@@ -71,8 +71,8 @@ impl Gateway {
         }
     }
 
-    /// Too much was taken away in too short a time. Where nothing would keep traffic from passing in clear meanwhile, the
-    /// barriers do not wait.
+    /// Too much was taken away in too short a time. Where nothing would keep traffic from passing in clear meanwhile,
+    /// the barriers do not wait.
     fn hold_back(&mut self, missing: &[String]) {
         let installed = self.plane.kernel().installed();
         if installed.is_open()

@@ -13,9 +13,10 @@ use zeroize::Zeroizing;
 
 impl Gateway {
     pub(super) fn rekey(&mut self, request: Rekey) -> Answer {
-        let outcome = match request.abort {
-            true => self.abort_rekey(),
-            false => self.begin_rekey(request),
+        let outcome = if request.abort {
+            self.abort_rekey()
+        } else {
+            self.begin_rekey(request)
         };
         match outcome {
             Ok((said, warnings)) => Answer::Setkey {
@@ -45,12 +46,13 @@ impl Gateway {
             return self.go_on_with_rekey(plan, pace);
         }
         if plan.install.is_empty() {
-            return match plan.peers.is_empty() {
-                true => Ok((format!("{}: no new keys\n", plan.name()), plan.warnings)),
-                false => Err(format!(
+            return if plan.peers.is_empty() {
+                Ok((format!("{}: no new keys\n", plan.name()), plan.warnings))
+            } else {
+                Err(format!(
                     "{}: no new keys, only deleted associations: use `esplanade reload`",
                     plan.name()
-                )),
+                ))
             };
         }
         self.install(plan, pace, &text)
@@ -130,18 +132,19 @@ impl Gateway {
         self.take_steps(&mut course, steps);
         let name = course.name().to_owned();
         self.rekey = Some(course);
-        match nothing {
-            true => Err(format!(
+        if nothing {
+            Err(format!(
                 "every peer of the rekey from {name} uses the new keys already or was rolled back: for other keys, \
                  rekey from another file on both sides"
-            )),
-            false => Ok((
+            ))
+        } else {
+            Ok((
                 self.told_of_rekey(&name).replace(
                     "new keys are installed",
                     "rolled back for peers that have not used the new keys",
                 ),
                 Vec::new(),
-            )),
+            ))
         }
     }
 
@@ -168,13 +171,12 @@ impl Gateway {
 
     fn take_steps(&mut self, course: &mut Course, steps: Vec<Step>) {
         for step in steps {
-            let outcome = match step.commands.is_empty() {
-                true => Ok(()),
-                false => {
-                    let (outcome, _) = self.change(|plane| plane.apply(&step.commands).map(drop));
-                    memory::wipe_stack();
-                    outcome
-                }
+            let outcome = if step.commands.is_empty() {
+                Ok(())
+            } else {
+                let (outcome, _) = self.change(|plane| plane.apply(&step.commands).map(drop));
+                memory::wipe_stack();
+                outcome
             };
             match outcome {
                 Ok(()) => {

@@ -1,5 +1,6 @@
 //! A model of a disk that loses, tears or keeps whatever was not synced, under a keeper that is killed, loses power and
-//! restarts at random: no number of a key is ever used twice, and no packet received before the last writing is taken again.
+//! restarts at random: no number of a key is ever used twice, and no packet received before the last writing is taken
+//! again.
 
 use super::super::header::{Header, SALT_LEN};
 use super::super::key_fingerprint::FINGERPRINT_LEN;

@@ -178,9 +178,10 @@ fn sequence(attributes: &[XfrmAttrs]) -> u64 {
 fn phase(lifetimes: &Lifetimes, used: &Lifetime) -> Phase {
     let reached = |limit: u64, count: u64| limit > 0 && count >= limit;
     let soft = &lifetimes.soft;
-    match reached(soft.bytes, used.bytes) || reached(soft.packets, used.packets) {
-        true => Phase::Dying,
-        false => Phase::Mature,
+    if reached(soft.bytes, used.bytes) || reached(soft.packets, used.packets) {
+        Phase::Dying
+    } else {
+        Phase::Mature
     }
 }
 

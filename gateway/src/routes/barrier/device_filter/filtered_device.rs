@@ -46,8 +46,8 @@ pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDe
     })
 }
 
-/// The handles of one gateway's filters: the number of its routes' owner, its block of preferences among routing rules, whether
-/// it has made the place, and a number.
+/// The handles of one gateway's filters: the number of its routes' owner, its block of preferences among routing rules,
+/// whether it has made the place, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handles(u32);
 

@@ -1,5 +1,5 @@
-//! Whether a comparison with the kernel is worth its price: it is where devices or traffic control have changed since the
-//! last one that found nothing, and every ten seconds.
+//! Whether a comparison with the kernel is worth its price: it is where devices or traffic control have changed since
+//! the last one that found nothing, and every ten seconds.
 
 use crate::routes::monitor::{listen, read_all};
 use netlink_sys::Socket;

@@ -1,5 +1,5 @@
-//! A plan as policies of XFRM, in the order in which they are asked. They drop nothing that the plan lets pass; what of the
-//! plan's drops they leave out is said where it is left out.
+//! A plan as policies of XFRM, in the order in which they are asked. They drop nothing that the plan lets pass; what of
+//! the plan's drops they leave out is said where it is left out.
 
 use crate::routes::combined_plan::both_lists;
 use crate::routes::netlink::xfrm::{Direction, Match};
@@ -76,8 +76,8 @@ fn arriving(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     rules
 }
 
-/// What is forwarded meets here what `fwd` policies say of it, and what `out` policies do: XFRM asks `out` about packets of
-/// this host as well, and these not everywhere rightly.
+/// What is forwarded meets here what `fwd` policies say of it, and what `out` policies do: XFRM asks `out` about
+/// packets of this host as well, and these not everywhere rightly.
 fn passing(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     let (leaving, passing) = (
         of_family(&plan.leaving, family),
@@ -99,8 +99,8 @@ fn passing(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     rules
 }
 
-/// Only IPv4 knows a device whose packets leave unasked (`disable_xfrm`), so only there packets on their way into the tunnel
-/// are told from others. What cannot be rightly blocked passes, whatever policies behind it say.
+/// Only IPv4 knows a device whose packets leave unasked (`disable_xfrm`), so only there packets on their way into the
+/// tunnel are told from others. What cannot be rightly blocked passes, whatever policies behind it say.
 fn leaving(plan: &Plan, family: Family) -> Vec<Rule> {
     let mut entries = of_family(&plan.leaving, family);
     for entry in &mut entries {
@@ -116,8 +116,8 @@ fn leaving(plan: &Plan, family: Family) -> Vec<Rule> {
     rules
 }
 
-/// XFRM answers a socket before its packet is rerouted: where the way into the tunnel depends on a source address, a port or
-/// a mark that a socket without one gets last, blocking would keep the packet out of the tunnel too.
+/// XFRM answers a socket before its packet is rerouted: where the way into the tunnel depends on a source address, a
+/// port or a mark that a socket without one gets last, blocking would keep the packet out of the tunnel too.
 fn is_right(plan: &Plan, entry: &Entry) -> bool {
     let is_v4 = entry.family() == Some(Family::V4);
     is_v4
@@ -214,8 +214,8 @@ fn stated(entry: &Entry) -> Vec<Rule> {
     }
 }
 
-/// Of a fragment XFRM sees no ports but zeros, of the first one neither. What an entry says by ports counts for these as
-/// well; types of ICMP do not, where zeros are an echo's reply.
+/// Of a fragment XFRM sees no ports but zeros, of the first one neither. What an entry says by ports counts for these
+/// as well; types of ICMP do not, where zeros are an echo's reply.
 fn fragments(entry: &Entry) -> Vec<Rule> {
     let is_icmp = matches!(entry.selector.upper, Upper::Icmp { .. });
     if !entry.asks_ports() || is_icmp {

@@ -6,9 +6,9 @@
 //!               100 000 …   as a rule
 //! ```
 //!
-//! A change puts the new list before the old one, its first policy first, deletes what is left of the old one, its last policy
-//! first, and moves the new one to where it stays, its last policy first. At each moment a packet meets either what the new
-//! plan says of it or what the old one says.
+//! A change puts the new list before the old one, its first policy first, deletes what is left of the old one, its last
+//! policy first, and moves the new one to where it stays, its last policy first. At each moment a packet meets either
+//! what the new plan says of it or what the old one says.
 
 use super::compiler::Rule;
 use crate::routes::Site;
@@ -213,8 +213,8 @@ fn indices(present: &[Policy]) -> HashMap<Match, u32> {
     each.collect()
 }
 
-/// The kernel's numbers of one gateway's policies: the number of its routes' owner, its block of preferences among routing
-/// rules, a number, and in the last three bits the direction.
+/// The kernel's numbers of one gateway's policies: the number of its routes' owner, its block of preferences among
+/// routing rules, a number, and in the last three bits the direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Indices(u32);
 

@@ -1,5 +1,5 @@
-//! The mark of IPv6 packets that came out of the tunnel, or never left this host: XFRM does not ask by which device a packet
-//! came, and `disable_policy` of IPv6 goes by the device that holds the destination address.
+//! The mark of IPv6 packets that came out of the tunnel, or never left this host: XFRM does not ask by which device a
+//! packet came, and `disable_policy` of IPv6 goes by the device that holds the destination address.
 
 use crate::routes::Site;
 use crate::routes::firewall::tables::Firewall;
@@ -52,9 +52,10 @@ impl Opened {
             }],
         };
         let stands = self.table.applied() == Some(&ruleset) && self.table.missing()?.is_empty();
-        match stands {
-            true => Ok(()),
-            false => self.table.apply(&ruleset),
+        if stands {
+            Ok(())
+        } else {
+            self.table.apply(&ruleset)
         }
     }
 

@@ -1,5 +1,5 @@
-//! Settings of devices that decide whether XFRM is asked at all: on the tunnel's devices it must not be, elsewhere it must.
-//! The kernel sends no news of them, so they are read each second.
+//! Settings of devices that decide whether XFRM is asked at all: on the tunnel's devices it must not be, elsewhere it
+//! must. The kernel sends no news of them, so they are read each second.
 
 use std::fs;
 use std::io;
@@ -39,12 +39,13 @@ pub(super) fn opened<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<String> 
             .map(move |(family, name)| format!("net.{family}.conf.{place}.{name}"))
     });
     let set: Vec<_> = set.collect();
-    match set.is_empty() {
-        true => Vec::new(),
-        false => vec![format!(
+    if set.is_empty() {
+        Vec::new()
+    } else {
+        vec![format!(
             "policies are not checked: set {} to 0",
             set.join(", ")
-        )],
+        )]
     }
 }
 

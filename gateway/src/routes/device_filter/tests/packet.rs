@@ -148,9 +148,10 @@ impl Packet {
     fn upper(&self) -> Vec<u8> {
         let mut upper = self.first_word().to_vec();
         upper.resize(8, 0);
-        let (mut quoted, port_at) = match self.is_v6() {
-            false => (vec![0u8; 28], 20),
-            true => (vec![0u8; 48], 40),
+        let (mut quoted, port_at) = if self.is_v6() {
+            (vec![0u8; 48], 40)
+        } else {
+            (vec![0u8; 28], 20)
         };
         quoted[if self.is_v6() { 6 } else { 9 }] = self.quoted.0;
         quoted[port_at..port_at + 2].copy_from_slice(&self.quoted.1.to_be_bytes());

@@ -130,13 +130,10 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
     if discovers || ports.is_some_and(|ports| is_lease(packet, ports)) {
         return true;
     }
-    let names_a_group = match packet.is_v6() {
-        false => protocol == 2,
-        true => {
-            known == Upwards::Known
-                && protocol == 58
-                && matches!(packet.icmp.0, 130 | 131 | 132 | 143)
-        }
+    let names_a_group = if packet.is_v6() {
+        known == Upwards::Known && protocol == 58 && matches!(packet.icmp.0, 130 | 131 | 132 | 143)
+    } else {
+        protocol == 2
     };
     if names_a_group && packet.hops == 1 && packet.destination.is_multicast() {
         return true;
@@ -158,9 +155,10 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
                     && plan.outer.contains(&(packet.source, packet.destination))
         }
         FilterHook::Ingress => {
-            let complains = match packet.is_v6() {
-                false => protocol == 1 && packet.icmp == (3, 4) && packet.payload >= 30,
-                true => protocol == 58 && packet.icmp.0 == 2 && packet.payload >= 50,
+            let complains = if packet.is_v6() {
+                protocol == 58 && packet.icmp.0 == 2 && packet.payload >= 50
+            } else {
+                protocol == 1 && packet.icmp == (3, 4) && packet.payload >= 30
             };
             let (quoted, port) = packet.quoted;
             let ours = matches!(quoted, 50 | 51) || quoted == 17 && used(port);
@@ -188,15 +186,11 @@ fn is_for_us(plan: &Plan, address: IpAddr) -> bool {
 }
 
 fn is_lease(packet: &Packet, ports: (u16, u16)) -> bool {
-    match packet.is_v6() {
-        false => {
-            matches!(ports, (67, 68) | (68, 67))
-                && (packet.source.is_unspecified()
-                    || packet.destination.to_string() == "255.255.255.255")
-        }
-        true => {
-            matches!(ports, (546, 547) | (547, 546))
-                && packet.source.to_string().starts_with("fe80:")
-        }
+    if packet.is_v6() {
+        matches!(ports, (546, 547) | (547, 546)) && packet.source.to_string().starts_with("fe80:")
+    } else {
+        matches!(ports, (67, 68) | (68, 67))
+            && (packet.source.is_unspecified()
+                || packet.destination.to_string() == "255.255.255.255")
     }
 }

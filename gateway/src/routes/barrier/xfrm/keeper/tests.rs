@@ -122,9 +122,10 @@ proptest! {
         let whole = keeper.table.policies.clone();
         prop_assume!(!whole.is_empty());
         let number = number % whole.len();
-        match changes {
-            true => keeper.table.policies[number].blocks ^= true,
-            false => drop(keeper.table.policies.remove(number)),
+        if changes {
+            keeper.table.policies[number].blocks ^= true;
+        } else {
+            keeper.table.policies.remove(number);
         }
         let lost = keeper.lost(&wanted).unwrap().unwrap();
         prop_assert!(lost.starts_with(if changes { "changed" } else { "deleted" }), "{}", lost);
