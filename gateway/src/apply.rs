@@ -4,7 +4,7 @@ use crate::control::SetkeyText;
 use crate::local_time::utc_offset;
 use crate::plane::Plane;
 use dataplane::clock;
-use ipsec::command::{Answer, Command, Refused, SaReport};
+use ipsec::command::{Answer, Refused, SaReport};
 use ipsec::sa::Phase;
 use ipsec::setkey::{
     DumpContext, Forwarding, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
@@ -12,9 +12,7 @@ use ipsec::setkey::{
 use zeroize::Zeroizing;
 
 /// What came of a text that was obeyed.
-pub struct Applied {
-    /// Its commands.
-    pub commands: Vec<Command>,
+pub(crate) struct Applied {
     /// What its dumps have to say, in setkey's layout.
     pub output: Zeroizing<String>,
     /// What one should know, a rendered message each.
@@ -22,7 +20,11 @@ pub struct Applied {
 }
 
 /// Obeys a text. On any mistake nothing has changed and all mistakes are in the message.
-pub fn apply(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Applied, String> {
+pub(crate) fn apply(
+    plane: &mut dyn Plane,
+    request: &SetkeyText,
+    now: u64,
+) -> Result<Applied, String> {
     let lowered = parse(request)?;
     let answers = plane
         .apply(&lowered.commands)
@@ -30,12 +32,11 @@ pub fn apply(plane: &mut dyn Plane, request: &SetkeyText, now: u64) -> Result<Ap
     Ok(Applied {
         output: output(&answers, request, now),
         warnings: warnings(&lowered, request),
-        commands: lowered.commands,
     })
 }
 
 /// Reads a text without obeying it.
-pub fn parse(request: &SetkeyText) -> Result<Lowered, String> {
+pub(crate) fn parse(request: &SetkeyText) -> Result<Lowered, String> {
     let forwarding = if request.kernel_semantics {
         Forwarding::AsWritten
     } else {
@@ -51,13 +52,13 @@ pub fn parse(request: &SetkeyText) -> Result<Lowered, String> {
 }
 
 /// The warnings of a text, one rendered message each.
-pub fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
+pub(crate) fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
     let render = |warning: &ipsec::setkey::Warning| warning.render(&request.name, &request.text);
     lowered.warnings.iter().map(render).collect()
 }
 
 /// A refusal by the plane, at the statement that it is about.
-pub fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
+pub(crate) fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
     match lowered.spans.get(refused.index) {
         Some(place) => ipsec::setkey::Problem::new(*place, refused.reason.clone())
             .render(&request.name, &request.text),
@@ -148,7 +149,7 @@ mod tests {
                 .output
                 .starts_with("192.0.2.1 192.0.2.2 \n\tesp mode=tunnel spi=4097(0x00001001)")
         );
-        assert_eq!(obeyed.commands.len(), 2);
+        assert_eq!(plane.obeyed().len(), 2);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Parsers of arguments that several commands take.
 
 /// A number, decimal or hexadecimal.
-pub fn number(word: &str) -> Result<u32, String> {
+pub(crate) fn number(word: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => word.parse(),
@@ -10,7 +10,7 @@ pub fn number(word: &str) -> Result<u32, String> {
 }
 
 /// An IP protocol, by name or number.
-pub fn protocol(word: &str) -> Result<u8, String> {
+pub(crate) fn protocol(word: &str) -> Result<u8, String> {
     let number = match word {
         "icmp" => 1,
         "tcp" => 6,

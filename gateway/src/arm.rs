@@ -35,7 +35,7 @@ use zeroize::Zeroizing;
 /// What `esplanade arm` takes.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct ArmOptions {
+pub(crate) struct ArmOptions {
     /// Policies, in setkey syntax; associations are read too, but their keys are not used
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -73,7 +73,7 @@ Traffic that the file's policies protect then neither leaves nor enters unencryp
 const IKE_PORT: u16 = 500;
 
 /// Puts up the barriers of a file, or, where it cannot be read whole, those that were armed last.
-pub fn run(options: &ArmOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &ArmOptions) -> Result<(), Failure> {
     let site = match &options.forward {
         Some(device) => Site::forwarding(device, options.table, options.mark),
         None => Site::new(&options.tun, options.table, options.mark),

@@ -7,8 +7,8 @@
 //! ```
 
 mod engine;
-pub mod file;
-pub mod link;
+pub(crate) mod file;
+pub(crate) mod link;
 mod operation;
 mod report;
 mod routed;
@@ -33,7 +33,7 @@ use zeroize::Zeroizing;
 /// What `esplanade capture` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct CaptureOptions {
+pub(crate) struct CaptureOptions {
     #[command(subcommand)]
     verb: Command,
 }
@@ -83,7 +83,7 @@ struct Files {
 }
 
 /// Runs it. Only a capture of which everything that an association names was carried is a success.
-pub fn run(options: &CaptureOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let (operation, files, routed) = match &options.verb {
         Command::Open(files) => (Operation::Open, files, None),
         Command::Seal { files, routed } => (Operation::Seal, files, Some(routed)),

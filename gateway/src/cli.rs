@@ -55,7 +55,7 @@ enum Command {
     Reload(ask::Reload),
     /// Install new keys without packet loss; run it on both sides, in any order
     #[command(after_help = ask::REKEY_EXAMPLES)]
-    Rekey(ask::Rekey),
+    Rekey(ask::RekeyArguments),
     /// Show status and traffic
     #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
     Status(ask::Asking),

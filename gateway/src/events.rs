@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Event {
+pub(crate) struct Event {
     /// When, in seconds since the Unix epoch.
     pub time: u64,
     /// What.
@@ -19,7 +19,7 @@ pub struct Event {
 /// What can happen.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum What {
+pub(crate) enum What {
     /// An association was added.
     SaAdded(SaName),
     /// An association got a new configuration.
@@ -89,7 +89,7 @@ pub enum What {
 
 /// An association by name; never with its keys.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SaName {
+pub(crate) struct SaName {
     /// Outer source, where it is known.
     pub source: Option<IpAddr>,
     /// Outer destination.
@@ -102,7 +102,7 @@ pub struct SaName {
 
 /// A policy by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PolicyName {
+pub(crate) struct PolicyName {
     /// `in`, `out` or `fwd`.
     pub direction: String,
     /// Source, destination and upper layer as setkey writes them.
@@ -111,7 +111,7 @@ pub struct PolicyName {
 
 impl SaName {
     /// The name of a configured association.
-    pub fn of(config: &SaConfig) -> Self {
+    pub(crate) fn of(config: &SaConfig) -> Self {
         Self {
             source: Some(config.source),
             ..Self::from(config.id)
@@ -132,7 +132,7 @@ impl From<SaId> for SaName {
 
 impl PolicyName {
     /// The name of a policy.
-    pub fn of(policy: &Policy) -> Self {
+    pub(crate) fn of(policy: &Policy) -> Self {
         Self {
             direction: direction_name(policy.direction).to_owned(),
             selector: selector_text(&policy.selector),
@@ -141,7 +141,7 @@ impl PolicyName {
 }
 
 /// setkey's word for a protocol.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
+pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Esp => "esp",
         Protocol::Ah => "ah",
@@ -149,7 +149,7 @@ pub fn protocol_name(protocol: Protocol) -> &'static str {
 }
 
 /// setkey's word for a direction.
-pub fn direction_name(direction: Direction) -> &'static str {
+pub(crate) fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Out => "out",
         Direction::In => "in",
@@ -158,7 +158,7 @@ pub fn direction_name(direction: Direction) -> &'static str {
 }
 
 /// A selector as setkey's `spdadd` writes it.
-pub fn selector_text(selector: &Selector) -> String {
+pub(crate) fn selector_text(selector: &Selector) -> String {
     let port = |port: Option<u16>| port.map_or_else(|| "any".to_owned(), |port| port.to_string());
     let (source, destination, upper) = match selector.upper {
         Upper::Any => (None, None, "any".to_owned()),

@@ -3,19 +3,19 @@
 use std::fmt;
 
 /// Why a command failed: one message, and an exit code that is not 0.
-pub struct Failure {
+pub(crate) struct Failure {
     message: String,
     code: u8,
 }
 
 impl Failure {
     /// A failure with exit code 1.
-    pub fn new(message: impl fmt::Display) -> Self {
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::with_code(message, 1)
     }
 
     /// A failure with an exit code of its own.
-    pub fn with_code(message: impl fmt::Display, code: u8) -> Self {
+    pub(crate) fn with_code(message: impl fmt::Display, code: u8) -> Self {
         Self {
             message: message.to_string(),
             code,
@@ -23,7 +23,7 @@ impl Failure {
     }
 
     /// The exit code of the program.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         self.code
     }
 }

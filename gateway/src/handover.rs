@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// What the present meaning of [`Parting`] is called; with another one nothing is handed over.
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// Descriptors that pass at once, at most.
 const MAX_DESCRIPTORS: usize = 128;
@@ -35,7 +35,7 @@ const CARRIER: u8 = b' ';
 /// One socket of the protected side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Need {
+pub(crate) enum Need {
     /// ESP in UDP, at a local port.
     Udp {
         /// Over IPv6.
@@ -62,7 +62,7 @@ pub enum Need {
 
 /// Where the sockets send and receive.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Outer {
+pub(crate) struct Outer {
     /// The network namespace that was asked for.
     pub namespace: Option<String>,
     /// The device that was asked for.
@@ -81,7 +81,7 @@ pub struct Trials {
 
 /// What the descriptors are, in their order: the TUN device first, if there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Parting {
+pub(crate) struct Parting {
     /// What all this means.
     pub format: u32,
     /// The TUN device.
@@ -94,7 +94,7 @@ pub struct Parting {
 
 /// What a gateway has from the one before it.
 #[derive(Default)]
-pub struct Inheritance {
+pub(crate) struct Inheritance {
     /// Its TUN device, and what that can do.
     pub tun: Option<(OwnedFd, TunOffloads)>,
     /// Its sockets.
@@ -105,7 +105,7 @@ pub struct Inheritance {
 
 impl Inheritance {
     /// Descriptors with what they are; nothing where the two do not go together.
-    pub fn of(parting: Parting, descriptors: Vec<OwnedFd>) -> Self {
+    pub(crate) fn of(parting: Parting, descriptors: Vec<OwnedFd>) -> Self {
         let count = usize::from(parting.tun.is_some()) + parting.sockets.len();
         if parting.format != FORMAT || descriptors.len() != count {
             return Self::default();
@@ -149,7 +149,7 @@ impl From<Trials> for TunOffloads {
 }
 
 /// Sends descriptors, with one byte that carries them.
-pub fn send(stream: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<()> {
+pub(crate) fn send(stream: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<()> {
     if descriptors.len() > MAX_DESCRIPTORS {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -163,7 +163,7 @@ pub fn send(stream: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<()> {
 }
 
 /// The first byte of an answer, with the descriptors that came along.
-pub fn receive(stream: &UnixStream) -> io::Result<(u8, Vec<OwnedFd>)> {
+pub(crate) fn receive(stream: &UnixStream) -> io::Result<(u8, Vec<OwnedFd>)> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let mut byte = [0];

@@ -9,28 +9,30 @@
 //!                                                                tune: settings of the host
 //! ```
 
-pub mod apply;
-pub mod argument;
-pub mod arm;
+#![cfg_attr(not(test), warn(unreachable_pub))]
+
+pub(crate) mod apply;
+pub(crate) mod argument;
+pub(crate) mod arm;
 pub mod capture;
 pub mod cli;
 pub mod control;
-pub mod events;
-pub mod failure;
-pub mod handover;
-pub mod local_time;
-pub mod memory;
-pub mod output;
-pub mod plane;
-pub mod privileges;
-pub mod random;
-pub mod rekey;
-pub mod reload;
-pub mod report;
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod handover;
+pub(crate) mod local_time;
+pub(crate) mod memory;
+pub(crate) mod output;
+pub(crate) mod plane;
+pub(crate) mod privileges;
+pub(crate) mod random;
+pub(crate) mod rekey;
+pub(crate) mod reload;
+pub(crate) mod report;
 pub mod routes;
 pub mod run;
 pub mod setkey_cli;
-pub mod speed;
-pub mod state;
-pub mod status;
-pub mod tune;
+pub(crate) mod speed;
+pub(crate) mod state;
+pub(crate) mod status;
+pub(crate) mod tune;

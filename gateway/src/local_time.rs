@@ -1,7 +1,7 @@
 //! Local time, for dumps and events that people read.
 
 /// How many seconds local time was ahead of universal time, `seconds` after the Unix epoch.
-pub fn utc_offset(seconds: u64) -> i64 {
+pub(crate) fn utc_offset(seconds: u64) -> i64 {
     let Ok(time) = libc::time_t::try_from(seconds) else {
         return 0;
     };

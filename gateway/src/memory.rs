@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-pub use locked::is_locked;
+pub(crate) use locked::is_locked;
 
 /// The heap of every program that links this crate.
 #[global_allocator]
@@ -45,12 +45,12 @@ thread_local! {
 }
 
 /// Runs `work`, whose allocations may hold keys.
-pub fn with_keys<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn with_keys<R>(work: impl FnOnce() -> R) -> R {
     scope(true, work)
 }
 
 /// Runs `work` inside of [`with_keys`], though none of its allocations will hold keys.
-pub fn without_keys<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn without_keys<R>(work: impl FnOnce() -> R) -> R {
     scope(false, work)
 }
 
@@ -67,7 +67,7 @@ fn scope<R>(with_keys: bool, work: impl FnOnce() -> R) -> R {
 
 /// Zeroes the stack below the caller, where calls that have ended have left copies of what they worked on.
 #[inline(never)]
-pub fn wipe_stack() {
+pub(crate) fn wipe_stack() {
     let mut room = MaybeUninit::<[u8; ZEROED_STACK_BYTES]>::uninit();
     // SAFETY: the room is ours, and as large as said.
     unsafe { wipe(room.as_mut_ptr().cast(), ZEROED_STACK_BYTES) };

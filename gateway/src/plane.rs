@@ -4,14 +4,14 @@ mod own;
 mod recorder;
 mod xfrm;
 
-pub use own::{Kernel, OwnPlane};
-pub use recorder::Recorder;
-pub use xfrm::XfrmPlane;
+pub(crate) use own::{Kernel, OwnPlane};
+pub(crate) use recorder::Recorder;
+pub(crate) use xfrm::XfrmPlane;
 
 use ipsec::command::{Answer, Command, Refused};
 
 /// Something that can be told what to protect, and does.
-pub trait Plane {
+pub(crate) trait Plane {
     /// Whether a command can be obeyed at all, or why not.
     fn supports(&self, command: &Command) -> Result<(), String>;
 
@@ -20,7 +20,7 @@ pub trait Plane {
 }
 
 /// The first command that a plane does not know, before anything is changed.
-pub fn check(plane: &dyn Plane, commands: &[Command]) -> Result<(), Refused> {
+pub(crate) fn check(plane: &dyn Plane, commands: &[Command]) -> Result<(), Refused> {
     for (index, command) in commands.iter().enumerate() {
         plane
             .supports(command)

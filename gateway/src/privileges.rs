@@ -5,8 +5,8 @@ mod files;
 mod system_calls;
 mod user;
 
-pub use files::AllowedFiles;
-pub use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
+pub(crate) use files::AllowedFiles;
+pub(crate) use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
 
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
@@ -19,7 +19,7 @@ use rustix::thread::{
 use std::io;
 
 /// Keys live in memory; a core dump or another process's debugger must not carry them off.
-pub fn keep_keys_out_of_core_dumps() {
+pub(crate) fn keep_keys_out_of_core_dumps() {
     // Neither can fail for a process of our own; if the system is stranger than that, there is nothing to do instead.
     let none = Rlimit {
         current: Some(0),
@@ -30,7 +30,7 @@ pub fn keep_keys_out_of_core_dumps() {
 }
 
 /// Keys lie in locked pages, of which the system's limit allows few; root may raise it, others as far as they may.
-pub fn let_keys_be_locked() {
+pub(crate) fn let_keys_be_locked() {
     let all = Rlimit {
         current: None,
         maximum: None,
@@ -50,7 +50,7 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
 
 /// What this thread, and so every one of a gateway, may do beyond an ordinary user, by the names of `man 7
 /// capabilities`.
-pub fn held() -> Vec<String> {
+pub(crate) fn held() -> Vec<String> {
     let held = capabilities(None).map(|sets| sets.effective);
     let names = held.unwrap_or(CapabilitySet::empty()).iter_names();
     names.map(|(name, _)| format!("CAP_{name}")).collect()
@@ -58,7 +58,7 @@ pub fn held() -> Vec<String> {
 
 /// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit
 /// is high enough or can be made so, which a container's root may not do.
-pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
+pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     if priority == Priority::Normal {
         return Ok(CapabilitySet::empty());
     }
@@ -80,7 +80,7 @@ pub fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
 
 /// Gives up everything else, and the system calls that no gateway makes. Called before threads are started, which then
 /// have no more than this one.
-pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
+pub(crate) fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
     let held = capabilities(None)?.permitted;
     let kept = held & (NEEDED | also);
     set_capabilities(
@@ -99,7 +99,7 @@ pub fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
 }
 
 /// Gives up all files but these.
-pub fn hold_to(places: AllowedFiles, warn: &Warn) {
+pub(crate) fn hold_to(places: AllowedFiles, warn: &Warn) {
     if let Err(why) = places.hold_to() {
         warn(&format!(
             "file access is not restricted: {why} (Landlock needs kernel 5.13, with `landlock` among its security \

@@ -1,7 +1,7 @@
 //! Unpredictable bits.
 
 /// Bits of the system's generator.
-pub fn system_random() -> u64 {
+pub(crate) fn system_random() -> u64 {
     let mut bytes = [0; 8];
     let mut filled = 0;
     while filled < bytes.len() {

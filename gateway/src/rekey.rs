@@ -1,10 +1,10 @@
 //! `esplanade rekey`: new keys on both sides, in any order, and no packet is lost.
 //!
 //! ```text
-//!   installed ──► new associations receive; new ones for sending stand by, and a dummy packet a second tells the peer of them
-//!   heard     ──► an authentic packet came by a new one: the peer has the new keys, and receives by them
-//!   moved     ──► new ones carry what is sent, old ones stand by
-//!   done      ──► nothing came by the old ones for some seconds: they are deleted
+//!   installed ──► new inbound SAs are accepted; new outbound SAs are on standby: one dummy packet per second uses them
+//!   heard     ──► an authentic packet arrived on a new SA: the peer has the new keys and accepts them
+//!   moved     ──► the new SAs are used for sending, the old ones are on standby
+//!   done      ──► nothing arrived on the old SAs for some seconds: they are deleted
 //! ```
 //!
 //! Each peer goes its way alone (`course`); what a text asks for is found out before anything changes (`plan`). A peer
@@ -13,8 +13,8 @@
 mod course;
 mod plan;
 
-pub use course::{Course, Pace, Step, Turn};
-pub use plan::{Ends, Peer, Plan};
+pub(crate) use course::{Course, Pace, Step, Turn};
+pub(crate) use plan::RekeyPlan;
 
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// What an association is named by in a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SaReference {
+pub(crate) struct SaReference {
     /// Destination, protocol, SPI.
     pub id: SaId,
     /// Outer source address.
@@ -39,7 +39,7 @@ impl SaReference {
     }
 
     /// The association, if there is one of this name.
-    pub fn find<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Sa> {
+    pub(crate) fn find<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Sa> {
         let found = snapshot.find(&self.id).map(|place| snapshot.sa(place))?;
         (found.config.source == self.source).then_some(found)
     }

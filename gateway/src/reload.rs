@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// What a reload has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Associations that are new.
     pub added: usize,
     /// Associations with other options.
@@ -43,7 +43,7 @@ impl std::fmt::Display for Changes {
 }
 
 /// Has the plane be what the text says. On any mistake nothing has changed and all mistakes are in the message.
-pub fn reload(
+pub(crate) fn reload(
     plane: &mut dyn Plane,
     request: &SetkeyText,
 ) -> Result<(Changes, Vec<String>), String> {
@@ -92,7 +92,7 @@ pub(crate) struct Databases {
 }
 
 impl Databases {
-    pub fn of(plane: &mut dyn Plane) -> Result<Self, Refused> {
+    pub(crate) fn of(plane: &mut dyn Plane) -> Result<Self, Refused> {
         let mut all = Self::default();
         for answer in plane.apply(&[Command::DumpSas(None), Command::DumpPolicies])? {
             match answer {
@@ -130,7 +130,7 @@ fn difference(present: &Databases, wanted: &Databases) -> (Vec<Command>, Changes
 
 impl Databases {
     /// Whether it has one of this name.
-    pub fn has(&self, config: &Arc<SaConfig>) -> bool {
+    pub(crate) fn has(&self, config: &Arc<SaConfig>) -> bool {
         self.sas.iter().any(|wanted| wanted.id == config.id)
     }
 }

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// One association for `status`.
-pub fn association(report: &SaReport) -> SaStatus {
+pub(crate) fn association(report: &SaReport) -> SaStatus {
     let config = &report.config;
     SaStatus {
         name: SaName::of(config),
@@ -48,7 +48,7 @@ pub fn association(report: &SaReport) -> SaStatus {
 }
 
 /// One policy for `status`.
-pub fn policy(report: &PolicyReport) -> PolicyStatus {
+pub(crate) fn policy(report: &PolicyReport) -> PolicyStatus {
     PolicyStatus {
         id: report.id,
         direction: direction_name(report.policy.direction).to_owned(),
@@ -62,7 +62,10 @@ pub fn policy(report: &PolicyReport) -> PolicyStatus {
 }
 
 /// One direction for `status`.
-pub fn traffic(tally: &PacketCounts, (packets_per_second, bits_per_second): (u64, u64)) -> Traffic {
+pub(crate) fn traffic(
+    tally: &PacketCounts,
+    (packets_per_second, bits_per_second): (u64, u64),
+) -> Traffic {
     Traffic {
         packets: tally.packets,
         bytes: tally.bytes,
@@ -75,7 +78,7 @@ pub fn traffic(tally: &PacketCounts, (packets_per_second, bits_per_second): (u64
 }
 
 /// Both directions' manner of working for `status`.
-pub fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
+pub(crate) fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
     let told = |(direction, report): (&str, LaneReport)| LaneStatus {
         direction: direction.to_owned(),
         mode: match report.workers {
@@ -97,7 +100,7 @@ pub fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
 }
 
 /// Everything for `drops`; `counters` are those of the drop rules, by name with packets and bytes.
-pub fn drops(
+pub(crate) fn drops(
     tallies: &[PacketCounts],
     sas: &[SaReport],
     counters: &[(&'static str, u64, u64)],
@@ -142,7 +145,7 @@ fn by_name(counts: impl Iterator<Item = (Dropped, u64)>) -> BTreeMap<String, u64
 }
 
 /// What start-up probes of the TUN device found.
-pub fn offloads(abilities: TunOffloads) -> Vec<String> {
+pub(crate) fn offloads(abilities: TunOffloads) -> Vec<String> {
     let trains = |takes: TrainKinds| {
         let kinds = [
             ("TCP/IPv4", takes.tcp_v4),
@@ -169,7 +172,7 @@ pub fn offloads(abilities: TunOffloads) -> Vec<String> {
 }
 
 /// The most memory this process has held, in bytes, as the kernel counts it.
-pub fn peak_memory() -> u64 {
+pub(crate) fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -177,7 +180,7 @@ pub fn peak_memory() -> u64 {
 }
 
 /// What is different between two moments.
-pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
+pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     let mut changes = Vec::new();
     let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
     let mut kept = HashMap::new();
@@ -214,7 +217,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
 
 /// Where a change has made one association carry what another of another kind could carry too: a sentence for each such
 /// pair.
-pub fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+pub(crate) fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let ids = |snapshot: &Snapshot, index: SaIndex| snapshot.sa(index).config.id;
     let known: HashSet<_> = before
         .shadowed()
@@ -250,7 +253,7 @@ fn kind_of(config: &SaConfig) -> String {
 }
 
 /// Which policy and associations a packet would meet.
-pub fn explain(snapshot: &Snapshot, question: &Explain) -> String {
+pub(crate) fn explain(snapshot: &Snapshot, question: &Explain) -> String {
     let has_ports = question.source_port.is_some() || question.destination_port.is_some();
     let packet = Outline {
         source: question.source,

@@ -12,19 +12,19 @@
 //!
 //! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
 
-pub mod barrier;
-pub mod combined_plan;
-pub mod device_filter;
-pub mod firewall;
-pub mod installed;
-pub mod monitor;
+pub(crate) mod barrier;
+pub(crate) mod combined_plan;
+pub(crate) mod device_filter;
+pub(crate) mod firewall;
+pub(crate) mod installed;
+pub(crate) mod monitor;
 pub mod netlink;
 pub mod nftables;
-pub mod plan;
-pub mod range;
-pub mod record;
+pub(crate) mod plan;
+pub(crate) mod range;
+pub(crate) mod record;
 mod site;
-pub mod steering;
-pub mod tables;
+pub(crate) mod steering;
+pub(crate) mod tables;
 
-pub use site::{BadSite, DEFAULT_MARK, DEFAULT_TABLE, DEFAULT_TUN, PREFERENCES_PER_SITE, Site};
+pub(crate) use site::{BadSite, DEFAULT_MARK, DEFAULT_TUN, PREFERENCES_PER_SITE, Site};

@@ -1,9 +1,11 @@
-//! `esplanade run`: from a setkey file to traffic, and back to silence.
+//! `esplanade run`: starts a gateway from a setkey file, and stops it.
 //!
 //! ```text
-//!   read the file ─► claim the socket ─► change the user ─► kept numbers ─► TUN device and sockets ─► drop rules ─► routes ─► threads ─► ready
-//!                                                                                                   │
-//!   main thread: control socket, signals, one tick a second ◄── notices ── data plane's threads ◄──┘
+//!   read the file ─► lock the socket ─► change the user ─► stored numbers ─► TUN device and sockets
+//!                                                                                 │
+//!            ready ◄─ threads ◄─ routes ◄─ drop rules ◄───────────────────────────┘
+//!                       │
+//!                       └─ notices ─► main thread: control socket, signals, a tick per second
 //! ```
 //!
 //! Everything that can fail is tried before anything is changed, and what a failed start has changed it takes back. The
@@ -30,8 +32,8 @@ mod warnings;
 
 #[doc(hidden)]
 pub use icmp_validation::check_any_complaint;
-pub use options::{CpuList, RESTART_EXAMPLES, RunOptions};
-pub use replace::restart;
+pub(crate) use options::{RESTART_EXAMPLES, RunOptions};
+pub(crate) use replace::restart;
 
 use crate::apply;
 use crate::control::{self, Folder, Server, SetkeyText};
@@ -54,7 +56,7 @@ use std::path::PathBuf;
 use warnings::Warnings;
 
 /// Runs a gateway until a signal or `down` ends it.
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &RunOptions) -> Result<(), Failure> {
     begin(options, prepare(options)?, Inheritance::default())
 }
 
@@ -156,7 +158,7 @@ fn begin(
         .serve()
 }
 
-/// Threads that never sleep and stand before all others would leave them nothing.
+/// Threads that never sleep at real-time priority would starve all others.
 fn check(options: &RunOptions) -> Result<(), Failure> {
     match (options.priority, options.wake) {
         (Priority::Realtime, Wake::Busy(None)) => Err(Failure::new(

@@ -1,20 +1,21 @@
-//! The `setkey` command: ipsec-tools' options, spoken to a running gateway.
+//! The `setkey` command with the options of ipsec-tools, for a running gateway.
 //!
 //! ```text
-//!   text ──► checked here: mistakes with line, column and caret ──► names looked up here ──► gateway: all of it, or nothing
-//!                                                                                              │
-//!   standard output ◄── dumps in ipsec-tools' layout ──────────────────────────────────────────┘
+//!   text ──► checked here: errors with line, column and caret ──► names are resolved here
+//!                                                                   │
+//!   standard output ◄── dumps in ipsec-tools' layout ◄── gateway: applied atomically
 //! ```
 //!
-//! A text with a mistake never reaches the gateway, and `-n` needs none at all. With `--plane kernel` the kernel's own
-//! IPsec takes the gateway's place.
+//! A text with an error is never sent to the gateway, and `-n` needs none at all. With `--plane kernel` the text is
+//! applied to the kernel's own IPsec instead.
 
 mod arguments;
 mod names;
 mod statements;
 
-pub use arguments::{Arguments, PlaneChoice, Program};
-pub use names::SystemNames;
+pub use arguments::Program;
+pub(crate) use arguments::{Arguments, PlaneChoice};
+pub(crate) use names::SystemNames;
 
 use crate::apply::apply;
 use crate::control::{Answer, Client, NoAnswer, Request, SetkeyText};
@@ -62,7 +63,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
 }
 
 /// A file for a gateway that is to be what it says.
-pub fn text_of(path: &Path) -> Result<SetkeyText, String> {
+pub(crate) fn text_of(path: &Path) -> Result<SetkeyText, String> {
     let name = path.display().to_string();
     let text = read(Some(path)).map_err(|error| format!("cannot read {name}: {error}"))?;
     Ok(SetkeyText {

@@ -22,7 +22,7 @@ mod turn;
 use crate::failure::Failure;
 use case::Case;
 use machine::Machine;
-pub use options::SpeedOptions;
+pub(crate) use options::SpeedOptions;
 use options::{Direction, Directions, Layer};
 use report::{Report, Row};
 use std::io::IsTerminal;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use suite::NamedSuite;
 
 /// Measures and prints.
-pub fn run(options: &SpeedOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &SpeedOptions) -> Result<(), Failure> {
     if options.list {
         let names: Vec<String> = suite::all().map(|suite| suite.name + "\n").collect();
         return crate::output::print(&names.concat());

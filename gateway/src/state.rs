@@ -19,8 +19,8 @@ mod open;
 mod record;
 mod store;
 
-pub use boot_record::BootRecord;
-pub use open::{Wanted, open};
+pub(crate) use boot_record::BootRecord;
+pub(crate) use open::{Wanted, open};
 
 use crate::memory;
 use dataplane::io::Warn;
@@ -42,7 +42,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether numbers are kept.
 #[derive(Default)]
-pub enum Numbers {
+pub(crate) enum Numbers {
     /// Nobody asks: a plane of tests.
     #[default]
     Unasked,
@@ -53,7 +53,7 @@ pub enum Numbers {
 }
 
 /// The file, and the thread that keeps it up to date.
-pub struct Keeping {
+pub(crate) struct Keeping {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,12 +72,12 @@ struct Shared {
 
 /// Changed associations with their records, to be followed once they are published.
 #[derive(Default)]
-pub struct Pending(Recalled);
+pub(crate) struct Pending(Recalled);
 
 impl Numbers {
     /// Before a change is published: changed associations go on where their keys were left, with numbers reserved for
     /// them.
-    pub fn recall(
+    pub(crate) fn recall(
         &self,
         commands: &[Command],
         before: &Snapshot,
@@ -105,7 +105,7 @@ impl Numbers {
     }
 
     /// After a change is published, or was given up: then with what is there still, and nothing pending.
-    pub fn follow(&self, snapshot: &Snapshot, pending: &Pending) {
+    pub(crate) fn follow(&self, snapshot: &Snapshot, pending: &Pending) {
         if let Self::Kept(keeping) = self {
             let follow = || {
                 keeping
@@ -118,7 +118,7 @@ impl Numbers {
     }
 
     /// Begins to write what changes by itself. Called once privileges are given up.
-    pub fn start(&mut self) -> io::Result<()> {
+    pub(crate) fn start(&mut self) -> io::Result<()> {
         if let Self::Kept(keeping) = self {
             let shared = Arc::clone(&keeping.shared);
             let thread = std::thread::Builder::new().name("numbers".to_owned());
@@ -128,7 +128,7 @@ impl Numbers {
     }
 
     /// The last writing. No packet may be on its way any more.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if let Self::Kept(keeping) = self {
             keeping.stop();
             let outcome = keeping.shared.keeper().finish(moment());
@@ -137,7 +137,7 @@ impl Numbers {
     }
 
     /// Where numbers are kept, or why not, in words.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Unasked => String::new(),
             Self::NotKept(why) => format!("not stored: {why}"),
@@ -149,12 +149,12 @@ impl Numbers {
     }
 
     /// Whether another process of the same keys goes on from them.
-    pub fn are_kept(&self) -> bool {
+    pub(crate) fn are_kept(&self) -> bool {
         matches!(self, Self::Kept(keeping) if keeping.shared.trouble().is_none())
     }
 
     /// What tells a later start in this boot which state was used last.
-    pub fn boot_record(&self) -> Option<BootRecord> {
+    pub(crate) fn boot_record(&self) -> Option<BootRecord> {
         match self {
             Self::Kept(keeping) => Some(BootRecord::of(&keeping.shared.keeper())),
             Self::Unasked | Self::NotKept(_) => None,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// What is up and what it carries.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
+pub(crate) struct Status {
     /// What keeps protected traffic from passing in clear.
     #[serde(default)]
     pub barriers: Vec<BarrierStatus>,
@@ -103,7 +103,7 @@ pub struct Status {
 
 /// A rekey under way.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct RekeyStatus {
+pub(crate) struct RekeyStatus {
     /// The file that has the new keys.
     pub file: String,
     /// Seconds since it began.
@@ -114,7 +114,7 @@ pub struct RekeyStatus {
 
 /// How far one peer is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RekeyPeer {
+pub(crate) struct RekeyPeer {
     /// Its address.
     pub peer: std::net::IpAddr,
     /// By which keys is sent to it, and what is waited for.
@@ -123,7 +123,7 @@ pub struct RekeyPeer {
 
 /// One thing that keeps protected traffic from passing in clear.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct BarrierStatus {
+pub(crate) struct BarrierStatus {
     /// Its name.
     pub name: String,
     /// Whether it stands in the kernel as it should, at this moment.
@@ -137,7 +137,7 @@ pub struct BarrierStatus {
 
 /// What other programs have taken away of ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Restorations {
+pub(crate) struct Restorations {
     /// How often something was put back.
     pub times: u64,
     /// How long ago that was last.
@@ -152,7 +152,7 @@ pub struct Restorations {
 
 /// What went one way since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// Packets delivered, segments counted singly.
     pub packets: u64,
     /// Their bytes, as inner packets.
@@ -171,7 +171,7 @@ pub struct Traffic {
 
 /// How one direction works.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct LaneStatus {
+pub(crate) struct LaneStatus {
     /// `outbound` or `inbound`.
     pub direction: String,
     /// `inline` or `workers`.
@@ -192,7 +192,7 @@ pub struct LaneStatus {
 
 /// What fits through the path to a peer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PathStatus {
+pub(crate) struct PathStatus {
     /// The peer.
     pub peer: std::net::IpAddr,
     /// Bytes of the largest outer packet.
@@ -201,7 +201,7 @@ pub struct PathStatus {
 
 /// The device of associations with one of their own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InterfaceStatus {
+pub(crate) struct InterfaceStatus {
     /// Its name.
     pub name: String,
     /// Its MTU.
@@ -212,7 +212,7 @@ pub struct InterfaceStatus {
 
 /// One association.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SaStatus {
+pub(crate) struct SaStatus {
     /// Its name.
     #[serde(flatten)]
     pub name: SaName,
@@ -260,7 +260,7 @@ pub struct SaStatus {
 
 /// One policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PolicyStatus {
+pub(crate) struct PolicyStatus {
     /// Its number.
     pub id: u32,
     /// `in`, `out` or `fwd`.
@@ -281,7 +281,7 @@ pub struct PolicyStatus {
 
 /// Why packets were dropped.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Drops {
+pub(crate) struct Drops {
     /// By the engine, all reasons together.
     pub total: u64,
     /// By reason; those that are not 0.
@@ -294,7 +294,7 @@ pub struct Drops {
 
 /// The drops of one association.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SaDrops {
+pub(crate) struct SaDrops {
     /// Its name.
     #[serde(flatten)]
     pub name: SaName,

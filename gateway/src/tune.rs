@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 /// What `esplanade tune` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct TuneOptions {
+pub(crate) struct TuneOptions {
     #[command(subcommand)]
     task: Task,
 }
@@ -122,7 +122,7 @@ struct Revert {
 }
 
 /// Does what was asked.
-pub fn run(options: &TuneOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &TuneOptions) -> Result<(), Failure> {
     let host = Machine::this();
     match &options.task {
         Task::Show(show) => print(&shown(&host, show)?),

@@ -20,7 +20,8 @@ def carries(way, outer):
             for name, gateway in sites.gateways.items():
                 lines = [line for line in gateway.status()["sockets"] if line.startswith("ESP over")]
                 expect(WAYS[way] in lines[0], f"the {name} gateway uses another way: {lines}")
-                expect(("received by a ring on wan" in lines[0]) == (way != "raw"), f"the {name} gateway's ring: {lines}")
+                expect(("received by a ring on wan" in lines[0]) == (way != "raw"),
+                       f"the {name} gateway's ring: {lines}")
                 for reason in ("bad-icv", "replayed", "policy-mismatch", "no-sa", "malformed", "fragment"):
                     expect(gateway.drops(reason) == 0, f"the {name} gateway dropped packets: {gateway.ask('drops')}")
                 host = gateway.host

@@ -36,7 +36,7 @@ const PACKETS_PER_AGGFRAG_BATCH: usize = 16;
 const ESP_PORT: u16 = 4500;
 
 /// A capture's packets on their way through the engine.
-pub struct Engine {
+pub(super) struct Engine {
     pump: Pump,
     queues: Arc<Mutex<PacketQueues>>,
     counters: Arc<Counters>,
@@ -69,7 +69,7 @@ enum Classification {
 impl Engine {
     /// An engine over the databases of `snapshot`; what no policy protects was routed into the device of this number,
     /// unless it is 0. With a seed its IVs are always the same.
-    pub fn new(
+    pub(super) fn new(
         operation: Operation,
         (snapshot, device): (Arc<Snapshot>, u32),
         seed: Option<u64>,
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// What becomes of one packet; its fate is entered into `report`.
-    pub fn process(
+    pub(super) fn process(
         &mut self,
         packet: &[u8],
         time: Duration,
@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// What is left over at the end: packets that waited for others, and those of which a fragment never came.
-    pub fn finish(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
+    pub(super) fn finish(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
         if let Pump::Open(_) = self.pump {
             std::thread::sleep(self.patience());
         }

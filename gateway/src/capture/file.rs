@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// One packet of a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Its number in the file, from 1.
     pub number: u64,
     /// When it was captured, since the Unix epoch.
@@ -28,7 +28,7 @@ pub struct Frame {
 
 /// Why a capture cannot be read any further.
 #[derive(Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The file is neither pcap nor pcapng.
     NotACapture,
     /// The file ends inside this packet.
@@ -73,7 +73,7 @@ impl std::error::Error for Fault {}
 type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
 
 /// Reads a capture from its start.
-pub struct Reader<R: Read> {
+pub(crate) struct Reader<R: Read> {
     form: Form<R>,
     number: u64,
 }
@@ -85,7 +85,7 @@ enum Form<R: Read> {
 
 impl<R: Read> Reader<R> {
     /// Looks at the first bytes and takes the file for what it is.
-    pub fn new(mut file: R) -> Result<Self, Fault> {
+    pub(crate) fn new(mut file: R) -> Result<Self, Fault> {
         let mut magic = Vec::new();
         file.by_ref()
             .take(4)
@@ -108,7 +108,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next packet, or none at the end.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, Fault> {
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, Fault> {
         let number = self.number + 1;
         let frame = match &mut self.form {
             Form::Pcap(reader) => next_of_pcap(reader, number)?,
@@ -242,7 +242,7 @@ fn fault(error: PcapError, number: u64) -> Fault {
 }
 
 /// Writes raw IP packets. The file appears under its name only when it is complete.
-pub struct Writer {
+pub(crate) struct Writer {
     inner: Option<PcapWriter<BufWriter<File>>>,
     draft: PathBuf,
     path: PathBuf,
@@ -250,7 +250,7 @@ pub struct Writer {
 
 impl Writer {
     /// Begins a capture at `path`. Without `force` an existing file is refused.
-    pub fn create(path: &Path, force: bool) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, force: bool) -> io::Result<Self> {
         if !force && path.exists() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -281,7 +281,7 @@ impl Writer {
     }
 
     /// Adds a packet.
-    pub fn add(&mut self, time: Duration, packet: &[u8]) -> io::Result<()> {
+    pub(crate) fn add(&mut self, time: Duration, packet: &[u8]) -> io::Result<()> {
         // The format's seconds end in 2106; a stranger time is as good as any.
         let time = Duration::new(time.as_secs() & u64::from(u32::MAX), time.subsec_nanos());
         let len = packet.len() as u32;
@@ -295,7 +295,7 @@ impl Writer {
     }
 
     /// Gives the file its name.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(mut inner) = self.inner.take().map(PcapWriter::into_writer) {
             inner.flush()?;
             std::fs::rename(&self.draft, &self.path)?;

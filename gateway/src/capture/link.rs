@@ -2,7 +2,7 @@
 
 /// Where the IP packet begins in a frame, or why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FrameContent {
+pub(crate) enum FrameContent {
     /// An IP packet begins at this offset.
     Ip(usize),
     /// The frame is whole, but carries something else (ARP, LLDP …).
@@ -24,7 +24,7 @@ const RAW_IPV6: u32 = 229;
 const LINUX_SLL2: u32 = 276;
 
 /// Looks past the link header of a frame.
-pub fn content(link: u32, frame: &[u8]) -> FrameContent {
+pub(crate) fn content(link: u32, frame: &[u8]) -> FrameContent {
     match link {
         NULL => by_version(frame, 4),
         ETHERNET => by_ether_type(frame, 12, 14),

@@ -2,7 +2,7 @@
 
 /// What is done to the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub(super) enum Operation {
     /// Authenticate and decrypt.
     Open,
     /// Encrypt and authenticate.

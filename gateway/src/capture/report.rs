@@ -10,7 +10,7 @@ const MAX_LISTED_PACKETS: usize = 8;
 
 /// What became of every packet.
 #[derive(Default)]
-pub struct Report {
+pub(super) struct Report {
     carried: u64,
     passed_by: u64,
     drops: BTreeMap<Dropped, (u64, Vec<u64>)>,
@@ -18,17 +18,17 @@ pub struct Report {
 
 impl Report {
     /// Packets that were carried.
-    pub fn carry(&mut self, packets: u64) {
+    pub(super) fn carry(&mut self, packets: u64) {
         self.carried += packets;
     }
 
     /// A packet that is none of ours.
-    pub fn pass_by(&mut self, _number: u64) {
+    pub(super) fn pass_by(&mut self, _number: u64) {
         self.passed_by += 1;
     }
 
     /// A packet that was dropped.
-    pub fn drop(&mut self, number: u64, reason: Dropped, packets: u64) {
+    pub(super) fn drop(&mut self, number: u64, reason: Dropped, packets: u64) {
         let (count, numbers) = self.drops.entry(reason).or_default();
         *count += packets;
         if numbers.len() < MAX_LISTED_PACKETS {
@@ -37,33 +37,33 @@ impl Report {
     }
 
     /// A fragment whose packet never became whole.
-    pub fn note_fragment(&mut self, number: u64) {
+    pub(super) fn note_fragment(&mut self, number: u64) {
         self.drop(number, Dropped::Fragment, 1);
     }
 
     /// All packets dropped.
-    pub fn dropped(&self) -> u64 {
+    pub(super) fn dropped(&self) -> u64 {
         self.drops.values().map(|(count, _)| count).sum()
     }
 
     /// Those of them that were meant to arrive: dummy packets (RFC 4303 2.6) are not.
-    pub fn lost(&self) -> u64 {
+    pub(super) fn lost(&self) -> u64 {
         let dummies = self.drops.get(&Dropped::Dummy);
         self.dropped() - dummies.map_or(0, |(count, _)| *count)
     }
 
     /// All packets that an association or policy named.
-    pub fn named(&self) -> u64 {
+    pub(super) fn named(&self) -> u64 {
         self.carried + self.dropped()
     }
 
     /// Whether everything that was named was carried.
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.lost() == 0
     }
 
     /// The report as it is printed.
-    pub fn text(&self, operation: Operation) -> String {
+    pub(super) fn text(&self, operation: Operation) -> String {
         let done = match operation {
             Operation::Open => "opened",
             Operation::Seal => "sealed",

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// What `capture seal` takes beside its files.
 #[derive(Args, Default)]
-pub struct Routed {
+pub(super) struct Routed {
     /// Device of `-o interface=` into which unmatched packets were routed [default: the only one]
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
@@ -21,7 +21,7 @@ pub struct Routed {
 
 impl Routed {
     /// The number of the device, 0 for none; `database` then knows from which end packets leave.
-    pub fn device(&self, database: &mut Database) -> Result<u32, Failure> {
+    pub(super) fn device(&self, database: &mut Database) -> Result<u32, Failure> {
         let Some(name) = self.name(&database.snapshot())? else {
             return Ok(0);
         };

@@ -394,10 +394,10 @@ proptest! {
         let (_, sealed) = go(&capture(&[inner(99), inner(5)]), &tunnel(), Operation::Seal);
         let endianness = if little { Endianness::Little } else { Endianness::Big };
         let mut file = if ng {
-pcapng(endianness, DataLink::RAW, 9, &sealed[0])
-} else {
-capture(&sealed)
-};
+            pcapng(endianness, DataLink::RAW, 9, &sealed[0])
+        } else {
+            capture(&sealed)
+        };
         for (place, byte) in damage {
             let place = place.index(file.len());
             file[place] = byte;

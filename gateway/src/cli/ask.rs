@@ -12,7 +12,7 @@ use crate::setkey_cli;
 use clap::Args;
 pub(super) use down::{DOWN_EXAMPLES, Down, down};
 use ipsec::setkey::local_time;
-pub(super) use rekey::{REKEY_EXAMPLES, Rekey, rekey};
+pub(super) use rekey::{REKEY_EXAMPLES, RekeyArguments, rekey};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 const PROCESS_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a gateway, good for one request.
-pub struct Client {
+pub(crate) struct Client {
     stream: UnixStream,
     path: PathBuf,
     /// Becomes readable once the gateway's process has ended; absent where the kernel cannot tell.
@@ -26,7 +26,7 @@ pub struct Client {
 
 /// Why a gateway gave no answer.
 #[derive(Debug)]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// Nobody is there.
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
@@ -80,14 +80,14 @@ impl std::error::Error for NoAnswer {}
 
 impl NoAnswer {
     /// Whether there is no gateway at all.
-    pub fn is_nobody(&self) -> bool {
+    pub(crate) fn is_nobody(&self) -> bool {
         matches!(self, Self::Nobody(_))
     }
 }
 
 impl Client {
     /// Connects to the gateway at `path`.
-    pub fn connect(path: &Path) -> Result<Self, NoAnswer> {
+    pub(crate) fn connect(path: &Path) -> Result<Self, NoAnswer> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => NoAnswer::Nobody(path.to_owned()),
             ErrorKind::PermissionDenied => NoAnswer::Forbidden(path.to_owned()),
@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask(mut self, request: &Request) -> Result<Answer, NoAnswer> {
+    pub(crate) fn ask(mut self, request: &Request) -> Result<Answer, NoAnswer> {
         self.send(request)?;
         let path = self.path.clone();
         let mut line = Zeroizing::new(String::new());
@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// Asks for the end, and answers when the gateway's process is no more.
-    pub fn ask_to_end(mut self, request: &Request) -> Result<Answer, NoAnswer> {
+    pub(crate) fn ask_to_end(mut self, request: &Request) -> Result<Answer, NoAnswer> {
         let (process, path) = (self.process.take(), self.path.clone());
         let answer = self.ask(request)?;
         let Some(process) = process else {
@@ -135,7 +135,10 @@ impl Client {
     }
 
     /// Asks for the end and for descriptors, and answers when the gateway's process is no more.
-    pub fn ask_to_leave(mut self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
+    pub(crate) fn ask_to_leave(
+        mut self,
+        request: &Request,
+    ) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
         let (process, path) = (self.process.take(), self.path.clone());
         self.send(request)?;
         let broken = |error| NoAnswer::Broken(path.clone(), error);
@@ -152,7 +155,7 @@ impl Client {
     }
 
     /// Asks, and hands over every line of the answer until the gateway stops or `line` says no.
-    pub fn follow(
+    pub(crate) fn follow(
         mut self,
         request: &Request,
         mut line: impl FnMut(Answer) -> bool,

@@ -16,7 +16,7 @@ mod made;
 mod owner;
 
 use crate::privileges::{AllowedFiles, User};
-pub use error::BadFolder;
+pub(crate) use error::BadFolder;
 use error::not_ours;
 use made::{make_missing, remove_empty};
 use rustix::fs::{
@@ -37,7 +37,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 const CONTROL: &str = "--control";
 
 /// The place of one control socket. Cheap to share by reference; holds one descriptor.
-pub struct Folder {
+pub(crate) struct Folder {
     descriptor: OwnedFd,
     socket: PathBuf,
     name: OsString,
@@ -51,18 +51,18 @@ pub struct Folder {
 
 impl Folder {
     /// The folder of this control socket, made with mode 0700 where there is none.
-    pub fn make(socket: &Path) -> Result<Self, BadFolder> {
+    pub(crate) fn make(socket: &Path) -> Result<Self, BadFolder> {
         Self::make_for(socket, CONTROL, None)
     }
 
     /// The same for a process that is about to be another user, if it is, whose folder it may be already.
-    pub fn make_as(socket: &Path, heir: Option<&User>) -> Result<Self, BadFolder> {
+    pub(crate) fn make_as(socket: &Path, heir: Option<&User>) -> Result<Self, BadFolder> {
         Self::make_for(socket, CONTROL, heir)
     }
 
     /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses
     /// another.
-    pub fn make_for(
+    pub(crate) fn make_for(
         name: &Path,
         option: &'static str,
         heir: Option<&User>,
@@ -79,7 +79,7 @@ impl Folder {
     }
 
     /// The folder of this control socket, as it is.
-    pub fn open(socket: &Path) -> Result<Self, BadFolder> {
+    pub(crate) fn open(socket: &Path) -> Result<Self, BadFolder> {
         Self::open_for(socket, CONTROL, None)
     }
 
@@ -112,12 +112,12 @@ impl Folder {
     }
 
     /// The control socket, as the user named it.
-    pub fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
     /// Takes the lock of this socket. It goes with the file that is returned.
-    pub fn lock(&self) -> Result<File, BadFolder> {
+    pub(crate) fn lock(&self) -> Result<File, BadFolder> {
         let place = self.place("lock");
         loop {
             let flags = OFlags::RDWR | OFlags::CREATE;
@@ -145,7 +145,7 @@ impl Folder {
     }
 
     /// What a file of this socket holds, if there is one.
-    pub fn read(&self, kind: &str) -> Result<Option<Vec<u8>>, BadFolder> {
+    pub(crate) fn read(&self, kind: &str) -> Result<Option<Vec<u8>>, BadFolder> {
         let file = match self.open_file(kind, OFlags::RDONLY, Mode::empty()) {
             Err(BadFolder::Absent(_)) => return Ok(None),
             file => file?,
@@ -157,12 +157,12 @@ impl Folder {
     }
 
     /// Puts a file of this socket there, whole or not at all.
-    pub fn write(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
+    pub(crate) fn write(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
         self.put(kind, bytes, |_| Ok(()))
     }
 
     /// As [`Folder::write`], and it is still there when the power fails a moment later.
-    pub fn write_durably(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
+    pub(crate) fn write_durably(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
         self.put(kind, bytes, File::sync_all)?;
         rustix::fs::fsync(&self.descriptor).map_err(|error| self.io(kind, error))
     }
@@ -188,7 +188,7 @@ impl Folder {
     }
 
     /// A file of this socket for reading and writing, if there is one.
-    pub fn file_of(&self, kind: &str) -> Result<Option<File>, BadFolder> {
+    pub(crate) fn file_of(&self, kind: &str) -> Result<Option<File>, BadFolder> {
         match self.open_file(kind, OFlags::RDWR, Mode::empty()) {
             Err(BadFolder::Absent(_)) => Ok(None),
             file => file.map(Some),
@@ -196,7 +196,7 @@ impl Folder {
     }
 
     /// Takes a file of this socket away, if there is one.
-    pub fn remove(&self, kind: &str) -> Result<(), BadFolder> {
+    pub(crate) fn remove(&self, kind: &str) -> Result<(), BadFolder> {
         match unlinkat(&self.descriptor, self.file(kind), AtFlags::empty()) {
             Err(error) if error != Errno::NOENT => Err(self.io(kind, error)),
             _ => Ok(()),
@@ -204,7 +204,7 @@ impl Folder {
     }
 
     /// What stands where the socket belongs, if anything does.
-    pub fn socket_there(&self) -> io::Result<Option<Stat>> {
+    pub(crate) fn socket_there(&self) -> io::Result<Option<Stat>> {
         match statat(&self.descriptor, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
             found => Ok(Some(found?)),
@@ -212,19 +212,19 @@ impl Folder {
     }
 
     /// Takes the socket away.
-    pub fn remove_socket(&self) -> io::Result<()> {
+    pub(crate) fn remove_socket(&self) -> io::Result<()> {
         Ok(unlinkat(&self.descriptor, &self.name, AtFlags::empty())?)
     }
 
     /// Takes away what was made for a gateway that did not come up: its lock, while that is held, and its folder.
-    pub fn undo(&self) {
+    pub(crate) fn undo(&self) {
         if !self.made.is_empty() && self.remove("lock").is_ok() {
             remove_empty(&self.made);
         }
     }
 
     /// What a gateway must still reach for this: the folder, and what a failed start takes away.
-    pub fn places(&self) -> io::Result<AllowedFiles> {
+    pub(crate) fn places(&self) -> io::Result<AllowedFiles> {
         let mut places = AllowedFiles::of_every_gateway();
         places.keep_files_in(self.descriptor.as_fd())?;
         for folder in self.made.iter().filter_map(|folder| folder.parent()) {

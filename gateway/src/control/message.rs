@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 /// What one can ask of a gateway. Has no `Debug`: setkey text holds keys.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Request {
+pub(crate) enum Request {
     /// Obey setkey text, as a whole or not at all.
     Setkey(SetkeyText),
     /// Be what this text says, or the gateway's own file: only the difference changes.
@@ -35,7 +35,7 @@ pub enum Request {
 
 /// setkey text and how to read it.
 #[derive(Default, Serialize, Deserialize)]
-pub struct SetkeyText {
+pub(crate) struct SetkeyText {
     /// What messages call it: a file's name.
     pub name: String,
     /// The text, any bytes; a `char` stands for a byte, because JSON has no bytes.
@@ -63,7 +63,7 @@ pub struct SetkeyText {
 
 /// New keys, and how long to wait for what.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Rekey {
+pub(crate) struct Rekey {
     /// What the gateway should be in the end, or its own file.
     pub text: Option<SetkeyText>,
     /// Send by the new keys at once.
@@ -81,7 +81,7 @@ pub struct Rekey {
 
 /// The packet that `explain` is about.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Explain {
+pub(crate) struct Explain {
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
@@ -97,7 +97,7 @@ pub struct Explain {
 /// What a gateway answers.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It is done.
     Done,
     /// It is done; here is what dumps have to say, and what one should know.

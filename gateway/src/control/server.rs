@@ -29,11 +29,11 @@ const MAX_UNSENT_EVENT_BYTES: usize = 1 << 20;
 
 /// A client, for as long as it is connected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ClientId(u64);
+pub(crate) struct ClientId(u64);
 
 /// Why a socket cannot be ours.
 #[derive(Debug)]
-pub enum Busy {
+pub(crate) enum Busy {
     /// A living gateway holds it.
     Taken(PathBuf),
     /// Something that is no socket stands there.
@@ -72,15 +72,13 @@ impl std::error::Error for Busy {}
 
 /// What one wait brought.
 #[derive(Default)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// Requests, each to be answered by [`Server::answer`].
     pub requests: Vec<(ClientId, Request)>,
-    /// Which of the other descriptors can be read.
-    pub ready: Vec<bool>,
 }
 
 /// The listening socket and everyone connected to it.
-pub struct Server {
+pub(crate) struct Server {
     listener: UnixListener,
     clients: BTreeMap<ClientId, Client>,
     next: u64,
@@ -92,7 +90,7 @@ pub struct Server {
 impl Server {
     /// Takes the socket of this folder. One that a dead gateway left is replaced; one that a living gateway holds is
     /// not.
-    pub fn bind(folder: Folder) -> Result<Self, Busy> {
+    pub(crate) fn bind(folder: Folder) -> Result<Self, Busy> {
         let lock = folder.lock().map_err(|error| match error {
             BadFolder::Locked(_) => Busy::Taken(folder.socket().to_owned()),
             error => Busy::Folder(error),
@@ -111,23 +109,20 @@ impl Server {
     }
 
     /// The folder, with what lies beside the socket.
-    pub fn folder(&self) -> &Folder {
+    pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
     /// From now on what was made for the socket stays.
-    pub fn is_up(&mut self) {
+    pub(crate) fn is_up(&mut self) {
         self.is_up = true;
     }
 
     /// Waits until somebody has asked something, one of `others` can be read, or the time is over.
-    pub fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
-        let ready = self.poll(others, time)?;
+    pub(crate) fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
+        self.poll(others, time)?;
         self.accept()?;
-        let mut heard = Heard {
-            ready,
-            ..Heard::default()
-        };
+        let mut heard = Heard::default();
         let now = Instant::now();
         for (id, client) in &mut self.clients {
             client.write();
@@ -144,14 +139,14 @@ impl Server {
     }
 
     /// Answers a request. The client is let go once it has taken the answer.
-    pub fn answer(&mut self, id: ClientId, answer: &Answer) {
+    pub(crate) fn answer(&mut self, id: ClientId, answer: &Answer) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.say(answer);
         }
     }
 
     /// Sends descriptors ahead of the answer.
-    pub fn pass(&mut self, id: ClientId, descriptors: &[OwnedFd]) -> io::Result<()> {
+    pub(crate) fn pass(&mut self, id: ClientId, descriptors: &[OwnedFd]) -> io::Result<()> {
         match self.clients.get(&id) {
             Some(client) => handover::send(&client.stream, descriptors),
             None => Err(ErrorKind::NotConnected.into()),
@@ -159,7 +154,7 @@ impl Server {
     }
 
     /// From now on this client hears every event, if there is a place for one more who does.
-    pub fn listen(&mut self, id: ClientId) {
+    pub(crate) fn listen(&mut self, id: ClientId) {
         let listeners = self.clients.values().filter(|client| client.listens);
         let is_full = listeners.count() >= MAX_EVENT_LISTENERS;
         let Some(client) = self.clients.get_mut(&id) else {
@@ -176,7 +171,7 @@ impl Server {
     }
 
     /// Tells all listeners. One that does not keep up is dropped rather than waited for.
-    pub fn tell(&mut self, answer: &Answer) {
+    pub(crate) fn tell(&mut self, answer: &Answer) {
         for client in self.clients.values_mut().filter(|client| client.listens) {
             if client.unsent() > MAX_UNSENT_EVENT_BYTES {
                 client.closed = true;
@@ -187,7 +182,7 @@ impl Server {
     }
 
     /// Gives clients a last chance to take their answers.
-    pub fn flush(&mut self, time: Duration) {
+    pub(crate) fn flush(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while self.clients.values().any(Client::has_to_say) && Instant::now() < end {
             for client in self.clients.values_mut() {
@@ -198,7 +193,7 @@ impl Server {
         }
     }
 
-    fn poll(&self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Vec<bool>> {
+    fn poll(&self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(
             others
@@ -218,12 +213,8 @@ impl Server {
             tv_nsec: time.subsec_nanos().into(),
         };
         match poll(&mut fds, Some(&limit)) {
-            Err(rustix::io::Errno::INTR) => Ok(vec![false; others.len()]),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
-            Ok(_) => Ok(fds[1..=others.len()]
-                .iter()
-                .map(|fd| !fd.revents().is_empty())
-                .collect()),
         }
     }
 

@@ -40,7 +40,7 @@ struct Range {
 }
 
 /// Whether all that was asked for so far lies in locked pages.
-pub fn is_locked() -> bool {
+pub(crate) fn is_locked() -> bool {
     !REFUSED.load(Ordering::Relaxed)
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What has to be brought in line with the databases: the kernel's tables, and the sockets that associations need.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// Whether this association can be served here, or why not.
     fn can_serve(&self, config: &SaConfig) -> Result<(), String>;
 
@@ -33,7 +33,7 @@ pub trait Kernel {
 }
 
 /// The plane of a running gateway.
-pub struct OwnPlane<K> {
+pub(crate) struct OwnPlane<K> {
     database: Database,
     published: Arc<ArcSwap<Snapshot>>,
     /// Snapshots that are replaced but may still be in use by batches in flight.
@@ -54,7 +54,7 @@ const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 
 impl<K: Kernel> OwnPlane<K> {
     /// An empty plane. `clock` tells seconds since the Unix epoch, `random` unpredictable bits.
-    pub fn new(kernel: K, clock: fn() -> u64, random: fn() -> u64) -> Self {
+    pub(crate) fn new(kernel: K, clock: fn() -> u64, random: fn() -> u64) -> Self {
         Self {
             database: Database::default(),
             published: Arc::default(),
@@ -69,33 +69,33 @@ impl<K: Kernel> OwnPlane<K> {
     }
 
     /// Has numbers kept across restarts from here on.
-    pub fn keep(&mut self, numbers: Numbers) {
+    pub(crate) fn keep(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
 
     /// What keeps numbers across restarts.
-    pub fn numbers(&mut self) -> &mut Numbers {
+    pub(crate) fn numbers(&mut self) -> &mut Numbers {
         &mut self.numbers
     }
 
     /// Where the data plane's threads find the snapshot of the moment.
-    pub fn published(&self) -> Arc<ArcSwap<Snapshot>> {
+    pub(crate) fn published(&self) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(&self.published)
     }
 
     /// The kernel's side.
-    pub fn kernel(&mut self) -> &mut K {
+    pub(crate) fn kernel(&mut self) -> &mut K {
         &mut self.kernel
     }
 
     /// A copy to try things on.
-    pub fn draft(&self) -> Database {
+    pub(crate) fn draft(&self) -> Database {
         self.database.clone()
     }
 
     /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's
     /// tables unless these could not follow. Then every tick tries again.
-    pub fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
+    pub(crate) fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
         let events = self.database.tick((self.clock)());
         let after = self.database.snapshot();
@@ -114,7 +114,7 @@ impl<K: Kernel> OwnPlane<K> {
     }
 
     /// Brings the kernel's side in line again, after addresses or paths have changed.
-    pub fn refresh(&mut self) -> io::Result<()> {
+    pub(crate) fn refresh(&mut self) -> io::Result<()> {
         let addresses = self.kernel.addresses()?;
         if self.database.set_local_addresses(&addresses) {
             self.published.store(self.database.snapshot());
@@ -131,7 +131,7 @@ impl<K: Kernel> OwnPlane<K> {
 
     /// Waits until no batch holds a snapshot from before the last change. Keys are zeroed with the last holder of an
     /// association, so only now is a delete done; the caller must hold no old snapshot either.
-    pub fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         let end = Instant::now() + MAX_DRAIN_TIME;
         for old in self.retired.drain(..) {
             while Arc::strong_count(&old) > 1 && Instant::now() < end {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Remembers every list of commands that was obeyed.
 #[derive(Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     database: Database,
     obeyed: Vec<Command>,
     random: u64,
@@ -15,7 +15,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder that starts from what `database` holds.
-    pub fn over(database: Database) -> Self {
+    pub(crate) fn over(database: Database) -> Self {
         Self {
             database,
             ..Self::default()
@@ -23,12 +23,13 @@ impl Recorder {
     }
 
     /// What it was told, in order.
-    pub fn obeyed(&self) -> &[Command] {
+    #[cfg(test)]
+    pub(crate) fn obeyed(&self) -> &[Command] {
         &self.obeyed
     }
 
     /// What came of it.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.database.snapshot()
     }
 }

@@ -1,13 +1,14 @@
 //! The kernel's own IPsec as a plane: every command becomes XFRM messages over netlink.
 //!
 //! ```text
-//!   commands ──► does the kernel support it? ──► dry run on our own databases, filled from the kernel's ──► kernel
-//!                  │ no                            │ refused                                              │ refused, at the Nth
-//!                  └── nothing has changed ◄───────┘    what was done so far is undone, newest first ◄────┘
+//!   commands ──► does the kernel support it? ──► dry run on our own databases, ──► kernel
+//!                  │ no                          filled from the kernel's            │ refused, at the Nth command
+//!                  │                               │ refused                         │
+//!                  └── nothing has changed ◄───────┘   the changes are undone, newest first
 //! ```
 //!
-//! The kernel knows no transactions: between two commands of a list others see half of it. What an undo brings back has
-//! its keys, its sequence numbers and its counts again.
+//! The kernel has no transactions: between two commands other programs see half of the list. What is undone has its
+//! keys, sequence numbers and counters again.
 
 mod association;
 mod dry_run;
@@ -27,7 +28,7 @@ use std::net::IpAddr;
 use zeroizing::ZeroizingMessage;
 
 /// The plane of the kernel of this network namespace.
-pub struct XfrmPlane {
+pub(crate) struct XfrmPlane {
     kernel: XfrmSocket,
     /// What undoes the commands applied so far, in the order in which they were applied.
     undo: Vec<ZeroizingMessage>,
@@ -38,7 +39,7 @@ type Outcome<T> = Result<T, Refusal>;
 
 impl XfrmPlane {
     /// Connects to the kernel, or says why that cannot be.
-    pub fn open() -> Result<Self, String> {
+    pub(crate) fn open() -> Result<Self, String> {
         let kernel = XfrmSocket::open().map_err(|refusal| refusal.to_string())?;
         Ok(Self {
             kernel,
@@ -49,7 +50,7 @@ impl XfrmPlane {
 
     /// Whether the kernel has an association of this name, and would take its packets before anybody else sees them. In
     /// doubt it has none: what cannot be asked cannot be there.
-    pub fn owns(&mut self, id: &SaId) -> bool {
+    pub(crate) fn owns(&mut self, id: &SaId) -> bool {
         let question = XfrmMessage::GetSa(association::named(id));
         match self.kernel.ask(&ZeroizingMessage::new(question)) {
             Ok(_) => true,
@@ -59,7 +60,7 @@ impl XfrmPlane {
     }
 
     /// How many of the kernel's associations and policies the last dumps left out, because setkey cannot express them.
-    pub fn unsupported(&self) -> usize {
+    pub(crate) fn unsupported(&self) -> usize {
         self.unsupported
     }
 

@@ -15,19 +15,19 @@ use std::path::Path;
 
 /// `LANDLOCK_ACCESS_FS_*` of `linux/landlock.h`.
 mod right {
-    pub const WRITE: u64 = 1 << 1;
-    pub const READ: u64 = 1 << 2;
-    pub const LIST: u64 = 1 << 3;
-    pub const REMOVE_FOLDER: u64 = 1 << 4;
-    pub const REMOVE: u64 = 1 << 5;
-    pub const MAKE_FILE: u64 = 1 << 8;
-    pub const MAKE_SOCKET: u64 = 1 << 9;
+    pub(super) const WRITE: u64 = 1 << 1;
+    pub(super) const READ: u64 = 1 << 2;
+    pub(super) const LIST: u64 = 1 << 3;
+    pub(super) const REMOVE_FOLDER: u64 = 1 << 4;
+    pub(super) const REMOVE: u64 = 1 << 5;
+    pub(super) const MAKE_FILE: u64 = 1 << 8;
+    pub(super) const MAKE_SOCKET: u64 = 1 << 9;
     /// Since the second version.
-    pub const MOVE_BETWEEN: u64 = 1 << 13;
+    pub(super) const MOVE_BETWEEN: u64 = 1 << 13;
     /// Since the third.
-    pub const TRUNCATE: u64 = 1 << 14;
+    pub(super) const TRUNCATE: u64 = 1 << 14;
     /// Since the fifth: requests to devices.
-    pub const IOCTL: u64 = 1 << 15;
+    pub(super) const IOCTL: u64 = 1 << 15;
 }
 
 /// The rights that each version knows, from the first on; the last one's are those of all later ones.
@@ -67,12 +67,12 @@ struct PathBeneath {
 /// What may still be reached: each a descriptor of a file, or of a folder with all beneath it, and what may be done
 /// there.
 #[derive(Default)]
-pub struct AllowedFiles(Vec<(OwnedFd, u64)>);
+pub(crate) struct AllowedFiles(Vec<(OwnedFd, u64)>);
 
 impl AllowedFiles {
     /// What every gateway needs: its own entry in `/proc`, how busy processors are, its control group's limits, the
     /// network's settings, TUN devices, local time. What a host does not have is left out.
-    pub fn of_every_gateway() -> Self {
+    pub(crate) fn of_every_gateway() -> Self {
         let mut places = Self::default();
         let read = right::READ | right::LIST;
         for (path, rights) in [
@@ -91,7 +91,7 @@ impl AllowedFiles {
     }
 
     /// Files in a folder are read, written, made, replaced and removed, sockets too.
-    pub fn keep_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn keep_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
         let files = right::READ | right::LIST | right::WRITE | right::TRUNCATE;
         let names = right::REMOVE | right::MAKE_FILE | right::MAKE_SOCKET;
         self.0.push((folder.try_clone_to_owned()?, files | names));
@@ -99,13 +99,13 @@ impl AllowedFiles {
     }
 
     /// Files in a folder are read: keys, where they may be read again.
-    pub fn read_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn read_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.0.push((folder.try_clone_to_owned()?, right::READ));
         Ok(())
     }
 
     /// Folders in this one may be removed: those that a start has made, if it fails.
-    pub fn remove_folders_in(&mut self, folder: &Path) {
+    pub(crate) fn remove_folders_in(&mut self, folder: &Path) {
         self.reach(folder, right::REMOVE_FOLDER);
     }
 
@@ -117,7 +117,7 @@ impl AllowedFiles {
     }
 
     /// Holds the calling thread, and all that it starts from now on, to these places. Says so where the kernel cannot.
-    pub fn hold_to(self) -> io::Result<()> {
+    pub(crate) fn hold_to(self) -> io::Result<()> {
         let version = version()?;
         let place = (version as usize).min(KNOWN.len()).saturating_sub(1);
         let known = KNOWN[place];

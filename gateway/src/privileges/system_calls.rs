@@ -21,7 +21,7 @@ use std::ffi::{c_int, c_long};
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Holds the calling thread, and all that it starts from now on, to the list.
-pub fn hold_to_list() -> Outcome<()> {
+pub(super) fn hold_to_list() -> Outcome<()> {
     // The stricter answer of two filters counts. The list comes last: it does not allow a further filter.
     apply(hostile()?, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let elsewhere = SeccompAction::Errno(libc::ENOSYS as u32);

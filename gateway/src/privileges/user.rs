@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// The user that packages make for gateways.
-pub const DEFAULT: &str = "esplanade";
+pub(crate) const DEFAULT: &str = "esplanade";
 
 /// What names another one.
 const ENVIRONMENT: &str = "ESPLANADE_USER";
@@ -32,7 +32,7 @@ const GROUPS: &str = "/etc/group";
 
 /// A user and the one group that goes with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct User {
+pub(crate) struct User {
     name: Option<String>,
     uid: u32,
     gid: u32,
@@ -49,7 +49,7 @@ impl fmt::Display for User {
 
 impl User {
     /// The user of this process.
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         let uid = geteuid().as_raw();
         let known = User::in_table(&read(USERS), &uid.to_string());
         Self {
@@ -60,12 +60,12 @@ impl User {
     }
 
     /// `NAME`, `UID`, or either with `:GROUP`.
-    pub fn named(word: &str) -> Result<Self, String> {
+    pub(crate) fn named(word: &str) -> Result<Self, String> {
         Self::find(word, &read(USERS), &read(GROUPS))
     }
 
     /// Whose gateways are where the command line names no user: none if the host has no such user.
-    pub fn of_gateways() -> Result<Option<Self>, String> {
+    pub(crate) fn of_gateways() -> Result<Option<Self>, String> {
         match std::env::var(ENVIRONMENT) {
             Ok(word) => match Self::named(&word) {
                 Ok(user) => Ok(Some(user)),
@@ -76,7 +76,7 @@ impl User {
     }
 
     /// Whether what belongs to this user may be believed as if it were ours: root's, our own, and that of gateways.
-    pub fn is_trusted(uid: u32) -> bool {
+    pub(crate) fn is_trusted(uid: u32) -> bool {
         uid == 0 || uid == geteuid().as_raw() || Self::number_of_gateways() == Some(uid)
     }
 
@@ -89,17 +89,17 @@ impl User {
     }
 
     /// Its number.
-    pub fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
 
     /// Its group's number.
-    pub fn gid(&self) -> u32 {
+    pub(crate) fn gid(&self) -> u32 {
         self.gid
     }
 
     /// Whether this user namespace has the user and its group, and lets groups be changed.
-    pub fn is_known_here(&self) -> bool {
+    pub(crate) fn is_known_here(&self) -> bool {
         let holds = |map: &str, id: u32| {
             read(map).lines().any(|line| {
                 let mut numbers = line.split_whitespace().map(str::parse::<u32>);
@@ -166,7 +166,7 @@ impl User {
     ///
     /// A process that is this user already keeps its groups where the system lets none be changed: the root of a user
     /// namespace that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
-    pub fn take_over(&self) -> io::Result<()> {
+    pub(crate) fn take_over(&self) -> io::Result<()> {
         let present = Self::current();
         let is_another = (self.uid, self.gid) != (present.uid, present.gid);
         let held = capabilities(None)?;
@@ -196,7 +196,7 @@ impl User {
     }
 
     /// Whether its file modes let this user read and write a file, without any capability.
-    pub fn may_use(&self, file: &Metadata) -> bool {
+    pub(crate) fn may_use(&self, file: &Metadata) -> bool {
         let shift = if file.uid() == self.uid {
             6
         } else if file.gid() == self.gid {
@@ -233,7 +233,7 @@ fn check(result: c_int) -> io::Result<()> {
 }
 
 /// Why a process cannot become another user.
-pub fn refusal(user: &User, error: &io::Error) -> String {
+pub(crate) fn refusal(user: &User, error: &io::Error) -> String {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::PERM) => {
             "only root may change to another user; start it as root, or as that user"

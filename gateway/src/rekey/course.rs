@@ -11,7 +11,7 @@ const UNANSWERED_SECONDS: u64 = 30;
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Seconds after which is sent by the new keys although the peer was not heard; never without.
     pub wait: Option<u64>,
     /// Seconds of silence after which old associations are deleted.
@@ -19,7 +19,7 @@ pub struct Pace {
 }
 
 /// A rekey under way.
-pub struct Course {
+pub(crate) struct Course {
     name: String,
     begun: u64,
     keep: u64,
@@ -49,7 +49,7 @@ enum Phase {
 
 /// What is due for one peer.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     /// The peer.
     pub peer: IpAddr,
     /// What it is.
@@ -60,7 +60,7 @@ pub struct Step {
 
 /// What can be due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// The peer has the new keys: they carry what is sent.
     Follow,
     /// It was not heard, but was waited for as long as was asked.
@@ -77,7 +77,13 @@ pub enum Turn {
 
 impl Course {
     /// Begins, once the new associations are installed.
-    pub fn new(name: &str, peers: Vec<Peer>, pace: Pace, snapshot: &Snapshot, now: u64) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        peers: Vec<Peer>,
+        pace: Pace,
+        snapshot: &Snapshot,
+        now: u64,
+    ) -> Self {
         let progress = |peer: Peer| Progress {
             before: counts(&peer.new.inbound, snapshot),
             peer,
@@ -95,28 +101,28 @@ impl Course {
     }
 
     /// What its text is called.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// When it began.
-    pub fn begun(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         self.begun
     }
 
     /// Whether there is nothing more to wait for.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.peers.iter().all(|each| each.phase == Phase::Done)
     }
 
     /// Whether all of `names` belong to it, and all that it brings is among them.
-    pub fn is_of(&self, names: &[SaReference]) -> bool {
+    pub(crate) fn is_of(&self, names: &[SaReference]) -> bool {
         let mut new = self.peers.iter().flat_map(|each| each.peer.new.all());
         new.all(|name| names.contains(name))
     }
 
     /// Goes on with another pace, and with peers that were taken back.
-    pub fn go_on(&mut self, pace: Pace, now: u64) {
+    pub(crate) fn go_on(&mut self, pace: Pace, now: u64) {
         self.keep = pace.keep;
         for each in &mut self.peers {
             each.move_at = pace.wait.map(|wait| now + wait).or(each.move_at);
@@ -128,7 +134,7 @@ impl Course {
     }
 
     /// Takes note of what has come, and says what is due.
-    pub fn look(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
+    pub(crate) fn look(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let (begun, keep) = (self.begun, self.keep);
         let mut steps = Vec::new();
         for each in &mut self.peers {
@@ -141,7 +147,7 @@ impl Course {
     }
 
     /// What takes back each peer that was never heard by the new keys.
-    pub fn abort(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
+    pub(crate) fn abort(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for each in &mut self.peers {
             each.listen(snapshot, now);
@@ -154,7 +160,7 @@ impl Course {
     }
 
     /// A step was taken.
-    pub fn taken(&mut self, step: &Step, now: u64) {
+    pub(crate) fn taken(&mut self, step: &Step, now: u64) {
         for each in &mut self.peers {
             if each.peer.address != step.peer {
                 continue;
@@ -169,14 +175,14 @@ impl Course {
     }
 
     /// The associations by which peers are told that we have the new keys.
-    pub fn messengers(&self) -> impl Iterator<Item = SaReference> {
+    pub(crate) fn messengers(&self) -> impl Iterator<Item = SaReference> {
         let telling = |each: &&Progress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
         let peers = self.peers.iter().filter(telling);
         peers.filter_map(|each| each.peer.messenger())
     }
 
     /// Where each peer is, in words.
-    pub fn describe(&self, snapshot: &Snapshot, now: u64) -> Vec<(IpAddr, String)> {
+    pub(crate) fn describe(&self, snapshot: &Snapshot, now: u64) -> Vec<(IpAddr, String)> {
         let told = |each: &Progress| (each.peer.address, each.describe(self.keep, snapshot, now));
         self.peers.iter().map(told).collect()
     }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// All that a rekey changes, and when.
-pub struct Plan {
+pub(crate) struct RekeyPlan {
     /// What installs the new associations.
     pub install: Vec<Command>,
     /// The peers that get new keys.
@@ -29,7 +29,7 @@ pub struct Plan {
 
 /// One peer's part.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Its address.
     pub address: IpAddr,
     /// What comes instead.
@@ -40,7 +40,7 @@ pub struct Peer {
 
 /// Associations of one peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// Those that it sends by.
     pub inbound: Vec<SaReference>,
     /// Those that we send by.
@@ -49,14 +49,14 @@ pub struct Ends {
 
 impl Ends {
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &SaReference> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SaReference> {
         self.inbound.iter().chain(&self.outbound)
     }
 }
 
 impl Peer {
     /// A new association by which a packet that carries nothing can tell the peer of the new keys: AH has none.
-    pub fn messenger(&self) -> Option<SaReference> {
+    pub(crate) fn messenger(&self) -> Option<SaReference> {
         let mut outbound = self.new.outbound.iter();
         let esp = outbound.find(|name| name.id.protocol == Protocol::Esp);
         esp.copied().filter(|_| !self.new.inbound.is_empty())
@@ -69,9 +69,9 @@ struct Text {
     name: String,
 }
 
-impl Plan {
+impl RekeyPlan {
     /// Compares a text with what `plane` has, on a host with the addresses `local`.
-    pub fn of(
+    pub(crate) fn of(
         plane: &mut dyn Plane,
         request: &SetkeyText,
         local: &[IpAddr],
@@ -108,7 +108,7 @@ impl Plan {
     }
 
     /// A refusal by the plane of a command of `install`, at its statement.
-    pub fn blame(&self, refused: &Refused, request: &SetkeyText) -> String {
+    pub(crate) fn blame(&self, refused: &Refused, request: &SetkeyText) -> String {
         let index = origin(&self.text.lowered, self.install.get(refused.index));
         let refused = Refused {
             index,
@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// What the text is called.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.text.name
     }
 }

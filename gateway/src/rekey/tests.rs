@@ -40,7 +40,7 @@ fn gateway(text: &str) -> Recorder {
 }
 
 fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> Course {
-    let plan = Plan::of(plane, &request(text), &[OURS.parse().unwrap()])
+    let plan = RekeyPlan::of(plane, &request(text), &[OURS.parse().unwrap()])
         .ok()
         .unwrap();
     plane.apply(&plan.install).unwrap();
@@ -49,7 +49,7 @@ fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> Course {
 
 fn refusal(plane: &mut Recorder, text: &str) -> String {
     let ours = [OURS.parse().unwrap()];
-    Plan::of(plane, &request(text), &ours).err().unwrap()
+    RekeyPlan::of(plane, &request(text), &ours).err().unwrap()
 }
 
 /// A packet comes by the association with this SPI.
@@ -160,7 +160,7 @@ fn what_was_forced_keeps_the_old_keys_until_the_peer_is_heard_and_can_be_taken_b
 #[test]
 fn packets_of_an_earlier_life_of_the_keys_are_no_sign_of_the_peer() {
     let mut plane = gateway(&pair(300));
-    let plan = Plan::of(&mut plane, &request(&pair(400)), &[OURS.parse().unwrap()]);
+    let plan = RekeyPlan::of(&mut plane, &request(&pair(400)), &[OURS.parse().unwrap()]);
     let plan = plan.ok().unwrap();
     plane.apply(&plan.install).unwrap();
     arrive(&plane, 401, 90);
@@ -201,11 +201,11 @@ fn the_same_text_again_asks_for_nothing_new() {
     let mut plane = gateway(&pair(300));
     let course = begin(&mut plane, &pair(400), NEVER);
     let ours = [OURS.parse().unwrap()];
-    let again = Plan::of(&mut plane, &request(&pair(400)), &ours)
+    let again = RekeyPlan::of(&mut plane, &request(&pair(400)), &ours)
         .ok()
         .unwrap();
     assert!(again.install.is_empty() && course.is_of(&again.known));
-    let other = Plan::of(&mut plane, &request(&pair(500)), &ours)
+    let other = RekeyPlan::of(&mut plane, &request(&pair(500)), &ours)
         .ok()
         .unwrap();
     assert!(!course.is_of(&other.known));

@@ -9,15 +9,15 @@
 //!
 //! A barrier keeps the plan that it enforces, so it can say what of it the kernel has lost, and put that back.
 
-pub mod device_filter;
-pub mod nftables;
-pub mod xfrm;
+pub(crate) mod device_filter;
+pub(crate) mod nftables;
+pub(crate) mod xfrm;
 
 use super::plan::Plan;
 use std::io;
 
 /// One way to drop, in the kernel, what a plan protects or discards and what passes in clear all the same.
-pub trait Barrier: Send {
+pub(crate) trait Barrier: Send {
     /// Its name, as `status` and events write it.
     fn name(&self) -> &'static str;
 

@@ -21,7 +21,7 @@ use std::collections::HashSet;
 const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
 
 /// Drops what `one` or `other` drops; steers nothing by itself.
-pub fn combined_plan(one: &Plan, other: &Plan) -> Plan {
+pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
     Plan {
         leaving: lists(&one.leaving, &other.leaving),
         arriving: lists(&one.arriving, &other.arriving),
@@ -44,7 +44,7 @@ fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
 }
 
 /// The list that drops what either of two lists drops, and nothing else; none where it would be much longer than these.
-pub fn both_lists(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
+pub(crate) fn both_lists(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
     let exact = merged(one, other);
     (exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len())).then_some(exact)
 }

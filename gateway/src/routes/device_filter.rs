@@ -32,22 +32,22 @@
 //! is dropped. Other encapsulations (MPLS, PPPoE, LLC) are not looked into: the device that makes them has a filter of
 //! its own.
 
-pub mod assembler;
-pub mod compiler;
+pub(crate) mod assembler;
+pub(crate) mod compiler;
 mod exceptions;
 mod headers;
 mod policies;
 mod search;
 mod task;
 
-pub use headers::LinkKind;
-pub use task::Target;
+pub(crate) use headers::LinkKind;
+pub(crate) use task::Target;
 
 use std::fmt;
 
 /// Which way packets pass a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum FilterHook {
+pub(crate) enum FilterHook {
     /// In from the wire.
     Ingress,
     /// Out to the wire.
@@ -56,7 +56,7 @@ pub enum FilterHook {
 
 /// A plan that no filter of bounded size can hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooMany;
+pub(crate) struct TooMany;
 
 impl fmt::Display for TooMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,9 @@
 //! The drop rules: a nftables table of our own, replaced as a whole in one transaction.
 //!
 //! ```text
-//!   leaving    postrouting   by the TUN device, or our own outer packets: pass; else policy by policy: protected -> drop
+//!   leaving    postrouting   by the TUN device, or our own outer packets: pass; else by policy: protected -> drop
 //!   arriving   input         from the TUN device, or ESP, AH, ESP in UDP: pass; else protected -> drop
-//!   passing    forward       the same for traffic to be forwarded; lets TCP through the TUN device know what fits (MSS)
+//!   passing    forward       the same for forwarded traffic; clamps the MSS of TCP through the TUN device
 //!   rerouting  output        sends packets of unbound local sockets, whose source address came late, to our table
 //!   marking    prerouting    the same for forwarded packets; there only where a policy asks what a routing rule cannot
 //!   forwarded  prerouting    without a TUN device: what the ring on the inner device takes, the kernel does not see
@@ -17,8 +17,8 @@
 
 mod condition;
 mod exceptions;
-pub mod ring_bypass;
-pub mod tables;
+pub(crate) mod ring_bypass;
+pub(crate) mod tables;
 mod unmatched;
 
 use super::Site;
@@ -31,14 +31,14 @@ use tables::Firewall;
 use unmatched::unmatched;
 
 /// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
-pub const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
+pub(crate) const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
 
 /// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here,
 /// or forwarded.
-pub const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
+pub(crate) const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
 
 /// The rules that make the table enforce `plan`.
-pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
+pub(crate) fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
     let mut counters = COUNTERS.to_vec();
     if doors(site, plan).is_some() {
         counters.extend(REFUSED);
@@ -64,7 +64,7 @@ pub fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
 }
 
 /// Packets and bytes of each of [`COUNTERS`] and [`REFUSED`], as far as they can be read.
-pub fn counters(site: &Site) -> Vec<Count> {
+pub(crate) fn counters(site: &Site) -> Vec<Count> {
     Firewall::new(TableFamily::Inet, site.firewall_table())
         .counts(&[&COUNTERS[..], &REFUSED].concat())
 }

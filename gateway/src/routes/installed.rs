@@ -26,7 +26,7 @@ use std::io;
 const RING_BYPASS: &str = "packet-ring bypass rules:";
 
 /// The hand on the kernel's tables.
-pub struct Installed<T = Netlink> {
+pub(crate) struct Installed<T = Netlink> {
     site: Site,
     tables: T,
     /// In the order in which they close; they open in the reverse order.
@@ -44,7 +44,7 @@ pub struct Installed<T = Netlink> {
 
 /// A barrier, as far as the kernel has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BarrierState {
+pub(crate) struct BarrierState {
     /// Its name.
     pub name: &'static str,
     /// What is wrong with it; nothing where it holds.
@@ -55,7 +55,7 @@ pub struct BarrierState {
 
 impl Installed {
     /// For this site; changes nothing yet.
-    pub fn new(site: Site) -> io::Result<Self> {
+    pub(crate) fn new(site: Site) -> io::Result<Self> {
         let first: Box<dyn Barrier> = Box::new(Nftables::new(&site));
         let second = DeviceFilters::open(&site);
         let mut installed = Self::over(site, Netlink::open()?, vec![first]);
@@ -69,17 +69,17 @@ impl Installed {
     }
 
     /// The connection to the kernel's tables.
-    pub fn netlink(&mut self) -> &mut Netlink {
+    pub(crate) fn netlink(&mut self) -> &mut Netlink {
         &mut self.tables
     }
 
     /// The site, and that connection.
-    pub fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
+    pub(crate) fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
         (&self.site, &mut self.tables)
     }
 
     /// Takes everything away: first what leads to the device, the drop rules last.
-    pub fn remove(&mut self) -> io::Result<()> {
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
         (self.rings, self.plan, self.closed) = (None, None, None);
         for rule in self.tables.rules(self.site.first_preference())? {
             self.tables.delete_rule(&rule).or_else(ignore_absent)?;
@@ -104,7 +104,7 @@ impl Installed {
 
 impl<T: Tables> Installed<T> {
     /// With these tables and barriers; changes nothing yet.
-    pub fn over(site: Site, tables: T, barriers: Vec<Box<dyn Barrier>>) -> Self {
+    pub(crate) fn over(site: Site, tables: T, barriers: Vec<Box<dyn Barrier>>) -> Self {
         Self {
             ring_bypass: Firewall::new(TableFamily::Netdev, site.firewall_table()),
             site,
@@ -118,12 +118,16 @@ impl<T: Tables> Installed<T> {
     }
 
     /// The site.
-    pub fn site(&self) -> &Site {
+    pub(crate) fn site(&self) -> &Site {
         &self.site
     }
 
     /// One more barrier, behind those there are; or why the host does not offer it.
-    pub fn add_barrier(&mut self, name: &'static str, barrier: io::Result<Box<dyn Barrier>>) {
+    pub(crate) fn add_barrier(
+        &mut self,
+        name: &'static str,
+        barrier: io::Result<Box<dyn Barrier>>,
+    ) {
         match barrier {
             Ok(barrier) => self.barriers.push(barrier),
             Err(why) => self.absent.push((name, why.to_string())),
@@ -131,7 +135,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Each barrier, and what the kernel lacks of it by now.
-    pub fn barriers(&mut self) -> Vec<BarrierState> {
+    pub(crate) fn barriers(&mut self) -> Vec<BarrierState> {
         let state = |barrier: &mut Box<dyn Barrier>| {
             let missing = barrier.missing();
             let mut faults =
@@ -155,7 +159,7 @@ impl<T: Tables> Installed<T> {
 
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step is refused, can traffic pass in
     /// clear that the plan in force drops, nor, once this has succeeded, what `plan` drops.
-    pub fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
         if self.closed.is_none() && self.plan.as_ref() == Some(plan) {
             return Ok(());
         }
@@ -223,18 +227,18 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Puts up the barriers of `plan` alone: nothing leads into a tunnel yet.
-    pub fn arm(&mut self, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn arm(&mut self, plan: &Plan) -> io::Result<()> {
         self.close(plan)
     }
 
     /// Packets in clear that barriers have dropped, by name, where they count themselves.
-    pub fn dropped(&mut self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn dropped(&mut self) -> Vec<(&'static str, u64)> {
         let barriers = self.barriers.iter_mut();
         barriers.filter_map(|barrier| barrier.dropped()).collect()
     }
 
     /// Reaches devices that came, which nobody has taken away.
-    pub fn reach_new(&mut self) -> io::Result<()> {
+    pub(crate) fn reach_new(&mut self) -> io::Result<()> {
         for number in 0..self.barriers.len() {
             self.say_whether_needed(number);
             self.barriers[number].reach_new()?;
@@ -243,7 +247,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// What keeps each barrier from holding that no restoring mends.
-    pub fn faults(&mut self) -> Vec<String> {
+    pub(crate) fn faults(&mut self) -> Vec<String> {
         let there = self.barriers.iter_mut().flat_map(|barrier| {
             let name = barrier.name();
             let faults = barrier.faults().into_iter();
@@ -255,7 +259,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// What the kernel has lost of the plan in force, in plain words.
-    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+    pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         let (mut words, mut failed) = (Vec::new(), None);
         for barrier in &mut self.barriers {
             match barrier.missing() {
@@ -284,7 +288,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Whether nothing at all keeps protected traffic from passing in clear.
-    pub fn is_open(&mut self) -> bool {
+    pub(crate) fn is_open(&mut self) -> bool {
         let holds = |barrier: &mut Box<dyn Barrier>| {
             let is_whole = !barrier.rests() && barrier.gaps().is_none();
             is_whole
@@ -295,13 +299,13 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Whether the plan in force leads packets of this family into the tunnel.
-    pub fn steers(&self, family: Family) -> bool {
+    pub(crate) fn steers(&self, family: Family) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.steers(family))
     }
 
     /// Puts back what is missing of the plan in force, the barriers first. What is refused keeps nothing else from
     /// being put back; the first refusal is the answer.
-    pub fn restore(&mut self) -> io::Result<()> {
+    pub(crate) fn restore(&mut self) -> io::Result<()> {
         if self.closed.is_some() {
             return self.settle();
         }
@@ -329,7 +333,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Puts barriers back, and nothing else.
-    pub fn restore_barriers(&mut self) -> io::Result<()> {
+    pub(crate) fn restore_barriers(&mut self) -> io::Result<()> {
         let mut outcome = Ok(());
         for barrier in &mut self.barriers {
             let restored = match barrier.missing() {
@@ -342,7 +346,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
-    pub fn install_ring_bypass(&mut self, rings: &Rings) -> io::Result<()> {
+    pub(crate) fn install_ring_bypass(&mut self, rings: &Rings) -> io::Result<()> {
         if self.rings.as_ref() == Some(rings) {
             return Ok(());
         }
@@ -363,7 +367,7 @@ impl<T: Tables> Installed<T> {
     }
 
     /// Whether rules of ours stand here, from this or an earlier run.
-    pub fn is_present(&mut self) -> io::Result<bool> {
+    pub(crate) fn is_present(&mut self) -> io::Result<bool> {
         Ok(!self.tables.rules(self.site.first_preference())?.is_empty())
     }
 }

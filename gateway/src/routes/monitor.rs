@@ -29,7 +29,7 @@ const MAX_MESSAGE_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 16;
 
 /// The kernel's news.
-pub struct Monitor {
+pub(crate) struct Monitor {
     route: Socket,
     /// Absent where the kernel has no nftables, or does not let us listen: the comparison each second is left then.
     nftables: Option<Socket>,
@@ -41,7 +41,7 @@ pub struct Monitor {
 
 /// What has happened since the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Notifications {
+pub(crate) struct Notifications {
     /// Something of ours may have changed.
     pub ours: bool,
     /// Addresses of this host have changed.
@@ -52,7 +52,7 @@ pub struct Notifications {
 
 impl Monitor {
     /// From now on nothing is missed.
-    pub fn open(site: &Site) -> io::Result<Self> {
+    pub(crate) fn open(site: &Site) -> io::Result<Self> {
         let mut table = site.firewall_table().into_bytes();
         table.push(0);
         Ok(Self {
@@ -64,7 +64,7 @@ impl Monitor {
     }
 
     /// Readable where there are news.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let all = [
             Some(&self.route),
             self.nftables.as_ref(),
@@ -76,7 +76,7 @@ impl Monitor {
     }
 
     /// Takes all news that there are.
-    pub fn take(&self) -> Notifications {
+    pub(crate) fn take(&self) -> Notifications {
         let mut news = Notifications::default();
         read_all(&self.route, &mut news, |kind, body, news| match kind {
             // RTM_NEWADDR, RTM_DELADDR

@@ -10,10 +10,10 @@ mod next_hops;
 mod raw;
 mod rules;
 mod table;
-pub mod traffic_control;
-pub mod xfrm;
+pub(crate) mod traffic_control;
+pub(crate) mod xfrm;
 
-pub use next_hops::{KernelNextHops, SimpleLink};
+pub(crate) use next_hops::{KernelNextHops, SimpleLink};
 
 use super::plan::Family;
 use netlink_packet_core::{
@@ -32,14 +32,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
 
 /// A connection to the kernel's routing tables.
-pub struct Netlink {
+pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 /// The way to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Path {
+pub(crate) struct Path {
     /// The largest packet that fits, by route and device.
     pub mtu: u32,
     /// Index of the device.
@@ -48,7 +48,7 @@ pub struct Path {
 
 impl Netlink {
     /// Opens a connection.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -60,7 +60,7 @@ impl Netlink {
 
     /// How a marked packet from `source` gets to `destination`, by a device of this index if one is named, and how
     /// large it may be.
-    pub fn path(
+    pub(crate) fn path(
         &mut self,
         (source, destination): (IpAddr, IpAddr),
         mark: u32,
@@ -97,13 +97,13 @@ impl Netlink {
     }
 
     /// All addresses of this host.
-    pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+    pub(crate) fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
         let all = self.addresses_by_device()?;
         Ok(all.into_iter().map(|(_, address)| address).collect())
     }
 
     /// All addresses of this host, each with the index of its device.
-    pub fn addresses_by_device(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
+    pub(crate) fn addresses_by_device(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
         let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.ask(message, NLM_F_DUMP)?;
         Ok(answers
@@ -185,7 +185,7 @@ fn absent_is_empty<T>(answers: io::Result<Vec<T>>) -> io::Result<Vec<T>> {
 }
 
 /// Whether an error means that the kernel does not know this address family.
-pub fn is_family_absent(error: &io::Error) -> bool {
+pub(crate) fn is_family_absent(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)

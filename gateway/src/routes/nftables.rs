@@ -10,23 +10,23 @@
 //!
 //! [`rule`] is the language in which firewall rules are written here, `expression` what the kernel makes of each term.
 
-pub mod attributes;
+pub(crate) mod attributes;
 mod connection;
 mod encoding;
 mod expression;
 pub mod fuzz_body;
 mod present;
-pub mod rule;
+pub(crate) mod rule;
 
-pub use connection::{Connection, OWNED, Refused};
-pub use encoding::Count;
-pub use present::Present;
+pub(crate) use connection::{Connection, OWNED, Refused};
+pub(crate) use encoding::Count;
+pub(crate) use present::Present;
 
 use rule::Rule;
 
 /// The content of one table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ruleset {
+pub(crate) struct Ruleset {
     /// What its hooks see.
     pub family: TableFamily,
     /// The table's name.
@@ -39,7 +39,7 @@ pub struct Ruleset {
 
 /// What the hooks of a table see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TableFamily {
+pub(crate) enum TableFamily {
     /// IPv4 and IPv6.
     Inet,
     /// Every frame of a device.
@@ -48,7 +48,7 @@ pub enum TableFamily {
 
 /// Rules at one hook. What none of them decides passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Chain {
+pub(crate) struct Chain {
     /// Its name.
     pub name: String,
     /// `filter`, or `route`: asks for a way again if the mark has changed.
@@ -63,7 +63,7 @@ pub struct Chain {
 
 /// Where on a packet's way rules are asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Hook {
+pub(crate) enum Hook {
     /// Everything that arrives, before routing.
     Prerouting,
     /// What is for this host.
@@ -79,14 +79,6 @@ pub enum Hook {
 }
 
 impl TableFamily {
-    /// The word for it in the language of `nft`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Inet => "inet",
-            Self::Netdev => "netdev",
-        }
-    }
-
     /// NFPROTO_INET and NFPROTO_NETDEV.
     fn number(self) -> u8 {
         match self {

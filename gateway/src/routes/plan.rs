@@ -4,14 +4,13 @@ use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Numbers of the IP protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
-pub const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+pub(crate) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// What the kernel does with traffic that a policy names and that is about to pass outside the TUN device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Disposition {
+pub(crate) enum Disposition {
     /// It belongs into the tunnel, so in clear it is dropped.
     Protect,
     /// It is dropped everywhere.
@@ -22,7 +21,7 @@ pub enum Disposition {
 
 /// One policy, as the kernel has to enforce it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Which packets.
     pub selector: Selector,
     /// What happens to them.
@@ -36,7 +35,7 @@ pub struct Entry {
 
 /// What fits towards a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Fit {
+pub(crate) struct Fit {
     /// The largest packet, where it is known.
     pub mtu: Option<u32>,
     /// Larger ones are not cut before they are protected.
@@ -55,7 +54,7 @@ impl Fit {
 
 /// The whole task, each list in the order in which policies are asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// What `out` policies say.
     pub leaving: Vec<Entry>,
     /// What `in` policies say.
@@ -77,7 +76,7 @@ pub struct Plan {
 
 /// Whose sockets send outer packets of ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Senders {
+pub(crate) enum Senders {
     /// There is no gateway.
     #[default]
     Nobody,
@@ -89,7 +88,7 @@ pub enum Senders {
 
 impl Senders {
     /// These and those.
-    pub fn and(&self, others: &Self) -> Self {
+    pub(crate) fn and(&self, others: &Self) -> Self {
         match (self, others) {
             (Self::Nobody, some) | (some, Self::Nobody) => some.clone(),
             (Self::Users(some), Self::Users(others)) => Self::Users(some | others),
@@ -100,7 +99,7 @@ impl Senders {
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Family {
+pub(crate) enum Family {
     /// IPv4.
     V4,
     /// IPv6.
@@ -109,7 +108,7 @@ pub enum Family {
 
 impl Family {
     /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self::V4,
             IpAddr::V6(_) => Self::V6,
@@ -120,7 +119,7 @@ impl Family {
 impl Plan {
     /// Adds a policy at the end of its direction's list. `reachable` says whether an association exists for it, `mtu`
     /// what fits into that.
-    pub fn push(&mut self, policy: &Policy, reachable: bool, mtu: Option<u32>) {
+    pub(crate) fn push(&mut self, policy: &Policy, reachable: bool, mtu: Option<u32>) {
         let verdict = verdict(&policy.action, reachable);
         let entry = Entry {
             selector: normal(policy.selector),
@@ -136,7 +135,8 @@ impl Plan {
     }
 
     /// The plan of a list of policies, all of whose associations exist.
-    pub fn of(policies: &[Arc<Policy>]) -> Self {
+    #[cfg(test)]
+    pub(crate) fn of(policies: &[std::sync::Arc<Policy>]) -> Self {
         let mut plan = Self::default();
         for policy in policies {
             plan.push(policy, true, None);
@@ -145,14 +145,14 @@ impl Plan {
     }
 
     /// Whether anything of this family is to be steered at all.
-    pub fn steers(&self, family: Family) -> bool {
+    pub(crate) fn steers(&self, family: Family) -> bool {
         self.leaving
             .iter()
             .any(|entry| entry.family() == Some(family))
     }
 
     /// Whether packets between two addresses belong into the tunnel, by any policy.
-    pub fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
+    pub(crate) fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.leaving.iter().any(|entry| {
             entry.verdict == Disposition::Protect
                 && entry.selector.source.contains(source)
@@ -162,7 +162,7 @@ impl Plan {
 
     /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a
     /// wider one shares its limit and the reverse, because the kernel looks for the longest prefix only.
-    pub fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
+    pub(crate) fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
         let own = self.own_fits();
         let lens: BTreeSet<u8> = own.keys().map(|(_, _, len)| *len).collect();
         let shared = own.keys().map(|&(family, address, len)| {
@@ -204,7 +204,7 @@ impl Plan {
     }
 
     /// Whether traffic to some address of `prefix` is protected.
-    pub fn protects_some(&self, prefix: Prefix) -> bool {
+    pub(crate) fn protects_some(&self, prefix: Prefix) -> bool {
         self.leaving.iter().any(|entry| {
             entry.verdict == Disposition::Protect
                 && entry.family().is_some()
@@ -215,7 +215,7 @@ impl Plan {
 
 impl Entry {
     /// The one family of both addresses; a selector that mixes families matches nothing.
-    pub fn family(&self) -> Option<Family> {
+    pub(crate) fn family(&self) -> Option<Family> {
         match (
             self.selector.source.address,
             self.selector.destination.address,
@@ -227,7 +227,7 @@ impl Entry {
     }
 
     /// Whether it asks for a port, or a type of ICMP: facts that later fragments do not carry.
-    pub fn asks_ports(&self) -> bool {
+    pub(crate) fn asks_ports(&self) -> bool {
         match self.selector.upper {
             Upper::Any => false,
             Upper::Protocol {
@@ -244,7 +244,7 @@ impl Entry {
     }
 
     /// Whether it asks for a type or code of ICMP, which a routing rule cannot.
-    pub fn asks_icmp_type(&self) -> bool {
+    pub(crate) fn asks_icmp_type(&self) -> bool {
         matches!(self.selector.upper, Upper::Icmp { .. }) && self.asks_ports()
     }
 }
@@ -300,7 +300,7 @@ fn masked(prefix: Prefix) -> Prefix {
 }
 
 /// Whether one of two masked prefixes contains the other.
-pub fn overlap(one: Prefix, other: Prefix) -> bool {
+pub(crate) fn overlap(one: Prefix, other: Prefix) -> bool {
     let len = one.len.min(other.len);
     let cut = |prefix: Prefix| masked(Prefix { len, ..prefix }).address;
     one.address.is_ipv4() == other.address.is_ipv4() && cut(one) == cut(other)

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses of one family from one to another, both included.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Range {
+pub(crate) struct Range {
     /// The first.
     pub first: u128,
     /// The last.
@@ -15,13 +15,13 @@ pub struct Range {
 
 impl Range {
     /// All addresses of a family.
-    pub fn all(family: Family) -> Self {
+    pub(crate) fn all(family: Family) -> Self {
         let last = u128::MAX >> (128 - bits(family));
         Self { first: 0, last }
     }
 
     /// The addresses of a prefix without host bits.
-    pub fn of(prefix: Prefix) -> Self {
+    pub(crate) fn of(prefix: Prefix) -> Self {
         let first = match prefix.address {
             IpAddr::V4(address) => u128::from(u32::from(address)),
             IpAddr::V6(address) => u128::from(address),
@@ -36,20 +36,20 @@ impl Range {
     }
 
     /// One address.
-    pub fn host(address: IpAddr) -> Self {
+    pub(crate) fn host(address: IpAddr) -> Self {
         let len = if address.is_ipv4() { 32 } else { 128 };
         Self::of(Prefix { address, len })
     }
 
     /// What lies in both.
-    pub fn within(self, other: Self) -> Option<Self> {
+    pub(crate) fn within(self, other: Self) -> Option<Self> {
         let first = self.first.max(other.first);
         let last = self.last.min(other.last);
         (first <= last).then_some(Self { first, last })
     }
 
     /// The prefix of a family that holds just these addresses, if there is one.
-    pub fn as_prefix(self, family: Family) -> Option<Prefix> {
+    pub(crate) fn as_prefix(self, family: Family) -> Option<Prefix> {
         let differing = self.first ^ self.last;
         let hosts = u128::BITS - differing.leading_zeros();
         let is_prefix = differing.count_ones() == hosts && self.first & differing == 0;
@@ -61,7 +61,7 @@ impl Range {
 }
 
 /// Whatever lies in one of these ranges, as ranges in their order between which something lies.
-pub fn joined(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
+pub(crate) fn joined(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut sorted: Vec<_> = ranges.into_iter().collect();
     sorted.sort_unstable();
     let mut joined: Vec<Range> = Vec::new();
@@ -77,7 +77,7 @@ pub fn joined(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
 }
 
 /// The address that a number stands for.
-pub fn address(number: u128, family: Family) -> IpAddr {
+pub(crate) fn address(number: u128, family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from(number as u32).into(),
         Family::V6 => Ipv6Addr::from(number).into(),

@@ -4,9 +4,9 @@
 //! elsewhere must not take its names for those of the rules that stand there.
 
 mod inherit;
-pub mod network_namespace;
+pub(crate) mod network_namespace;
 
-pub use inherit::inherit;
+pub(crate) use inherit::inherit;
 
 use super::{BadSite, Site};
 use crate::control::Folder;
@@ -20,7 +20,7 @@ const KIND: &str = "state";
 
 /// What is noted. Names and numbers only, nothing secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// The TUN device, or the one that is forwarded for.
     pub tun: String,
     /// Whether it is the latter.
@@ -46,7 +46,7 @@ pub struct Record {
 
 impl Record {
     /// The note about a site, here and now.
-    pub fn of(site: &Site) -> io::Result<Self> {
+    pub(crate) fn of(site: &Site) -> io::Result<Self> {
         Ok(Self {
             tun: site.name().to_owned(),
             forwards: site.forward().is_some(),
@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// The site it is about.
-    pub fn site(&self) -> Result<Site, BadSite> {
+    pub(crate) fn site(&self) -> Result<Site, BadSite> {
         if self.forwards {
             Site::forwarding(&self.tun, Some(self.table), self.mark)
         } else {
@@ -69,7 +69,7 @@ impl Record {
     }
 
     /// Where that is, seen from here.
-    pub fn whereabouts(&self) -> io::Result<network_namespace::NamespaceState> {
+    pub(crate) fn whereabouts(&self) -> io::Result<network_namespace::NamespaceState> {
         match &self.place {
             Some(place) => place.seen_from_here(),
             None => Ok(network_namespace::NamespaceState::Here),
@@ -78,7 +78,7 @@ impl Record {
 
     /// Sets the kernel's settings back; returns the names of those that no gateway ever changes, and that were left
     /// alone.
-    pub fn restore(&self) -> Vec<&str> {
+    pub(crate) fn restore(&self) -> Vec<&str> {
         let (ours, others): (Vec<_>, _) = self
             .settings
             .iter()
@@ -91,7 +91,7 @@ impl Record {
     }
 
     /// Reads it, if there is one.
-    pub fn load(folder: &Folder) -> io::Result<Option<Self>> {
+    pub(crate) fn load(folder: &Folder) -> io::Result<Option<Self>> {
         let Some(text) = folder.read(KIND).map_err(io::Error::other)? else {
             return Ok(None);
         };
@@ -104,7 +104,7 @@ impl Record {
     }
 
     /// What the last gateway of this boot has noted of its numbers.
-    pub fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
+    pub(crate) fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
         let record = Self::load(folder).ok()??;
         let is_of_now = record
             .place
@@ -114,13 +114,13 @@ impl Record {
     }
 
     /// Writes it, whole or not at all.
-    pub fn save(&self, folder: &Folder) -> io::Result<()> {
+    pub(crate) fn save(&self, folder: &Folder) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
         folder.write(KIND, &text).map_err(io::Error::other)
     }
 
     /// Takes it away.
-    pub fn remove(folder: &Folder) -> io::Result<()> {
+    pub(crate) fn remove(folder: &Folder) -> io::Result<()> {
         folder.remove(KIND).map_err(io::Error::other)
     }
 }

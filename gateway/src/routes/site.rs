@@ -3,20 +3,20 @@
 use std::fmt;
 
 /// The TUN device's name unless one is given.
-pub const DEFAULT_TUN: &str = "esp0";
+pub(crate) const DEFAULT_TUN: &str = "esp0";
 
 /// The routing table's number for [`DEFAULT_TUN`].
-pub const DEFAULT_TABLE: u32 = 4500;
+pub(crate) const DEFAULT_TABLE: u32 = 4500;
 
 /// The mark on packets that are not for the tunnel; the next higher bit says "for the tunnel".
-pub const DEFAULT_MARK: u32 = 0x1000_0000;
+pub(crate) const DEFAULT_MARK: u32 = 0x1000_0000;
 
 /// Routing rules of one gateway: preferences from its first on.
-pub const PREFERENCES_PER_SITE: u32 = 1000;
+pub(crate) const PREFERENCES_PER_SITE: u32 = 1000;
 
 /// Names and numbers by which everything of one gateway is known to the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Site {
+pub(crate) struct Site {
     name: String,
     /// Whether the name is that of an Ethernet device, and there is no TUN device.
     forwards: bool,
@@ -26,17 +26,17 @@ pub struct Site {
 
 /// Why names or numbers cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadSite(String);
+pub(crate) struct BadSite(String);
 
 impl Site {
     /// A gateway with a TUN device. Checks what the user gave. Without `table` the default device has 4500 and others
     /// one of the 19 behind it.
-    pub fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
+    pub(crate) fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
         Self::check(tun, false, table, mark)
     }
 
     /// A gateway that forwards for the hosts behind this Ethernet device, without a TUN device.
-    pub fn forwarding(device: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
+    pub(crate) fn forwarding(device: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
         Self::check(device, true, table, mark)
     }
 
@@ -71,44 +71,44 @@ impl Site {
     }
 
     /// The device by which everything of this gateway is named.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The TUN device, if there is one.
-    pub fn tun(&self) -> Option<&str> {
+    pub(crate) fn tun(&self) -> Option<&str> {
         (!self.forwards).then_some(&*self.name)
     }
 
     /// The Ethernet device for whose hosts this gateway forwards, if it has no TUN device.
-    pub fn forward(&self) -> Option<&str> {
+    pub(crate) fn forward(&self) -> Option<&str> {
         self.forwards.then_some(&*self.name)
     }
 
     /// The devices for what `in` policies alone let through, and for what `fwd` policies alone do. A name of 15 letters
     /// is the kernel's limit, and each of these is longer than the TUN device's.
-    pub fn doors(&self) -> [String; 2] {
+    pub(crate) fn doors(&self) -> [String; 2] {
         ["in", "fwd"].map(|way| format!("{}-{way}", self.name))
     }
 
     /// The routing table.
-    pub fn table(&self) -> u32 {
+    pub(crate) fn table(&self) -> u32 {
         self.table
     }
 
     /// The bit on packets that must not enter the tunnel: our own outer packets, and bypassed ones.
-    pub fn outside_mark(&self) -> u32 {
+    pub(crate) fn outside_mark(&self) -> u32 {
         self.mark
     }
 
     /// The bit on packets that must enter the tunnel where a routing rule cannot tell.
-    pub fn inside_mark(&self) -> u32 {
+    pub(crate) fn inside_mark(&self) -> u32 {
         self.mark << 1
     }
 
     /// The bit on IPv6 packets that came out of the tunnel, where XFRM is asked about them: the third of a row, or the
     /// one before the first where the row would not end.
-    pub fn opened_mark(&self) -> u32 {
+    pub(crate) fn opened_mark(&self) -> u32 {
         match self.mark.leading_zeros() {
             0 | 1 => self.mark >> 1,
             _ => self.mark << 2,
@@ -116,7 +116,7 @@ impl Site {
     }
 
     /// The nftables table, of family `inet`.
-    pub fn firewall_table(&self) -> String {
+    pub(crate) fn firewall_table(&self) -> String {
         if self.name == DEFAULT_TUN {
             return "esplanade".to_owned();
         }
@@ -128,12 +128,12 @@ impl Site {
     }
 
     /// The alias of devices of our own beside the first: it tells them from everybody else's.
-    pub fn alias(&self) -> String {
+    pub(crate) fn alias(&self) -> String {
         format!("esplanade {}", self.name)
     }
 
     /// Preference of the first routing rule; the last has [`PREFERENCES_PER_SITE`] − 1 more.
-    pub fn first_preference(&self) -> u32 {
+    pub(crate) fn first_preference(&self) -> u32 {
         10_000 + PREFERENCES_PER_SITE * (self.table % 20)
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   first        marked "outside"  ──► behind the block     our own outer packets, bypassed ones
 //!   first + 1    marked "inside"   ──► our table            what the firewall's chains have recognised
-//!   first + 2 …  one policy each, in their order:  protect ──► our table   bypass ──► behind the block   discard ──► dropped
+//!   first + 2 …  one policy each, in their order:
+//!                  protect ──► our table   bypass ──► behind the block   discard ──► dropped
 //!   first + 999  nothing: where "behind the block" is
 //! ```
 
@@ -14,14 +15,14 @@ use ipsec::policy::{Prefix, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The protocol number by which rules and routes of ours are known (`ip rule` shows it; unassigned elsewhere).
-pub const OWNER: u8 = 229;
+pub(crate) const OWNER: u8 = 229;
 
 /// The preference of "unreachable" behind the TUN device's routes, the largest the kernel's own tools use.
 const LAST_METRIC: u32 = 4_278_198_272;
 
 /// One `ip rule`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RoutingRule {
+pub(crate) struct RoutingRule {
     /// IPv4 or IPv6.
     pub family: Family,
     /// Smaller ones are asked first.
@@ -44,7 +45,7 @@ pub struct RoutingRule {
 
 /// What a rule does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RuleAction {
+pub(crate) enum RuleAction {
     /// Look into this table.
     Lookup(u32),
     /// Go on at this preference.
@@ -57,7 +58,7 @@ pub enum RuleAction {
 
 /// One route of our table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Route {
+pub(crate) struct Route {
     /// IPv4 or IPv6.
     pub family: Family,
     /// Destination.
@@ -75,7 +76,7 @@ pub struct Route {
 impl Plan {
     /// Whether policies ask for things that routing rules cannot, or are too many for them, so that packets must be
     /// marked by the firewall.
-    pub fn needs_marks(&self) -> bool {
+    pub(crate) fn needs_marks(&self) -> bool {
         self.leaving.iter().any(Entry::asks_icmp_type) || self.is_large()
     }
 
@@ -86,7 +87,7 @@ impl Plan {
 }
 
 /// All rules, in the order of their preferences.
-pub fn rules(site: &Site, plan: &Plan) -> Vec<RoutingRule> {
+pub(crate) fn rules(site: &Site, plan: &Plan) -> Vec<RoutingRule> {
     [Family::V4, Family::V6]
         .into_iter()
         .filter(|family| plan.steers(*family))
@@ -175,7 +176,7 @@ fn uppers(entry: &Entry) -> Vec<(Option<u8>, Option<u16>, Option<u16>)> {
 }
 
 /// All routes of our table. The "unreachable" ones come first: they must stand before any rule leads there.
-pub fn routes(plan: &Plan) -> Vec<Route> {
+pub(crate) fn routes(plan: &Plan) -> Vec<Route> {
     let mut routes: Vec<_> = [
         (Family::V4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         (Family::V6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),

@@ -5,7 +5,7 @@ use super::steering::{Route, RoutingRule};
 use std::io;
 
 /// Reading and writing rules and routes of ours, one at a time.
-pub trait Tables {
+pub(crate) trait Tables {
     /// Index of the device of this name, if there is one.
     fn device(&mut self, name: &str) -> io::Result<Option<u32>>;
     /// Our rules with preferences from `first` on, as many as a block has.
@@ -53,7 +53,7 @@ impl Tables for Netlink {
 }
 
 /// Success also where another program has deleted the object before.
-pub fn ignore_absent(error: io::Error) -> io::Result<()> {
+pub(crate) fn ignore_absent(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),
         _ => Err(error),

@@ -40,7 +40,7 @@ struct Device {
 
 impl Devices {
     /// None yet.
-    pub fn new(site: &Site, trains: bool, warn: &Warn) -> Self {
+    pub(super) fn new(site: &Site, trains: bool, warn: &Warn) -> Self {
         Self {
             tunnels: TunDevices::default(),
             held: BTreeMap::new(),
@@ -53,19 +53,19 @@ impl Devices {
     }
 
     /// The ends of all of them.
-    pub fn tunnels(&self) -> &TunDevices {
+    pub(super) fn tunnels(&self) -> &TunDevices {
         &self.tunnels
     }
 
     /// Their names and MTUs.
-    pub fn describe(&self) -> Vec<(String, u32)> {
+    pub(super) fn describe(&self) -> Vec<(String, u32)> {
         let each = self.held.iter();
         each.map(|(name, device)| (name.to_string(), device.mtu))
             .collect()
     }
 
     /// The name of the device with this number.
-    pub fn name(&self, number: u32) -> Option<String> {
+    pub(super) fn name(&self, number: u32) -> Option<String> {
         let mut each = self.held.iter();
         let found = each.find(|(_, device)| device.number == number);
         found.map(|(name, _)| name.to_string())
@@ -73,7 +73,7 @@ impl Devices {
 
     /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can
     /// differ. They stay as long as the gateway runs: packets judged by older policies may still be on their way.
-    pub fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
+    pub(super) fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
         for (number, name) in [IN_ONLY_DEVICE, FWD_ONLY_DEVICE]
             .into_iter()
             .zip(site.doors())
@@ -88,7 +88,7 @@ impl Devices {
     }
 
     /// Whether there are these two.
-    pub fn has_doors(&self) -> bool {
+    pub(super) fn has_doors(&self) -> bool {
         self.has_doors
     }
 
@@ -110,7 +110,7 @@ impl Devices {
     }
 
     /// Makes every device that is named; `mtu` is what fits through it, where that is known.
-    pub fn open(
+    pub(super) fn open(
         &mut self,
         interface: &Interface,
         mtu: Option<u32>,
@@ -134,7 +134,7 @@ impl Devices {
     }
 
     /// Takes away those that nobody in `named` asks for and no route leads to.
-    pub fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
+    pub(super) fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
         let asked_for =
             |name: &str| name == self.first || named.iter().any(|known| *known.name == *name);
         for (name, index) in netlink.links_called(&self.alias)? {
@@ -150,7 +150,7 @@ impl Devices {
     }
 
     /// What is wrong with them by now, in plain words.
-    pub fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
+    pub(super) fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
         let mut words = Vec::new();
         for (name, device) in &self.held {
             match self.tunnels.get(device.number) {
@@ -162,7 +162,7 @@ impl Devices {
     }
 
     /// Puts them back: as they were, or others in their place. Routes that led there were not ours, and stay away.
-    pub fn restore(&mut self, netlink: &mut Netlink) -> io::Result<()> {
+    pub(super) fn restore(&mut self, netlink: &mut Netlink) -> io::Result<()> {
         let mut outcome = Ok(());
         for (name, device) in &self.held {
             let restored = self.restore_one(name, device, netlink);

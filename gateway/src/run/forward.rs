@@ -37,7 +37,7 @@ pub(super) type PlaintextEnds = (
 
 impl Plaintext {
     /// Opens it. Nothing leads there yet, and nothing is taken.
-    pub fn open(
+    pub(super) fn open(
         site: &Site,
         options: &RunOptions,
         inherited: Option<(OwnedFd, TunOffloads)>,
@@ -61,7 +61,7 @@ impl Plaintext {
     }
 
     /// The TUN device, for the gateway after this one, and what it can do.
-    pub fn share(&self) -> Option<(OwnedFd, TunOffloads)> {
+    pub(super) fn share(&self) -> Option<(OwnedFd, TunOffloads)> {
         match self {
             Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.offloads)),
             Self::Ethernet { .. } => None,
@@ -69,7 +69,7 @@ impl Plaintext {
     }
 
     /// What is wrong with the TUN device by now, in plain words.
-    pub fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
+    pub(super) fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
         let Self::Tun { tun, .. } = self else {
             return Ok(Vec::new());
         };
@@ -81,7 +81,7 @@ impl Plaintext {
     }
 
     /// Puts the TUN device back: as it was, or another one in its place.
-    pub fn restore(
+    pub(super) fn restore(
         &mut self,
         tunnels: &TunDevices,
         netlink: &mut Netlink,
@@ -108,7 +108,7 @@ impl Plaintext {
     }
 
     /// Its ends, for a gateway that starts.
-    pub fn ends(
+    pub(super) fn ends(
         &mut self,
         tunnels: &TunDevices,
         databases: &Arc<ArcSwap<Snapshot>>,
@@ -137,7 +137,7 @@ impl Plaintext {
     }
 
     /// Tells a forwarding device which addresses are this host's, by now.
-    pub fn know_addresses(&self, netlink: &mut Netlink) -> io::Result<()> {
+    pub(super) fn know_addresses(&self, netlink: &mut Netlink) -> io::Result<()> {
         if let Self::Ethernet { device, handle, .. } = self {
             let all = netlink.addresses_by_device()?;
             let of_device = all.iter().filter(|(index, _)| *index == device.device());
@@ -150,7 +150,7 @@ impl Plaintext {
     }
 
     /// What it can do and has done, in words.
-    pub fn describe(&self) -> Vec<String> {
+    pub(super) fn describe(&self) -> Vec<String> {
         match self {
             Self::Tun { tun, .. } => report::offloads(tun.offloads),
             Self::Ethernet { device, handle, .. } => {

@@ -58,7 +58,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Opens the device. Nothing leads there yet.
-    pub fn new(
+    pub(super) fn new(
         site: Site,
         options: &RunOptions,
         outside: OuterNetwork,
@@ -101,22 +101,22 @@ impl Host {
     }
 
     /// The kernel's tables.
-    pub fn installed(&mut self) -> &mut Installed {
+    pub(super) fn installed(&mut self) -> &mut Installed {
         &mut self.installed
     }
 
     /// What is known of paths.
-    pub fn paths(&self) -> &PmtuCache {
+    pub(super) fn paths(&self) -> &PmtuCache {
         &self.paths
     }
 
     /// Devices of associations of their own, and what fits through each.
-    pub fn devices(&self) -> Vec<(String, u32)> {
+    pub(super) fn devices(&self) -> Vec<(String, u32)> {
         self.devices.describe()
     }
 
     /// How batches are read and waited for, in words.
-    pub fn polling(&self) -> String {
+    pub(super) fn polling(&self) -> String {
         let dataplane::Options {
             batch,
             poll_budget,
@@ -131,32 +131,36 @@ impl Host {
     }
 
     /// How the outbound and the inbound lane work, and why.
-    pub fn lanes(&self) -> Option<[LaneReport; 2]> {
+    pub(super) fn lanes(&self) -> Option<[LaneReport; 2]> {
         self.engine.as_ref().map(DataPlane::lanes)
     }
 
     /// The TUN device; empty without one.
-    pub fn tun(&self) -> &str {
+    pub(super) fn tun(&self) -> &str {
         self.installed.site().tun().unwrap_or_default()
     }
 
     /// The Ethernet device whose hosts are forwarded for instead.
-    pub fn forward(&self) -> Option<&str> {
+    pub(super) fn forward(&self) -> Option<&str> {
         self.installed.site().forward()
     }
 
     /// What the plaintext end can do and has done, in words.
-    pub fn plaintext(&self) -> Vec<String> {
+    pub(super) fn plaintext(&self) -> Vec<String> {
         self.plaintext.describe()
     }
 
     /// What is bound, in words.
-    pub fn sockets(&self) -> Vec<String> {
+    pub(super) fn sockets(&self) -> Vec<String> {
         self.sockets.describe()
     }
 
     /// Starts the threads.
-    pub fn start(&mut self, databases: Arc<ArcSwap<Snapshot>>, hook: Hook) -> io::Result<()> {
+    pub(super) fn start(
+        &mut self,
+        databases: Arc<ArcSwap<Snapshot>>,
+        hook: Hook,
+    ) -> io::Result<()> {
         let (gathering, dispatching, arrival) =
             self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
@@ -178,12 +182,12 @@ impl Host {
     }
 
     /// Stops the threads; what is in flight still leaves.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.engine = None;
     }
 
     /// What the gateway after this one can use, once the threads have stopped.
-    pub fn part(&self, options: &RunOptions) -> (Parting, Vec<OwnedFd>) {
+    pub(super) fn part(&self, options: &RunOptions) -> (Parting, Vec<OwnedFd>) {
         let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
         let tun = self.plaintext.share().map(|(queue, abilities)| {
             descriptors.push(queue);
@@ -203,7 +207,7 @@ impl Host {
     }
 
     /// What the threads have done.
-    pub fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         self.engine
             .as_ref()
             .map(DataPlane::totals)
@@ -211,7 +215,7 @@ impl Host {
     }
 
     /// The devices by which peers are reached that are their own gateways, over IPv4.
-    pub fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
+    pub(super) fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
         let mark = self.installed.site().outside_mark();
         let peers = self.plan.iter().flat_map(|plan| plan.gateway_peers.clone());
         let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
@@ -225,7 +229,7 @@ impl Host {
     }
 
     /// RFC 3948 4: where nothing has left for as long as an association says, its NATs are reminded of it.
-    pub fn remind(&mut self, snapshot: &Snapshot, now: u64) {
+    pub(super) fn remind(&mut self, snapshot: &Snapshot, now: u64) {
         for sa in snapshot.sas().filter(|sa| sa.config.keepalive > 0) {
             let config = &sa.config;
             let reminded = self.reminded.get(&config.id).copied().unwrap_or(0);
@@ -242,7 +246,7 @@ impl Host {
     }
 
     /// RFC 4303 2.6: where nothing has left for as long as an association says, a packet leaves that carries nothing.
-    pub fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
+    pub(super) fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
         for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
             let config = &sa.config;
             let tally = sa.state.usage();
@@ -255,7 +259,7 @@ impl Host {
     }
 
     /// One packet that carries nothing. What has reached its end sends nothing any more, not even that.
-    pub fn send_dummy(&mut self, sa: &Sa, now: u64) {
+    pub(super) fn send_dummy(&mut self, sa: &Sa, now: u64) {
         if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
             let outer = Outer::without_inner(&sa.config);
             self.sockets.send_aside(&outer, &packet);
@@ -263,12 +267,12 @@ impl Host {
     }
 
     /// The name of a device with associations of its own.
-    pub fn device_name(&self, number: u32) -> Option<String> {
+    pub(super) fn device_name(&self, number: u32) -> Option<String> {
         self.devices.name(number)
     }
 
     /// Tells what the host does not let through.
-    pub fn warn_about_host(&self) {
+    pub(super) fn warn_about_host(&self) {
         // Without a TUN device the kernel forwards nothing for us.
         if let Some(plan) = self.plan.as_ref().filter(|_| self.forward().is_none()) {
             // A single address to be forwarded for is most likely our own.

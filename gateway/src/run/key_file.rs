@@ -28,7 +28,7 @@ pub(super) struct KeyFile {
 
 impl KeyFile {
     /// The file of this path, which need not be there, for a gateway of this user.
-    pub fn new(path: &Path, user: &User) -> Result<Self, Failure> {
+    pub(super) fn new(path: &Path, user: &User) -> Result<Self, Failure> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -49,17 +49,17 @@ impl KeyFile {
     }
 
     /// Whose the gateway is that reads it.
-    pub fn user(&self) -> &User {
+    pub(super) fn user(&self) -> &User {
         &self.user
     }
 
     /// Has its folder stay within reach.
-    pub fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
+    pub(super) fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
         places.read_files_in(self.folder.as_fd())
     }
 
     /// What it holds now.
-    pub fn read(&self, warn: &Warn) -> Result<SetkeyText, Failure> {
+    pub(super) fn read(&self, warn: &Warn) -> Result<SetkeyText, Failure> {
         let cannot = |error: io::Error| cannot(&self.path, error);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = openat(&self.folder, &self.name, flags, Mode::empty());

@@ -86,7 +86,7 @@ enum Next {
 
 impl Gateway {
     /// Brings the parts together; nothing is enforced yet.
-    pub fn new(
+    pub(super) fn new(
         mut plane: OwnPlane<Host>,
         server: Server,
         signals: Signals,
@@ -127,7 +127,7 @@ impl Gateway {
 
     /// Obeys the file and starts the threads; a failure takes back what this start has changed. `is_first` unless an
     /// earlier gateway's rules are taken over.
-    pub fn start(mut self, text: SetkeyText, is_first: bool) -> Result<Self, Failure> {
+    pub(super) fn start(mut self, text: SetkeyText, is_first: bool) -> Result<Self, Failure> {
         let installed = self.plane.kernel().installed();
         if is_first && installed.is_present().map_err(Failure::new)? {
             return Err(in_the_way(&self.record, installed.site()));
@@ -175,7 +175,7 @@ impl Gateway {
     }
 
     /// Serves until a signal or a request ends it. All that this thread allocates meanwhile may hold keys.
-    pub fn serve(mut self) -> Result<(), Failure> {
+    pub(super) fn serve(mut self) -> Result<(), Failure> {
         self.say_ready();
         self.warn_of_unlocked_keys();
         let (take_away, asked_by) = memory::with_keys(|| self.serve_until_the_end())?;

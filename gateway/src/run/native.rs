@@ -39,7 +39,12 @@ struct Ring {
 
 impl Native {
     /// None yet.
-    pub fn new(site: &Site, options: &RunOptions, outside: &OuterNetwork, warn: &Warn) -> Self {
+    pub(super) fn new(
+        site: &Site,
+        options: &RunOptions,
+        outside: &OuterNetwork,
+        warn: &Warn,
+    ) -> Self {
         // In another namespace, or bound to a device, sockets alone know where they are.
         let is_here = outside.opener.is_none() && outside.device.is_none();
         Self {
@@ -59,7 +64,7 @@ impl Native {
     }
 
     /// What cannot be had together is refused at start.
-    pub fn check(options: &RunOptions) -> Result<(), Failure> {
+    pub(super) fn check(options: &RunOptions) -> Result<(), Failure> {
         let is_elsewhere = options.outer_netns.is_some() || options.outer_device.is_some();
         match options.native_io {
             NativeIo::Packet | NativeIo::Xdp if is_elsewhere => Err(Failure::new(format!(
@@ -72,7 +77,7 @@ impl Native {
     }
 
     /// Makes the sink of a family's raw socket one that goes the chosen way.
-    pub fn sink(
+    pub(super) fn sink(
         &mut self,
         v6: bool,
         source: &RawSource,
@@ -96,7 +101,7 @@ impl Native {
 
     /// Brings the rings to what the associations want, and says which there are. One that cannot be had is told of
     /// once.
-    pub fn put_rings(
+    pub(super) fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
         sources: &Adder<dyn PollableSource>,
@@ -167,7 +172,7 @@ impl Native {
     }
 
     /// How a family's native ESP goes, in words.
-    pub fn describe(&self, v6: bool) -> String {
+    pub(super) fn describe(&self, v6: bool) -> String {
         let Some(stats) = self.stats.get(&v6) else {
             return " by raw socket".to_owned();
         };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What `esplanade run` takes.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct RunOptions {
+pub(crate) struct RunOptions {
     /// Associations and policies, in setkey syntax
     #[arg(long, value_name = "FILE")]
     pub setkey: PathBuf,
@@ -112,7 +112,7 @@ SIGHUP reloads the file, like `esplanade reload`. SIGTERM or SIGINT stop the gat
 stay in force, so that protected traffic is never sent unencrypted; `esplanade down` removes them.";
 
 /// What `esplanade restart --help` shows.
-pub const RESTART_EXAMPLES: &str = "\
+pub(crate) const RESTART_EXAMPLES: &str = "\
 Examples:
   esplanade restart --setkey tunnel.conf
   /opt/new/esplanade restart --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
@@ -123,7 +123,7 @@ process continues with the stored sequence numbers. Restart a gateway that syste
 `systemctl restart`.";
 
 /// Numbers of processors.
-pub type CpuList = Arc<[usize]>;
+pub(crate) type CpuList = Arc<[usize]>;
 
 fn cpu_list(word: &str) -> Result<CpuList, String> {
     let wrong = || format!("`{word}` is not a list of CPUs; an example is 0-3,8");

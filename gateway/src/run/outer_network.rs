@@ -46,7 +46,7 @@ struct Order {
 
 impl OuterNetwork {
     /// Goes where the options say; before privileges are dropped.
-    pub fn of(options: &RunOptions, warn: &Warn) -> Result<Self, Failure> {
+    pub(super) fn of(options: &RunOptions, warn: &Warn) -> Result<Self, Failure> {
         let mut outside = match &options.outer_netns {
             None => Self::here().map_err(unreachable)?,
             Some(name) => Self::there(name, !options.no_privilege_drop, warn)?,
@@ -65,12 +65,12 @@ impl OuterNetwork {
     }
 
     /// Whether it is another namespace than ours.
-    pub fn is_elsewhere(&self) -> bool {
+    pub(super) fn is_elsewhere(&self) -> bool {
         self.opener.is_some()
     }
 
     /// Whether its kernel's own IPsec already owns an association: then it would take the packets before we see them.
-    pub fn kernel_owns(&self, id: &SaId) -> bool {
+    pub(super) fn kernel_owns(&self, id: &SaId) -> bool {
         let mut xfrm = self.xfrm.borrow_mut();
         xfrm.as_mut().is_some_and(|xfrm| xfrm.owns(id))
     }

@@ -11,7 +11,7 @@ pub(super) struct Rate {
 
 impl Rate {
     /// Starts at zero.
-    pub fn new(at: Instant) -> Self {
+    pub(super) fn new(at: Instant) -> Self {
         Self {
             last: (0, 0),
             at,
@@ -20,7 +20,7 @@ impl Rate {
     }
 
     /// Takes a reading; shorter than half a second after the last one it is left for later.
-    pub fn read(&mut self, packets: u64, bytes: u64, at: Instant) {
+    pub(super) fn read(&mut self, packets: u64, bytes: u64, at: Instant) {
         let time = at.saturating_duration_since(self.at);
         if time < Duration::from_millis(500) {
             return;
@@ -34,7 +34,7 @@ impl Rate {
     }
 
     /// Packets and bits in a second.
-    pub fn packets_and_bits(&self) -> (u64, u64) {
+    pub(super) fn packets_and_bits(&self) -> (u64, u64) {
         (self.per_second.0, self.per_second.1 * 8)
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Removals {
 
 impl Removals {
     /// Something may be missing: a comparison is due once news have stopped, soon in any case.
-    pub fn suspect(&mut self, now: Instant) {
+    pub(super) fn suspect(&mut self, now: Instant) {
         let first = *self.first_news.get_or_insert(now);
         let soon = (now + QUIET_PERIOD).min(first + MAX_COMPARISON_DELAY);
         let earliest = self
@@ -53,17 +53,17 @@ impl Removals {
     }
 
     /// When the next comparison is due, if one is.
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// A comparison is being made.
-    pub fn compared(&mut self, now: Instant) {
+    pub(super) fn compared(&mut self, now: Instant) {
         (self.compared, self.due, self.first_news) = (Some(now), None, None);
     }
 
     /// Whether what is missing may be put back now. Where not, the next comparison is due when it may.
-    pub fn may_restore(&mut self, now: Instant) -> bool {
+    pub(super) fn may_restore(&mut self, now: Instant) -> bool {
         self.forget_old(now);
         let wait = match self.recent.back() {
             Some(last) if self.recent.len() >= MAX_IMMEDIATE_RESTORATIONS => {
@@ -78,13 +78,13 @@ impl Removals {
     }
 
     /// Whether restorations are held back at the moment.
-    pub fn is_held_back(&mut self, now: Instant) -> bool {
+    pub(super) fn is_held_back(&mut self, now: Instant) -> bool {
         self.forget_old(now);
         self.recent.len() >= MAX_IMMEDIATE_RESTORATIONS
     }
 
     /// Something was put back.
-    pub fn restored(&mut self, now: Instant, what: String) -> u64 {
+    pub(super) fn restored(&mut self, now: Instant, what: String) -> u64 {
         self.count += 1;
         let is_the_same = self
             .recent
@@ -99,24 +99,24 @@ impl Removals {
     }
 
     /// Something is missing and cannot be put back; true if that is news.
-    pub fn stands(&mut self, what: &str) -> bool {
+    pub(super) fn stands(&mut self, what: &str) -> bool {
         let is_news = self.standing.as_deref() != Some(what);
         self.standing = Some(what.to_owned());
         is_news
     }
 
     /// Nothing is missing.
-    pub fn nothing(&mut self) {
+    pub(super) fn nothing(&mut self) {
         self.standing = None;
     }
 
     /// What is missing and could not be put back.
-    pub fn standing(&self) -> Option<&str> {
+    pub(super) fn standing(&self) -> Option<&str> {
         self.standing.as_deref()
     }
 
     /// How often something was put back, and how long ago what was last.
-    pub fn summary(&self, now: Instant) -> (u64, Option<(u64, &str)>) {
+    pub(super) fn summary(&self, now: Instant) -> (u64, Option<(u64, &str)>) {
         let last = self.last.as_ref();
         (
             self.count,

@@ -23,7 +23,7 @@ use crate::status::Status;
 use std::path::Path;
 
 /// Replaces the gateway at the control socket, and is one until a signal or `down` ends it.
-pub fn restart(options: &RunOptions) -> Result<(), Failure> {
+pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     let prepared = super::prepare(options)?;
     memory::with_keys(|| rehearse(&prepared))?;
     Native::check(options)?;

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 const OWNER_OF_NAMESPACE: libc::Ioctl = 0xb701;
 
 /// The user of this process, if the network namespace numbers users as we do.
-pub fn of_this_process(warn: &Warn) -> Senders {
+pub(super) fn of_this_process(warn: &Warn) -> Senders {
     match counts_as_we_do() {
         Ok(true) => {
             let user = rustix::process::geteuid().as_raw();

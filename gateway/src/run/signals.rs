@@ -16,7 +16,7 @@ pub(super) enum Signal {
 
 impl Signals {
     /// Blocks them for this thread and every thread that it starts.
-    pub fn block() -> io::Result<Self> {
+    pub(super) fn block() -> io::Result<Self> {
         // SAFETY: the set is made whole by sigemptyset before it is used, and lives through every call.
         let fd = unsafe {
             let mut set = std::mem::zeroed();
@@ -39,7 +39,7 @@ impl Signals {
     }
 
     /// A signal that has come, if one has.
-    pub fn take(&self) -> Option<Signal> {
+    pub(super) fn take(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let read = rustix::io::read(&self.0, &mut info).ok()?;
         if read < 4 {

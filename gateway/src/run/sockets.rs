@@ -91,7 +91,7 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// None yet.
-    pub fn new(
+    pub(super) fn new(
         site: &Site,
         options: &RunOptions,
         outside: &OuterNetwork,
@@ -125,12 +125,12 @@ impl Sockets {
     }
 
     /// Takes up those of the gateway before this one.
-    pub fn inherit(&mut self, sockets: BTreeMap<Need, OwnedFd>) {
+    pub(super) fn inherit(&mut self, sockets: BTreeMap<Need, OwnedFd>) {
         self.inherited = sockets;
     }
 
     /// All that are open, for the gateway after this one.
-    pub fn hand_over(&self) -> BTreeMap<Need, OwnedFd> {
+    pub(super) fn hand_over(&self) -> BTreeMap<Need, OwnedFd> {
         std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -161,7 +161,7 @@ impl Sockets {
 
     /// Opens what is needed and not there yet: all of it, or nothing. What is open stays open: an association that is
     /// deleted is often added again.
-    pub fn bind(&mut self, needs: &BTreeSet<Need>) -> io::Result<()> {
+    pub(super) fn bind(&mut self, needs: &BTreeSet<Need>) -> io::Result<()> {
         let missing: Vec<_> = needs
             .iter()
             .filter(|need| !self.bound.contains_key(need))
@@ -190,7 +190,7 @@ impl Sockets {
     }
 
     /// Sends one packet of our own beside the data plane.
-    pub fn send_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+    pub(super) fn send_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         let mut asides = self.asides.iter_mut();
         asides.any(|aside| aside.send(outer, packet))
     }
@@ -248,7 +248,7 @@ impl Sockets {
     }
 
     /// Brings the packet rings to what the associations want, and says which there are; none where no native ESP is.
-    pub fn put_rings(
+    pub(super) fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
     ) -> io::Result<Option<Rings>> {
@@ -263,13 +263,13 @@ impl Sockets {
     }
 
     /// The two ends for the data plane, once, and what wakes them.
-    pub fn ends(&mut self) -> Option<(SourceSet, SinkSet, Waker)> {
+    pub(super) fn ends(&mut self) -> Option<(SourceSet, SinkSet, Waker)> {
         let (source, sink) = self.ends.take()?;
         Some((source, sink, self.waker.clone()))
     }
 
     /// What is bound and what it can do, in words.
-    pub fn describe(&self) -> Vec<String> {
+    pub(super) fn describe(&self) -> Vec<String> {
         let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
         let line = |(need, stats): (&Need, &Option<Arc<UdpStats>>)| match (need, stats) {
             (Need::Esp { v6 }, _) => {

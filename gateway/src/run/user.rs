@@ -79,7 +79,7 @@ fn obstacle(user: &User, options: &RunOptions) -> Option<String> {
 
 impl Chosen {
     /// The change. All sockets that are made from now on are this user's.
-    pub fn become_it(&self) -> Result<(), Failure> {
+    pub(super) fn become_it(&self) -> Result<(), Failure> {
         if self.user.uid() == User::current().uid() && !self.hands_over {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Chosen {
     }
 
     /// To whom a folder is handed over that root has left.
-    pub fn heir(&self) -> Option<&User> {
+    pub(super) fn heir(&self) -> Option<&User> {
         self.hands_over.then_some(&self.user)
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     /// Tells, and keeps.
-    pub fn warn(&self) -> Warn {
+    pub(super) fn warn(&self) -> Warn {
         let kept = Arc::clone(&self.0);
         Arc::new(move |text: &str| {
             eprintln!("esplanade: warning: {text}");
@@ -24,7 +24,7 @@ impl Warnings {
     }
 
     /// The same, but what is known already is not told again.
-    pub fn warn_once(&self) -> Warn {
+    pub(super) fn warn_once(&self) -> Warn {
         let (known, warn) = (self.clone(), self.warn());
         Arc::new(move |text: &str| {
             if !known.list().iter().any(|known| known == text) {
@@ -34,7 +34,7 @@ impl Warnings {
     }
 
     /// Those that were kept.
-    pub fn list(&self) -> Vec<String> {
+    pub(super) fn list(&self) -> Vec<String> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 
 /// Asks the system's resolver for hosts and `/etc/services` for services.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemNames;
+pub(crate) struct SystemNames;
 
 impl Names for SystemNames {
     fn host(&mut self, name: &str) -> Result<Vec<IpAddr>, LookupError> {

@@ -26,7 +26,7 @@ pub(super) struct StatementReader<Source> {
 
 impl<Source: Read + AsFd> StatementReader<Source> {
     /// Nothing has come yet.
-    pub fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         Self {
             source,
             text: Zeroizing::new(Vec::with_capacity(1 << 16)),
@@ -37,7 +37,7 @@ impl<Source: Read + AsFd> StatementReader<Source> {
     }
 
     /// The next statements, behind as many blanks as it takes to keep their places; `None` after the last.
-    pub fn next(&mut self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
         while !self.ended {
             self.read()?;
             while !self.ended && self.has_more() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// What `esplanade speed` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct SpeedOptions {
+pub(crate) struct SpeedOptions {
     /// Suites, or parts of their names [default: one of each algorithm; see `--list`]
     #[arg(value_name = "SUITE")]
     pub(super) suites: Vec<String>,

@@ -7,7 +7,7 @@ use std::fs::File;
 
 /// Which state a gateway has used: noted where the next boot forgets it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BootRecord {
+pub(crate) struct BootRecord {
     /// The file, by a part of its salt.
     pub(super) file: u64,
     /// How often it had been begun with.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes at offsets. What was written is sure to be found after a power failure only once [`Disk::sync`] has returned.
-pub trait Disk: Send {
+pub(super) trait Disk: Send {
     /// How long it is, or why what is written there would be lost.
     fn len(&self) -> io::Result<u64>;
 

@@ -4,7 +4,7 @@ use super::machine::{MARK_LEN, Machine, Mark};
 use super::record::checksum;
 
 /// Bytes of one copy; records begin behind the second.
-pub const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// What the file begins with.
 const MAGIC: &[u8; 16] = b"esplanade number";
@@ -13,11 +13,11 @@ const MAGIC: &[u8; 16] = b"esplanade number";
 const VERSION: u64 = 1;
 
 /// Bytes of what makes names in this file its own.
-pub const SALT_LEN: usize = 32;
+pub(super) const SALT_LEN: usize = 32;
 
 /// What the file says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Header {
+pub(super) struct Header {
     /// Counts the starts with this file.
     pub generation: u64,
     /// Random, and its own.
@@ -36,7 +36,7 @@ pub struct Header {
 
 /// Why two pages are no header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BadHeader {
+pub(super) enum BadHeader {
     /// Another program's file, or one that is damaged.
     Unknown,
     /// One of ours, of a layout that this version does not know.
@@ -45,7 +45,7 @@ pub enum BadHeader {
 
 impl Header {
     /// One copy, as it is written.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut page = Vec::with_capacity(PAGE);
         page.extend_from_slice(MAGIC);
         let words = |page: &mut Vec<u8>, words: &[u64]| {
@@ -74,7 +74,7 @@ impl Header {
     }
 
     /// The newer of the two copies, and whether it is the second.
-    pub fn read(pages: &[u8]) -> Result<(Self, bool), BadHeader> {
+    pub(super) fn read(pages: &[u8]) -> Result<(Self, bool), BadHeader> {
         let (first, second) = pages.split_at_checked(PAGE).unwrap_or((pages, &[]));
         match (Self::decode(first), Self::decode(second)) {
             (Ok(first), Ok(second)) if second.generation > first.generation => Ok((second, true)),

@@ -27,7 +27,7 @@ const MAX_RESERVED_NUMBERS: u64 = 1 << 20;
 const MIN_RESERVED_NUMBERS: u64 = 1 << 12;
 
 /// The file's records and the associations that they are about.
-pub struct Keeper<D> {
+pub(super) struct Keeper<D> {
     store: Store<D>,
     followed: Vec<Followed>,
 }
@@ -51,10 +51,10 @@ struct Followed {
 
 /// Where changed associations were found, until they are published.
 #[derive(Default)]
-pub struct Recalled(HashMap<SaId, (RecordIndex, bool)>);
+pub(super) struct Recalled(HashMap<SaId, (RecordIndex, bool)>);
 
 /// What an association is about to be.
-pub struct Changed<'a> {
+pub(super) struct Changed<'a> {
     /// The association, not published yet.
     pub sa: &'a Arc<Sa>,
     /// Its name in the file.
@@ -64,7 +64,7 @@ pub struct Changed<'a> {
 }
 
 /// What came of recalling.
-pub struct Outcome {
+pub(super) struct Outcome {
     /// To be followed once they are published.
     pub recalled: Recalled,
     /// Associations that go on from an earlier gateway's numbers, or from before they were deleted.
@@ -75,7 +75,7 @@ pub struct Outcome {
 
 impl<D: Disk> Keeper<D> {
     /// Follows nothing yet.
-    pub fn new(store: Store<D>) -> Self {
+    pub(super) fn new(store: Store<D>) -> Self {
         Self {
             store,
             followed: Vec::new(),
@@ -83,22 +83,22 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// What the file says of itself.
-    pub fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &Header {
         self.store.header()
     }
 
     /// What makes names in this file its own.
-    pub fn salt(&self) -> &[u8] {
+    pub(super) fn salt(&self) -> &[u8] {
         &self.store.header().salt
     }
 
     /// Whether keys of this name were used before.
-    pub fn knows(&self, name: &KeyFingerprint) -> bool {
+    pub(super) fn knows(&self, name: &KeyFingerprint) -> bool {
         self.store.find(name).is_some()
     }
 
     /// Has changed associations go on where their keys were left, and reserves numbers for them.
-    pub fn recall(&mut self, changed: &[Changed<'_>], moment: Moment) -> Outcome {
+    pub(super) fn recall(&mut self, changed: &[Changed<'_>], moment: Moment) -> Outcome {
         let mut outcome = Outcome {
             recalled: Recalled::default(),
             resumed: Vec::new(),
@@ -214,7 +214,7 @@ impl<D: Disk> Keeper<D> {
 
     /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was
     /// given up.
-    pub fn follow(&mut self, snapshot: &Snapshot, recalled: &Recalled, moment: Moment) {
+    pub(super) fn follow(&mut self, snapshot: &Snapshot, recalled: &Recalled, moment: Moment) {
         let mut known: HashMap<SaId, Vec<Followed>> = HashMap::new();
         for followed in self.followed.drain(..) {
             known.entry(followed.id).or_default().push(followed);
@@ -247,7 +247,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Writes what has changed, and reserves more numbers where half of a block is used.
-    pub fn round(&mut self, moment: Moment) -> io::Result<()> {
+    pub(super) fn round(&mut self, moment: Moment) -> io::Result<()> {
         let mut closed = Vec::new();
         for (number, followed) in self.followed.iter_mut().enumerate() {
             if followed.is_gone && Arc::strong_count(&followed.state) == 1 {
@@ -271,7 +271,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// The last writing: nobody uses a number any more.
-    pub fn finish(&mut self, moment: Moment) -> io::Result<()> {
+    pub(super) fn finish(&mut self, moment: Moment) -> io::Result<()> {
         for followed in &self.followed {
             followed.close(&mut self.store, moment, true);
         }
@@ -370,7 +370,7 @@ impl Followed {
 
 /// Whether keys without a record may be used: a nonce that is the sequence number must never have been used before, and
 /// only who has chosen the keys can say so.
-pub fn may_begin(config: &SaConfig) -> bool {
+pub(super) fn may_begin(config: &SaConfig) -> bool {
     !config.has_implicit_iv() || config.key_is_fresh || config.sequence > 0
 }
 

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 /// Bytes of a name.
-pub const FINGERPRINT_LEN: usize = 32;
+pub(super) const FINGERPRINT_LEN: usize = 32;
 
 /// The name of an association: equal for equal keys, SPI, addresses and protocol, and for nothing else.
-pub type KeyFingerprint = [u8; FINGERPRINT_LEN];
+pub(super) type KeyFingerprint = [u8; FINGERPRINT_LEN];
 
 /// HMAC-SHA-256 under the association's own keys, of what else it is told by. The salt is the file's own, so that names
 /// in two files cannot be compared. The caller's allocations are such as may hold keys.
-pub fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
+pub(super) fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
     let mut key = Zeroizing::new(Vec::with_capacity(256));
     let mut about = salt.to_vec();
     about.extend(config.id.spi.get().to_be_bytes());
@@ -45,7 +45,7 @@ pub fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
 }
 
 /// HMAC-SHA-256. The key has 1 to 1024 bytes.
-pub fn keyed_hash(key: &[u8], message: &[u8]) -> KeyFingerprint {
+pub(super) fn keyed_hash(key: &[u8], message: &[u8]) -> KeyFingerprint {
     let key = Key::new(
         Cipher::Null,
         &[],

@@ -7,14 +7,14 @@ use super::key_fingerprint::keyed_hash;
 use std::fs;
 
 /// Bytes of a mark.
-pub const MARK_LEN: usize = 16;
+pub(super) const MARK_LEN: usize = 16;
 
 /// What something is known by again; zeroes where it could not be read.
-pub type Mark = [u8; MARK_LEN];
+pub(super) type Mark = [u8; MARK_LEN];
 
 /// Marks of this machine, in the order in which the file has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Machine {
+pub(super) struct Machine {
     /// The installation, by `/etc/machine-id`.
     pub installation: Mark,
     /// The hardware or the virtual machine, by its firmware's UUID.
@@ -27,7 +27,7 @@ pub struct Machine {
 
 /// How another machine's state is told from ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Foreign {
+pub(super) enum Foreign {
     /// Another installation or other hardware.
     Machine,
     /// The virtual machine was copied or set back.
@@ -36,7 +36,7 @@ pub enum Foreign {
 
 impl Machine {
     /// This one. The files hold nothing that is secret, but the hash keeps them from being spread by ours.
-    pub fn here(salt: &[u8]) -> Self {
+    pub(super) fn here(salt: &[u8]) -> Self {
         let mark = |path: &str| mark(salt, &fs::read(path).unwrap_or_default());
         Self {
             installation: mark("/etc/machine-id"),
@@ -47,7 +47,7 @@ impl Machine {
     }
 
     /// Whether a state with these marks was made elsewhere.
-    pub fn foreign(&self, state: &Self) -> Option<Foreign> {
+    pub(super) fn foreign(&self, state: &Self) -> Option<Foreign> {
         let differ = |ours: Mark, theirs: Mark| {
             let unknown = Mark::default();
             ours != unknown && theirs != unknown && ours != theirs

@@ -26,7 +26,7 @@ const NAME: &str = "numbers";
 const KIND: &str = "state";
 
 /// What the command line asks for.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// `--state`.
     pub folder: Option<&'a Path>,
     /// `--no-state`.
@@ -42,7 +42,7 @@ pub struct Wanted<'a> {
 }
 
 /// Opens what is asked for. All that needs a privilege happens here.
-pub fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
+pub(crate) fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
     if wanted.none {
         return Ok(not_kept("--no-state", warn));
     }

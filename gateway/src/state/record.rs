@@ -4,11 +4,11 @@ use super::key_fingerprint::{FINGERPRINT_LEN, KeyFingerprint};
 use ipsec::sa::SavedCounters;
 
 /// Bytes of a record.
-pub const RECORD_LEN: usize = 128;
+pub(super) const RECORD_LEN: usize = 128;
 
 /// What is kept of one association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SaRecord {
+pub(super) struct SaRecord {
     /// Which one.
     pub name: KeyFingerprint,
     /// Counts the writings of this record: of two copies the higher one holds.
@@ -35,7 +35,7 @@ pub struct SaRecord {
 
 /// The moment of a start or of a writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moment {
+pub(super) struct Moment {
     /// Seconds since the Unix epoch, as lifetimes count them.
     pub now: u64,
     /// Seconds since the system's start.
@@ -44,7 +44,7 @@ pub struct Moment {
 
 impl SaRecord {
     /// An association that was never seen.
-    pub fn new(name: KeyFingerprint, moment: Moment) -> Self {
+    pub(super) fn new(name: KeyFingerprint, moment: Moment) -> Self {
         Self {
             name,
             generation: 0,
@@ -61,7 +61,7 @@ impl SaRecord {
     }
 
     /// Takes over everything but the numbers that are reserved, which never fall.
-    pub fn take(&mut self, kept: &SavedCounters, moment: Moment) {
+    pub(super) fn take(&mut self, kept: &SavedCounters, moment: Moment) {
         let since = |moment: u64| match moment {
             0 => 0,
             moment => moment.saturating_sub(kept.created) + 1,
@@ -78,7 +78,7 @@ impl SaRecord {
     }
 
     /// What a new incarnation goes on from.
-    pub fn kept(&self, moment: Moment) -> SavedCounters {
+    pub(super) fn kept(&self, moment: Moment) -> SavedCounters {
         let created = moment.now.saturating_sub(self.age_at(moment));
         let at = |use_| match use_ {
             0 => 0,
@@ -104,7 +104,7 @@ impl SaRecord {
     }
 
     /// As it is written.
-    pub fn encode(&self) -> [u8; RECORD_LEN] {
+    pub(super) fn encode(&self) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
         bytes[..FINGERPRINT_LEN].copy_from_slice(&self.name);
         let (words, _) = bytes[FINGERPRINT_LEN..].as_chunks_mut::<8>();
@@ -132,7 +132,7 @@ impl SaRecord {
     }
 
     /// Reads one, if it is whole.
-    pub fn decode(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
         let word = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[at..at + 8]);
@@ -165,7 +165,7 @@ const CHECKSUM_OFFSET: usize = RECORD_LEN - 8;
 
 /// FNV-1a of 64 bits: against bytes that were half written, not against anybody who may write the file, who needs no
 /// false checksum to do harm. A record of zeroes has a wrong one.
-pub fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

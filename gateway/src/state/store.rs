@@ -22,13 +22,13 @@ const RECORDS_PER_GROUP: usize = PAGE / RECORD_LEN;
 const GROUP_BYTES: usize = 2 * PAGE;
 
 /// The most keys that are remembered: 16 MiB of file. The one that was not in use for longest gives way.
-pub const MAX_RECORDS: usize = 1 << 16;
+pub(super) const MAX_RECORDS: usize = 1 << 16;
 
 /// Where a record is.
-pub type RecordIndex = usize;
+pub(super) type RecordIndex = usize;
 
 /// The records in memory and where they are kept.
-pub struct Store<D> {
+pub(super) struct Store<D> {
     disk: D,
     header: Header,
     header_is_second: bool,
@@ -50,7 +50,7 @@ struct Slot {
 
 /// Why a file is no store.
 #[derive(Debug)]
-pub enum BadStore {
+pub(super) enum BadStore {
     /// Not one of ours, or damaged.
     Header(BadHeader),
     /// Both copies of a record are damaged.
@@ -67,14 +67,14 @@ impl From<io::Error> for BadStore {
 
 impl<D: Disk> Store<D> {
     /// The bytes of a file without records.
-    pub fn empty(header: &Header) -> Vec<u8> {
+    pub(super) fn empty(header: &Header) -> Vec<u8> {
         let mut bytes = header.encode();
         bytes.resize(2 * PAGE, 0);
         bytes
     }
 
     /// Reads all of it.
-    pub fn open(mut disk: D) -> Result<Self, BadStore> {
+    pub(super) fn open(mut disk: D) -> Result<Self, BadStore> {
         // What a killed process has written is there, but need not be on the disk yet.
         disk.sync()?;
         let len = disk.len()?;
@@ -128,41 +128,41 @@ impl<D: Disk> Store<D> {
     }
 
     /// The records were written before the system was started again: its time since then counts from 0.
-    pub fn is_of_earlier_boot(&mut self) {
+    pub(super) fn is_of_earlier_boot(&mut self) {
         for slot in &mut self.slots {
             slot.record.written = 0;
         }
     }
 
     /// What the file says of itself.
-    pub fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &Header {
         &self.header
     }
 
     /// Where it is kept.
-    pub fn disk(&self) -> &D {
+    pub(super) fn disk(&self) -> &D {
         &self.disk
     }
 
     /// Where a name's record is.
-    pub fn find(&self, name: &KeyFingerprint) -> Option<RecordIndex> {
+    pub(super) fn find(&self, name: &KeyFingerprint) -> Option<RecordIndex> {
         self.places.get(name).copied()
     }
 
     /// A record.
-    pub fn record(&self, place: RecordIndex) -> &SaRecord {
+    pub(super) fn record(&self, place: RecordIndex) -> &SaRecord {
         &self.slots[place].record
     }
 
     /// Changes a record; [`Store::commit`] writes it.
-    pub fn change(&mut self, place: RecordIndex, change: impl FnOnce(&mut SaRecord)) {
+    pub(super) fn change(&mut self, place: RecordIndex, change: impl FnOnce(&mut SaRecord)) {
         let slot = &mut self.slots[place];
         change(&mut slot.record);
         slot.dirty = true;
     }
 
     /// A place for an association that was never seen. Nothing is written yet.
-    pub fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
+    pub(super) fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
         let record = SaRecord::new(name, moment);
         let place = if self.slots.len() < MAX_RECORDS {
             None
@@ -201,17 +201,17 @@ impl<D: Disk> Store<D> {
     }
 
     /// Whether a living association is kept at a place.
-    pub fn set_in_use(&mut self, place: RecordIndex, in_use: bool) {
+    pub(super) fn set_in_use(&mut self, place: RecordIndex, in_use: bool) {
         self.slots[place].in_use = in_use;
     }
 
     /// Whether the disk has what is at a place.
-    pub fn is_durable(&self, place: RecordIndex) -> bool {
+    pub(super) fn is_durable(&self, place: RecordIndex) -> bool {
         !self.slots[place].dirty
     }
 
     /// Writes the header with a higher generation.
-    pub fn begin(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+    pub(super) fn begin(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
         let mut header = self.header.clone();
         header.generation += 1;
         change(&mut header);
@@ -225,7 +225,7 @@ impl<D: Disk> Store<D> {
 
     /// Writes what has changed, and returns once it would survive a power failure. What could be written is, where
     /// there is no room for the rest.
-    pub fn commit(&mut self) -> io::Result<()> {
+    pub(super) fn commit(&mut self) -> io::Result<()> {
         if self.slots.iter().all(|slot| !slot.dirty) {
             return Ok(());
         }

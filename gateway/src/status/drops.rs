@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 impl Drops {
     /// For people: reasons with advice, the most frequent first.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut text = String::new();
         if self.total == 0 && self.clear.values().all(|count| *count == 0) {
             return "nothing was dropped\n".to_owned();

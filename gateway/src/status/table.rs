@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 impl Status {
     /// For people.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         status(self)
     }
 }

@@ -50,7 +50,7 @@ pub(super) enum What {
 
 impl Outcome {
     /// Whether what was asked for did not happen.
-    pub fn failed(&self) -> bool {
+    pub(super) fn failed(&self) -> bool {
         matches!(
             self.what,
             What::NotOurs { .. } | What::Refused { .. } | What::Elsewhere { .. }

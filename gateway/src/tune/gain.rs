@@ -79,7 +79,7 @@ impl Line {
 impl Gains {
     /// Those in `asked`, or in a folder `tune-out` there; without a wish, those where the lab leaves them. `Ok(None)`
     /// if nothing was asked for and nothing is there.
-    pub fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, String> {
+    pub(super) fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, String> {
         let folder = asked.unwrap_or(Path::new("."));
         let candidates = match asked {
             Some(folder) => vec![folder.to_owned(), folder.join("tune-out")],
@@ -131,7 +131,7 @@ impl Gains {
 
     /// What the setting `name` was worth, best at the value `wanted`: alone if that was measured, else with others. A
     /// tunnel's gain goes before plain IP's.
-    pub fn of(&self, name: &str, wanted: Option<&str>) -> Option<Gain> {
+    pub(super) fn of(&self, name: &str, wanted: Option<&str>) -> Option<Gain> {
         let wanted = wanted.map(level);
         let mut found = self.cells(name);
         found.sort_by_key(|gain| {
@@ -234,7 +234,7 @@ impl Here {
 
 impl Gain {
     /// In words, for whom `wanted` is proposed.
-    pub fn words(&self, wanted: Option<&str>) -> String {
+    pub(super) fn words(&self, wanted: Option<&str>) -> String {
         let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
         let mut text = percent(self.ratio);
         match self.interval {

@@ -21,16 +21,16 @@ pub(super) enum Target {
 }
 
 impl Target {
-    pub fn file(path: String) -> Self {
+    pub(super) fn file(path: String) -> Self {
         Self::File(path)
     }
 
-    pub fn of_device(device: &str, file: &str) -> Self {
+    pub(super) fn of_device(device: &str, file: &str) -> Self {
         Self::File(format!("/sys/class/net/{device}/{file}"))
     }
 
     /// The reverse of `Display`.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if text.starts_with('/') {
             return Some(Self::File(text.to_owned()));
         }
@@ -83,7 +83,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub fn this() -> Self {
+    pub(super) fn this() -> Self {
         Self {
             root: PathBuf::from("/"),
             ethtool: PathBuf::from("ethtool"),

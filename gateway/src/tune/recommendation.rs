@@ -25,7 +25,7 @@ pub(super) struct Among {
 
 impl Recommendation {
     /// What should be written in place of `current`; `None` where that is good.
-    pub fn proposal(self, current: &str, among: Among) -> Option<String> {
+    pub(super) fn proposal(self, current: &str, among: Among) -> Option<String> {
         let Among {
             processors,
             queue: (number, queues),

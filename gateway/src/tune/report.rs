@@ -69,7 +69,7 @@ pub(super) struct Scope<'a> {
 
 impl Scope<'_> {
     /// All rows of the table.
-    pub fn rows(&self, state: &mut State, gains: Option<&Gains>) -> Vec<Row> {
+    pub(super) fn rows(&self, state: &mut State, gains: Option<&Gains>) -> Vec<Row> {
         let rows = SETTINGS.iter();
         rows.map(|setting| self.row(setting, state, gains))
             .collect()
@@ -151,11 +151,11 @@ fn verdict(setting: &Setting, spots: &[Spot]) -> Assessment {
 }
 
 impl Report {
-    pub fn json(&self) -> Result<String, serde_json::Error> {
+    pub(super) fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut out = self.head();
         let sections = [
             (Assessment::Proposed, "Recommended (esplanade tune apply)"),

@@ -35,7 +35,7 @@ pub(super) struct Changed {
 
 impl State {
     /// Reads it; an empty one where there is none, or where the machine was started anew since.
-    pub fn load(path: &Path, boot: &str) -> io::Result<Self> {
+    pub(super) fn load(path: &Path, boot: &str) -> io::Result<Self> {
         let fresh = || Self {
             boot: boot.to_owned(),
             changed: Vec::new(),
@@ -53,7 +53,7 @@ impl State {
     }
 
     /// Writes it, whole or not at all; without anything in it, it goes.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         if self.changed.is_empty() {
             return match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -75,7 +75,14 @@ impl State {
     }
 
     /// Notes that `value` is about to be written.
-    pub fn note(&mut self, name: &str, target: &str, network: &str, before: &str, value: &str) {
+    pub(super) fn note(
+        &mut self,
+        name: &str,
+        target: &str,
+        network: &str,
+        before: &str,
+        value: &str,
+    ) {
         if let Some(known) = self.find(target, network) {
             known.written.push(value.to_owned());
             return;
@@ -90,7 +97,7 @@ impl State {
     }
 
     /// What is known of a target.
-    pub fn find(&mut self, target: &str, network: &str) -> Option<&mut Changed> {
+    pub(super) fn find(&mut self, target: &str, network: &str) -> Option<&mut Changed> {
         let mut all = self.changed.iter_mut();
         all.find(|one| one.target == target && one.network == network)
     }

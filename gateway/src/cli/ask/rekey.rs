@@ -13,7 +13,7 @@ const DEFAULT_KEEP_SECONDS: u64 = 10;
 
 /// New keys, and how long to wait for what.
 #[derive(Args)]
-pub(crate) struct Rekey {
+pub(crate) struct RekeyArguments {
     /// File with the new keys and unchanged policies [default: the file that the gateway was started with]
     #[arg(value_name = "FILE", conflicts_with = "abort")]
     file: Option<PathBuf>,
@@ -44,7 +44,7 @@ The gateway accepts the new keys at once and sends with them as soon as the peer
 until then each side sends one dummy packet per second. The old keys are deleted when they are no
 longer used. `esplanade status` shows the progress for each peer.";
 
-pub(crate) fn rekey(rekey: Rekey) -> Outcome {
+pub(crate) fn rekey(rekey: RekeyArguments) -> Outcome {
     let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose();
     let request = control::Rekey {
         text: text.map_err(Failure::new)?,

@@ -12,7 +12,7 @@ pub(super) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Why a folder, or a file in it, is not used.
 #[derive(Debug)]
-pub enum BadFolder {
+pub(crate) enum BadFolder {
     /// There is none.
     Absent(PathBuf),
     /// Somebody else may change what is in it, or has made it.

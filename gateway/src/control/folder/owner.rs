@@ -24,7 +24,7 @@ const BEGINNINGS: [&[u8]; 2] = [b"numbers.", b"armed-"];
 impl Folder {
     /// Hands the folder and what is in it for this socket over to a user. Nothing else is, so it must hold nothing
     /// else. The lock must be held.
-    pub fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
+    pub(crate) fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
         let io = |error| BadFolder::Io(parent(&self.socket), Errno::into(error));
         let found = fstat(&self.descriptor).map_err(io)?;
         if found.st_uid != user.uid() {

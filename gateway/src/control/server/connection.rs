@@ -25,7 +25,7 @@ pub(super) struct Client {
 
 impl Client {
     /// A client that has not asked yet.
-    pub fn new(stream: UnixStream) -> Self {
+    pub(super) fn new(stream: UnixStream) -> Self {
         Self {
             stream,
             incoming: Zeroizing::default(),
@@ -39,12 +39,12 @@ impl Client {
     }
 
     /// Part of an answer has not been sent yet.
-    pub fn has_to_say(&self) -> bool {
+    pub(super) fn has_to_say(&self) -> bool {
         self.written < self.outgoing.len()
     }
 
     /// Takes what has come; returns the request once its line is complete. There is one request in a connection.
-    pub fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
         let mut room = Zeroizing::new([0; 16384]);
         loop {
             match self.stream.read(&mut room[..]) {
@@ -81,7 +81,7 @@ impl Client {
     }
 
     /// Bytes of answers that the client has not taken yet.
-    pub fn unsent(&self) -> usize {
+    pub(super) fn unsent(&self) -> usize {
         self.outgoing.len() - self.written
     }
 
@@ -98,7 +98,7 @@ impl Client {
     }
 
     /// Queues an answer, and sends what the client takes of it now.
-    pub fn say(&mut self, answer: &Answer) {
+    pub(super) fn say(&mut self, answer: &Answer) {
         let Ok(line) = serde_json::to_vec(answer) else {
             self.closed = true;
             return;
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Sends what waits, as far as the client takes it.
-    pub fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         while self.has_to_say() {
             match self.stream.write(&self.outgoing[self.written..]) {
                 Ok(count) => {

@@ -38,7 +38,7 @@ pub(super) struct Refusal {
 type Outcome<T> = Result<T, Refusal>;
 
 impl XfrmSocket {
-    pub fn open() -> Outcome<Self> {
+    pub(super) fn open() -> Outcome<Self> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -53,24 +53,24 @@ impl XfrmSocket {
     }
 
     /// Changes something that exists, or takes it away.
-    pub fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
+    pub(super) fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         self.exchange(message, NLM_F_ACK).map(drop)
     }
 
     /// Makes something new; that it exists already is an error.
-    pub fn create(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
+    pub(super) fn create(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.exchange(message, flags).map(drop)
     }
 
     /// Asks for one thing.
-    pub fn ask(&mut self, message: &ZeroizingMessage) -> Outcome<ZeroizingMessage> {
+    pub(super) fn ask(&mut self, message: &ZeroizingMessage) -> Outcome<ZeroizingMessage> {
         let answers = self.exchange(message, 0)?;
         answers.into_iter().next().ok_or(Refusal::of(libc::ENOENT))
     }
 
     /// Asks for everything, oldest first: the kernel tells the newest first.
-    pub fn list(&mut self, message: &ZeroizingMessage) -> Outcome<Vec<ZeroizingMessage>> {
+    pub(super) fn list(&mut self, message: &ZeroizingMessage) -> Outcome<Vec<ZeroizingMessage>> {
         let mut answers = self.exchange(message, NLM_F_DUMP)?;
         answers.reverse();
         Ok(answers)
@@ -179,7 +179,7 @@ fn words(mut attributes: &[u8]) -> Option<String> {
 }
 
 impl Refusal {
-    pub fn of(errno: i32) -> Self {
+    pub(super) fn of(errno: i32) -> Self {
         Self { errno, words: None }
     }
 }

@@ -8,12 +8,12 @@ use zeroize::Zeroize;
 pub(super) struct ZeroizingMessage(XfrmMessage);
 
 impl ZeroizingMessage {
-    pub fn new(message: XfrmMessage) -> Self {
+    pub(super) fn new(message: XfrmMessage) -> Self {
         Self(message)
     }
 
     /// The association that it tells about, by value of its type: an answer becomes a request that restores it.
-    pub fn into_update(mut self) -> Self {
+    pub(super) fn into_update(mut self) -> Self {
         let empty = XfrmMessage::FlushSa(Default::default());
         match std::mem::replace(&mut self.0, empty) {
             XfrmMessage::AddSa(message) => Self(XfrmMessage::UpdateSa(message)),

@@ -34,10 +34,10 @@ use std::io;
 use std::sync::Arc;
 
 /// What the count of dropped packets is called.
-pub const COUNTER: &str = "clear_at_devices";
+pub(crate) const COUNTER: &str = "clear_at_devices";
 
 /// Filters of one gateway.
-pub struct DeviceFilters {
+pub(crate) struct DeviceFilters {
     site: Site,
     keeper: Keeper,
     news: DeviceNotifications,
@@ -87,10 +87,10 @@ impl Force {
 
 impl DeviceFilters {
     /// What status and events call it.
-    pub const NAME: &'static str = "device filters";
+    pub(crate) const NAME: &'static str = "device filters";
 
     /// Nothing is installed yet.
-    pub fn open(site: &Site) -> io::Result<Self> {
+    pub(crate) fn open(site: &Site) -> io::Result<Self> {
         Ok(Self {
             site: site.clone(),
             keeper: Keeper::open(site)?,

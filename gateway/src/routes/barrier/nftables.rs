@@ -8,14 +8,14 @@ use crate::routes::{Site, firewall};
 use std::io;
 
 /// A table of our own in nftables.
-pub struct Nftables {
+pub(crate) struct Nftables {
     site: Site,
     table: Firewall,
 }
 
 impl Nftables {
     /// Nothing is installed yet.
-    pub fn new(site: &Site) -> Self {
+    pub(crate) fn new(site: &Site) -> Self {
         Self {
             site: site.clone(),
             table: Firewall::new(TableFamily::Inet, site.firewall_table()),

@@ -29,7 +29,7 @@ use opened::Opened;
 use std::io;
 
 /// Policies of one gateway.
-pub struct XfrmPolicies {
+pub(crate) struct XfrmPolicies {
     site: Site,
     /// Or why there is none.
     keeper: Result<Keeper<Xfrm>, String>,
@@ -57,10 +57,10 @@ struct Devices {
 
 impl XfrmPolicies {
     /// What status and events call it.
-    pub const NAME: &'static str = "XFRM policies";
+    pub(crate) const NAME: &'static str = "XFRM policies";
 
     /// Nothing is installed yet.
-    pub fn open(site: &Site) -> io::Result<Self> {
+    pub(crate) fn open(site: &Site) -> io::Result<Self> {
         Ok(Self {
             site: site.clone(),
             keeper: Xfrm::open()

@@ -6,15 +6,15 @@
 use std::collections::HashMap;
 
 /// TC_ACT_UNSPEC: the next filter decides, ours or another program's; without one the packet passes.
-pub const PASS: u32 = u32::MAX;
+pub(crate) const PASS: u32 = u32::MAX;
 
 /// TC_ACT_SHOT: the packet ends here.
-pub const DROP: u32 = 2;
+pub(crate) const DROP: u32 = 2;
 
 /// One instruction, as the kernel takes it (`struct sock_filter`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Instruction {
+pub(crate) struct Instruction {
     /// Class, size, mode or operation.
     pub code: u16,
     /// Instructions to skip if the condition holds.
@@ -27,11 +27,11 @@ pub struct Instruction {
 
 /// A place in the program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Label(u32);
+pub(crate) struct Label(u32);
 
 /// How the accumulator is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Test {
+pub(crate) enum Test {
     /// Equal to this.
     Equal(u32),
     /// Greater than this.
@@ -46,7 +46,7 @@ pub enum Test {
 
 /// What is not a jump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub(crate) enum Op {
     /// A := this.
     Constant(u32),
     /// A := the word of scratch memory.
@@ -93,7 +93,7 @@ enum Item {
 
 /// A program that is being written.
 #[derive(Default)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     items: Vec<Item>,
     labels: u32,
 }
@@ -103,52 +103,52 @@ const MAX_JUMP_INSTRUCTIONS: usize = 255;
 
 impl Assembler {
     /// A place that is not in the program yet.
-    pub fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
     }
 
     /// The place is here.
-    pub fn bind(&mut self, label: Label) {
+    pub(crate) fn bind(&mut self, label: Label) {
         self.items.push(Item::Bind(label));
     }
 
     /// Instructions one after the other.
-    pub fn run(&mut self, ops: &[Op]) {
+    pub(crate) fn run(&mut self, ops: &[Op]) {
         self.items.extend(ops.iter().copied().map(Item::Plain));
     }
 
     /// Goes to one of two places.
-    pub fn branch(&mut self, test: Test, then: Label, otherwise: Label) {
+    pub(crate) fn branch(&mut self, test: Test, then: Label, otherwise: Label) {
         self.items.push(Item::Branch(test, then, otherwise));
     }
 
     /// Goes there if the test holds, and on here if not.
-    pub fn go_if(&mut self, test: Test, then: Label) {
+    pub(crate) fn go_if(&mut self, test: Test, then: Label) {
         let next = self.label();
         self.branch(test, then, next);
         self.bind(next);
     }
 
     /// Goes there unless the test holds, and on here if it does.
-    pub fn go_unless(&mut self, test: Test, otherwise: Label) {
+    pub(crate) fn go_unless(&mut self, test: Test, otherwise: Label) {
         let next = self.label();
         self.branch(test, next, otherwise);
         self.bind(next);
     }
 
     /// Goes there.
-    pub fn jump(&mut self, label: Label) {
+    pub(crate) fn jump(&mut self, label: Label) {
         self.items.push(Item::Jump(label));
     }
 
     /// Ends the program with a result.
-    pub fn finish_with(&mut self, result: u32) {
+    pub(crate) fn finish_with(&mut self, result: u32) {
         self.items.push(Item::Return(result));
     }
 
     /// The program.
-    pub fn instructions(&self) -> Vec<Instruction> {
+    pub(crate) fn instructions(&self) -> Vec<Instruction> {
         let mut layout = Layout::default();
         for item in self.items.iter().rev() {
             layout.put(item);

@@ -10,13 +10,13 @@ use super::{TooMany, exceptions};
 use crate::routes::plan::{Family, Plan};
 
 /// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
-pub const MAX_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
+pub(crate) const MAX_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 
 /// Programs for one direction of one device.
-pub const MAX_PROGRAMS_PER_PLAN: usize = 256;
+pub(crate) const MAX_PROGRAMS_PER_PLAN: usize = 256;
 
 /// The programs that enforce a plan; none where nothing would ever be dropped.
-pub fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
+pub(crate) fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
     programs_of(plan, target, MAX_INSTRUCTIONS_PER_PROGRAM)
 }
 

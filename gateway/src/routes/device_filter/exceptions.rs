@@ -20,7 +20,7 @@ const OTHER_HOST: u32 = 3;
 
 /// Goes to `pass` with what passes all the same, and on here with what does not. `is_read` says whether the header
 /// above IP has been read.
-pub fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
+pub(super) fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
     task.exceptions(program, ends, is_read);
 }
 

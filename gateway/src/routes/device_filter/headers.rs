@@ -16,7 +16,7 @@ use crate::routes::range::Range;
 
 /// How a device's packets begin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum LinkKind {
+pub(crate) enum LinkKind {
     /// With an Ethernet header. What it says counts, not what a packet socket's owner told the kernel.
     Ethernet,
     /// With the IP header, or another that the kernel has looked at: the version in it counts.
@@ -24,15 +24,15 @@ pub enum LinkKind {
 }
 
 /// Scratch memory: where the IP header begins.
-pub const START: u32 = 1;
+pub(super) const START: u32 = 1;
 /// The protocol above IP, or [`UNKNOWN`].
-pub const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 2;
 /// How much is known of the header above IP: one of the three below.
-pub const KNOWLEDGE: u32 = 3;
+pub(super) const KNOWLEDGE: u32 = 3;
 /// Its first four bytes: ports, or type and code of ICMP.
-pub const PORTS: u32 = 4;
+pub(super) const PORTS: u32 = 4;
 /// Where it begins.
-pub const UPPER: u32 = 5;
+pub(super) const UPPER: u32 = 5;
 /// Where the packet ends.
 const END: u32 = 6;
 /// Its destination, in up to four words.
@@ -41,14 +41,14 @@ const DESTINATION: u32 = 8;
 const SOURCE: u32 = 12;
 
 /// A later fragment: the header above IP was in the first one.
-pub const LATER: u32 = 0;
+pub(super) const LATER: u32 = 0;
 /// The first four bytes are there.
-pub const KNOWN: u32 = 1;
+pub(super) const KNOWN: u32 = 1;
 /// The packet ends before, or is a riddle of extension headers.
-pub const SHORT: u32 = 2;
+pub(super) const SHORT: u32 = 2;
 
 /// No protocol's number: it could be any.
-pub const UNKNOWN: u32 = 256;
+pub(super) const UNKNOWN: u32 = 256;
 
 /// Extension headers that are followed. RFC 8200 4.1 names six, of which one may come twice.
 const MAX_EXTENSION_HEADERS: usize = 8;
@@ -60,7 +60,7 @@ const MAX_INNER_TAGS: u32 = 2;
 const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The address fields of a family.
-pub fn source(family: Family) -> AddressField {
+pub(super) fn source(family: Family) -> AddressField {
     AddressField {
         place: AddressLocation::Scratch(SOURCE),
         words: words(family),
@@ -68,7 +68,7 @@ pub fn source(family: Family) -> AddressField {
 }
 
 /// The same for the destination.
-pub fn destination(family: Family) -> AddressField {
+pub(super) fn destination(family: Family) -> AddressField {
     AddressField {
         place: AddressLocation::Scratch(DESTINATION),
         words: words(family),
@@ -76,7 +76,7 @@ pub fn destination(family: Family) -> AddressField {
 }
 
 /// 32-bit words of an address.
-pub fn words(family: Family) -> u32 {
+pub(super) fn words(family: Family) -> u32 {
     match family {
         Family::V4 => 1,
         Family::V6 => 4,
@@ -84,7 +84,7 @@ pub fn words(family: Family) -> u32 {
 }
 
 /// Where each family's judgement begins, and where what is not IP goes.
-pub struct Exits {
+pub(super) struct Exits {
     /// IPv4, if it is judged.
     pub v4: Option<Judged>,
     /// IPv6, if it is judged.
@@ -96,7 +96,7 @@ pub struct Exits {
 }
 
 /// A family that a program judges.
-pub struct Judged {
+pub(super) struct Judged {
     /// Where its judgement begins.
     pub body: Label,
     /// Where whatever may be dropped goes, in order: few ranges, which may hold more than that.
@@ -104,7 +104,7 @@ pub struct Judged {
 }
 
 /// Finds the IP header and reads the addresses.
-pub fn begin(program: &mut Assembler, link: LinkKind, exits: &Exits) {
+pub(super) fn begin(program: &mut Assembler, link: LinkKind, exits: &Exits) {
     match link {
         LinkKind::Ethernet => ethernet(program, exits),
         LinkKind::Other => by_version(program, exits),
@@ -201,7 +201,7 @@ fn addresses(program: &mut Assembler, family: Family, start: u32, exit: Label) {
 }
 
 /// Reads protocol, and ports or type and code, into scratch memory.
-pub fn read_upper(program: &mut Assembler, family: Family, link: LinkKind) {
+pub(super) fn read_upper(program: &mut Assembler, family: Family, link: LinkKind) {
     find_end(program, family, link);
     program.run(&[Op::Constant(0), Op::Store(PORTS)]);
     let (upper, done) = (program.label(), program.label());
@@ -336,7 +336,7 @@ fn is_extension(program: &mut Assembler, extension: Label, fragment: Label) {
 }
 
 /// Goes there where the packet ends within so many bytes of the header above IP.
-pub fn unless_within(program: &mut Assembler, bytes: u32, short: Label) {
+pub(super) fn unless_within(program: &mut Assembler, bytes: u32, short: Label) {
     program.run(&[Op::Recall(UPPER), Op::Add(bytes), Op::ToX, Op::Recall(END)]);
     program.go_unless(Test::AtLeastX, short);
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// A policy's part in the filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FilterRule {
+pub(super) struct FilterRule {
     /// Where from.
     pub source: Range,
     /// Where to.
@@ -28,7 +28,7 @@ pub struct FilterRule {
 
 impl FilterRule {
     /// Its part of a box; none if it has none there.
-    pub fn within(&self, area: &Area) -> Option<Self> {
+    pub(super) fn within(&self, area: &Area) -> Option<Self> {
         Some(Self {
             source: self.source.within(area.source)?,
             destination: self.destination.within(area.destination)?,
@@ -39,7 +39,7 @@ impl FilterRule {
 
 /// A box of addresses: sources times destinations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Area {
+pub(super) struct Area {
     /// Sources.
     pub source: Range,
     /// Destinations.
@@ -48,7 +48,7 @@ pub struct Area {
 
 impl Area {
     /// Everything.
-    pub fn all(family: Family) -> Self {
+    pub(super) fn all(family: Family) -> Self {
         let all = Range::all(family);
         Self {
             source: all,
@@ -59,7 +59,7 @@ impl Area {
 
 /// Where the judgement of one list leads.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcomes {
+pub(super) struct Outcomes {
     /// The first policy that fits drops.
     pub dropped: Label,
     /// It lets pass, or none fits.
@@ -70,13 +70,13 @@ pub struct Outcomes {
 const MAX_POLICY_MENTIONS: usize = 100_000;
 
 /// Whether a list asks for more than addresses.
-pub fn asks_upper(rules: &[FilterRule]) -> bool {
+pub(super) fn asks_upper(rules: &[FilterRule]) -> bool {
     rules.iter().any(|rule| rule.upper != Upper::Any)
 }
 
 /// Writes the judgement of one list. The hook decides what becomes of a fragment without ports; `mark`
 /// is our own.
-pub fn judge(
+pub(super) fn judge(
     program: &mut Assembler,
     (family, hook, mark): (Family, FilterHook, u32),
     rules: &[FilterRule],
@@ -272,7 +272,7 @@ impl Writer {
 }
 
 /// Where the kernel answers with the packet's mark.
-pub const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
+pub(super) const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
 
 /// Shift, mask and value of what is asked of the first four bytes.
 fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {

@@ -6,7 +6,7 @@ use crate::routes::range::Range;
 
 /// Where the words of an address lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddressField {
+pub(super) struct AddressField {
     /// The first of them.
     pub place: AddressLocation,
     /// How many.
@@ -15,7 +15,7 @@ pub struct AddressField {
 
 /// Where a word lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AddressLocation {
+pub(super) enum AddressLocation {
     /// In this word of scratch memory.
     Scratch(u32),
     /// In the packet, so many bytes behind its start.
@@ -24,7 +24,7 @@ pub enum AddressLocation {
 
 impl AddressField {
     /// Loads the first word.
-    pub fn load(self) -> Op {
+    pub(super) fn load(self) -> Op {
         match self.place {
             AddressLocation::Scratch(slot) => Op::Recall(slot),
             AddressLocation::Packet(offset) => Op::Word(offset),
@@ -50,7 +50,7 @@ impl AddressField {
 }
 
 /// Goes to the label of the range that holds the address, else to `miss`. The ranges are sorted and share no address.
-pub fn search(
+pub(super) fn search(
     program: &mut Assembler,
     field: AddressField,
     ranges: &[(Range, Label)],

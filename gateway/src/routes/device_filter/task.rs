@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// What programs are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// Which way packets go.
     pub hook: FilterHook,
     /// How they begin.
@@ -45,7 +45,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(plan: &Plan, target: Target, family: Family) -> Self {
+    pub(super) fn new(plan: &Plan, target: Target, family: Family) -> Self {
         let mut lists = match target.hook {
             FilterHook::Egress => vec![rules(&plan.leaving, family)],
             FilterHook::Ingress => {
@@ -70,7 +70,7 @@ impl Task {
     }
 
     /// What of it lies in a box.
-    pub fn within(&self, area: &Area) -> Self {
+    pub(super) fn within(&self, area: &Area) -> Self {
         let inside =
             |rules: &Vec<FilterRule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
         Self {
@@ -81,14 +81,14 @@ impl Task {
         }
     }
 
-    pub fn ever_drops(&self) -> bool {
+    pub(super) fn ever_drops(&self) -> bool {
         self.lists
             .iter()
             .all(|rules| rules.iter().any(|rule| rule.drops))
     }
 
     /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
-    pub fn destinations(&self) -> Vec<Range> {
+    pub(super) fn destinations(&self) -> Vec<Range> {
         let dropped = |rules: &Vec<FilterRule>| {
             let dropping = rules.iter().filter(|rule| rule.drops);
             let ranges = joined(dropping.map(|rule| rule.destination));
@@ -99,7 +99,7 @@ impl Task {
     }
 
     /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
-    pub fn halves(&self, area: Area) -> Option<[Area; 2]> {
+    pub(super) fn halves(&self, area: Area) -> Option<[Area; 2]> {
         let all = || self.lists.iter().flatten().chain(&self.outer);
         let destinations = cuts(area.destination, all().map(|rule| rule.destination));
         let sources = cuts(area.source, all().map(|rule| rule.source));

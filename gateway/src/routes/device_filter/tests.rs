@@ -70,7 +70,9 @@ fn uppers() -> impl Strategy<Value = Upper> {
         3 => (number(), some(), some()).prop_map(|(number, source_port, destination_port)| Upper::Protocol {
             number, source_port, destination_port
         }),
-        1 => (some(), some()).prop_map(|(source_port, destination_port)| Upper::Ports { source_port, destination_port }),
+        1 => (some(), some()).prop_map(|(source_port, destination_port)| {
+            Upper::Ports { source_port, destination_port }
+        }),
         2 => (any::<bool>(), proptest::option::of(prop_oneof![Just(2u8), Just(3), Just(128), Just(135)]),
               proptest::option::of(prop_oneof![Just(0u8), Just(4)])).prop_map(|(v6, kind, code)| Upper::Icmp {
             number: if v6 { 58 } else { 1 }, kind, code

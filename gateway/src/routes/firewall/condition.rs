@@ -4,18 +4,18 @@ use crate::routes::nftables::rule::{Field, Rule};
 use crate::routes::plan::{Disposition, Entry, WITH_PORTS};
 use ipsec::policy::Upper;
 
-pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
-pub const ESP: u8 = 50;
-pub const AH: u8 = 51;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ESP: u8 = 50;
+pub(super) const AH: u8 = 51;
 
 /// A rule without conditions yet.
-pub fn when() -> Rule {
+pub(super) fn when() -> Rule {
     Rule::default()
 }
 
 /// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.
-pub fn conditions(entry: &Entry) -> Vec<Rule> {
+pub(super) fn conditions(entry: &Entry) -> Vec<Rule> {
     let Some(family) = entry.family() else {
         return Vec::new();
     };

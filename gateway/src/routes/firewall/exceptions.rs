@@ -14,7 +14,7 @@ const ICMP6: u8 = 58;
 
 /// Our own outer packets. The mark alone is not enough, because whoever may use raw sockets may set it: they are ESP,
 /// AH or UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
-pub fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
+pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
         let pairs = plan.outer.iter().copied().filter(|(source, destination)| {
@@ -73,7 +73,7 @@ fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
 
 /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
 /// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
-pub fn path_mtu(plan: &Plan) -> Vec<Rule> {
+pub(super) fn path_mtu(plan: &Plan) -> Vec<Rule> {
     let unreachable = when().family(Family::V4).protocols(&[ICMP]);
     let v4 = unreachable
         .is(Field::IcmpType, [3])
@@ -94,7 +94,7 @@ pub fn path_mtu(plan: &Plan) -> Vec<Rule> {
 }
 
 /// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
-pub fn neighbours() -> Rule {
+pub(super) fn neighbours() -> Rule {
     when()
         .family(Family::V6)
         .protocols(&[ICMP6])
@@ -108,7 +108,7 @@ type Case<'a> = (Prefix, Prefix, &'a dyn Fn(Rule) -> Rule);
 
 /// Leases and multicast groups: never forwarded, and needed before or beside any protected traffic. Each rule stands
 /// only where a policy would drop such packets, so that it costs others nothing.
-pub fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
+pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let v4 = |address, len| Prefix {
         address: IpAddr::V4(address),
         len,

@@ -13,7 +13,7 @@ const FRAGMENT: u8 = 44;
 
 /// Which devices have rings, and for which addresses of ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Rings {
+pub(crate) struct Rings {
     /// Names of devices.
     pub devices: BTreeSet<String>,
     /// Our own addresses.
@@ -21,7 +21,7 @@ pub struct Rings {
 }
 
 /// The rules that leave the rings' packets to them alone; none where there are no rings.
-pub fn ruleset(site: &Site, rings: &Rings) -> Option<Ruleset> {
+pub(crate) fn ruleset(site: &Site, rings: &Rings) -> Option<Ruleset> {
     if rings.devices.is_empty() || rings.addresses.is_empty() {
         return None;
     }

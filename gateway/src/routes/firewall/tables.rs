@@ -8,7 +8,7 @@ use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Rulese
 use std::io;
 
 /// A table and the connection that owns it.
-pub struct Firewall {
+pub(crate) struct Firewall {
     family: TableFamily,
     table: String,
     connection: Option<Connection>,
@@ -20,7 +20,7 @@ pub struct Firewall {
 
 impl Firewall {
     /// Nothing is asked or changed yet.
-    pub fn new(family: TableFamily, table: String) -> Self {
+    pub(crate) fn new(family: TableFamily, table: String) -> Self {
         Self {
             family,
             table,
@@ -32,7 +32,7 @@ impl Firewall {
 
     /// Makes the table hold just this, from one moment to the next; its counters go on. On an error nothing has
     /// changed.
-    pub fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
+    pub(crate) fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         match self.put(ruleset, OWNED) {
             Err(refused) if refused.is_about_flags() => self.apply_unowned(ruleset),
             outcome => self.settle(ruleset, outcome),
@@ -69,12 +69,12 @@ impl Firewall {
     }
 
     /// What was put there last.
-    pub fn applied(&self) -> Option<&Ruleset> {
+    pub(crate) fn applied(&self) -> Option<&Ruleset> {
         self.applied.as_ref().map(|(ruleset, _)| ruleset)
     }
 
     /// What of it is gone or changed in the kernel, in words. Costs one short question while nobody changes any table.
-    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+    pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         if self.applied.is_none() {
             return Ok(Vec::new());
         }
@@ -100,7 +100,7 @@ impl Firewall {
     }
 
     /// Packets and bytes of each named counter, as far as they can be read.
-    pub fn counts(&mut self, names: &[&'static str]) -> Vec<Count> {
+    pub(crate) fn counts(&mut self, names: &[&'static str]) -> Vec<Count> {
         let (family, table) = (self.family, self.table.clone());
         let counts = self
             .connection()
@@ -109,7 +109,7 @@ impl Firewall {
     }
 
     /// Takes the table away, whoever put it there, unless that process lives.
-    pub fn remove(&mut self) -> io::Result<()> {
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
         self.applied = None;
         self.generation = None;
         let (family, table) = (self.family, self.table.clone());

@@ -10,7 +10,7 @@ use crate::routes::range::{Range, joined};
 const MIN_ENTRIES_TO_ASK_SOURCES: usize = 8;
 
 /// Rules that let pass what none of the entries counted by `is_meant` can fit; none where there are no such entries.
-pub fn unmatched(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
+pub(super) fn unmatched(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
     let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
     if meant.is_empty() {
         return Vec::new();

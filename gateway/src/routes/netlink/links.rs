@@ -15,7 +15,7 @@ const DUMMY_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8));
 
 impl Netlink {
     /// Index of the device of this name, if there is one.
-    pub fn link(&mut self, name: &str) -> io::Result<Option<u32>> {
+    pub(crate) fn link(&mut self, name: &str) -> io::Result<Option<u32>> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
         match self.ask(RouteNetlinkMessage::GetLink(message), 0) {
@@ -29,7 +29,7 @@ impl Netlink {
     }
 
     /// Name and MTU of a device.
-    pub fn link_by_index(&mut self, index: u32) -> io::Result<(String, u32)> {
+    pub(crate) fn link_by_index(&mut self, index: u32) -> io::Result<(String, u32)> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         let answers = self.ask(RouteNetlinkMessage::GetLink(message), 0)?;
@@ -50,7 +50,7 @@ impl Netlink {
     }
 
     /// Name and index of every device that carries this alias.
-    pub fn links_called(&mut self, alias: &str) -> io::Result<Vec<(String, u32)>> {
+    pub(crate) fn links_called(&mut self, alias: &str) -> io::Result<Vec<(String, u32)>> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self.ask(question, NLM_F_DUMP)?;
         let links = answers.into_iter().filter_map(|answer| match answer {
@@ -65,7 +65,7 @@ impl Netlink {
     }
 
     /// Whether a device is up, and its MTU; none if there is no such device.
-    pub fn link_state(&mut self, index: u32) -> io::Result<Option<(bool, u32)>> {
+    pub(crate) fn link_state(&mut self, index: u32) -> io::Result<Option<(bool, u32)>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         let answers = match self.ask(RouteNetlinkMessage::GetLink(message), 0) {
@@ -87,7 +87,7 @@ impl Netlink {
     }
 
     /// Gives a device an alias, which `ip link` shows.
-    pub fn call_link(&mut self, index: u32, alias: &str) -> io::Result<()> {
+    pub(crate) fn call_link(&mut self, index: u32, alias: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
@@ -96,7 +96,7 @@ impl Netlink {
     }
 
     /// Gives a device another name. Kernels before 6.3 refuse that while it is up.
-    pub fn rename_link(&mut self, index: u32, name: &str) -> io::Result<()> {
+    pub(crate) fn rename_link(&mut self, index: u32, name: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
@@ -105,7 +105,7 @@ impl Netlink {
     }
 
     /// Gives a device RFC 7600's IPv4 address for who has none, of a scope in which it is never chosen as a source.
-    pub fn add_dummy_address(&mut self, index: u32) -> io::Result<()> {
+    pub(crate) fn add_dummy_address(&mut self, index: u32) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = 32;
@@ -120,7 +120,7 @@ impl Netlink {
     }
 
     /// Takes a device away, whoever has it open.
-    pub fn delete_link(&mut self, index: u32) -> io::Result<()> {
+    pub(crate) fn delete_link(&mut self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.ask(RouteNetlinkMessage::DelLink(message), NLM_F_ACK)
@@ -128,7 +128,7 @@ impl Netlink {
     }
 
     /// Whether a route leads by the device, in any table; what the kernel itself keeps there does not count.
-    pub fn is_led_to(&mut self, index: u32) -> io::Result<bool> {
+    pub(crate) fn is_led_to(&mut self, index: u32) -> io::Result<bool> {
         for family in super::FAMILIES {
             let mut message = RouteMessage::default();
             message.header.address_family = family;

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 
 /// An Ethernet device of the kind whose queue may be gone past.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SimpleLink {
+pub(crate) struct SimpleLink {
     /// Its name.
     pub name: String,
     /// Its MTU.
@@ -51,7 +51,7 @@ const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_co
 impl Netlink {
     /// The device of this index, if packets may go past its queue and into its rings: Ethernet, up, nobody's slave, and
     /// without a queue of somebody's choice.
-    pub fn simple_link(&mut self, index: u32) -> io::Result<Option<SimpleLink>> {
+    pub(crate) fn simple_link(&mut self, index: u32) -> io::Result<Option<SimpleLink>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         let answers = self.ask(RouteNetlinkMessage::GetLink(message), 0)?;
@@ -240,7 +240,7 @@ pub(super) fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
 const NEWS: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
 
 /// The kernel's next hops, with what it tells about changes.
-pub struct KernelNextHops {
+pub(crate) struct KernelNextHops {
     netlink: Netlink,
     news: Socket,
     mark: u32,
@@ -248,7 +248,7 @@ pub struct KernelNextHops {
 
 impl KernelNextHops {
     /// Asks for packets with this mark.
-    pub fn open(mark: u32) -> io::Result<Self> {
+    pub(crate) fn open(mark: u32) -> io::Result<Self> {
         let mut news = Socket::new(NETLINK_ROUTE)?;
         news.bind(&SocketAddr::new(0, NEWS))?;
         news.set_non_blocking(true)?;

@@ -19,7 +19,7 @@ const HEADER_LEN: usize = 16;
 const ANSWER_ROOM_BYTES: usize = 64 << 10;
 
 /// A message without netlink's header.
-pub struct RawAnswer {
+pub(super) struct RawAnswer {
     /// RTM_…
     pub kind: u16,
     body: Vec<u8>,
@@ -27,12 +27,12 @@ pub struct RawAnswer {
 
 impl RawAnswer {
     /// The fixed part, of so many bytes; zeros where the message is shorter.
-    pub fn fixed<const LEN: usize>(&self) -> [u8; LEN] {
+    pub(super) fn fixed<const LEN: usize>(&self) -> [u8; LEN] {
         self.body.first_chunk().copied().unwrap_or([0; LEN])
     }
 
     /// An attribute behind the fixed part.
-    pub fn find(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
+    pub(super) fn find(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
         attributes::find(self.body.get(fixed..)?, kind)
     }
 }

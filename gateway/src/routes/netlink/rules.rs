@@ -18,7 +18,7 @@ const FIND_SOURCE: u32 = 0x0001_0000;
 
 impl Netlink {
     /// Our rules with preferences from `first` on, as many as a block has.
-    pub fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
+    pub(crate) fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
         let mut rules = Vec::new();
         for family in FAMILIES {
             let mut message = RuleMessage::default();
@@ -36,14 +36,14 @@ impl Netlink {
     }
 
     /// Adds a rule.
-    pub fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
+    pub(crate) fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRule(write_rule(rule));
         self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
             .map(drop)
     }
 
     /// Takes a rule away.
-    pub fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
+    pub(crate) fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRule(write_rule(rule));
         self.ask(message, NLM_F_ACK).map(drop)
     }

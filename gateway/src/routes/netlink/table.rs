@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 impl Netlink {
     /// Our routes in a table. `tun` is the index of the TUN device.
-    pub fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
+    pub(crate) fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
             for answer in absent_is_empty(self.table(family, table))? {
@@ -46,14 +46,24 @@ impl Netlink {
     }
 
     /// Adds a route to a table, or replaces the one with this destination and metric.
-    pub fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+    pub(crate) fn put_route(
+        &mut self,
+        table: u32,
+        tun: Option<u32>,
+        route: &Route,
+    ) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(write_route(table, tun, route));
         self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE)
             .map(drop)
     }
 
     /// Takes a route out of a table.
-    pub fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
+    pub(crate) fn delete_route(
+        &mut self,
+        table: u32,
+        tun: Option<u32>,
+        route: &Route,
+    ) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(write_route(table, tun, route));
         self.ask(message, NLM_F_ACK).map(drop)
     }

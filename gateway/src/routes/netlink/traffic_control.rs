@@ -53,7 +53,7 @@ const INSTRUCTION_LEN: usize = 8;
 
 /// A device, as far as filters care.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Device {
+pub(crate) struct Device {
     /// Its index.
     pub index: u32,
     /// Its name.
@@ -68,7 +68,7 @@ pub struct Device {
 
 /// What sits where `clsact` would.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Discipline {
+pub(crate) struct Discipline {
     /// The device's index.
     pub device: u32,
     /// `clsact`, or `ingress` of old.
@@ -79,7 +79,7 @@ pub struct Discipline {
 
 /// A filter, ours or another's.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// `bpf`, `u32`, …
     pub kind: String,
     /// Its place in the order.
@@ -94,7 +94,7 @@ pub struct Filter {
 
 /// Where a filter is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub(crate) struct Spot {
     /// The device's index.
     pub device: u32,
     /// Which way packets go.
@@ -107,14 +107,14 @@ pub struct Spot {
 
 impl Netlink {
     /// All devices of this network namespace.
-    pub fn devices(&mut self) -> io::Result<Vec<Device>> {
+    pub(crate) fn devices(&mut self) -> io::Result<Vec<Device>> {
         let answers = self.ask_raw(RTM_GETLINK, DUMP, &[0; IFINFOMSG_LEN])?;
         let links = answers.iter().filter(|answer| answer.kind == RTM_NEWLINK);
         Ok(links.map(read_device).collect())
     }
 
     /// What sits at the place of `clsact`, device by device.
-    pub fn disciplines(&mut self) -> io::Result<Vec<Discipline>> {
+    pub(crate) fn disciplines(&mut self) -> io::Result<Vec<Discipline>> {
         let answers = self.ask_raw(RTM_GETQDISC, DUMP, &header(0, 0, 0, 0))?;
         let there = answers.iter().filter_map(|answer| {
             let [_, device, handle, ..] = words(answer);
@@ -130,19 +130,19 @@ impl Netlink {
     }
 
     /// Makes the place, which must not be there.
-    pub fn add_clsact(&mut self, device: u32) -> io::Result<()> {
+    pub(crate) fn add_clsact(&mut self, device: u32) -> io::Result<()> {
         let body = with_kind(header(device, CLSACT_HANDLE, CLSACT, 0), "clsact");
         self.ask_raw(RTM_NEWQDISC, CREATE_NEW, &body).map(drop)
     }
 
     /// Takes the place away, with all filters that are there.
-    pub fn delete_clsact(&mut self, device: u32) -> io::Result<()> {
+    pub(crate) fn delete_clsact(&mut self, device: u32) -> io::Result<()> {
         let body = with_kind(header(device, CLSACT_HANDLE, CLSACT, 0), "clsact");
         self.ask_raw(RTM_DELQDISC, ACK, &body).map(drop)
     }
 
     /// All filters of one direction.
-    pub fn filters(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
+    pub(crate) fn filters(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let body = header(device, 0, parent(hook), 0);
         let answers = match self.ask_raw(RTM_GETTFILTER, DUMP, &body) {
             // A device that is gone has none.
@@ -156,7 +156,7 @@ impl Netlink {
     }
 
     /// Adds a program whose result is the verdict, where no filter of this number is.
-    pub fn add_filter(&mut self, spot: Spot, program: &[Instruction]) -> io::Result<()> {
+    pub(crate) fn add_filter(&mut self, spot: Spot, program: &[Instruction]) -> io::Result<()> {
         let mut attributes = Attributes::default();
         let ops: Vec<u8> = program.iter().flat_map(bytes).collect();
         attributes.put_text(KIND, "bpf").nest(OPTIONS, |options| {
@@ -170,7 +170,7 @@ impl Netlink {
     }
 
     /// Takes one filter away.
-    pub fn delete_filter(&mut self, spot: Spot) -> io::Result<()> {
+    pub(crate) fn delete_filter(&mut self, spot: Spot) -> io::Result<()> {
         let body = with_kind(spot_header(spot), "bpf");
         self.ask_raw(RTM_DELTFILTER, ACK, &body).map(drop)
     }

@@ -42,7 +42,7 @@ const BLOCK: u8 = 1;
 
 /// Which packets a policy is asked about, as XFRM numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// Those that are delivered here.
     In = 0,
     /// Those that leave, made here or forwarded.
@@ -54,7 +54,7 @@ pub enum Direction {
 /// The list that a policy belongs to: XFRM_POLICY_TYPE_MAIN, or XFRM_POLICY_TYPE_SUB, which is asked first and which
 /// `ip xfrm policy flush` leaves alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum List {
+pub(crate) enum List {
     /// The list of every program.
     Main = 0,
     /// The one before it.
@@ -63,7 +63,7 @@ pub enum List {
 
 /// The packets that a policy fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Match {
+pub(crate) struct Match {
     /// Of one family, like the destination.
     pub source: Prefix,
     /// Destination addresses.
@@ -82,7 +82,7 @@ pub struct Match {
 
 /// One policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Which packets.
     pub fits: Match,
     /// On which way.
@@ -96,14 +96,14 @@ pub struct Policy {
 }
 
 /// A connection to the kernel's XFRM.
-pub struct Xfrm {
+pub(crate) struct Xfrm {
     netlink: Netlink,
     list: List,
 }
 
 impl Xfrm {
     /// Opens a connection; fails where the kernel has no XFRM or does not let us change it.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -124,11 +124,6 @@ impl Xfrm {
         Ok(xfrm)
     }
 
-    /// Where policies are put.
-    pub fn list(&self) -> List {
-        self.list
-    }
-
     /// Puts them into the list of every program, as on a kernel that has no other.
     #[cfg(test)]
     pub fn into_main_list(mut self) -> Self {
@@ -137,7 +132,7 @@ impl Xfrm {
     }
 
     /// All policies of both families and lists that this can say.
-    pub fn policies(&mut self) -> io::Result<Vec<Policy>> {
+    pub(crate) fn policies(&mut self) -> io::Result<Vec<Policy>> {
         let answers = self
             .netlink
             .ask_raw(XFRM_MSG_GETPOLICY, DUMP, &[0; ID_LEN])?;
@@ -149,7 +144,7 @@ impl Xfrm {
 
     /// Puts a policy in the place of the one with the same packets and direction, from one moment to the next, or adds
     /// it.
-    pub fn put(&mut self, policy: &Policy) -> io::Result<()> {
+    pub(crate) fn put(&mut self, policy: &Policy) -> io::Result<()> {
         let body = [&info(policy)[..], &self.attributes(policy.fits.mark)].concat();
         self.netlink
             .ask_raw(XFRM_MSG_UPDPOLICY, ACK, &body)
@@ -157,7 +152,7 @@ impl Xfrm {
     }
 
     /// Takes the policy of this number away.
-    pub fn delete(&mut self, direction: Direction, index: u32, mark: u32) -> io::Result<()> {
+    pub(crate) fn delete(&mut self, direction: Direction, index: u32, mark: u32) -> io::Result<()> {
         let mut id = [0; ID_LEN];
         id[INDEX_IN_ID..][..4].copy_from_slice(&index.to_ne_bytes());
         id[DIRECTION_IN_ID] = direction as u8;
@@ -189,7 +184,7 @@ impl Direction {
 
 impl Match {
     /// Every packet of a family.
-    pub fn all(family: Family) -> Self {
+    pub(crate) fn all(family: Family) -> Self {
         let address = match family {
             Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -209,7 +204,7 @@ impl Match {
 
 /// Whether news of this kind may be about a policy whose index begins with this byte. That of a deletion often has no
 /// index.
-pub fn is_about(kind: u16, body: &[u8], owner: u8) -> bool {
+pub(crate) fn is_about(kind: u16, body: &[u8], owner: u8) -> bool {
     let at = match kind {
         XFRM_MSG_NEWPOLICY | XFRM_MSG_UPDPOLICY => INDEX_IN_INFO,
         XFRM_MSG_DELPOLICY => INDEX_IN_ID,

@@ -10,11 +10,11 @@ const HEADER_LEN: usize = 4;
 
 /// Attributes that grow one after the other.
 #[derive(Default)]
-pub struct Attributes(Vec<u8>);
+pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
     /// Appends one.
-    pub fn put(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+    pub(crate) fn put(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         // Values are bounded: names of 31 bytes, keys of 32, lists cut into pieces by whoever writes them.
         let len = u16::try_from(HEADER_LEN + value.len()).expect("an attribute is less than 64 kB");
         self.0.extend(len.to_ne_bytes());
@@ -25,30 +25,30 @@ impl Attributes {
     }
 
     /// Appends a number.
-    pub fn put_u32(&mut self, kind: u16, value: u32) -> &mut Self {
+    pub(crate) fn put_u32(&mut self, kind: u16, value: u32) -> &mut Self {
         self.put(kind, &value.to_be_bytes())
     }
 
     /// Appends a text, which ends with a zero.
-    pub fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
+    pub(crate) fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())
     }
 
     /// Appends one that holds others.
-    pub fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
+    pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);
         self.put(kind | NESTED, &inner.0)
     }
 
     /// The bytes.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// Each attribute's kind and value, as far as `bytes` are whole.
-pub fn read(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn read(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER_LEN>()?;
         let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
@@ -60,24 +60,24 @@ pub fn read(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The value of one kind.
-pub fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     read(bytes)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
 
 /// A number of one kind.
-pub fn find_u32(bytes: &[u8], kind: u16) -> Option<u32> {
+pub(crate) fn find_u32(bytes: &[u8], kind: u16) -> Option<u32> {
     Some(u32::from_be_bytes(find(bytes, kind)?.try_into().ok()?))
 }
 
 /// A number of one kind.
-pub fn find_u64(bytes: &[u8], kind: u16) -> Option<u64> {
+pub(crate) fn find_u64(bytes: &[u8], kind: u16) -> Option<u64> {
     Some(u64::from_be_bytes(find(bytes, kind)?.try_into().ok()?))
 }
 
 /// A text of one kind.
-pub fn find_text(bytes: &[u8], kind: u16) -> Option<&str> {
+pub(crate) fn find_text(bytes: &[u8], kind: u16) -> Option<&str> {
     std::str::from_utf8(find(bytes, kind)?)
         .ok()
         .map(|text| text.trim_end_matches('\0'))

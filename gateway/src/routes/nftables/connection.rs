@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Other tools' `flush ruleset` leaves the table alone, and only this connection may change it: NFT_TABLE_F_OWNER
 /// (kernel 5.12). It stays when the connection ends, and another may then take it: NFT_TABLE_F_PERSIST (6.9). Never the
 /// first alone, for then the table would end with us.
-pub const OWNED: u32 = 0x2 | 0x4;
+pub(crate) const OWNED: u32 = 0x2 | 0x4;
 
 const DUMP: u16 = libc::NLM_F_DUMP as u16;
 
@@ -26,14 +26,14 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 
 /// A connection to nf_tables.
-pub struct Connection {
+pub(crate) struct Connection {
     socket: Socket,
     sequence: u32,
 }
 
 /// Why the kernel did not do what it was asked.
 #[derive(Debug)]
-pub struct Refused {
+pub(crate) struct Refused {
     /// In the kernel's words.
     pub error: io::Error,
     /// At which message; none if it refused all of them.
@@ -42,7 +42,7 @@ pub struct Refused {
 
 impl Refused {
     /// Not at any one message.
-    pub fn whole(error: io::Error) -> Self {
+    pub(crate) fn whole(error: io::Error) -> Self {
         Self {
             error,
             message: None,
@@ -50,14 +50,14 @@ impl Refused {
     }
 
     /// Whether the kernel knows no table that is owned and persists: before 6.9 (EOPNOTSUPP), before 5.12 (EINVAL).
-    pub fn is_about_flags(&self) -> bool {
+    pub(crate) fn is_about_flags(&self) -> bool {
         let code = self.error.raw_os_error();
         self.message == Some(message::NEW_TABLE)
             && matches!(code, Some(libc::EOPNOTSUPP | libc::EINVAL))
     }
 
     /// What the refused message would have done, in words.
-    pub fn step(&self) -> &'static str {
+    pub(crate) fn step(&self) -> &'static str {
         match self.message {
             None => "as a whole",
             Some(message::NEW_TABLE) => "making the table",
@@ -72,7 +72,7 @@ impl Refused {
 
 impl Connection {
     /// Opens one.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -86,7 +86,7 @@ impl Connection {
     }
 
     /// Makes a table hold just this, from one moment to the next.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         ruleset: &Ruleset,
         table_flags: u32,
@@ -98,14 +98,14 @@ impl Connection {
     }
 
     /// Takes a table away, whether or not it exists.
-    pub fn remove(&mut self, family: TableFamily, table: &str) -> Result<(), Refused> {
+    pub(crate) fn remove(&mut self, family: TableFamily, table: &str) -> Result<(), Refused> {
         let mut batch = Batch::begin(self.sequence);
         encoding::remove(&mut batch, family, table);
         self.commit(batch.end())
     }
 
     /// A number that changes whenever anybody changes any table.
-    pub fn generation(&mut self) -> io::Result<u32> {
+    pub(crate) fn generation(&mut self) -> io::Result<u32> {
         let answers = self.ask(message::GET_GENERATION, 0, 0, Attributes::default())?;
         let number = answers
             .first()
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// The counts of a table's named counters.
-    pub fn counts(
+    pub(crate) fn counts(
         &mut self,
         family: TableFamily,
         table: &str,
@@ -261,7 +261,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The messages of a datagram, as far as they are whole.
-    pub fn all_in(datagram: &[u8]) -> Vec<Self> {
+    pub(super) fn all_in(datagram: &[u8]) -> Vec<Self> {
         let (mut rest, mut answers) = (datagram, Vec::new());
         while let Some((answer, len)) = Self::read(rest) {
             answers.push(answer);
@@ -284,7 +284,7 @@ impl Answer {
     }
 
     /// Behind the header of nfnetlink.
-    pub fn attributes(&self) -> Vec<u8> {
+    pub(super) fn attributes(&self) -> Vec<u8> {
         self.body
             .get(HEADER_LEN - 16..)
             .unwrap_or_default()
@@ -292,7 +292,7 @@ impl Answer {
     }
 
     /// What an acknowledgement says: 0, or the negated number of an error.
-    pub fn outcome(&self) -> io::Result<()> {
+    pub(super) fn outcome(&self) -> io::Result<()> {
         let code = self
             .body
             .first_chunk()

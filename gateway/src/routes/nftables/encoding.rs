@@ -6,23 +6,23 @@ use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
 use super::{Chain, Hook, Ruleset, TableFamily};
 
 /// Kinds of messages, as nf_tables numbers them.
-pub mod message {
-    pub const NEW_TABLE: u8 = 0;
-    pub const GET_TABLE: u8 = 1;
-    pub const DELETE_TABLE: u8 = 2;
-    pub const NEW_CHAIN: u8 = 3;
-    pub const GET_CHAIN: u8 = 4;
-    pub const NEW_RULE: u8 = 6;
-    pub const GET_RULE: u8 = 7;
-    pub const NEW_SET: u8 = 9;
-    pub const NEW_SET_ELEMENTS: u8 = 12;
-    pub const GET_GENERATION: u8 = 16;
-    pub const NEW_OBJECT: u8 = 18;
-    pub const GET_OBJECT: u8 = 19;
+pub(super) mod message {
+    pub(crate) const NEW_TABLE: u8 = 0;
+    pub(crate) const GET_TABLE: u8 = 1;
+    pub(crate) const DELETE_TABLE: u8 = 2;
+    pub(crate) const NEW_CHAIN: u8 = 3;
+    pub(crate) const GET_CHAIN: u8 = 4;
+    pub(crate) const NEW_RULE: u8 = 6;
+    pub(crate) const GET_RULE: u8 = 7;
+    pub(crate) const NEW_SET: u8 = 9;
+    pub(crate) const NEW_SET_ELEMENTS: u8 = 12;
+    pub(crate) const GET_GENERATION: u8 = 16;
+    pub(crate) const NEW_OBJECT: u8 = 18;
+    pub(crate) const GET_OBJECT: u8 = 19;
 }
 
 /// NFNL_SUBSYS_NFTABLES: the high byte of a message's type.
-pub const SUBSYSTEM: u16 = 10;
+pub(super) const SUBSYSTEM: u16 = 10;
 
 /// NFNL_MSG_BATCH_BEGIN and NFNL_MSG_BATCH_END.
 const BATCH_BEGIN: u16 = 0x10;
@@ -31,10 +31,10 @@ const BATCH_END: u16 = 0x11;
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
 const CREATE: u16 = libc::NLM_F_CREATE as u16;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
-pub const ACK: u16 = libc::NLM_F_ACK as u16;
+pub(super) const ACK: u16 = libc::NLM_F_ACK as u16;
 
 /// Netlink's header and the one of nfnetlink behind it.
-pub const HEADER_LEN: usize = 20;
+pub(super) const HEADER_LEN: usize = 20;
 
 /// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT; NFT_SET_INTERVAL.
 const SET_FLAGS: u32 = 1 | 2;
@@ -47,10 +47,10 @@ const BEHIND_A_RANGE: u32 = 1;
 const ELEMENTS_PER_MESSAGE: usize = 1024;
 
 /// A count of packets and bytes, by name.
-pub type Count = (&'static str, u64, u64);
+pub(crate) type Count = (&'static str, u64, u64);
 
 /// Messages that take effect together.
-pub struct Batch {
+pub(super) struct Batch {
     bytes: Vec<u8>,
     first: u32,
     /// What each message is, from the first on; nothing for begin and end.
@@ -60,7 +60,7 @@ pub struct Batch {
 
 impl Batch {
     /// Opens one whose messages are numbered from `first` on.
-    pub fn begin(first: u32) -> Self {
+    pub(super) fn begin(first: u32) -> Self {
         let mut batch = Self {
             bytes: Vec::new(),
             first,
@@ -82,7 +82,7 @@ impl Batch {
     }
 
     /// Closes it. Only the last message is acknowledged: when it is, all are.
-    pub fn end(mut self) -> Self {
+    pub(super) fn end(mut self) -> Self {
         // The flags lie behind the length and the type.
         if let Some(low) = self.bytes.get_mut(self.last_at + 6) {
             *low |= ACK as u8;
@@ -92,23 +92,23 @@ impl Batch {
     }
 
     /// The number behind the last.
-    pub fn next(&self) -> u32 {
+    pub(super) fn next(&self) -> u32 {
         self.first.wrapping_add(self.kinds.len() as u32)
     }
 
     /// The number of the message that is acknowledged.
-    pub fn acknowledged(&self) -> u32 {
+    pub(super) fn acknowledged(&self) -> u32 {
         self.next().wrapping_sub(2)
     }
 
     /// Whether a number is one of this batch, and the kind of that message.
-    pub fn kind(&self, number: u32) -> Option<Option<u8>> {
+    pub(super) fn kind(&self, number: u32) -> Option<Option<u8>> {
         let place = number.wrapping_sub(self.first) as usize;
         self.kinds.get(place).copied()
     }
 
     /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -126,7 +126,7 @@ impl Batch {
 }
 
 /// One message of nf_tables.
-pub fn request(kind: u8, flags: u16, family: u8, number: u32, body: &[u8]) -> Vec<u8> {
+pub(super) fn request(kind: u8, flags: u16, family: u8, number: u32, body: &[u8]) -> Vec<u8> {
     let kind = SUBSYSTEM << 8 | u16::from(kind);
     let mut bytes = header(kind, REQUEST | flags, number, 4 + body.len());
     bytes.extend([family, 0, 0, 0]);
@@ -146,7 +146,7 @@ fn header(kind: u16, flags: u16, number: u32, body_len: usize) -> Vec<u8> {
 }
 
 /// Takes the table away, whether or not it exists.
-pub fn remove(batch: &mut Batch, family: TableFamily, table: &str) {
+pub(super) fn remove(batch: &mut Batch, family: TableFamily, table: &str) {
     for kind in [message::NEW_TABLE, message::DELETE_TABLE] {
         let mut attributes = Attributes::default();
         attributes.put_text(1, table);
@@ -163,7 +163,7 @@ fn create(kind: u8) -> u16 {
 }
 
 /// Makes the table hold just this. Its counters go on from `counts`.
-pub fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, counts: &[Count]) {
+pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, counts: &[Count]) {
     remove(batch, ruleset.family, &ruleset.table);
     let mut attributes = Attributes::default();
     attributes

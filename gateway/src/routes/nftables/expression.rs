@@ -10,7 +10,7 @@ use ipsec::policy::Prefix;
 use std::collections::BTreeSet;
 
 /// The values of a term that has several, which the kernel looks up in a set made for that rule alone.
-pub struct Set {
+pub(super) struct Set {
     /// Known by this number until the transaction is over.
     pub id: u32,
     /// What `nft` shows the values as.
@@ -24,7 +24,7 @@ pub struct Set {
 }
 
 /// What a set holds.
-pub enum SetContent {
+pub(super) enum SetContent {
     /// Single values.
     Values(BTreeSet<Vec<u8>>),
     /// Everything from the first of a pair to before the second; to the largest value where there is no second.
@@ -32,7 +32,7 @@ pub enum SetContent {
 }
 
 /// The name that asks the kernel to find one for a set.
-pub const NAME_OF_ANY_SET: &str = "__set%d";
+pub(super) const NAME_OF_ANY_SET: &str = "__set%d";
 
 const LIST_ELEMENT: u16 = 1;
 const EXPRESSION_NAME: u16 = 1;
@@ -50,14 +50,14 @@ const SECOND_WORD: u32 = 9;
 const SECOND_REGISTER: u32 = 2;
 
 /// NFT_OBJECT_COUNTER.
-pub const COUNTER: u32 = 1;
+pub(super) const COUNTER: u32 = 1;
 
 /// IPPROTO_FRAGMENT, and the TCP option that offers a segment size.
 const FRAGMENT_HEADER: u8 = 44;
 const MAXSEG: u8 = 2;
 
 /// The expressions of a rule; sets that it needs are added to `sets`, numbered on from `next_set`.
-pub fn of_rule(rule: &Rule, next_set: &mut u32, sets: &mut Vec<Set>) -> Attributes {
+pub(super) fn of_rule(rule: &Rule, next_set: &mut u32, sets: &mut Vec<Set>) -> Attributes {
     let mut list = Expressions(Attributes::default());
     for term in &rule.terms {
         list.term(term, next_set, sets);

@@ -13,7 +13,7 @@ const MAX_ATTEMPTS: u32 = 10;
 
 /// A table as it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Present {
+pub(crate) struct Present {
     handle: u64,
     flags: u32,
     chains: BTreeMap<String, Chain>,
@@ -28,7 +28,7 @@ struct Chain {
 
 impl Present {
     /// Reads a table; none if it is not there.
-    pub fn read(
+    pub(crate) fn read(
         connection: &mut Connection,
         family: TableFamily,
         table: &str,
@@ -96,7 +96,7 @@ impl Present {
     }
 
     /// Whether it has the chains of `ruleset`, each with as many rules.
-    pub fn has_shape_of(&self, ruleset: &Ruleset) -> bool {
+    pub(crate) fn has_shape_of(&self, ruleset: &Ruleset) -> bool {
         let wanted = ruleset.chains.iter();
         let wanted: BTreeMap<_, _> = wanted
             .map(|chain| (chain.name.as_str(), chain.rules.len()))
@@ -109,7 +109,7 @@ impl Present {
     }
 
     /// What is gone or changed in `now`, in words.
-    pub fn differences(&self, now: Option<&Self>) -> Vec<String> {
+    pub(crate) fn differences(&self, now: Option<&Self>) -> Vec<String> {
         let Some(now) = now else {
             return vec!["table deleted".to_owned()];
         };

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// One rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// In order.
     pub terms: Vec<Term>,
     /// What happens when all hold; without it, the next rule is asked.
@@ -20,7 +20,7 @@ pub struct Rule {
 
 /// What happens to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It passes this chain.
     Accept,
     /// It is gone.
@@ -29,7 +29,7 @@ pub enum Verdict {
 
 /// A condition, or something to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Term {
+pub(crate) enum Term {
     /// The field has one of these values; or none of them.
     Any {
         /// Which field.
@@ -64,7 +64,7 @@ pub enum Term {
 
 /// What of a packet, or known about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Field {
+pub(crate) enum Field {
     /// The device by which it came.
     InDevice,
     /// The device by which it leaves.
@@ -124,7 +124,7 @@ const TAKEN_HERE: [u32; 3] = [2, 3, 5];
 
 impl Rule {
     /// The field has one of these values.
-    pub fn any<V: AsRef<[u8]>>(
+    pub(crate) fn any<V: AsRef<[u8]>>(
         self,
         field: Field,
         values: impl IntoIterator<Item = V>,
@@ -139,12 +139,12 @@ impl Rule {
     }
 
     /// The field has this value.
-    pub fn is(self, field: Field, value: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn is(self, field: Field, value: impl AsRef<[u8]>) -> Self {
         self.any(field, [value], false)
     }
 
     /// The device is one of these, or none of them.
-    pub fn device<'a>(
+    pub(crate) fn device<'a>(
         self,
         field: Field,
         names: impl IntoIterator<Item = &'a str>,
@@ -154,7 +154,7 @@ impl Rule {
     }
 
     /// Bits of the field under a mask.
-    pub fn bits(self, field: Field, mask: &[u8], value: &[u8], negated: bool) -> Self {
+    pub(crate) fn bits(self, field: Field, mask: &[u8], value: &[u8], negated: bool) -> Self {
         self.and(Term::Bits {
             field,
             mask: mask.to_vec(),
@@ -164,23 +164,23 @@ impl Rule {
     }
 
     /// The packet bears all these bits of a mark.
-    pub fn marked(self, mark: u32) -> Self {
+    pub(crate) fn marked(self, mark: u32) -> Self {
         let mark = mark.to_ne_bytes();
         self.bits(Field::Mark, &mark, &mark, false)
     }
 
     /// It is of this family.
-    pub fn family(self, family: Family) -> Self {
+    pub(crate) fn family(self, family: Family) -> Self {
         self.is(Field::Family, [family_number(family)])
     }
 
     /// It carries one of these protocols.
-    pub fn protocols(self, numbers: &[u8]) -> Self {
+    pub(crate) fn protocols(self, numbers: &[u8]) -> Self {
         self.any(Field::Protocol, numbers.iter().map(|n| [*n]), false)
     }
 
     /// The address lies in the prefix.
-    pub fn within(self, field: Field, prefix: Prefix) -> Self {
+    pub(crate) fn within(self, field: Field, prefix: Prefix) -> Self {
         match prefix.len {
             0 => self,
             _ => self.and(Term::Within(field, prefix)),
@@ -188,12 +188,12 @@ impl Rule {
     }
 
     /// The address lies in none of these ranges.
-    pub fn outside(self, field: Field, ranges: Vec<Range>) -> Self {
+    pub(crate) fn outside(self, field: Field, ranges: Vec<Range>) -> Self {
         self.and(Term::Outside(field, ranges))
     }
 
     /// It goes between one of these pairs of addresses, all of this family.
-    pub fn between(
+    pub(crate) fn between(
         self,
         family: Family,
         pairs: impl IntoIterator<Item = (IpAddr, IpAddr)>,
@@ -204,7 +204,7 @@ impl Rule {
     }
 
     /// A later fragment of a packet: what carries no ports.
-    pub fn later_fragment(self, family: Family) -> Self {
+    pub(crate) fn later_fragment(self, family: Family) -> Self {
         let (field, mask) = match family {
             Family::V4 => (Field::Fragment4, 0x1fff_u16),
             Family::V6 => (Field::FragmentOffset, 0xfff8),
@@ -213,24 +213,24 @@ impl Rule {
     }
 
     /// Its destination is this host itself, alone or among others; or it is not.
-    pub fn taken_here(self, negated: bool) -> Self {
+    pub(crate) fn taken_here(self, negated: bool) -> Self {
         let kinds = TAKEN_HERE.map(u32::to_ne_bytes);
         self.any(Field::DestinationKind, kinds, negated)
     }
 
     /// Another term.
-    pub fn and(mut self, term: Term) -> Self {
+    pub(crate) fn and(mut self, term: Term) -> Self {
         self.terms.push(term);
         self
     }
 
     /// It passes.
-    pub fn accept(self) -> Self {
+    pub(crate) fn accept(self) -> Self {
         self.end(Verdict::Accept)
     }
 
     /// It is dropped.
-    pub fn drop(self) -> Self {
+    pub(crate) fn drop(self) -> Self {
         self.end(Verdict::Drop)
     }
 

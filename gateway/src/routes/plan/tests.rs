@@ -62,7 +62,7 @@ fn the_level_use_passes_in_clear_only_while_there_is_no_association() {
 
 #[test]
 fn host_bits_behind_a_prefix_are_cut_off() {
-    let plan = Plan::of(&[Arc::new(optional())]);
+    let plan = Plan::of(&[std::sync::Arc::new(optional())]);
     assert_eq!(plan.leaving[0].selector.source, prefix("10.1.0.0/24"));
     assert_eq!(masked(prefix("10.1.2.3/0")), prefix("0.0.0.0/0"));
     assert_eq!(masked(prefix("2001:db8::1/64")), prefix("2001:db8::/64"));

@@ -8,7 +8,11 @@ use crate::routes::Site;
 use dataplane::io::Warn;
 
 /// What an earlier gateway left here is taken over, never doubled.
-pub fn inherit(folder: &Folder, site: &Site, warn: &Warn) -> Result<Option<Record>, Failure> {
+pub(crate) fn inherit(
+    folder: &Folder,
+    site: &Site,
+    warn: &Warn,
+) -> Result<Option<Record>, Failure> {
     let control = folder.socket().display();
     let Some(record) = Record::load(folder).map_err(Failure::new)? else {
         return Ok(None);

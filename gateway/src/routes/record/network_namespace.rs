@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// A network namespace of a boot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NetworkNamespace {
+pub(crate) struct NetworkNamespace {
     /// The kernel's name of the boot.
     boot: String,
     /// The file system that namespaces are files of.
@@ -25,7 +25,7 @@ pub struct NetworkNamespace {
 
 /// How a place stands to the one we are in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NamespaceState {
+pub(crate) enum NamespaceState {
     /// It is the same.
     Here,
     /// The host has been started again since: nothing of it is left.
@@ -43,7 +43,7 @@ pub enum NamespaceState {
 
 impl NetworkNamespace {
     /// Where we are.
-    pub fn here() -> io::Result<Self> {
+    pub(crate) fn here() -> io::Result<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net")?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Ok(Self {
@@ -55,12 +55,12 @@ impl NetworkNamespace {
     }
 
     /// Whether it was noted since the system was started.
-    pub fn is_of_this_boot(&self) -> bool {
+    pub(crate) fn is_of_this_boot(&self) -> bool {
         Self::here().is_ok_and(|here| here.boot == self.boot)
     }
 
     /// How this place stands to the one we are in.
-    pub fn seen_from_here(&self) -> io::Result<NamespaceState> {
+    pub(crate) fn seen_from_here(&self) -> io::Result<NamespaceState> {
         let here = Self::here()?;
         if *self == here {
             return Ok(NamespaceState::Here);

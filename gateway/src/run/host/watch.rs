@@ -7,7 +7,7 @@ use std::io;
 
 impl Host {
     /// What is gone or changed by now, in plain words.
-    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+    pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         let mut words = self.installed.missing()?;
         let netlink = self.installed.netlink();
         words.extend(self.plaintext.missing(netlink)?);
@@ -19,7 +19,7 @@ impl Host {
     }
 
     /// Puts it back. What is refused keeps nothing else from coming back; the first refusal is the answer.
-    pub fn restore(&mut self) -> io::Result<()> {
+    pub(crate) fn restore(&mut self) -> io::Result<()> {
         let barriers = self.installed.restore_barriers();
         let (tunnels, netlink) = (self.devices.tunnels(), self.installed.netlink());
         let device = self.plaintext.restore(tunnels, netlink, &self.warn);

@@ -5,7 +5,7 @@ use crate::control::{Answer, Rekey, SetkeyText};
 use crate::events::What;
 use crate::memory;
 use crate::plane::{Kernel as _, Plane as _};
-use crate::rekey::{Course, Pace, Plan, Step, Turn};
+use crate::rekey::{Course, Pace, RekeyPlan, Step, Turn};
 use crate::status::{RekeyPeer, RekeyStatus};
 use dataplane::clock::now;
 use ipsec::command::Refused;
@@ -41,7 +41,7 @@ impl Gateway {
         };
         let local = self.plane.kernel().addresses();
         let local = local.map_err(|error| format!("cannot list this host's addresses: {error}"))?;
-        let plan = Plan::of(&mut self.plane, &text, &local)?;
+        let plan = RekeyPlan::of(&mut self.plane, &text, &local)?;
         if self.rekey.is_some() {
             return self.go_on_with_rekey(plan, pace);
         }
@@ -61,7 +61,7 @@ impl Gateway {
     /// The same command again: with another pace, or with what was taken back.
     fn go_on_with_rekey(
         &mut self,
-        plan: Plan,
+        plan: RekeyPlan,
         pace: Pace,
     ) -> Result<(String, Vec<String>), String> {
         let Some(course) = self.rekey.as_mut() else {
@@ -81,7 +81,7 @@ impl Gateway {
 
     fn install(
         &mut self,
-        plan: Plan,
+        plan: RekeyPlan,
         pace: Pace,
         text: &SetkeyText,
     ) -> Result<(String, Vec<String>), String> {

@@ -52,24 +52,24 @@ pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDe
 pub(super) struct Handles(u32);
 
 impl Handles {
-    pub fn of(site: &Site) -> Self {
+    pub(super) fn of(site: &Site) -> Self {
         Self(u32::from(OWNER) << 24 | (site.table() % 20) << 16)
     }
 
     /// Whether a filter is one of this gateway's.
-    pub fn has(self, filter: &Filter) -> bool {
+    pub(super) fn has(self, filter: &Filter) -> bool {
         filter.kind == "bpf"
             && filter.preference == PREFERENCE
             && filter.handle & 0xffff_0000 == self.0
     }
 
     /// Whether it says that we have made its place.
-    pub fn says_made(self, filter: &Filter) -> bool {
+    pub(super) fn says_made(self, filter: &Filter) -> bool {
         self.has(filter) && filter.handle & MADE != 0
     }
 
     /// One that none of these has.
-    pub fn free(self, taken: &[u32], made: bool) -> u32 {
+    pub(super) fn free(self, taken: &[u32], made: bool) -> u32 {
         let first = self.0 | if made { MADE } else { 0 };
         // INVARIANT: a plan has at most 256 programs, so even with those of the plan before there are free ones.
         let mut numbers = (1..MADE).map(|number| first | number);

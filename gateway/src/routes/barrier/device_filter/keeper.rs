@@ -27,7 +27,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Changes nothing yet.
-    pub fn open(site: &Site) -> io::Result<Self> {
+    pub(super) fn open(site: &Site) -> io::Result<Self> {
         Ok(Self {
             netlink: Netlink::open()?,
             handles: Handles::of(site),
@@ -36,30 +36,30 @@ impl Keeper {
     }
 
     /// All devices.
-    pub fn devices(&mut self) -> io::Result<Vec<Device>> {
+    pub(super) fn devices(&mut self) -> io::Result<Vec<Device>> {
         self.netlink.devices()
     }
 
     /// What sits where filters belong, by device.
-    pub fn disciplines(&mut self) -> io::Result<BTreeMap<u32, String>> {
+    pub(super) fn disciplines(&mut self) -> io::Result<BTreeMap<u32, String>> {
         let all = self.netlink.disciplines()?.into_iter();
         Ok(all.map(|there| (there.device, there.kind)).collect())
     }
 
     /// Packets dropped where the place of filters is of our making: elsewhere others' filters are counted with ours.
-    pub fn dropped(&mut self) -> io::Result<u64> {
+    pub(super) fn dropped(&mut self) -> io::Result<u64> {
         let all = self.netlink.disciplines()?.into_iter();
         let ours = all.filter(|there| self.made.contains(&there.device));
         Ok(ours.map(|there| u64::from(there.drops)).sum())
     }
 
     /// A device has gone, and its filters with it.
-    pub fn forget(&mut self, device: u32) {
+    pub(super) fn forget(&mut self, device: u32) {
         self.made.remove(&device);
     }
 
     /// Adds what a device lacks; `there` sits where filters belong. Notes what was added.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         place: &FilteredDevice,
         there: Option<&str>,
@@ -130,7 +130,7 @@ impl Keeper {
     }
 
     /// Deletes all of ours but what is wanted, and the place if it was of our making and nothing else is there.
-    pub fn clear(&mut self, device: u32, wanted: Option<&[Programs; 2]>) -> io::Result<()> {
+    pub(super) fn clear(&mut self, device: u32, wanted: Option<&[Programs; 2]>) -> io::Result<()> {
         let nothing = wanted.is_none_or(|wanted| wanted.iter().all(|programs| programs.is_empty()));
         if nothing && self.is_ours_alone(device)? {
             // In one step: where that is refused, the handles still say whose the place is.
@@ -163,7 +163,7 @@ impl Keeper {
     }
 
     /// What a device has lost of ours, or has too much, in words.
-    pub fn lost(
+    pub(super) fn lost(
         &mut self,
         place: &FilteredDevice,
         there: Option<&str>,
@@ -191,7 +191,7 @@ impl Keeper {
     }
 
     /// Takes back what was added in vain. What that is refused too drops more than it should, until the watch sees it.
-    pub fn undo(&mut self, added: &[Spot]) {
+    pub(super) fn undo(&mut self, added: &[Spot]) {
         for spot in added {
             let _ = self.netlink.delete_filter(*spot);
         }

@@ -30,7 +30,7 @@ pub(super) struct DeviceNotifications {
 
 impl DeviceNotifications {
     /// From now on nothing is missed.
-    pub fn open() -> io::Result<Self> {
+    pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             socket: listen(NETLINK_ROUTE, &GROUPS)?,
             changed: true,
@@ -56,24 +56,24 @@ impl DeviceNotifications {
     }
 
     /// Devices that went since this was last asked.
-    pub fn take_gone(&mut self) -> BTreeSet<u32> {
+    pub(super) fn take_gone(&mut self) -> BTreeSet<u32> {
         self.hear();
         std::mem::take(&mut self.gone)
     }
 
     /// Whether there may be devices that have not been reached.
-    pub fn take_unseen(&mut self) -> bool {
+    pub(super) fn take_unseen(&mut self) -> bool {
         self.hear();
         std::mem::take(&mut self.unseen)
     }
 
     /// They have not been reached after all.
-    pub fn still_unseen(&mut self) {
+    pub(super) fn still_unseen(&mut self) {
         self.unseen = true;
     }
 
     /// Whether to compare now. What changes behind this is compared the next time.
-    pub fn take_due(&mut self) -> bool {
+    pub(super) fn take_due(&mut self) -> bool {
         self.hear();
         let is_old = self
             .compared
@@ -86,7 +86,7 @@ impl DeviceNotifications {
     }
 
     /// The comparison has found something, or failed.
-    pub fn compare_again(&mut self) {
+    pub(super) fn compare_again(&mut self) {
         self.changed = true;
     }
 }

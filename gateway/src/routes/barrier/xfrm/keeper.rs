@@ -49,7 +49,7 @@ pub(super) struct Keeper<T> {
 
 impl<T: Table> Keeper<T> {
     /// Changes nothing yet.
-    pub fn over(table: T, site: &Site) -> Self {
+    pub(super) fn over(table: T, site: &Site) -> Self {
         Self {
             table,
             indices: Indices::of(site),
@@ -57,7 +57,7 @@ impl<T: Table> Keeper<T> {
     }
 
     /// Makes the kernel have these and nothing else of ours.
-    pub fn put(&mut self, wanted: &Wanted) -> io::Result<()> {
+    pub(super) fn put(&mut self, wanted: &Wanted) -> io::Result<()> {
         if wanted.iter().any(|(_, rules)| rules.len() > MAX_POLICIES) {
             return Err(io::Error::other(format!(
                 "the plan needs more than {MAX_POLICIES} policies of one direction"
@@ -121,7 +121,7 @@ impl<T: Table> Keeper<T> {
     }
 
     /// What is gone, changed or too much, in words.
-    pub fn lost(&mut self, wanted: &Wanted) -> io::Result<Option<String>> {
+    pub(super) fn lost(&mut self, wanted: &Wanted) -> io::Result<Option<String>> {
         let present = self.present()?;
         let (mut right, mut wrong, mut all) = (0, 0, 0);
         for (direction, rules) in wanted {
@@ -141,7 +141,7 @@ impl<T: Table> Keeper<T> {
     }
 
     /// Deletes all of ours, the last ones first.
-    pub fn clear(&mut self) -> io::Result<()> {
+    pub(super) fn clear(&mut self) -> io::Result<()> {
         let present = self.present()?;
         for policy in present.values().flat_map(|policies| policies.iter().rev()) {
             self.delete(policy)?;
@@ -219,12 +219,12 @@ fn indices(present: &[Policy]) -> HashMap<Match, u32> {
 pub(super) struct Indices(u32);
 
 impl Indices {
-    pub fn of(site: &Site) -> Self {
+    pub(super) fn of(site: &Site) -> Self {
         Self(u32::from(OWNER) << 24 | (site.table() % 20) << 19)
     }
 
     /// Whether a policy is one of this gateway's.
-    pub fn has(self, index: u32) -> bool {
+    pub(super) fn has(self, index: u32) -> bool {
         index & 0xfff8_0000 == self.0
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &Site) -> Self {
         let name = format!("xfrm_{}", site.firewall_table());
         Self {
             table: Firewall::new(TableFamily::Inet, name.clone()),
@@ -28,12 +28,12 @@ impl Opened {
         }
     }
 
-    pub fn bit(&self) -> u32 {
+    pub(super) fn bit(&self) -> u32 {
         self.bit
     }
 
     /// Marks what comes by these devices and by the loopback.
-    pub fn put(&mut self, devices: &[String]) -> io::Result<()> {
+    pub(super) fn put(&mut self, devices: &[String]) -> io::Result<()> {
         let names = devices.iter().map(String::as_str).chain(["lo"]);
         let mark = Rule::default()
             .family(Family::V6)
@@ -60,11 +60,11 @@ impl Opened {
     }
 
     /// What of it is gone.
-    pub fn missing(&mut self) -> io::Result<Vec<String>> {
+    pub(super) fn missing(&mut self) -> io::Result<Vec<String>> {
         self.table.missing()
     }
 
-    pub fn remove(&mut self) -> io::Result<()> {
+    pub(super) fn remove(&mut self) -> io::Result<()> {
         self.table.remove()
     }
 }
