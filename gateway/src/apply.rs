@@ -1,4 +1,4 @@
-//! setkey text, from its first byte to what it has to say: parsed, judged, obeyed as a whole or not at all.
+//! setkey text: parsed, checked and applied atomically; what its dumps print.
 
 use crate::control::SetkeyText;
 use crate::local_time::utc_offset;
@@ -11,15 +11,15 @@ use ipsec::setkey::{
 };
 use zeroize::Zeroizing;
 
-/// What came of a text that was obeyed.
+/// The result of a text that was applied.
 pub(crate) struct Applied {
     /// What its dumps have to say, in setkey's layout.
     pub output: Zeroizing<String>,
-    /// What one should know, a rendered message each.
+    /// Warnings, one rendered message each.
     pub warnings: Vec<String>,
 }
 
-/// Obeys a text. On any mistake nothing has changed and all mistakes are in the message.
+/// Applies a text. On any error nothing has changed and all errors are in the message.
 pub(crate) fn apply(
     plane: &mut dyn Plane,
     request: &SetkeyText,
@@ -35,7 +35,7 @@ pub(crate) fn apply(
     })
 }
 
-/// Reads a text without obeying it.
+/// Parses a text without applying it.
 pub(crate) fn parse(request: &SetkeyText) -> Result<Lowered, String> {
     let forwarding = if request.kernel_semantics {
         Forwarding::AsWritten

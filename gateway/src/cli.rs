@@ -1,4 +1,4 @@
-//! The command line of `esplanade`: what one can say, and which module does it.
+//! The command line of `esplanade`: its commands, and the module that runs each.
 
 mod ask;
 mod lab;

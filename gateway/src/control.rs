@@ -5,7 +5,7 @@
 //!                     ◄── one line of JSON (for events: many) ◄───┘
 //! ```
 //!
-//! A Unix socket of mode 0600 in a [`folder`] that no other user may write to; only root and the gateway's own user are
+//! A Unix socket of mode 0600 in a `folder` that no other user may write to; only root and the gateway's own user are
 //! served. One thread serves all clients, with limits on size and time, and never waits for one of them. setkey text is
 //! parsed by the gateway and applied atomically.
 

@@ -1,4 +1,4 @@
-//! Who tells whom what: the wiring behind the programs `esplanade` and `setkey`.
+//! The programs `esplanade` and `setkey`: what connects configuration, data plane and kernel.
 //!
 //! ```text
 //!   setkey text ──► commands ──► plane ──┬─► database ──► snapshot ──► data plane (threads)

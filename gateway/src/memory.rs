@@ -8,7 +8,7 @@
 //!
 //! Keys are in many things on their way: the text, its parts, commands, configurations, round keys, answers. All of
 //! that is made by the main thread and by no other, so it is the thread that says where its memory comes from, and no
-//! type has to. Whoever only reads a key follows the reference that it always followed.
+//! type has to. Code that only reads a key uses the same reference as before.
 //!
 //! What a call leaves on its stack is zeroed by [`wipe_stack`].
 
@@ -35,8 +35,8 @@ const MAX_KEY_ALLOCATION_BYTES: usize = 64 << 10;
 /// From this size on, in bytes, the system's memory is zeroed by giving its pages back: writing would touch every one.
 const MIN_RETURNED_BYTES: usize = 128 << 10;
 
-/// Bytes of stack that are zeroed: a sixteenth of what the main thread has. Nothing that obeys a text calls itself
-/// without end, so its depth does not grow with the text.
+/// Bytes of stack that are zeroed: a sixteenth of what the main thread has. No function that applies a text calls
+/// itself without end, so its depth does not grow with the text.
 const ZEROED_STACK_BYTES: usize = 512 << 10;
 
 thread_local! {
@@ -121,7 +121,7 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: as the caller promises.
         let new = scope(with_keys, || unsafe { self.alloc(wanted) });
         if !new.is_null() {
-            // SAFETY: both are as large as the smaller of the two, and the new one is nobody else's.
+            // SAFETY: both are as large as the smaller of the two, and the new one is not used elsewhere.
             unsafe {
                 ptr::copy_nonoverlapping(memory, new, layout.size().min(size));
                 self.dealloc(memory, layout);
@@ -131,7 +131,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Zeroes memory that nobody will read again, which the compiler would leave out if it could.
+/// Zeroes memory that is never read again, which the compiler could otherwise optimise away.
 ///
 /// # Safety
 /// It must be good for writing so many bytes.
@@ -176,7 +176,7 @@ mod tests {
         let mut inside = with_keys(|| vec![1u8; 100]);
         assert!(!locked::owns(outside.as_ptr().cast_mut()));
         assert!(locked::owns(inside.as_ptr().cast_mut()));
-        // It grows where it is, whoever lets it grow.
+        // It grows in place, whichever thread lets it grow.
         inside.extend_from_slice(&[2; 100_000]);
         assert!(locked::owns(inside.as_ptr().cast_mut()));
         assert!(inside[..100].iter().all(|&byte| byte == 1));

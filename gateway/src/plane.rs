@@ -1,4 +1,4 @@
-//! Who enforces commands: our own data plane, the kernel's, or a recorder for tests and dry runs.
+//! What enforces commands: the gateway's own data plane, the kernel's IPsec, or a recorder for tests and dry runs.
 
 mod own;
 mod recorder;
@@ -10,12 +10,12 @@ pub(crate) use xfrm::XfrmPlane;
 
 use ipsec::command::{Answer, Command, Refused};
 
-/// Something that can be told what to protect, and does.
+/// Something that enforces commands.
 pub(crate) trait Plane {
-    /// Whether a command can be obeyed at all, or why not.
+    /// Whether a command is supported, or why not.
     fn supports(&self, command: &Command) -> Result<(), String>;
 
-    /// Obeys all commands, in order, or none.
+    /// Applies all commands, in order, or none.
     fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused>;
 }
 

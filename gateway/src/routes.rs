@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The order is the safety (fail closed): firewall first, then "unreachable", then rules, the TUN device last. All of
-//! it stays when the gateway stops or dies, until `esplanade down`; the [`record`] beside the control socket says what
+//! it stays when the gateway stops or dies, until `esplanade down`; the `record` beside the control socket says what
 //! is ours, so that a later `run` or `down` finds it.
 //!
 //! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.

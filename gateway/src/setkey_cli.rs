@@ -94,12 +94,12 @@ impl Session<'_> {
         self.obey_text(name, text)
     }
 
-    /// Standard input, statement by statement as it comes. A mistake ends it, unless somebody sits there who can do
-    /// better.
+    /// Standard input, statement by statement as it comes. An error ends it, except on a terminal, where the user can
+    /// do better.
     fn obey_typed(&mut self) -> Outcome {
         let name = "standard input";
         let patient = io::stdin().is_terminal();
-        // Unbuffered: what is read is what is obeyed.
+        // Unbuffered: what is read is what is applied.
         let input = io::stdin().as_fd().try_clone_to_owned();
         let input = input.map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
         let mut statements = StatementReader::new(File::from(input));

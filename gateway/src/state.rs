@@ -43,7 +43,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// Whether numbers are kept.
 #[derive(Default)]
 pub(crate) enum Numbers {
-    /// Nobody asks: a plane of tests.
+    /// Not requested: a plane in tests.
     #[default]
     Unasked,
     /// They are not, and why.
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-/// Whoever panicked has left whole records: what is reserved is written before it is used.
+/// A thread that panicked has left whole records: what is reserved is written before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

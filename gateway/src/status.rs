@@ -1,4 +1,4 @@
-//! What a gateway tells about itself: plain data for `--json`, and tables for people. Never a key.
+//! The status of a gateway: plain data for `--json`, and tables for people. Never a key.
 
 mod drops;
 mod table;

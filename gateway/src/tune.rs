@@ -8,7 +8,7 @@
 //!   apply: rows ──► state file (old values, first of all) ──► host    revert: state file ──► host
 //! ```
 //!
-//! Nothing is changed that cannot be put back, and nothing is put back over what somebody else has set since.
+//! Nothing is changed that cannot be put back, and no value that another program has set since is overwritten.
 
 mod change;
 mod gain;

@@ -259,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// Whether any association ends at the packet's destination: then an unknown SPI is a drop, not somebody else's. A
-    /// datagram to a port where no socket of ours would be is somebody else's too.
+    /// Whether any association ends at the packet's destination: then an unknown SPI is a drop, not another host's
+    /// packet. A datagram to a port where the gateway would have no socket is another program's too.
     fn is_for_us(&self, outer: &Outer) -> bool {
         let is_ours = |config: &SaConfig| match (outer.ports, config.encapsulation) {
             (Some((_, ESP_PORT)) | None, _) => true,

@@ -306,7 +306,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Gone already if it was finished; else nobody is left who could be told.
+        // Gone already if it was finished; otherwise the error has no receiver.
         let _ = std::fs::remove_file(&self.draft);
     }
 }

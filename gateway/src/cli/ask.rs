@@ -1,4 +1,4 @@
-//! Questions to a running gateway, and its answers on standard output.
+//! Requests to a running gateway, and its answers on standard output.
 
 mod down;
 mod rekey;

@@ -1,4 +1,4 @@
-//! The command line's end.
+//!The command line's end.
 
 use super::message::{Answer, Request};
 use crate::handover;
@@ -27,9 +27,9 @@ pub(crate) struct Client {
 /// Why a gateway gave no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// Nobody is there.
+    /// No process listens there.
     Nobody(PathBuf),
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     Forbidden(PathBuf),
     /// A process of this user, who is neither root nor us nor the gateways', listens there.
     Stranger(PathBuf, u32),
@@ -96,7 +96,7 @@ impl Client {
         // SAFETY: any bits are numbers.
         let peer = unsafe { option::<libc::ucred>(&stream, libc::SO_PEERCRED) };
         let peer = peer.map_err(|error| NoAnswer::Broken(path.to_owned(), error))?;
-        // Whoever could put a socket there would be handed keys.
+        // A user who could create a socket there would be sent keys.
         if !User::is_trusted(peer.uid) {
             return Err(NoAnswer::Stranger(path.to_owned(), peer.uid));
         }
@@ -212,7 +212,7 @@ fn process(stream: &UnixStream, pid: i32) -> Option<OwnedFd> {
     // SAFETY: any bits are a number.
     let raw = unsafe { option::<libc::c_int>(stream, libc::SO_PEERPIDFD) };
     if let Ok(raw @ 0..) = raw {
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and not used elsewhere.
         return Some(unsafe { OwnedFd::from_raw_fd(raw) });
     }
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()

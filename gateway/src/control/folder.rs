@@ -2,7 +2,7 @@
 //! and in the same way that of the numbers that are kept across restarts (`state`).
 //!
 //! ```text
-//!   /run/esplanade/              ours or root's, and nobody else may write there
+//!   /run/esplanade/              owned by the gateway or root; no other user may write there
 //!       control.sock             0600
 //!       control.sock.lock        0600: who holds it is the gateway of this socket
 //!       control.sock.state       0600: what is ours in the kernel
@@ -132,7 +132,7 @@ impl Folder {
                 Err(Errno::WOULDBLOCK) => return Err(BadFolder::Locked(place)),
                 Err(error) => return Err(self.io("lock", error)),
             }
-            // One that was taken away in between locks nobody out.
+            // A lock file that was removed in between locks out no other process.
             let named = statat(
                 &self.descriptor,
                 self.file("lock"),

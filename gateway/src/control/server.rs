@@ -118,7 +118,7 @@ impl Server {
         self.is_up = true;
     }
 
-    /// Waits until somebody has asked something, one of `others` can be read, or the time is over.
+    /// Waits until a client has sent a request, one of `others` can be read, or the time is over.
     pub(crate) fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
         self.poll(others, time)?;
         self.accept()?;
@@ -223,7 +223,7 @@ impl Server {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // A client that was gone before it was accepted is nobody's trouble.
+                // A client that disconnected before it was accepted is ignored.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };

@@ -65,7 +65,7 @@ pub(super) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 /// Gives memory back.
 ///
 /// # Safety
-/// It came from [`allocate`] by this layout, and nobody uses it any more.
+/// It came from [`allocate`] by this layout, and it is not used any more.
 pub(super) unsafe fn free(memory: *mut u8, layout: Layout) {
     let Some(memory) = NonNull::new(memory) else {
         return;
@@ -93,7 +93,7 @@ impl Range {
         // SAFETY: the piece lies in the range, which is ours, and is not memory yet.
         unsafe { make_memory(begin, piece)? };
         let larger = Span::from_base_size(start, used + piece);
-        // SAFETY: all of it is memory now, used by nobody else, and only ever grows.
+        // SAFETY: all of it is memory now, not used elsewhere, and only ever grows.
         self.memory = unsafe {
             match used {
                 0 => self.contents.claim(larger).ok()?,
@@ -132,7 +132,7 @@ fn reserved() -> Option<*mut u8> {
 /// Makes a reserved piece memory. Locked if the system allows that; kept from dumps and children in any case.
 ///
 /// # Safety
-/// The piece is ours and nobody uses it.
+/// The piece belongs to this allocator and is not used.
 unsafe fn make_memory(begin: *mut u8, len: usize) -> Option<()> {
     let begin = begin.cast();
     // SAFETY: the caller's promise.

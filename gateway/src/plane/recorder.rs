@@ -1,11 +1,11 @@
-//! A plane that obeys in memory alone and remembers what it was told: for tests and for `setkey -n`.
+//! A plane that applies commands in memory only and records them: for tests and for `setkey -n`.
 
 use super::{Plane, check};
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, Snapshot};
 use std::sync::Arc;
 
-/// Remembers every list of commands that was obeyed.
+/// Records every list of commands that was applied.
 #[derive(Default)]
 pub(crate) struct Recorder {
     database: Database,

@@ -1,5 +1,5 @@
 //! The system calls that a gateway may make once it has started: what it does itself, and what the C library and the
-//! standard library do for it. Whoever gets in finds nothing else.
+//! standard library do for it. An intruder finds nothing else.
 //!
 //! ```text
 //!   on the list                                 as ever

@@ -80,7 +80,7 @@ impl User {
         uid == 0 || uid == geteuid().as_raw() || Self::number_of_gateways() == Some(uid)
     }
 
-    /// The user's number alone: whoever only asks a gateway need not know its group.
+    /// The user's number alone: a client of a gateway need not know its group.
     fn number_of_gateways() -> Option<u32> {
         let word = std::env::var(ENVIRONMENT).unwrap_or_else(|_| DEFAULT.to_owned());
         let word = word.split(':').next()?;

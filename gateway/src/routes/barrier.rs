@@ -32,7 +32,7 @@ pub(crate) trait Barrier: Send {
     /// Puts back whatever of the plan in force is missing, without a moment in which what still stands does not.
     fn restore(&mut self) -> io::Result<()>;
 
-    /// Reaches what is new on the host and what nobody has taken away: a device that came.
+    /// Covers what is new on the host and is no loss: a new device.
     fn reach_new(&mut self) -> io::Result<()> {
         Ok(())
     }

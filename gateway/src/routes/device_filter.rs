@@ -10,7 +10,7 @@
 //!              └─ search      an address among ranges, by halving        assembler   labels, far jumps
 //! ```
 //!
-//! A program only ever drops; what it does not drop the next filter looks at, ours or somebody else's.
+//! A program only ever drops; what it does not drop the next filter decides, ours or another program's.
 //!
 //! **Egress** drops what the first fitting `out` policy protects or discards. **Ingress** comes before routing, so it
 //! does not know whether a packet is for this host or to be forwarded. It drops what both would refuse; what one of

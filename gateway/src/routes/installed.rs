@@ -237,7 +237,7 @@ impl<T: Tables> Installed<T> {
         barriers.filter_map(|barrier| barrier.dropped()).collect()
     }
 
-    /// Reaches devices that came, which nobody has taken away.
+    /// Covers new devices, which are no loss.
     pub(crate) fn reach_new(&mut self) -> io::Result<()> {
         for number in 0..self.barriers.len() {
             self.say_whether_needed(number);

@@ -8,7 +8,7 @@
 //!                                             `present` reads back what stands there
 //! ```
 //!
-//! [`rule`] is the language in which firewall rules are written here, `expression` what the kernel makes of each term.
+//! `rule` is the language in which firewall rules are written here, `expression` what the kernel makes of each term.
 
 pub(crate) mod attributes;
 mod connection;

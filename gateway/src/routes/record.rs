@@ -1,7 +1,7 @@
 //! A note beside the control socket of what is ours in the kernel, for a later `run` or `down` after this gateway died.
 //!
-//! What it says holds in one network namespace until the next boot, so it names both ([`place`]): whoever reads it
-//! elsewhere must not take its names for those of the rules that stand there.
+//! What it says holds in one network namespace until the next boot, so it names both ([`network_namespace`]): whoever
+//! reads it elsewhere must not take its names for those of the rules that stand there.
 
 mod inherit;
 pub(crate) mod network_namespace;
@@ -84,7 +84,7 @@ impl Record {
             .iter()
             .partition(|(name, value)| is_ours(name, value));
         for (name, value) in ours {
-            // Whoever has changed it since, or forbids it now, knows better.
+            // If it was changed since, or may not be changed now, it stays.
             let _ = std::fs::write(format!("/proc/sys/{name}"), value);
         }
         others.into_iter().map(|(name, _)| name.as_str()).collect()

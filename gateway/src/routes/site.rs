@@ -127,7 +127,7 @@ impl Site {
         )
     }
 
-    /// The alias of devices of our own beside the first: it tells them from everybody else's.
+    /// The alias of this gateway's further devices, by which they are recognised.
     pub(crate) fn alias(&self) -> String {
         format!("esplanade {}", self.name)
     }

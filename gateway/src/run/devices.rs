@@ -133,7 +133,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Takes away those that nobody in `named` asks for and no route leads to.
+    /// Removes those that `named` does not name and no route leads to.
     pub(super) fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
         let asked_for =
             |name: &str| name == self.first || named.iter().any(|known| *known.name == *name);

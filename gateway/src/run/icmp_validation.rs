@@ -1,4 +1,4 @@
-//! What the network says about path MTUs, validated only if whoever says it has seen a packet that we sent lately.
+//! Path MTUs that ICMP reports, accepted only if the message quotes a packet that was sent lately.
 
 use arc_swap::ArcSwap;
 use dataplane::io::{MtuReportCheck, PmtuCache};
@@ -43,7 +43,7 @@ fn validated_mtu(
 /// were sent to. Four bytes claim an MTU, the rest is the quote.
 ///
 /// # Panics
-/// If somebody is validated_mtu who quotes no recent packet, or more than the path takes, or less than every path does.
+/// If a report is accepted that quotes no recent packet, or more than the path takes, or less than every path does.
 #[doc(hidden)]
 pub fn check_any_complaint(data: &[u8]) {
     use ipsec::sa::Protocol;
@@ -122,7 +122,7 @@ mod tests {
         for (spi, sequence) in [(0x1001, 101), (0x1001, 0xffff_0000), (0x1002, 99), (0, 0)] {
             assert_eq!(validated(1300, spi, sequence), None, "{spi:#x} {sequence}");
         }
-        // Nobody gets a path below what every IPv4 host takes.
+        // No path gets below what every IPv4 host takes.
         assert_eq!(validated(68, 0x1001, 99), Some(576));
     }
 }

@@ -76,7 +76,7 @@ fn is_strict(one: &str, all: Option<&str>) -> bool {
     values.contains(&Some("1")) && !values.contains(&Some("2"))
 }
 
-/// Devices whose reverse path check we had loosened and somebody has made strict again.
+/// Devices whose reverse path check was relaxed and was set to strict again by another program.
 pub(super) fn devices_with_strict_rp_filter(record: &Record) -> Vec<String> {
     let devices = record.settings.iter().filter_map(|(setting, _)| {
         let setting = setting.strip_prefix("net/ipv4/conf/")?;

@@ -86,7 +86,7 @@ impl KeyFile {
 }
 
 impl KeyFile {
-    /// The gateway has given up what root may read. Whoever says `reload FILE` reads it for the gateway.
+    /// The gateway has given up what root may read. The user of `reload FILE` reads it for the gateway.
     fn may_not(&self) -> Failure {
         let path = self.path.display();
         Failure::new(format!(
@@ -103,7 +103,7 @@ fn cannot(path: &Path, error: impl Into<io::Error>) -> Failure {
     Failure::new(format!("cannot read {}: {}", path.display(), error.into()))
 }
 
-/// Who beside us could know or choose the keys in a file. Pipes and the like are whoever's they are.
+/// Which other users could know or choose the keys in a file. Pipes and the like are not checked.
 fn doubt(found: &Metadata, user: &User) -> Option<String> {
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     let is_ours = owner == user.uid() || User::is_trusted(owner);

@@ -248,7 +248,7 @@ impl Gateway {
             self.server.folder().socket().display(),
             snapshot.sas().count(),
         );
-        // Without a service manager there is nobody to tell.
+        // Without a service manager there is nothing to notify.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
     }
 
@@ -299,7 +299,7 @@ impl Gateway {
             interface::relax_rp_filter(&device, &mut self.record, &self.warnings.warn());
         }
         if self.record.settings.len() > before {
-            // The note only serves to set this back; without it the setting stays, which harms nobody.
+            // The note only serves to set this back; without it the setting stays, which does no harm.
             let _ = self.save_record();
         }
     }

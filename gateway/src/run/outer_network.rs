@@ -7,7 +7,7 @@
 //!         └───────── the socket, which stays where it was opened ──────┘
 //! ```
 //!
-//! A socket belongs to the namespace of the thread that opened it, whoever uses it. So one thread moves over at start,
+//! A socket belongs to the namespace of the thread that opened it. So one thread moves over at start,
 //! while it still may, gives up all other power as every thread does, and opens what is needed later.
 
 use super::RunOptions;
@@ -147,7 +147,7 @@ fn open_as_told(orders: &Receiver<Order>) {
         let (family, kind, protocol) = order.socket;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, kind, flags, protocol).map_err(io::Error::from);
-        // Whoever asked may have gone.
+        // The thread that asked may have ended.
         let _ = order.done.send(socket);
     }
 }

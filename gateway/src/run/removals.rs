@@ -1,6 +1,6 @@
-//! What was taken away from us and put back: how often, what last, and how soon again.
+//! What other programs removed and the gateway restored: how often, what last, and how soon again.
 //!
-//! Somebody who takes away again and again would otherwise keep this thread from all else: after
+//! A program that removes again and again would otherwise keep this thread from all other work: after
 //! [`MAX_IMMEDIATE_RESTORATIONS`] removals in [`RESTORATION_COUNT_PERIOD`] one restoration a second is what he gets.
 //! What is missing meanwhile is closed, not open: routes and rules lead nowhere, and one barrier stands in for another.
 
@@ -23,7 +23,7 @@ const MIN_RESTORATION_INTERVAL: Duration = Duration::from_secs(1);
 /// all the same.
 const MAX_COMPARISON_DELAY: Duration = Duration::from_millis(20);
 
-/// Without further news for so long, whoever takes away is done: `ip route flush` looks again until it finds nothing,
+/// Without further news for this long, the removal is complete: `ip route flush` looks again until it finds nothing,
 /// and would take away at once what had come back meanwhile.
 const QUIET_PERIOD: Duration = Duration::from_millis(4);
 

@@ -1,8 +1,8 @@
-//! Statements as they come on standard input: those that arrive together are obeyed together, without waiting for its
+//! Statements from standard input: those that arrive together are applied together, without waiting for its
 //! end.
 //!
 //! So a program may hold `setkey -c` open and speak to it, a person may type, and a text that is piped in as a whole is
-//! still obeyed as a whole.
+//! still applied as a whole.
 
 use ipsec::setkey::parse;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +16,7 @@ const MAX_GAP_NANOSECONDS: i64 = 20_000_000;
 /// A source of statements, such as standard input.
 pub(super) struct StatementReader<Source> {
     source: Source,
-    /// What has come and is not obeyed yet.
+    /// What has arrived and is not yet applied.
     text: Zeroizing<Vec<u8>>,
     /// Lines, and bytes of the last line, that are behind us: messages name the place in the whole.
     behind: (usize, usize),

@@ -56,7 +56,7 @@ pub(super) struct Footprint {
 }
 
 impl Hub {
-    /// The databases of whoever sends (`Out`) or receives (`In`), and what they take.
+    /// The databases of the sender (`Out`) or receiver (`In`), and their memory.
     pub(super) fn databases(
         &self,
         direction: Direction,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! INVARIANT: a number is used only when a record that reserves it is durable. What is reserved and was not used is
-//! known for sure when nobody can use it any more: at a stop, and when an association is gone with its last packet.
+//! known for sure when it cannot be used any more: at a stop, and when an association is gone with its last packet.
 
 use super::disk::Disk;
 use super::header::Header;
@@ -181,7 +181,7 @@ impl<D: Disk> Keeper<D> {
         changed.sa.state.allow_up_to(start.sent);
     }
 
-    /// What an association of this name that is gone has used: exactly so, once nobody holds it.
+    /// What an association of this name that is gone has used: exactly so, once nothing holds it.
     fn settle_before(&mut self, place: RecordIndex, moment: Moment) {
         let store = &mut self.store;
         self.followed.retain(|followed| {
@@ -270,7 +270,7 @@ impl<D: Disk> Keeper<D> {
         outcome
     }
 
-    /// The last writing: nobody uses a number any more.
+    /// The last writing: no number is used any more.
     pub(super) fn finish(&mut self, moment: Moment) -> io::Result<()> {
         for followed in &self.followed {
             followed.close(&mut self.store, moment, true);
@@ -354,7 +354,7 @@ impl Followed {
         }
     }
 
-    /// The last writing. What is reserved counts as used, unless nobody uses its numbers any more.
+    /// The last writing. What is reserved counts as used, unless its numbers are not used any more.
     fn close<D: Disk>(&self, store: &mut Store<D>, moment: Moment, is_exact: bool) {
         let kept = self.state.saved();
         for place in &self.places {

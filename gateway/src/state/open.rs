@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where numbers are kept if nobody says otherwise: a folder in it for each control socket.
+/// Where numbers are stored by default: a folder in it for each control socket.
 const DEFAULT: &str = "/var/lib/esplanade";
 
 /// Names of all files in the folder begin with it.
@@ -53,7 +53,7 @@ pub(crate) fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure>
     let name = folder.join(NAME);
     match Folder::make_for(&name, "--state", wanted.heir) {
         Ok(folder) => open_in(&folder, &name, wanted, warn).map(Numbers::Kept),
-        // Nobody has asked for this one, and not everybody may write there.
+        // It is only the default, and not every user may write there.
         Err(error) if wanted.folder.is_none() => Ok(not_kept(&error.to_string(), warn)),
         Err(error) => Err(Failure::new(error)),
     }

@@ -34,7 +34,7 @@ pub(super) struct Store<D> {
     header_is_second: bool,
     slots: Vec<Slot>,
     places: HashMap<KeyFingerprint, RecordIndex>,
-    /// How long the file is to be: what is shorter was made so by somebody else.
+    /// How long the file is to be: a shorter file was truncated by another program.
     len: u64,
 }
 

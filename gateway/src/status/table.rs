@@ -1,4 +1,4 @@
-//! The status as a person wants to read it.
+//! The status as a table for people.
 
 use super::{BarrierStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
 use std::fmt::Write as _;

@@ -32,11 +32,11 @@ pub(super) enum What {
     },
     /// Nothing had to be done.
     Good { value: String },
-    /// The driver lets nobody change it.
+    /// The driver does not allow a change.
     Fixed { value: String },
     /// The device or the setting has gone, and its old value with it.
     Gone,
-    /// Somebody has set it since.
+    /// It was set by another program since.
     NotOurs {
         value: String,
         ours: String,

@@ -225,7 +225,7 @@ fn said(stderr: &[u8]) -> io::Error {
     io::Error::new(kind, last.to_owned())
 }
 
-/// The devices of the default routes, which lead to other gateways unless somebody says otherwise.
+/// The devices of the default routes, which usually lead to other gateways.
 pub(super) fn outer_devices(host: &Machine) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(host.path(path)).unwrap_or_default();
     let (v4, v6) = (read("/proc/net/route"), read("/proc/net/ipv6_route"));

@@ -38,7 +38,7 @@ impl Recommendation {
             Self::LastAtLeast(least) => raised_last(current, least)?,
             Self::Exactly(word) => word.to_owned(),
             Self::EveryProcessor => mask((0..processors).collect()),
-            // A single queue is everybody's anyway.
+            // A single queue serves all processors anyway.
             Self::ItsShare if queues < 2 => return None,
             Self::ItsShare => mask((number..processors).step_by(queues).collect()),
             Self::Nothing => return None,

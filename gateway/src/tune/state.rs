@@ -1,7 +1,7 @@
 //! What `tune apply` has changed, so that `tune revert` can put it back: one small file, written before any setting is.
 //!
 //! The first old value wins, however often a setting is changed. All values that were ever written are kept, so that a
-//! value of somebody else's is told from ours even if a run was killed between the file and the setting.
+//! value set by another program is recognised even if a run was killed between the file and the setting.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};

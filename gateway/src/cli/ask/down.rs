@@ -59,7 +59,7 @@ pub(crate) fn down(mut down: Down) -> Outcome {
 }
 
 fn clear(control: &Path, down: &Down) -> Outcome {
-    // Whoever says a name means that one, whatever is noted here.
+    // A name on the command line takes precedence over the record.
     if down.tun.is_some() || down.forward.is_some() {
         return force(None, None, down);
     }

@@ -15,7 +15,7 @@ pub(super) const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub(crate) enum BadFolder {
     /// There is none.
     Absent(PathBuf),
-    /// Somebody else may change what is in it, or has made it.
+    /// Another user may change its content, or has created it.
     NotOurs {
         /// The folder or file.
         place: PathBuf,

@@ -30,7 +30,7 @@ fn is_absent(error: io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// What somebody has put something into meanwhile stays.
+/// A folder that is no longer empty stays.
 pub(super) fn remove_empty(folders: &[PathBuf]) {
     for folder in folders.iter().rev() {
         let _ = std::fs::remove_dir(folder);

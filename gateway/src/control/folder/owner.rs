@@ -79,7 +79,7 @@ impl Folder {
         chownat(socket.as_fd(), "", uid, gid, AtFlags::EMPTY_PATH).map_err(io)
     }
 
-    /// Root, ourselves, the gateways' user or the one that we are about to be, and nobody else may write.
+    /// Only root, this user, the gateways' user and the user that this process is about to become may write.
     pub(super) fn check_owner(&self, found: &Stat, place: &Path) -> Result<(), BadFolder> {
         let is_trusted = User::is_trusted(found.st_uid) || self.heir == Some(found.st_uid);
         if is_trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {

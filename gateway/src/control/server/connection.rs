@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
 /// How long a client may take for the next part of its request or of its answer. What it took before counts for it:
-/// while the gateway is at something else, nobody looks whether a large answer could go on.
+/// while the gateway is at something else, a large answer is not continued.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection. It serves one request; a listener stays for events.

@@ -12,7 +12,7 @@ const ICMP: u8 = 1;
 const IGMP: u8 = 2;
 const ICMP6: u8 = 58;
 
-/// Our own outer packets. The mark alone is not enough, because whoever may use raw sockets may set it: they are ESP,
+/// Our own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they are ESP,
 /// AH or UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     rules.map(Rule::accept).collect()
 }
 
-/// Asked last, because the kernel takes a lock to know a socket's user. None where nobody sends.
+/// Asked last, because the kernel takes a lock to know a socket's user. None where no user sends.
 fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
     match &plan.senders {
         Senders::Nobody => None,
@@ -125,7 +125,7 @@ pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let lease4 = |rule: Rule| ports(rule, [(67, 68), (68, 67)]);
     let lease6 = |rule: Rule| ports(rule, [(546, 547), (547, 546)]);
     let cases: [Case<'_>; 5] = [
-        // RFC 2131 4.1: whoever asks for a lease has no address yet, or shouts.
+        // RFC 2131 4.1: a client that asks for a lease has no address yet, or broadcasts.
         (nobody, any4, &lease4),
         (any4, everybody, &lease4),
         // RFC 8415 16: between addresses of the link.

@@ -2,7 +2,7 @@
 //!
 //! While this process lives the table is its own: other tools' `flush ruleset` passes it over, and `delete table` is
 //! refused. When the process dies the table stays, and the next process of ours takes it over. A kernel before 6.9
-//! cannot, and keeps a table that everybody may change.
+//! cannot, and keeps a table that every program may change.
 
 use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Ruleset, TableFamily};
 use std::io;
@@ -39,7 +39,7 @@ impl Firewall {
         }
     }
 
-    /// In a table that everybody may change.
+    /// In a table that every program may change.
     pub(super) fn apply_unowned(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         let outcome = self.put(ruleset, 0);
         self.settle(ruleset, outcome)
@@ -73,7 +73,7 @@ impl Firewall {
         self.applied.as_ref().map(|(ruleset, _)| ruleset)
     }
 
-    /// What of it is gone or changed in the kernel, in words. Costs one short question while nobody changes any table.
+    /// What of it is gone or changed in the kernel, in words. Costs one short request while no table changes.
     pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         if self.applied.is_none() {
             return Ok(Vec::new());
@@ -108,7 +108,7 @@ impl Firewall {
         counts.unwrap_or_default()
     }
 
-    /// Takes the table away, whoever put it there, unless that process lives.
+    /// Deletes the table, whichever process made it, unless that one is running.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         self.applied = None;
         self.generation = None;

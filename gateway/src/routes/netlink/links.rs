@@ -119,7 +119,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Takes a device away, whoever has it open.
+    /// Deletes a device, even if a process has it open.
     pub(crate) fn delete_link(&mut self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;

@@ -45,12 +45,12 @@ const NO_WAY: [Errno; 5] = [
     Errno::AGAIN,
 ];
 
-/// What the kernel puts on devices by itself. Anything else somebody has chosen, to shape or to delay.
+/// What the kernel puts on devices by itself. Any other qdisc was chosen to shape or to delay.
 const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
 
 impl Netlink {
-    /// The device of this index, if packets may go past its queue and into its rings: Ethernet, up, nobody's slave, and
-    /// without a queue of somebody's choice.
+    /// The device of this index, if packets may go past its queue and into its rings: Ethernet, up, in no bridge or
+    /// bond, and with a default qdisc.
     pub(crate) fn simple_link(&mut self, index: u32) -> io::Result<Option<SimpleLink>> {
         let mut message = LinkMessage::default();
         message.header.index = index;

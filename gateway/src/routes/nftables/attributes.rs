@@ -15,7 +15,7 @@ pub(crate) struct Attributes(Vec<u8>);
 impl Attributes {
     /// Appends one.
     pub(crate) fn put(&mut self, kind: u16, value: &[u8]) -> &mut Self {
-        // Values are bounded: names of 31 bytes, keys of 32, lists cut into pieces by whoever writes them.
+        // Values are bounded: names of 31 bytes, keys of 32, lists cut into pieces by their writer.
         let len = u16::try_from(HEADER_LEN + value.len()).expect("an attribute is less than 64 kB");
         self.0.extend(len.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());

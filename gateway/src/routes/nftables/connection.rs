@@ -1,4 +1,4 @@
-//! The socket to nf_tables. Tables made over it with the flag "owner" are nobody else's to change while it is open.
+//! The socket to nf_tables. Tables made over it with the flag "owner" cannot be changed by others while it is open.
 //!
 //! The kernel works on a request within the call that sends it, so answers are there when the call returns; nothing
 //! waits.

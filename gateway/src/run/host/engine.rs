@@ -17,7 +17,8 @@ pub(super) fn options(options: &RunOptions) -> dataplane::Options {
         .collect();
     let default = BatchSize::default();
     let items = usize::from(options.batch);
-    // The two that read, and the workers. One that comes only where a processor is idle takes it from nobody who reads.
+    // The two that read, and the workers. One that comes only where a processor is idle takes it from no reading
+    // thread.
     let readers = 2 + options.workers.at_first();
     let threads = readers.max(3);
     let processors = wake::processors(&cpus);

@@ -1,4 +1,4 @@
-//! What a running gateway says of itself, to whoever asks.
+//! Answers of a running gateway about itself.
 
 use super::Gateway;
 use crate::control::Explain;

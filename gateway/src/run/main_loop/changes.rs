@@ -56,7 +56,7 @@ impl Gateway {
         }
     }
 
-    /// SIGHUP: there is nobody to answer but the log.
+    /// SIGHUP: the answer goes to the log.
     pub(super) fn reload_file(&mut self) {
         match self.reload(None) {
             Answer::Setkey { output, warnings } => {

@@ -20,7 +20,7 @@ impl Gateway {
         }
     }
 
-    /// A device that came has no filters yet, and nobody took them away: it does not wait for the comparison.
+    /// A new device has no filters yet, and none were removed: it does not wait for the comparison.
     fn reach_new_devices(&mut self) {
         let installed = self.plane.kernel().installed();
         let outcome = installed.reach_new();

@@ -78,7 +78,8 @@ impl Gateway {
         self.look_at_paths();
     }
 
-    /// As the kernel with its mapping events: each new place is told once, and whoever manages keys says `update`.
+    /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue
+    /// `update`.
     fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
         for sa in snapshot.sas() {
             let (id, now) = (sa.config.id, sa.state.observed_peer_endpoint());

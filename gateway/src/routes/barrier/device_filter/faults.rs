@@ -1,4 +1,5 @@
-//! What keeps filters off a device for as long as nobody mends it, told from what may work at the next attempt.
+//! Faults that keep filters off a device until they are repaired, apart from those that may be gone at the next
+//! attempt.
 
 use super::filtered_device::PREFERENCE;
 use std::io;
@@ -8,7 +9,7 @@ use std::io;
 pub(super) enum Refusal {
     /// There is no such device any more.
     Gone,
-    /// It stays so until somebody mends this, in words that say how.
+    /// It stays until it is repaired; the text says how.
     Lasting(String),
 }
 

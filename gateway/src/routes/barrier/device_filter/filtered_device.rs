@@ -5,7 +5,7 @@ use crate::routes::device_filter::LinkKind;
 use crate::routes::netlink::traffic_control::{Device, Filter};
 use crate::routes::steering::OWNER;
 
-/// Before the filters of others, as a rule; behind whoever insists on being the first.
+/// Before most filters of other programs; behind those of preference 1 to 6.
 pub(super) const PREFERENCE: u16 = 7;
 
 /// Which way of beginning a packet has, by `linux/if_arp.h`.

@@ -235,7 +235,7 @@ fn unwanted<'a>(
     })
 }
 
-/// What somebody else has already taken away is gone all the same.
+/// Success also where another program has deleted the object before.
 fn gone(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => Ok(()),
