@@ -1,4 +1,4 @@
-//! What a run lacks on this machine. An experiment goes on without it and says how to get it.
+//! What a run lacks on this machine. The experiment continues without it and reports how to install it.
 
 /// Why a contender or a tool is not here, and how to get it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Bars: what must be reached, judged over interleaved pairs. Trials of one round are a pair: slow drifts of the machine
-//! meet both alike. A bar is met when the unfavourable end of the 95 % interval reaches it, not when the mean does; where
-//! there are too few pairs for an interval, nothing is said of it.
+//! Bars: thresholds that a study must reach, judged over interleaved pairs. Trials of one round form a pair, so that
+//! slow drifts of the machine affect both. A bar is met when the unfavourable end of the 95 % interval reaches it, not
+//! the mean; where there are too few pairs for an interval, there is no verdict.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,21 +16,21 @@ const CONFIDENCE_LEVEL: f64 = 0.95;
 pub struct Bar {
     /// Its short name, such as a row's number.
     pub name: String,
-    /// What it says.
+    /// Its description.
     pub about: String,
     /// The figure, or the reading, that is judged.
     pub figure: String,
-    /// Whose.
+    /// The records that are judged.
     pub of: RecordFilter,
     /// What it is divided by; `None`: it is judged as it is.
     pub to: Option<RecordFilter>,
-    /// What is taken from both first, such as plain IP's round trip.
+    /// What is subtracted from both first, such as plain IP's round trip.
     pub less: Option<RecordFilter>,
     /// The lower end of the interval must reach this.
     pub at_least: Option<f64>,
     /// The upper end of the interval must not pass this.
     pub at_most: Option<f64>,
-    /// What would be more than asked.
+    /// A more ambitious limit, which is reported when it is reached.
     pub moonshot: Option<f64>,
 }
 
@@ -48,10 +48,10 @@ impl RecordFilter {
     }
 }
 
-/// What became of a bar for one case.
+/// The result of a bar for one case.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BarResult {
-    /// The case's label, with the factors that tell it from others of the same bar.
+    /// The case's label, with the factors that distinguish it from others of the same bar.
     pub case: String,
     /// The mean of the ratio or figure.
     pub mean: f64,
@@ -59,7 +59,7 @@ pub(crate) struct BarResult {
     pub interval: Option<Interval>,
     /// How many rounds had all that is compared.
     pub pairs: usize,
-    /// Whether it is met; `None` where nothing can be said without an interval.
+    /// Whether it is met; `None` without an interval.
     pub met: Option<bool>,
 }
 
@@ -74,7 +74,7 @@ impl BarResult {
     }
 }
 
-/// Judges a bar; one result for each case it is about. Nothing where no round has all of it.
+/// Judges a bar: one result for each case that it selects, none where no round has all of its records.
 pub(crate) fn judge(bar: &Bar, records: &[Record]) -> Vec<BarResult> {
     let measured = |record: &&Record| matches!(record.outcome, Outcome::Measured { .. });
     let mut cases: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
@@ -178,14 +178,14 @@ fn value(record: &Record, name: &str) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// The ratio of the means, which a lucky round cannot pull as it pulls a mean of ratios.
+/// The ratio of the means, which one outlier moves less than a mean of ratios.
 fn ratio(pairs: &[(f64, f64)]) -> Option<f64> {
     let above: f64 = pairs.iter().map(|pair| pair.0).sum();
     let below: f64 = pairs.iter().map(|pair| pair.1).sum();
     (!pairs.is_empty() && below > 0.0).then(|| above / below)
 }
 
-/// Of rounds, so that what was measured together stays together. What was the same in all of them has no width.
+/// Resamples rounds, so that what was measured together stays together. Equal values in all rounds have no width.
 fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
     const RESAMPLES: usize = 10_000;
     if pairs.len() < 2 {

@@ -1,6 +1,6 @@
-//! Frames seen on an interface, and the small album of them that goes with the results: a pcap of the protected wire and
-//! a Wireshark profile with the keys that open it. The keys are made for one run in namespaces that are gone by then;
-//! publishing them is the point.
+//! Frames captured on an interface, and the small capture that is part of the results: a pcap of the wire between the
+//! gateways and a Wireshark profile with the keys. The keys were generated for one run in namespaces that no longer
+//! exist, so they can be published.
 
 mod frame;
 mod pcap;
@@ -58,7 +58,7 @@ impl EspKey {
     }
 }
 
-/// Packets of the protected wire, at most so many in all and so many of each contender.
+/// Writes packets of the wire between the gateways, up to a limit in total and for each contender.
 pub struct CaptureWriter {
     pcap: pcap::Writer<File>,
     keys: PathBuf,
@@ -79,7 +79,7 @@ esp.enable_authentication_check: TRUE
 ";
 
 impl CaptureWriter {
-    /// Begins an album in `folder` of at most `limit` packets, shared fairly by `contenders`.
+    /// Creates a capture in `folder` of at most `limit` packets, with an equal share for each of the `contenders`.
     pub fn create(folder: &Path, limit: usize, contenders: usize) -> io::Result<CaptureWriter> {
         let profile = folder.join(WIRESHARK_FOLDER);
         fs::create_dir_all(&profile)?;

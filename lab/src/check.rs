@@ -1,7 +1,7 @@
-//! Is the tunnel right? Asked before every load: both ends must reach each other with small and large packets, and a
-//! *canary* (a string sent in clear, once from each side, by UDP) must be seen once on the client's side, once on a plain
-//! wire, and never on a protected one. The positive controls make the negative finding worth something. A row of numbered
-//! datagrams must arrive whole and in order.
+//! Checks the tunnel before every load: both ends must reach each other with small and large packets, and a *canary* (a
+//! known string, sent once from each side by UDP) must be seen once on the client's side, once on a plain wire, and
+//! never on a protected one. The positive controls prove that the capture works. A sequence of numbered datagrams must
+//! arrive complete and in order.
 
 mod row;
 
@@ -51,7 +51,7 @@ pub struct Canary {
 /// Sizes tried, in bytes of ICMP payload in IPv4: one that fits anywhere and one that, wrapped, fills the wire.
 const PING_SIZES_BYTES: [u32; 2] = [56, 1372];
 
-/// Looks at a topology whose contender is up. The verdict is for [`Evidence::verdict`].
+/// Checks a topology whose contender is up. [`Evidence::verdict`] judges the result.
 pub fn look(topology: &Topology, token: &str, point: CapturePoint) -> Result<Evidence, Fault> {
     let mut evidence = Evidence {
         client_reaches: reached(&*topology.client, topology.addresses.server)?,

@@ -1,4 +1,4 @@
-//! The command line of `esplanade-lab`, reached as `esplanade lab …`: what one can say, and which module does it.
+//! The command line of `esplanade-lab`, reached as `esplanade lab …`: its subcommands and the modules that run them.
 
 mod guest;
 mod list;

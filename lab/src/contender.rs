@@ -1,5 +1,5 @@
-//! A contender builds a tunnel, or nothing, between the two gateways of a testbed. One file each; an absent one says why
-//! and how to get it, and the experiment goes on without it.
+//! A contender builds a tunnel, or nothing, between the two gateways of a testbed. One file each. A contender that is
+//! not available reports why and how to install it, and the experiment continues without it.
 
 mod boringtun;
 mod daemons;
@@ -51,7 +51,7 @@ pub trait Contender {
     /// What it promises for the wire between the gateways; the check holds it to that.
     fn protection(&self) -> Protection;
 
-    /// Where the wire must be listened to for this.
+    /// Where the wire must be captured for this contender.
     fn capture_point(&self) -> CapturePoint {
         CapturePoint::Left
     }
@@ -64,20 +64,20 @@ pub trait Contender {
         None
     }
 
-    /// Brings it up. When this returns, packets may flow.
+    /// Starts it. When this returns, packets can flow.
     fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault>;
 }
 
-/// A contender that is up. Dropping it takes its processes away. What is said here is right for one that the kernel carries,
-/// counts nothing, keeps its keys and goes with the topology.
+/// A contender that is up. Dropping it takes its processes away. The defaults fit a tunnel in the kernel that counts
+/// nothing, has no keys to show and ends with the topology.
 pub trait Tunnel {
     /// The processes that carry packets, for the meters. Empty where the kernel does the work.
     fn gateways(&self) -> Vec<Gateway> {
         Vec::new()
     }
 
-    /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count, and
-    /// what is lost shows at interfaces and sockets.
+    /// What the contender itself counted as dropped, by reason, summed over both gateways. `None`: it does not count,
+    /// and what is lost shows at interfaces and sockets.
     fn drops(&self, _topology: &Topology) -> Result<Option<BTreeMap<String, u64>>, Fault> {
         Ok(None)
     }
@@ -98,14 +98,14 @@ pub trait Tunnel {
     }
 }
 
-/// Where the wire between the gateways is listened to.
+/// Where the wire between the gateways is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapturePoint {
-    /// At the left gateway, both directions: this misses nothing, not even what a program puts on the wire behind the
-    /// kernel's back, for then it is heard as it arrives.
+    /// At the left gateway, both directions. This also captures frames that a program sends past the kernel, because
+    /// they are seen when they arrive.
     Left,
-    /// At the gateway of whoever sends: the kernel's own IPsec shows each packet a second time on the receiver's side, as it
-    /// comes out of the tunnel.
+    /// At the sender's gateway: kernel IPsec shows each packet a second time on the receiver's side, as it leaves the
+    /// tunnel.
     Sender,
 }
 

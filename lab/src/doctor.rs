@@ -1,4 +1,4 @@
-//! What this machine can and cannot measure, and how to mend it. Every finding is something that was tried.
+//! What this machine can and cannot measure, and how to fix it. Every finding results from a test.
 
 mod finding;
 mod kernel;

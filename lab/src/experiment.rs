@@ -1,5 +1,5 @@
-//! The whole road of an experiment over any testbed, contenders, load and meters: who is absent is recorded, every
-//! planned trial is run and recorded as it ends, and a request to stop ends it between two steps.
+//! Runs an experiment over any testbed, contenders, loads and meters: records what is absent, runs every planned trial
+//! and records it as it ends. A request to stop ends it between two steps.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -49,7 +49,7 @@ pub struct Experiment<'a> {
 /// Why cases cannot be measured, one by one, and which intrusive meters cannot look.
 type Absences = (Vec<Option<Absence>>, Vec<(IntrusiveMeter, Absence)>);
 
-/// Hears how the experiment goes.
+/// Receives progress events.
 pub trait Watcher {
     /// The plan is made; nothing ran yet.
     fn planned(&mut self, plan: &Plan, estimate: Duration);
@@ -61,7 +61,7 @@ pub trait Watcher {
     fn trouble(&mut self, what: &str);
 }
 
-/// What came of an experiment.
+/// The result of an experiment.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Every record, in the order of execution.
@@ -80,7 +80,7 @@ impl Experiment<'_> {
         watcher: &mut dyn Watcher,
     ) -> Result<Summary, Fault> {
         let (absences, blind) = self.absences()?;
-        // Whoever was asked while the user stopped the run is not absent for that.
+        // A check that was interrupted does not prove absence.
         if self.stop.asked() {
             return Ok(Summary {
                 interrupted: true,
@@ -142,8 +142,8 @@ impl Experiment<'_> {
         left.estimate(|case| self.cases[case].load.takes(self.cases[case].duration)) + more
     }
 
-    /// Why a case cannot be measured here, if it cannot, and which intrusive meters that are asked for cannot look. Where no load
-    /// is here at all, there is no experiment.
+    /// Why a case cannot be measured here, if it cannot, and which intrusive meters that are asked for cannot look.
+    /// Where no load is here at all, there is no experiment.
     fn absences(&mut self) -> Result<Absences, Fault> {
         let Some(first) = self.cases.first() else {
             return Ok(Default::default());

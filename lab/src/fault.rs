@@ -1,5 +1,5 @@
-//! What can go wrong while an experiment runs. A fault ends a trial, never the experiment: it is written into the record,
-//! and the next trial starts on a fresh testbed.
+//! What can go wrong while an experiment runs. A fault ends a trial, not the experiment: it is recorded, and the next
+//! trial starts on a fresh testbed.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Why a step did not happen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// Somebody refused or broke; the text says who, why and, where known, what to do.
+    /// Something failed; the text names it, the reason and, if known, the remedy.
     Failed(String),
     /// Something took longer than it may.
     TimedOut {

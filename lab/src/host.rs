@@ -1,5 +1,5 @@
-//! A host, as contenders, loads and meters see it: something that runs programs, shows its files and lets one listen on
-//! its interfaces. Whether it is a network namespace here or a machine far away is the testbed's business.
+//! A host, as contenders, loads and meters see it: it runs programs, reads files and captures on interfaces. It may be
+//! a network namespace or a remote machine.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub trait Host {
         self.run(command, limit)?.success(command)
     }
 
-    /// Starts a program that stays. It ends with the returned value at the latest.
+    /// Starts a program that keeps running. Dropping the returned value ends it.
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault>;
 
     /// Reads a file as this host sees it (its own `/proc/net`).
@@ -39,7 +39,7 @@ pub trait Host {
     /// A private folder with a short path, gone with the trial: for sockets.
     fn scratch(&self) -> Result<PathBuf, Fault>;
 
-    /// Listens to all frames of an interface, both directions, from now on.
+    /// Captures all frames of an interface, both directions, from now on.
     fn tap(&self, interface: &str) -> Result<Box<dyn Tap>, Fault>;
 
     /// A UDP socket of this host.
@@ -50,8 +50,8 @@ pub trait Host {
         Ok(program(name).is_some())
     }
 
-    /// Promises to run a command when the topology goes, whatever ends it: what takes away that which outlives a killed program.
-    /// Said before the program starts. A host that goes with the topology has nothing to do for it.
+    /// Registers a command to run when the topology ends, for any reason: it removes what outlives a killed program.
+    /// Must be called before the program starts. A host that ends with the topology has nothing to do.
     fn on_cleanup(&self, _command: &Command) -> Result<(), Fault> {
         Ok(())
     }
@@ -63,13 +63,13 @@ pub trait Process {
     fn pid(&self) -> u32;
     /// Its exit code (128 + signal number when killed), once it has ended.
     fn ended(&mut self) -> Option<i32>;
-    /// What it has said so far, standard output and error together.
+    /// Its output so far, standard output and error together.
     fn output(&mut self) -> String;
     /// Asks it to end (SIGTERM), and kills it after `grace`.
     fn stop(&mut self, grace: Duration) -> Result<(), Fault>;
 }
 
-/// An open ear on an interface.
+/// A running capture on an interface.
 pub trait Tap {
     /// The frames that passed since the last call.
     fn frames(&mut self) -> Result<Vec<Frame>, Fault>;
@@ -159,7 +159,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// How a program ended and what it said.
+/// How a program ended, and its output.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Finished {
     /// Exit code; 128 + signal number when killed.
@@ -182,7 +182,7 @@ impl Finished {
         }
     }
 
-    /// The last thing it said, which in most programs is the reason.
+    /// The last line of its output, which in most programs is the reason.
     pub fn complaint(&self) -> &str {
         [&self.stderr, &self.stdout]
             .into_iter()

@@ -1,5 +1,5 @@
-//! The most user data a link can carry: exact, with every header, padding byte and the gap between frames counted. What a
-//! contender reaches is judged against this and not against the number printed on the link.
+//! The maximum goodput of a link: exact, with every header, padding byte and the inter-frame gap. Contenders are judged
+//! against this, not against the nominal rate.
 
 use crate::contender::IpsecConfig;
 use crate::testbed::{Families, Family};
@@ -26,7 +26,7 @@ const UDP_HEADER_BYTES: u32 = 8;
 const TCP_HEADER_BYTES: u32 = 20;
 /// RFC 7323 3.2: ten bytes, padded to a multiple of four.
 const TCP_TIMESTAMPS_BYTES: u32 = 12;
-/// MTU of an interface of WireGuard where nothing else is said: as its tools set it, room for an outer IPv6 header.
+/// What WireGuard's tools subtract from the MTU by default: room for an outer IPv6 header.
 pub(crate) const WIREGUARD_OVERHEAD_BYTES: u32 = 80;
 /// What OpenVPN adds to a packet beside an IP header: UDP, opcode with the peer's number, packet number, tag.
 pub(crate) const OPENVPN_OVERHEAD_BYTES: u32 = 8 + 4 + 4 + 16;
@@ -43,8 +43,8 @@ impl Layers<'_> {
         }
     }
 
-    /// A packet as long as a tunnel fills it up before it wraps it, where that depends on the largest packet: WireGuard pads
-    /// to 16 bytes, but not beyond the MTU of its interface.
+    /// A packet as long as a tunnel fills it up before it wraps it, where that depends on the largest packet: WireGuard
+    /// pads to 16 bytes, but not beyond the MTU of its interface.
     fn filled(&self, packet: u32, largest: u32) -> u32 {
         match self {
             Layers::Wireguard => packet.next_multiple_of(16).min(largest),
@@ -78,8 +78,8 @@ pub(crate) fn tcp(
     Some(link_bps * f64::from(payload) / f64::from(frame))
 }
 
-/// Goodput of UDP datagrams over a link of this rate, in bits of user data per second; `lengths` of user data go out in turn.
-/// `None` where one is too long to go in one piece: what fragments cost depends on who cuts them.
+/// Goodput of UDP datagrams over a link of this rate, in bits of user data per second; `lengths` of user data go out in
+/// turn. `None` where one is too long to go in one piece: what fragments cost depends on who cuts them.
 pub(crate) fn datagrams(
     layers: Layers<'_>,
     families: Families,
@@ -119,7 +119,8 @@ mod tests {
         }
     }
 
-    /// Mbit/s of whole packets that a gigabit carries, as that study counts them: the headers of IP and UDP are theirs, too.
+    /// Mbit/s of whole packets that a gigabit carries, as that study counts them: the headers of IP and UDP are theirs,
+    /// too.
     fn of_packets(ipsec: &IpsecConfig, packet: u32) -> f64 {
         let data = packet - 28;
         let families = Families::default();
@@ -129,8 +130,8 @@ mod tests {
 
     #[test]
     fn the_table_of_the_parallelizing_study_is_met_where_it_needs_no_padding() {
-        // Its sizes at layer 3 and the Mbit/s it prints. It counts no padding but the two trailer bytes; 1402 needs four
-        // more.
+        // Its sizes at layer 3 and the Mbit/s it prints. It counts no padding but the two trailer bytes; 1402 needs
+        // four more.
         let aes = ipsec("aes-192-cbc-sha1", Encapsulation::Native);
         for (size, printed) in [
             (46, 324),

@@ -1,15 +1,15 @@
-//! The lab answers one question: how good is a tunnel, and how sure are we?
+//! The lab measures tunnels and reports how certain the results are.
 //!
-//! It links no engine. It drives programs and text files, ours like anybody's, and believes only what it measured.
-//! An experiment flows through the modules in this order:
+//! It links no engine: it runs programs with configuration files, and reports only what it measured. An experiment
+//! flows through the modules in this order:
 //!
 //! ```text
 //! spec ─► plan ─► testbed ─► trial ( contender up ─ check ─ warm-up ─ meters ─ load ─ meters ─ contender down )
 //!                              └─► record (one JSON line, at once) ─► stats (pure) ─► report
 //! ```
 //!
-//! Everything a trial touches is a trait: [`testbed::Testbed`] builds hosts, a [`host::Host`] runs programs,
-//! a [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads what that cost.
+//! Everything a trial touches is a trait: [`testbed::Testbed`] builds hosts, a [`host::Host`] runs programs, a
+//! [`contender::Contender`] builds a tunnel between them, a [`load::Load`] fills it, a [`meter::Meter`] reads the cost.
 
 pub mod absence;
 mod bars;

@@ -1,4 +1,4 @@
-//! A load fills the tunnel and says what arrived.
+//! A load fills the tunnel and measures what arrived.
 
 mod frames;
 mod histogram;
@@ -50,7 +50,7 @@ pub enum Demand {
     RequestResponse,
 }
 
-/// Between whom a load flows.
+/// The ends of a load.
 #[derive(Clone, Copy)]
 struct Ends<'topology> {
     /// Who sends, or asks.
@@ -104,7 +104,7 @@ pub trait Load {
 
 /// A load whose far end listens. Dropping it takes the far end away.
 pub trait Prepared {
-    /// A little traffic whose result nobody counts: ARP, path MTU, caches.
+    /// Unmeasured traffic first: ARP, path MTU, caches.
     fn warm_up(&mut self) -> Result<(), Fault>;
 
     /// The measured traffic.

@@ -1,5 +1,5 @@
-//! A meter looks before and after the load and says what it cost. Readings are plain numbers under dotted names, whose
-//! last part ends with the unit: `left.cpu.user_s`, `right.rss.peak_bytes`, `left.if.wan.rx_packets`.
+//! A meter reads counters before and after the load. Readings are numbers under dotted names that end with the unit:
+//! `left.cpu.user_s`, `right.rss.peak_bytes`, `left.if.wan.rx_packets`.
 
 mod counters;
 mod drops;

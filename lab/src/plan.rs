@@ -55,7 +55,7 @@ impl Plan {
         }
     }
 
-    /// Adds trials under intrusive meters, behind all that are measured: whoever stops early has the measurements.
+    /// Adds trials under intrusive meters, after all measured ones, so that an early stop keeps the measurements.
     pub fn examine(&mut self, cases: &[usize], intrusive: IntrusiveMeter) {
         for &case in cases {
             let number = self.trials.len() + 1;
@@ -75,8 +75,8 @@ impl Plan {
     }
 }
 
-/// MEASURED: building the topology, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s (3DES) on a
-/// 2-core VM with AES-NI: `took_s - duration_s` in the records of `esplanade lab run demo`.
+/// MEASURED: building the topology, coming up, checking, warming up and going down take 0.13 s (plain IP) to 0.9 s
+/// (3DES) on a 2-core VM with AES-NI: `took_s - duration_s` in the records of `esplanade lab run demo`.
 pub(crate) const TRIAL_OVERHEAD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

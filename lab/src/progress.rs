@@ -14,7 +14,7 @@ use crate::record::{Outcome, Record};
 #[derive(Default)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    /// Why who is absent, each said once however many cases it takes away.
+    /// Absences that were reported; each is reported once.
     absent: BTreeSet<String>,
 }
 
@@ -81,7 +81,7 @@ impl Drop for Progress {
     }
 }
 
-/// A time as people say it: `45 s`, `12 min`, `1 h 40 min`.
+/// A duration for readers: `45 s`, `12 min`, `1 h 40 min`.
 pub(crate) fn length(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{seconds} s"),

@@ -1,5 +1,5 @@
-//! What is kept of a trial: one JSON object on one line, complete in itself, appended and synced as the trial ends. A
-//! report needs nothing else, on another machine and years later.
+//! What is kept of a trial: one JSON object on one line, self-contained, appended and synced as the trial ends. A
+//! report needs nothing else, also on another machine and years later.
 
 mod entry;
 mod journal;
@@ -11,8 +11,8 @@ pub use entry::{Outcome, Record, SCHEMA, Verdict};
 pub use journal::{Journal, packed, read_all, read_text};
 pub use provenance::Provenance;
 
-/// The trials that need not run again, as `(round, order)`: those that came to an end, and with round 0 the contenders that
-/// were found absent. One that the user interrupted is run again.
+/// The trials that need not run again, as `(round, order)`: those that came to an end, and with round 0 the contenders
+/// that were found absent. One that the user interrupted is run again.
 pub fn done(records: &[Record]) -> BTreeSet<(usize, usize)> {
     let ended = records
         .iter()

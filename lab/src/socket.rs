@@ -15,24 +15,23 @@ pub(crate) fn set(
 ) -> io::Result<()> {
     let pointer: *const libc::c_int = &value;
     let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value lives for the call and its size is told truthfully.
+    // SAFETY: the value lives for the call and its size is correct.
     done(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer.cast(), size) })
 }
 
-/// Room for what has arrived and nobody has taken. The forced size needs root of the machine; the ordinary one is capped but
-/// always allowed.
+/// Sets the receive buffer. SO_RCVBUFFORCE needs CAP_NET_ADMIN; SO_RCVBUF is capped but always allowed.
 pub(crate) fn receive_room(socket: &impl AsRawFd, bytes: libc::c_int) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
-/// The same for what the kernel has not sent yet.
+/// The same for the send buffer.
 pub(crate) fn send_room(socket: &impl AsRawFd, bytes: libc::c_int) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes))
 }
 
-/// A packet socket in the calling thread's network namespace that hears every frame of the interface. It hears nothing before
+/// A packet socket in the calling thread's network namespace that captures every frame of the interface, after
 /// `prepare` has set its options.
 pub(crate) fn packet(
     interface: &str,
@@ -54,7 +53,7 @@ pub(crate) fn packet(
 
 fn bind(socket: &OwnedFd, interface: &str) -> io::Result<()> {
     let name = CString::new(interface)?;
-    // SAFETY: a C string that lives for the call; an all-zero sockaddr_ll is valid and its size is told truthfully.
+    // SAFETY: a C string that lives for the call; an all-zero sockaddr_ll is valid and its size is correct.
     unsafe {
         let index = libc::if_nametoindex(name.as_ptr());
         if index == 0 {

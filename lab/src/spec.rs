@@ -1,9 +1,9 @@
-//! What a user asks for: a TOML file. It names contenders, what the testbed and the load are like, and lists of values for
-//! any factor; the reader multiplies them out into [`Cell`]s. Every error has its place in the file.
+//! What a user asks for: a TOML file. It names contenders, what the testbed and the load are like, and lists of values
+//! for any factor; the reader multiplies them out into [`Cell`]s. Every error has its place in the file.
 //!
 //! ```text
 //! top level ─┬─► [testbed] [load] [factors] [[contender]]          one part, if the file has no [[part]]
-//!            ├─► [testbed.hosts]                                   real machines, where it names any; `kind = "guest"`: in QEMU
+//!            ├─► [testbed.hosts]                                   real machines; `kind = "guest"`: in QEMU
 //!            ├─► [[part]] with the same tables, on top of those    several parts, measured in one interleaved run
 //!            ├─► [measure]                                         intrusive meters, each in trials of its own
 //!            ├─► [[bar]]                                           what must be reached
@@ -49,7 +49,7 @@ pub(crate) struct Spec {
     pub title: String,
     /// How many rounds; each holds every cell once.
     pub rounds: usize,
-    /// Load per trial, where a part says nothing else.
+    /// Load per trial, unless a part sets it.
     pub duration: Duration,
     /// Seed of the order; `None`: draw one.
     pub seed: Option<u64>,

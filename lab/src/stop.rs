@@ -22,7 +22,7 @@ impl Stop {
         Ok(Stop(&ASKED))
     }
 
-    /// A flag nobody builds but [`Stop::ask`]: for tests and embedders.
+    /// A flag that only [`Stop::ask`] sets: for tests.
     pub fn never() -> Stop {
         Stop(Box::leak(Box::new(AtomicBool::new(false))))
     }

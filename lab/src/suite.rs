@@ -1,10 +1,10 @@
-//! The suites the lab can ask for, one row each, in the words of everybody who must understand them: the setkey language,
-//! strongSwan's proposals and Wireshark's key table.
+//! The suites of the lab, one row each, with their names in the setkey language, in strongSwan's proposals and in
+//! Wireshark's key table.
 
 /// One way to protect packets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Suite {
-    /// As a spec says it.
+    /// As a spec names it.
     pub name: &'static str,
     /// As a reader sees it.
     pub label: &'static str,
@@ -18,8 +18,8 @@ pub struct Suite {
     pub hash_key: usize,
     /// strongSwan's name of the ESP proposal, where kernel-libipsec can do it.
     pub strongswan: Option<&'static str>,
-    /// Wireshark's names of cipher and integrity algorithm, where it can decrypt the suite and verify its ICV: the 4.0 of
-    /// Debian 12 cannot do ChaCha20-Poly1305, and without an ICV there is nothing to verify.
+    /// Wireshark's names of cipher and integrity algorithm, where it can decrypt the suite and verify its ICV: the 4.0
+    /// of Debian 12 cannot do ChaCha20-Poly1305, and without an ICV there is nothing to verify.
     pub wireshark: Option<(&'static str, &'static str)>,
 }
 

@@ -5,8 +5,8 @@
 //!   10.1.0.2    10.1.0.1  192.0.2.1  192.0.2.2  10.2.0.1    10.2.0.2
 //! ```
 //!
-//! With an impairment a fifth host stands in the middle of the wire, and is nothing to anybody but a wire; on a path whose
-//! MTU shrinks it is a router. A *pair* is two hosts alone, each its own gateway, as transport mode wants them:
+//! With an impairment a fifth host bridges the middle of the wire; on a path whose MTU shrinks it is a router. A *pair*
+//! is two hosts alone, each its own gateway, as transport mode wants them:
 //!
 //! ```text
 //!   client = left ── wan ── right = server
@@ -15,7 +15,7 @@
 //!
 //! In IPv6 the networks are fd00:1::/64 and fd00:2::/64, and the wire is 2001:db8::/64, with the same last numbers.
 //!
-//! Every trial gets a fresh one, so that nothing a contender leaves behind can touch the next.
+//! Every trial gets a fresh one, so that nothing a contender leaves behind affects the next.
 
 mod addresses;
 mod families;

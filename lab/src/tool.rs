@@ -1,5 +1,5 @@
-//! The lab's own small programs. They run inside the hosts of a testbed, started as `esplanade-lab tool NAME`, and say what
-//! they found as one line of JSON: then whoever can start a program on a host can measure from there.
+//! The lab's own small programs. They run inside the hosts of a testbed, started as `esplanade-lab tool NAME`, and
+//! print their results as one line of JSON, so that a host only needs to start programs.
 
 pub(crate) mod agent;
 mod ask_socket;
@@ -19,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Which tool, and what it is told.
+/// The tools and their options.
 #[derive(Debug, clap::Subcommand)]
 pub enum Tool {
     /// Send a request to a control socket and print the answer

@@ -94,7 +94,7 @@ pub(crate) fn run(case: &Case, trial: &mut TrialContext<'_>, token: &str) -> Tri
                 .figures
                 .insert("lost_per_rekey".into(), lost / renewals);
         }
-        // What takes all idle time itself cannot say whether there was any.
+        // A meter that takes all idle time cannot show whether there was any.
         if trial
             .intrusive
             .as_ref()
@@ -214,7 +214,7 @@ fn begin(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<(),
         })
 }
 
-/// The load begins, or has just ended: an intrusive meter hears it, whose own ends are too far off.
+/// The load begins, or has just ended: only intrusive meters need the exact moments.
 fn mark(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<(), Fault> {
     let mut intrusive = trial.intrusive.iter_mut().map(|(_, meter)| &mut **meter);
     intrusive.try_for_each(|meter| {
@@ -238,7 +238,7 @@ fn end(trial: &mut TrialContext<'_>, context: &MeterContext<'_>) -> Result<Readi
     Ok(all)
 }
 
-/// A load that says it carried nothing carried no result either.
+/// A load without any data is not a result.
 fn plausible(carried: &Carried) -> Result<(), Fault> {
     if carried.bytes > 0 && carried.goodput_bps.is_finite() && carried.goodput_bps > 0.0 {
         Ok(())

@@ -1,7 +1,7 @@
-//! What limited a trial: the link, the generator, the share of a processor that a gateway was given, one saturated processor
-//! and whose, the cipher, copies and system calls, or drops and where; from the meters alone, with the observations that say so. Where they say nothing, the verdict is
-//! `unknown` and the observations stand. A trial under an intrusive meter knows more than a measured one: what only a
-//! profile can tell, such as cipher from headers, is claimed only there.
+//! What limited a trial: the link, the generator, the share of a processor that a gateway was given, one saturated
+//! processor and whose, the cipher, copies and system calls, or drops and where; from the meters alone, with the
+//! evidence. Without evidence the verdict is `unknown`. Trials under an intrusive meter know more: only a profile
+//! separates cipher from headers.
 
 mod finding;
 mod losses;
@@ -44,7 +44,8 @@ pub(crate) fn judge(
         busy(readings),
     ];
     let lost = [losses::many(readings)];
-    // A search for the highest rate offers more than is carried, on purpose: its losses are a limit only where nothing else is.
+    // A search for the highest rate offers more than is carried, on purpose: its losses are a limit only where nothing
+    // else is.
     let rest = if demand == Demand::RateSearch {
         [&busy[..], &lost].concat()
     } else {
@@ -160,7 +161,7 @@ fn hidden(limit: &str, readings: &Readings) -> Option<String> {
     })
 }
 
-/// All processors are busy: then where the time goes decides, as far as the meters can tell.
+/// All processors are busy: then the largest share of time decides, if the meters show it.
 fn busy(readings: &Readings) -> Finding {
     if idle_share(readings)? > MAX_BUSY_IDLE_RATIO {
         return None;

@@ -1,13 +1,13 @@
-//! With UDP segmentation offload one captured frame stands for dozens of packets, and its checksum is not there yet. A
-//! reader of the capture wants what a wire would carry: this does the hardware's part.
+//! With UDP segmentation offload one captured frame stands for dozens of packets, and its checksum is missing. This
+//! module segments and checksums it as the hardware would.
 
 use super::frame::Frame;
 
 const ETHERNET_HEADER_BYTES: usize = 14;
 const UDP_HEADER_BYTES: usize = 8;
 
-/// The frame as a wire would carry it: one or more frames with finished lengths and checksums. One that is not understood
-/// stays as it is.
+/// The frames on the wire: one or more, with final lengths and checksums. A frame that cannot be parsed is returned
+/// unchanged.
 pub fn as_sent(frame: &Frame) -> Vec<Frame> {
     let sent = match (frame.udp_segment, frame.checksum) {
         (Some(segment), Some((udp, _))) if segment > 0 => {

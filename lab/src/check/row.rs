@@ -1,4 +1,4 @@
-//! A row of numbered datagrams, one behind the other: do they arrive whole, once each and in order?
+//! A sequence of numbered datagrams: they must arrive complete, once each and in order.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::testbed::Topology;
 
-/// What became of a row of numbered datagrams, sent one behind the other.
+/// What became of a sequence of numbered datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct NumberedDatagrams {
     /// How many were sent.
@@ -27,7 +27,8 @@ pub(super) const PORT: u16 = 54_321;
 /// Few and small enough for the queue of the slowest shaped link.
 pub(super) const ROW_DATAGRAMS: usize = 32;
 
-/// Sends a row and looks in which order it comes. A topology whose own wire is out of order says nothing about a tunnel.
+/// Sends numbered datagrams and records the order of arrival. On a wire that reorders on purpose this proves nothing
+/// about a tunnel.
 pub(super) fn send(topology: &Topology, token: &str) -> Result<NumberedDatagrams, Fault> {
     let there = SocketAddr::from((topology.addresses.server, PORT));
     let receiver = topology.server.datagrams(there)?;
@@ -77,7 +78,7 @@ impl NumberedDatagrams {
         row
     }
 
-    /// Whether it arrived whole, once and in order; the error says what is wrong.
+    /// Whether it arrived complete, once and in order; the error names what is wrong.
     pub(super) fn verdict(&self) -> Result<(), String> {
         let NumberedDatagrams {
             sent,

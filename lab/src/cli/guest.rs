@@ -1,4 +1,4 @@
-//! A run inside the guest: the same order is given to the lab there, its words are passed on, and every record comes home as
+//! A run in the guest: the lab there gets the same request, its output is passed on, and every record is copied back as
 //! soon as its trial ends.
 
 use std::fs::{self, OpenOptions};
@@ -16,16 +16,16 @@ use crate::spec::Programs;
 use crate::stop::{INTERRUPTED_EXIT, Stop};
 use crate::testbed::guest::{ESPLANADE, Guest, LAB};
 
-/// What the order inside the guest says beside what was ordered.
+/// The option that the lab in the guest gets in addition.
 pub(super) const INSIDE_GUEST_OPTION: &str = "--inside-guest";
 /// The folder of the run in there.
 const GUEST_FOLDER: &str = "out";
 /// Between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// For a run to end in order when the user wants to stop.
+/// For a run to end cleanly when the user interrupts it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Carries an order out in there, with what an earlier run left here.
+/// Runs a request in the guest, with the records of an earlier run.
 pub(super) fn measure(
     order: &RunRequest,
     out: &OutDir,
@@ -76,7 +76,7 @@ fn carried_out(guest: &Guest, order: &RunRequest, here: &Path, stop: Stop) -> Re
     let mut home = ResultCopy::open(guest, &there, here)?;
     let run = Command::line("").program(LAB.as_ref());
     let run = run.arg("run").arg("--resume").arg(&there);
-    // The lab looks for some programs in the user's home, and finds them under the same path there.
+    // The lab searches the user's home for some programs; they have the same path in the guest.
     let run = match std::env::var_os("HOME") {
         Some(home) => with("HOME", &home.to_string_lossy(), run),
         None => run,
@@ -108,20 +108,20 @@ fn with(name: &str, value: &str, command: Command) -> Command {
     with
 }
 
-/// Brings home what was written in there.
+/// Copies the results from the guest.
 struct ResultCopy<'g> {
     guest: &'g Guest,
     there: PathBuf,
     here: PathBuf,
-    /// Of the records that are here.
+    /// Bytes of records copied so far.
     length: u64,
 }
 
 impl<'g> ResultCopy<'g> {
-    /// What an earlier run left goes there first: what is recorded is not run again.
+    /// Records of an earlier run are copied to the guest first, so that their trials are not repeated.
     fn open(guest: &'g Guest, there: &Path, here: &Path) -> Result<ResultCopy<'g>, Fault> {
         let earlier = fs::read_to_string(here.join(RECORDS)).unwrap_or_default();
-        // A line that was cut short is nobody's; the journal in there begins after the last whole one.
+        // A truncated last line is dropped; the journal in the guest continues after the last complete one.
         let whole = earlier.rfind('\n').map_or(0, |end| end + 1);
         if whole > 0 {
             guest.write_file(
@@ -137,7 +137,7 @@ impl<'g> ResultCopy<'g> {
         })
     }
 
-    /// New records, as far as they are whole.
+    /// Copies new complete records.
     fn records(&mut self) -> Result<(), Fault> {
         let new = self.guest.fetch(self.there.join(RECORDS), self.length)?;
         let whole = new.iter().rposition(|byte| *byte == b'\n');
@@ -163,7 +163,7 @@ impl<'g> ResultCopy<'g> {
         Ok(())
     }
 
-    /// Configurations, captures and whatever else there is; what is here already stays.
+    /// Copies all other files, except those that exist here.
     fn all_else(&self) -> Result<(), Fault> {
         for path in self.guest.files(&self.there.to_string_lossy())? {
             let Ok(name) = path.strip_prefix(&self.there) else {

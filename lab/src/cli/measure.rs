@@ -1,4 +1,5 @@
-//! Carries a run out in its folder: records as they come, then the table, the page, and an exit code that tells.
+//! Runs the trials of a study in its folder: writes records as they come, then the table and the page, and returns an
+//! exit code.
 
 use std::fs;
 use std::io;
@@ -24,15 +25,15 @@ const EXIT_SOME_FAILED: u8 = 3;
 /// Packets of the protected wire kept for a packet analyser.
 const MAX_CAPTURE_PACKETS: usize = 2000;
 
-/// What reaches the machines of a testbed, and what they shall run.
+/// How the machines of a testbed are reached, and what they run.
 pub(super) struct Machines {
     /// Configuration for ssh instead of the user's own.
     pub ssh_config: Option<PathBuf>,
-    /// Brought along to hosts elsewhere.
+    /// Copied to remote hosts.
     pub programs: Programs,
     /// Whether this is the lab inside a guest.
     pub emulated: bool,
-    /// What holds gateways to a share, where a case has one.
+    /// CPU quotas for the gateways, if a case has a share.
     pub quotas: Option<Result<Quotas, Absence>>,
 }
 
@@ -53,7 +54,7 @@ pub(super) fn measure(
     };
     let earlier = earlier(out)?;
     let mut journal = open_journal(out).map_err(cannot(RECORDS))?;
-    // The album of a resumed run is that of its beginning: it is not written twice.
+    // A resumed run keeps its first capture.
     let mut capture = if out.resumed {
         None
     } else {

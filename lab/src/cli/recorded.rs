@@ -48,7 +48,8 @@ pub(super) fn write_page(place: &Path, page: &str) -> Result<(), String> {
     })
 }
 
-/// What is made from records can be made anew at any time, so an earlier one is replaced, but never by half of a new one.
+/// What is made from records can be made anew at any time, so an earlier one is replaced, but never by half of a new
+/// one.
 fn replace(place: &Path, text: &str) -> Result<(), String> {
     let mut half = place.as_os_str().to_owned();
     half.push(".part");

@@ -125,7 +125,7 @@ impl Run {
             Some(dir) => RunRequest::read(dir)?,
             None => RunRequest::new(typed, text, spec.rounds, spec.seed.unwrap_or_default()),
         };
-        // Hosts elsewhere are reached as their user reaches them, so from where the user is; and a guest makes its own.
+        // Remote hosts are reached from the user's network namespace; a guest creates its own namespaces.
         let mut quotas = None;
         if spec.hosts.is_none() && !spec.guest {
             quotas = quotas_for(&cases);
@@ -157,7 +157,7 @@ impl Run {
         conclude(&summary, &table, &out)
     }
 
-    /// The run itself, where this is the lab inside a guest: the one outside reads the records and tells.
+    /// The run of a lab in the guest: the lab outside reads the records and reports.
     fn inside(
         &self,
         spec: &Spec,
@@ -249,7 +249,7 @@ impl Run {
         })
     }
 
-    /// Looked for before the lab moves into its namespaces: a path may lead through what is hidden there.
+    /// Resolved before the lab enters its namespaces, where parts of the path may be hidden.
     fn esplanade(&self) -> Result<Option<PathBuf>, String> {
         if let Some(path) = self.esplanade.as_ref().filter(|_| !self.inside_guest) {
             let found = path.canonicalize();
@@ -286,7 +286,7 @@ impl Run {
     }
 }
 
-/// What takes control groups away must outlive the lab, so it is there before the lab enters its namespaces.
+/// The cleanup daemon of the control groups must outlive the lab, so it starts before the lab enters its namespaces.
 fn quotas_for(cases: &[Case]) -> Option<Result<Quotas, Absence>> {
     let asked = cases.iter().any(|case| case.topology_spec.share.is_some());
     asked.then(Quotas::open)
@@ -318,7 +318,7 @@ fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number with its unit, as 90s, 60m or 2h".to_owned())
 }
 
-/// Any number will do, as long as it is recorded; short enough to type again.
+/// Any number is fine if it is recorded; short enough to type.
 fn drawn_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |since| u64::from(since.subsec_nanos()) ^ since.as_secs()) % 1_000_000

@@ -1,4 +1,4 @@
-//! boringtun, WireGuard in Rust: one packet at a time through TUN and UDP, with as many threads as it takes by itself.
+//! boringtun, WireGuard in Rust: one packet at a time through TUN and UDP, with its default number of threads.
 
 use super::wireguard::Implementation;
 

@@ -1,4 +1,5 @@
-//! Two processes, one on each gateway, that carry the packets of a contender: known to the meters, and stopped together.
+//! Two processes, one on each gateway, that carry the packets of a contender. Meters read them; they are stopped
+//! together.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl Daemon {
         }
     }
 
-    /// Asks it to end, and sees to it.
+    /// Asks it to end, then kills it.
     pub(super) fn stop(&mut self) -> Result<(), Fault> {
         self.process.stop(STOP_TIMEOUT)
     }
@@ -45,7 +46,7 @@ impl Tunnel for Daemons {
     }
 }
 
-/// Stops every one, also after one that would not end; the first complaint is told.
+/// Stops all of them, even if one fails; returns the first error.
 pub(super) fn stop_all<T>(
     all: &mut [T],
     stop: impl FnMut(&mut T) -> Result<(), Fault>,

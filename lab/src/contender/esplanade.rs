@@ -1,5 +1,5 @@
-//! Our own gateway, driven like anybody's: two setkey files with fresh keys, two `esplanade run`, and its command line to
-//! ask whether it is ready and what it dropped.
+//! Esplanade, run like any other program: two setkey files with fresh keys, two `esplanade run`, and its command line
+//! to query readiness and drops.
 
 mod keyfile;
 mod run_options;
@@ -21,11 +21,11 @@ use crate::testbed::Topology;
 pub(super) use keyfile::{Keys, Layer};
 pub use run_options::{FLAGS, RunOptions};
 
-/// Starting is a matter of milliseconds; a busy machine gets more.
+/// Starting takes milliseconds, more on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one question on the control socket.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
-/// More of both, where there are tens of thousands.
+/// Added to both for tens of thousands of associations.
 const EXTRA_TIME_PER_ASSOCIATION: Duration = Duration::from_millis(1);
 
 /// Esplanade with one suite.
@@ -128,7 +128,7 @@ impl Esplanade {
             &self.keys.text(&self.ipsec, side, &topology.addresses),
         )?;
         let control = host.scratch()?.join("control.sock");
-        // In the environment, which programs of before pass over.
+        // In the environment, because older versions ignore it there.
         let kept = host.scratch()?.join("kept");
         let mut command = Command::line("env")
             .arg(format!("ESPLANADE_STATE={}", kept.display()))
@@ -141,7 +141,7 @@ impl Esplanade {
         for argument in self.options.arguments() {
             command = command.arg(argument);
         }
-        // A gateway that is killed leaves its rules behind, for they fail closed.
+        // A gateway that is killed leaves its rules in place, because they fail closed.
         host.on_cleanup(&down(&program, &control))?;
         let process = host.start(&command)?;
         Ok(Running {
@@ -190,7 +190,7 @@ fn down(program: &Path, control: &Path) -> Command {
 
 struct Running {
     daemon: Daemon,
-    /// What many associations take longer, to be read and to be told of.
+    /// Additional time for many associations.
     longer: Duration,
     program: PathBuf,
     control: PathBuf,
@@ -292,7 +292,8 @@ impl Tunnel for Pair {
     }
 }
 
-/// Adds up what `esplanade drops --json` tells: the engine's reasons, and clear packets that the kernel dropped for it.
+/// Sums the output of `esplanade drops --json`: the engine's reasons, and unencrypted packets that the firewall
+/// dropped.
 fn count(
     answer: serde_json::Value,
     all: &mut BTreeMap<String, u64>,

@@ -1,5 +1,5 @@
-//! How IPsec wraps a packet: suite, mode, encapsulation, bundle. What every IPsec contender is told, and from which the
-//! length of what it sends follows.
+//! The configuration of an IPsec tunnel: suite, mode, encapsulation, bundle; and the packet lengths that follow from
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::Protection;
 use crate::suite::Suite;
 use crate::testbed::Family;
 
-/// What is asked of an IPsec tunnel.
+/// The configuration of an IPsec tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpsecConfig {
     /// Cipher and integrity.
@@ -22,7 +22,7 @@ pub struct IpsecConfig {
     pub window: u32,
     /// Extended sequence numbers.
     pub esn: bool,
-    /// Associations in each direction. One carries; the others are there and idle, and must not be in its way.
+    /// Associations in each direction. One carries traffic, the others are idle.
     pub associations: u32,
 }
 
@@ -50,8 +50,8 @@ pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 const UDP_HEADER_BYTES: u32 = 8;
 
 impl IpsecConfig {
-    /// What tells it from ESP of the same suite in tunnel mode with the usual values, for ids; `usual` is the encapsulation
-    /// that needs no word.
+    /// The differences from tunnel-mode ESP with default values, for ids; `usual` is the encapsulation that is not
+    /// named.
     pub fn suffix(&self, usual: Encapsulation) -> String {
         self.differences(usual)
             .iter()
@@ -155,8 +155,8 @@ impl IpsecConfig {
         (12 + self.suite.hash_icv()).next_multiple_of(unit)
     }
 
-    /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length and
-    /// next header, ICV.
+    /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length
+    /// and next header, ICV.
     fn esp(&self, payload: u32) -> u32 {
         let icv = if self.bundle {
             self.suite.cipher_icv()

@@ -1,6 +1,6 @@
-//! The kernel's own IPsec, keyed by hand through `ip xfrm`: serial as it comes, or with pcrypt, which spreads the packets of
-//! one association over processors and keeps their order. pcrypt is a matter of the whole kernel (see `tool::pcrypt`), so it is
-//! made for each trial and taken away behind it.
+//! Kernel XFRM, keyed by hand through `ip xfrm`: serial, or with pcrypt, which distributes the packets of one
+//! association over processors and keeps their order. pcrypt is global to the kernel (see `tool::pcrypt`), so it is
+//! added for each trial and removed after it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct KernelXfrm {
     label: String,
 }
 
-/// One command is done in no time; one with tens of thousands of associations is not.
+/// Long enough for a batch with tens of thousands of associations.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl KernelXfrm {
@@ -63,7 +63,7 @@ impl KernelXfrm {
         )
     }
 
-    /// What `ip xfrm` is told on one side.
+    /// The input of `ip -batch` for one side.
     fn batch(&self, side: Side, map: &Addresses) -> String {
         let (mut batch, flags) = (String::new(), self.flags(map));
         for (from, to, direction) in self.keys.all(side, map) {
@@ -83,7 +83,7 @@ impl KernelXfrm {
         batch + &self.policies(side, map)
     }
 
-    /// An association carries the family of its own ends unless it is told that any may be inside.
+    /// An association carries the address family of its own ends, unless the flag `af-unspec` allows any.
     fn flags(&self, map: &Addresses) -> String {
         let mixed = !map.families().are_one();
         let words = [(self.ipsec.esn, " esn"), (mixed, " af-unspec")];
@@ -217,7 +217,7 @@ impl Contender for KernelXfrm {
         match up {
             Ok(()) => Ok(Box::new(tunnel)),
             Err(fault) => {
-                // The first complaint is the one that tells.
+                // The first error is the relevant one.
                 let _ = tunnel.away(topology);
                 Err(fault)
             }
@@ -255,7 +255,7 @@ impl KernelXfrm {
         command.arg(self.algorithm())
     }
 
-    /// Makes pcrypt's instance or takes it away, where this contender wants one. Both gateways have one kernel.
+    /// Adds or removes the pcrypt instance, if this contender uses it. Both gateways share a kernel.
     fn parallel(&self, act: PcryptAction, topology: &Topology) -> Result<(), Fault> {
         if self.pcrypt {
             topology

@@ -1,6 +1,6 @@
-//! strongSwan with its kernel-libipsec plugin: the user-space IPsec people have today, and the first one to beat. One
-//! charon per gateway, each seeing its own `/run`, `/etc/strongswan.conf` and `/etc/swanctl` by mounts of its own, which
-//! is also what its AppArmor profile on Debian allows. IKEv2 with a pre-shared key sets the tunnel up; ESP goes in UDP.
+//! strongSwan with its kernel-libipsec plugin. One charon per gateway, each with its own `/run`, `/etc/strongswan.conf`
+//! and `/etc/swanctl` by bind mounts, which is what its AppArmor profile on Debian allows. IKEv2 with a pre-shared key
+//! sets up the tunnel; ESP is encapsulated in UDP.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ impl Charon {
 }
 
 impl KernelLibipsec {
-    /// Writes the files of one gateway and says what each must cover.
+    /// Writes the files of one gateway; returns which path each is mounted over.
     fn files(
         &self,
         side: Side,

@@ -1,5 +1,5 @@
-//! OpenVPN with its data channel in user space, as it is without a kernel module: one packet at a time through TUN and UDP.
-//! Each run makes a key and a self-signed certificate for each gateway; each knows the other by its fingerprint.
+//! OpenVPN with its data channel in user space: one packet at a time through TUN and UDP. Each run creates a key and a
+//! self-signed certificate for each gateway; each verifies the other by its fingerprint.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const CIPHERS: [(&str, &str); 3] = [
     ("aes-256-gcm", "AES-256-GCM"),
     ("chacha20-poly1305", "CHACHA20-POLY1305"),
 ];
-/// A handshake of TLS takes a fraction of a second; the other side may begin a little later, and asks again after two.
+/// A TLS handshake takes a fraction of a second; the other side may start later, and retries after two seconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For `openssl` and `ip`.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,7 +121,8 @@ impl OpenVpn {
         Ok(Daemon { side, process })
     }
 
-    /// All of one gateway in one file, with the buffers that guides to its tuning ask for. Without `mssfix` every packet up to the tunnel's MTU fits the wire when wrapped.
+    /// The whole configuration of one gateway in one file, with the socket buffers that tuning guides recommend.
+    /// Without `mssfix` every packet up to the tunnel's MTU fits the wire after encapsulation.
     fn configuration(
         &self,
         side: Side,
@@ -221,7 +222,7 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
     }
 }
 
-/// Leads the other side's network into the tunnel.
+/// Routes the other side's network into the tunnel.
 fn lead_in(side: Side, topology: &Topology) -> Result<(), Fault> {
     let network = match side {
         Side::Left => &topology.addresses.right_network,

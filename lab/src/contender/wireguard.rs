@@ -1,6 +1,6 @@
-//! What the WireGuard contenders have in common: two programs that each open a TUN device and a control socket, the text
-//! that configures them, and addresses and routes by `ip`. The tool `wg` is not needed: the control protocol of user-space
-//! WireGuard is lines of `name=value`.
+//! What the WireGuard contenders share: two programs, each with a TUN device and a control socket, their configuration,
+//! and addresses and routes by `ip`. The tool `wg` is not needed: the control protocol of user-space WireGuard is lines
+//! of `name=value`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -34,9 +34,9 @@ pub(super) const INTERFACE: &str = "wg0";
 /// Opening a TUN device and a socket takes milliseconds; a busy machine gets more.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A user-space WireGuard program: what tells one from another.
+/// A user-space WireGuard program.
 pub struct Implementation {
-    /// Its id, which is also the name it has among people.
+    /// Its id and label.
     pub name: &'static str,
     /// What the program may be called, the usual name first.
     pub programs: &'static [&'static str],
@@ -102,8 +102,8 @@ impl Contender for UserSpaceWireguard {
         Some((self.implementation.name.into(), version))
     }
 
-    /// Starts it on both gateways, configures the two by their sockets (through `lab`, which can talk to one on any host)
-    /// and leads the networks into the tunnel.
+    /// Starts it on both gateways, configures both through their control sockets (by a tool of `lab`, which works on
+    /// any host) and routes the networks into the tunnel.
     fn up(&self, topology: &Topology) -> Result<Box<dyn Tunnel>, Fault> {
         let usual = || self.implementation.programs[0].into();
         let mut command = Command::line("").program(&self.program.clone().unwrap_or_else(usual));

@@ -1,4 +1,4 @@
-//! wireguard-go, the fastest user-space tunnel people have: ChaCha20-Poly1305, trains through TUN and UDP as ours.
+//! wireguard-go: ChaCha20-Poly1305, with GSO and GRO on TUN and UDP.
 
 use super::wireguard::Implementation;
 

@@ -1,4 +1,4 @@
-//! What the running kernel brings: its own IPsec and WireGuard, accounting, and how the processors are run.
+//! What the running kernel supports: IPsec and WireGuard, accounting, and CPU settings.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A short A/A run: the same transfer over the loopback measured again and again. What two halves of it differ by is noise,
-//! and no experiment on this machine sees less than that.
+//! A short A/A run: the same transfer over the loopback, repeated. Smaller differences than this noise floor cannot be
+//! measured on this machine.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::stats;
 
 const TRANSFERS: usize = 12;
 const TRANSFER_TIME: Duration = Duration::from_millis(100);
-/// Above this, differences that matter drown.
+/// Above this, relevant differences are lost in noise.
 const NOISY_RATIO: f64 = 0.05;
 
 /// The finding. Starts a thread, so it must come after everything that must not.

@@ -1,6 +1,6 @@
-//! Our own frame generator and receiver, and the search for the highest rate without loss (RFC 2544 26.1; NDR) or with half
-//! a percent of it (PDR): loss, duplicates, reordering and one-way latency of stamped UDP frames. Or a steady stream, and
-//! what becomes of each of its frames while the tunnel's keys or the path's MTU change.
+//! The lab's frame generator and receiver, and the search for the highest rate without loss (RFC 2544 26.1; NDR) or
+//! with half a percent of it (PDR): loss, duplicates, reordering and one-way latency of stamped UDP frames. Or a steady
+//! stream, whose frames are counted while keys or the path MTU change.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -48,12 +48,13 @@ impl Search {
 }
 
 const PORT: u16 = 5303;
-/// What a frame has beside user data: Ethernet header and check sequence, and the header of UDP; that of IP comes in between.
+/// What a frame has beside user data: Ethernet header and check sequence, and the header of UDP; that of IP comes in
+/// between.
 pub const FRAME_OVERHEAD_BYTES: u32 = 18 + 8;
 /// For starting, and for the receiver to notice the end.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
-/// What a search takes beside 1.4 times of what its full trials shall last together. MEASURED: 17.8 s for 10 s, with starting
-/// the tools for some twenty trials.
+/// The time of a search beyond 1.4 times the sum of its full trials. MEASURED: 17.8 s for 10 s, with starting the tools
+/// for some twenty trials.
 const SEARCH_OVERHEAD: Duration = Duration::from_millis(3500);
 /// The length of a trial that only narrows the range.
 const SHORT_TRIAL: Duration = Duration::from_millis(150);
@@ -238,7 +239,7 @@ fn length(step: Step, duration: Duration) -> Duration {
 }
 
 impl PreparedFrames<'_> {
-    /// What became of every frame of a steady stream. A path that changes meanwhile is told by its longest silence.
+    /// What became of every frame of a steady stream. An interruption of the path is reported as the longest gap.
     fn steady(&mut self, rate: f64, duration: Duration) -> Result<Carried, Fault> {
         let trial = self.run_at(rate, duration)?;
         let lost = trial.sent.sent.saturating_sub(trial.received.received);
@@ -264,8 +265,7 @@ impl PreparedFrames<'_> {
         generator_behind: bool,
     ) -> Carried {
         let mut carried = self.carried(trial);
-        // A queue on the way swallows a little more than the path carries, for as long as a trial lasts: what counts is
-        // the rate of arrival.
+        // A queue on the path absorbs slightly more than the path carries during a trial: the rate of arrival counts.
         let arrived = rate.min(trial.rate_pps());
         let numbers = [
             ("rate_pps", arrived),

@@ -1,5 +1,5 @@
-//! Times by size, with a relative error below one percent at any size and a few kilobytes of memory: every octave has 128
-//! equal steps. Nothing is averaged away, and the largest value is kept exactly.
+//! A histogram of times, with a relative error below one percent and a few kilobytes of memory: every octave has 128
+//! equal steps. The largest value is exact.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Histogram {
 
 const STEPS_PER_OCTAVE: u64 = 128;
 
-/// The shares that are told, and their words in the names of figures: each leaves out a tenth of what the one before does.
+/// The percentiles that are reported, and their names in figures: each leaves out a tenth of the one before.
 pub const PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -56,8 +56,7 @@ impl Histogram {
         0
     }
 
-    /// `NAME.p50_us` and so on, from nanoseconds. A share that leaves out less than one of all is not told: it would be the
-    /// largest under another name.
+    /// `NAME.p50_us` and so on, from nanoseconds. A percentile beyond the largest value is omitted.
     pub fn figures(&self, name: &str) -> BTreeMap<String, f64> {
         let mut figures: BTreeMap<String, f64> = PERCENTILES
             .iter()

@@ -82,7 +82,7 @@ impl Iperf3 {
         })
     }
 
-    /// The options that say what is sent.
+    /// The options for what is sent.
     fn options(&self) -> String {
         let mut options = match self.protocol {
             Protocol::Tcp => String::new(),
@@ -211,7 +211,7 @@ impl Prepared for Listening<'_> {
             Protocol::Udp { .. } => format!("--time 1{}", self.load.options()),
         };
         self.client(&amount, WARM_UP_TIMEOUT)?;
-        // A client is gone before its server is: that one turns the next client away until it has heard the end.
+        // The client ends before the server: the server rejects the next client until it has seen the end.
         let at = SocketAddr::from((self.ends.address, PORT));
         sockets::wait_until_free(self.ends.to, "iperf3", at)
     }

@@ -1,8 +1,8 @@
-//! netperf between client and server: one TCP stream, datagrams as fast as they go, or one question at a time. How often a
-//! test is repeated, and when that is enough, is the lab's business: netperf's own rule (`-I`) is never asked for.
+//! netperf between client and server: one TCP stream, datagrams without a rate limit, or one request at a time. The lab
+//! repeats tests itself; netperf's own repetition (`-I`) is not used.
 //!
 //! ```text
-//!   netperf ── control: TCP ── netserver     which prepares the far end and tells what it counted
+//!   netperf ── control: TCP ── netserver     which prepares the far end and returns its counts
 //!           ══ the test ══════
 //! ```
 
@@ -25,7 +25,8 @@ use request::{MEGABYTE, PORT};
 
 pub use request::{Netperf, Test};
 
-/// The first port of datagrams, at both ends. Each test has the next one, so that none meets what is left of the one before.
+/// The first port of datagrams, at both ends. Each test has the next one, so that none meets what is left of the one
+/// before.
 const FIRST_DATAGRAM_PORT: u16 = 5310;
 /// Beyond the load itself: connecting, draining what is in flight, and the 4 s that a far end waits for datagrams.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(12);
@@ -72,8 +73,8 @@ impl Load for Netperf {
         let program =
             Program::of(ends.from, "netperf").map_err(|absence| Fault::failed(absence.why))?;
         let family = if ends.address.is_ipv6() { 6 } else { 4 };
-        // In the foreground, without a child for each test and without a file of its own: it ends with the lab, whole, and
-        // what it says is heard.
+        // In the foreground, without a child per test and without a log file: it ends with the lab, and its output is
+        // captured.
         let listen = format!("netserver -D -f -N -L {},{family} -p {PORT}", ends.address);
         let mut server = ends.to.start(&Command::line(&listen))?;
         let at = SocketAddr::from((ends.address, PORT));
@@ -146,8 +147,9 @@ impl Listening<'_> {
         self.carried(&(finished.stdout + &finished.stderr))
     }
 
-    /// netperf tells the end of datagrams by three empty ones, which a full queue may lose. The far end would then listen for
-    /// four more seconds, and the meters see an idle tunnel; so the end is told again, once netperf has closed its socket.
+    /// netperf signals the end of datagrams by three empty ones, which a full queue may lose. The far end would then
+    /// wait for four more seconds while the meters see an idle tunnel, so the end is sent again once netperf has closed
+    /// its socket.
     fn flood(&mut self, amount: Amount, limit: Duration) -> Result<Carried, Fault> {
         const POLL_INTERVAL: Duration = Duration::from_millis(100);
         self.port += 1;

@@ -1,5 +1,6 @@
-//! Round trips: one question at a time from client to server and back, alone or beside a stream that takes half of what the
-//! path carries; as datagrams, or each over a TCP connection of its own, which is opened for it and closed behind it.
+//! Round trips: one question at a time from client to server and back, alone or beside a stream that takes half of what
+//! the path carries; as datagrams, or each over a TCP connection of its own, which is opened for it and closed behind
+//! it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

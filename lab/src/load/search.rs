@@ -1,8 +1,8 @@
-//! Finds the highest rate whose loss stays within a goal, when trials are noisy: MLRsearch's idea on one goal. Short trials
-//! narrow the range first; then a rate counts as carried only when a full-length trial says so, and as too much only when a
-//! full-length trial says that. Where a full trial lost only a little more than the goal allows, it is repeated, and the
-//! repetition decides (the loss verification of ETSI GS NFV-TST 009 and RFC 9004): a machine that is held up for a moment
-//! loses a few frames at any rate. Pure: it names rates and hears losses.
+//! Finds the highest rate whose loss stays within a goal, with noisy trials: MLRsearch's idea on one goal. Short trials
+//! narrow the range first; then a rate counts as carried, or as too high, only after a full-length trial. Where a full
+//! trial lost only a little more than the goal allows, it is repeated, and the repetition decides (the loss
+//! verification of ETSI GS NFV-TST 009 and RFC 9004): a machine that is interrupted for a moment loses a few frames at
+//! any rate. Pure: it proposes rates and takes losses.
 
 /// A search under way.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,8 @@ pub(super) struct Step {
 
 /// Relative width at which a search ends.
 const FINAL_WIDTH_RATIO: f64 = 0.02;
-/// As long as nothing was carried there is nothing to bisect: the first step down, which doubles with every further one.
+/// As long as nothing was carried there is nothing to bisect: the first step down, which doubles with every further
+/// one.
 const FIRST_STEP_DOWN_RATIO: f64 = 0.05;
 /// And the longest.
 const MAX_STEP_DOWN_RATIO: f64 = 0.5;
@@ -44,8 +45,8 @@ const VERIFIED_EXCESS_LOSS_RATIO: f64 = 0.005;
 const SHORT_TRIAL_WIDTH_RATIO: f64 = 0.10;
 
 impl RateSearch {
-    /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is a guess: what
-    /// arrived when far too much was sent.
+    /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is a guess:
+    /// what arrived when far too much was sent.
     pub(super) fn new(most: f64, hint: f64, goal: f64, full_trials: u32) -> RateSearch {
         let low = (hint * 0.5).min(most * 0.5);
         let high = (hint * 1.2).min(most);

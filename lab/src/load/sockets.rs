@@ -1,5 +1,5 @@
-//! Which sockets a host has open, by its kernel's own tables. To try a far end by connecting to it would count there as a
-//! test, and to send it a datagram as the first of those that are counted.
+//! Which sockets a host has open, from the kernel's tables. Connecting to a server, or sending it a datagram, would
+//! count as a test there.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn wait_until(what: &str, mut so: impl FnMut() -> Result<bool, Fault>) -> Result
     Ok(())
 }
 
-/// Whether somebody has the UDP port of this address's family.
+/// Whether the UDP port of this address's family is in use.
 pub(super) fn takes_datagrams(host: &dyn Host, at: SocketAddr) -> Result<bool, Fault> {
     let table = table(host, "udp", at)?;
     Ok(sockets(&table, at.port()).next().is_some())
@@ -73,7 +73,7 @@ fn listens(table: &str, port: u16) -> bool {
     sockets(table, port).any(|state| state == LISTEN_STATE)
 }
 
-/// Connections that nobody has closed on this side yet, whatever the other side did.
+/// Connections that are not yet closed on this side.
 fn has_connections(table: &str, port: u16) -> bool {
     sockets(table, port).any(|state| matches!(state, ESTABLISHED_STATE | CLOSE_WAIT_STATE))
 }

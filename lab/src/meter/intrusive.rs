@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A meter that takes something from what it measures. It gets a trial of its own for each case that asks for it, after all
-/// rounds, which counts for no mean, ratio or rank.
+/// A meter that takes something from what it measures. It gets a trial of its own for each case that asks for it, after
+/// all rounds, which counts for no mean, ratio or rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntrusiveMeter {
@@ -40,7 +40,7 @@ impl IntrusiveMeter {
         match self {
             // MEASURED: 0.9 to 1.4 s for trials of two seconds on two processors; names are what takes it.
             IntrusiveMeter::Profile => Duration::from_millis(1500),
-            // MEASURED: 0.27 s of its own time on each of two processors to calibrate; the rest is to start and be heard.
+            // MEASURED: 0.27 s of its own time on each of two processors to calibrate; the rest is for starting.
             IntrusiveMeter::Soaker => Duration::from_millis(500),
         }
     }

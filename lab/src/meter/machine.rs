@@ -1,5 +1,5 @@
-//! Processor time of the whole machine by state, from `/proc/stat`. It is not the testbed's alone, and where the kernel
-//! does no interrupt accounting the `irq` column stays empty: a share of the work then hides in whoever was interrupted.
+//! Processor time of the whole machine by state, from `/proc/stat`. It includes other programs. Where the kernel does
+//! no interrupt accounting the `irq` column stays empty, and that time is charged to the interrupted process.
 
 use std::path::Path;
 

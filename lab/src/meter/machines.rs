@@ -1,5 +1,5 @@
-//! Which hosts of a topology are machines of their own: network namespaces share one kernel, hosts reached by SSH do not. What
-//! counts for a whole machine is read once on each.
+//! Which hosts of a topology are machines of their own: network namespaces share one kernel, hosts reached by SSH do
+//! not. What counts for a whole machine is read once on each.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ pub(super) fn hosts(topology: &Topology) -> Vec<(&'static str, &dyn Host)> {
     }
 }
 
-/// One host of each machine, with what its readings begin with: nothing where there is only one machine. A host that does
-/// not say which machine it is on is taken for one on the first.
+/// One host of each machine, with what its readings begin with: nothing where there is only one machine. A host whose
+/// boot id cannot be read is assumed to be on the first machine.
 pub(super) fn machines(topology: &Topology) -> Vec<(String, &dyn Host)> {
     let mut seen: Vec<String> = Vec::new();
     let mut found: Vec<(String, &dyn Host)> = Vec::new();

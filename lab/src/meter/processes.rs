@@ -1,6 +1,6 @@
-//! What the processes that carry packets cost: processor time of each and of each of its threads, and the most memory each
-//! ever held. Work that the kernel does in a softirq is charged to whoever was running: a gateway that sends through a
-//! virtual link pays here for some of the receiver's work too.
+//! What the processes that carry packets cost: processor time of each and of each of its threads, and the peak memory
+//! of each. Work in a softirq is charged to the process that was running: a gateway that sends through a virtual link
+//! is also charged for some of the receiver's work.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! A sampled profile, as the study of 2009 took one with oprofile: `perf` looks at every processor some hundred times a
-//! second by a software clock, which needs no counters of the hardware, and [`attribute`] says whose work each sample was.
+//! second by a software clock, which needs no counters of the hardware, and [`attribute`] assigns each sample to an
+//! owner.
 //!
 //! ```text
 //! perf record (switched on and off by its control pipe, so that the window is that of the load)
@@ -43,7 +44,7 @@ struct Recording {
     machine: usize,
 }
 
-/// To start, and to hear of a switch.
+/// To start, and to be switched on or off.
 const PERF_TIMEOUT: Duration = Duration::from_secs(20);
 /// To write down what was sampled.
 const PERF_STOP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,5 +1,6 @@
-//! What the kernel's protocols counted on every host while the load ran: IP, ICMP, UDP and TCP of both families, and XFRM
-//! where the kernel has it. Only what moved is kept, under the kernel's own names, so that its documentation explains them.
+//! What the kernel's protocols counted on every host while the load ran: IP, ICMP, UDP and TCP of both families, and
+//! XFRM where the kernel has it. Only what moved is kept, under the kernel's own names, so that its documentation
+//! explains them.
 
 use std::path::Path;
 
@@ -7,8 +8,8 @@ use super::machines::hosts;
 use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
-/// `server.kernel.Udp.RcvbufErrors_count`, `client.kernel.TcpExt.TCPTimeouts_count`, `left.kernel.Ip6.InDiscards_count`,
-/// `right.kernel.Xfrm.InStateSeqError_count` and so on.
+/// `server.kernel.Udp.RcvbufErrors_count`, `client.kernel.TcpExt.TCPTimeouts_count`,
+/// `left.kernel.Ip6.InDiscards_count`, `right.kernel.Xfrm.InStateSeqError_count` and so on.
 #[derive(Default)]
 pub struct Protocols {
     before: Readings,

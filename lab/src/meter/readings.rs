@@ -33,8 +33,9 @@ pub trait Meter {
     /// Looks before the load.
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault>;
 
-    /// Hears that the load begins now, and a second time that it has just ended. Only an intrusive meter does: between its own
-    /// beginning and the load's, and between the two ends, all the others look, which may take a while on hosts far away.
+    /// Hears that the load begins now, and a second time that it has just ended. Only an intrusive meter does: between
+    /// its own beginning and the load's, and between the two ends, all the others look, which may take a while on hosts
+    /// far away.
     fn mark(&mut self, _scene: &MeterContext<'_>) -> Result<(), Fault> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! How often and how long the gateways were stopped because their share of the processors was used up. Reads nothing where
-//! they have no share.
+//! How often and how long the gateways were stopped because their share of the processors was used up. Reads nothing
+//! where they have no share.
 
 use std::time::Instant;
 

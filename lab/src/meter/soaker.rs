@@ -1,12 +1,12 @@
-//! A soaker, as the study of 2004 measured by one: on every processor of every machine a thread takes what nobody else
-//! wants (see [`crate::tool`]), and what it does not get is the load. It needs no trust in the kernel's accounting, which
-//! charges interrupts and softirqs to whoever was running, and it shows how much that is.
+//! A soaker, as the study of 2004 measured by one: on every processor of every machine a thread takes the idle time
+//! (see [`crate::tool`]), and what it does not get is the load. It does not depend on the kernel's accounting, which
+//! charges interrupts and softirqs to the process that was running, and shows how much that is.
 //!
 //! ```text
 //!   each machine: tool soak ─► lines of counts ─► the last before the load, the last of the load ─► window ─► readings
 //! ```
 //!
-//! A machine without idle time is another machine, so a trial under it is an extra one and never among the measured.
+//! A machine without idle time behaves differently, so a trial with a soaker is additional and not among the measured.
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,9 @@ use crate::testbed::Topology;
 use crate::tool::{SoakCounts, SoakLine, Spinning};
 
 /// `soaker.load_ratio`, `soaker.hidden_ratio` (of it, what the kernel charged to the soaker), `soaker.busiest_ratio`,
-/// `soaker.cpu0.load_ratio` of each processor, `soaker.processors_count`, `soaker.window_s`, `soaker.faster_ratio` (by how
-/// much it ran faster than it had calibrated), and `soaker.nice_count` where the idle class was refused to so many of its
-/// threads. With several machines each begins with a host's name.
+/// `soaker.cpu0.load_ratio` of each processor, `soaker.processors_count`, `soaker.window_s`, `soaker.faster_ratio` (by
+/// how much it ran faster than it had calibrated), and `soaker.nice_count` where the idle class was refused to so many
+/// of its threads. With several machines each begins with a host's name.
 pub struct Soaker {
     lab: PathBuf,
     running: Vec<Soaking>,
@@ -102,7 +102,7 @@ struct Soaking {
     marks: Vec<Mark>,
 }
 
-/// What was last said at a moment.
+/// The last counts at a moment.
 struct Mark {
     /// By the clock here.
     at: Instant,
@@ -125,7 +125,7 @@ impl Soaking {
         }
     }
 
-    /// Until it soaks and has said a count.
+    /// Waits until it soaks and has printed counts.
     fn wait(&mut self, patience: Duration) -> Result<(), Fault> {
         let started = Instant::now();
         while started.elapsed() < patience {
@@ -142,7 +142,7 @@ impl Soaking {
         })
     }
 
-    /// All its words; a fault with the last of them once it has ended.
+    /// Its output; a fault with the last message once it has ended.
     fn output(&mut self) -> Result<String, Fault> {
         let said = self.process.output();
         let Some(code) = self.process.ended() else {

@@ -1,6 +1,6 @@
-//! How the kernel takes packets in, by processor: `/proc/net/softnet_stat`. Packets that found a processor's backlog full
-//! were dropped before anybody could count them elsewhere; a squeeze is a softirq that ran out of its budget with packets
-//! left. The table is the machine's, whichever namespace reads it.
+//! How the kernel takes packets in, by processor: `/proc/net/softnet_stat`. Packets that met a full backlog are dropped
+//! before other counters see them; a squeeze is a softirq that ran out of its budget with packets left. The table is
+//! the machine's, whichever namespace reads it.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use super::machines::machines;
 use super::readings::{Meter, MeterContext, Readings, difference};
 use crate::fault::Fault;
 
-/// `softnet.processed_count`, `softnet.dropped_count`, `softnet.squeezed_count`, always; the same of each processor that
-/// did anything, as `softnet.cpu0.processed_count`. With several machines each begins with a host's name.
+/// `softnet.processed_count`, `softnet.dropped_count`, `softnet.squeezed_count`, always; the same of each processor
+/// that did anything, as `softnet.cpu0.processed_count`. With several machines each begins with a host's name.
 #[derive(Default)]
 pub struct Softnet {
     before: Readings,
@@ -66,7 +66,8 @@ fn read(table: &str, prefix: &str) -> Readings {
     readings
 }
 
-/// The differences, and their sums over all processors. The kernel counts in 32 bits, which a fast machine fills in an hour.
+/// The differences, and their sums over all processors. The kernel counts in 32 bits, which a fast machine fills in an
+/// hour.
 fn between(before: &Readings, after: &Readings) -> Readings {
     let mut readings = Readings::new();
     for (name, count) in difference(before, after) {

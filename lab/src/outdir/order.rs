@@ -1,5 +1,5 @@
-//! What was asked for, kept beside the records: with it a run that was cut short goes on, on another day too, and even if
-//! the study that comes with the lab has changed since.
+//! What was asked for, kept beside the records: with it a run that was cut short goes on, on another day too, and even
+//! if the study that comes with the lab has changed since.
 
 use std::fs;
 use std::path::Path;

@@ -27,14 +27,15 @@ pub struct Record {
     pub trial: usize,
     /// How many trials the plan lists.
     pub trials: usize,
-    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under intrusive meters.
+    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under
+    /// intrusive meters.
     pub round: usize,
     /// How many rounds the plan has.
     pub rounds: usize,
     /// The seed of the plan.
     pub seed: u64,
-    /// Place of the case (a contender on a testbed under a load) in the spec, from 0: the order of a table. Trials of one
-    /// run with the same number differ in nothing but the round.
+    /// Place of the case (a contender on a testbed under a load) in the spec, from 0: the order of a table. Trials of
+    /// one run with the same number differ in nothing but the round.
     pub order: usize,
     /// The contender's id.
     pub contender: String,
@@ -61,7 +62,7 @@ pub struct Record {
     /// follows from it: `ideal_bps`, `ideal_ratio`. Empty in records of before there were figures.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
-    /// What limited the trial, where that can be said.
+    /// What limited the trial, if known.
     #[serde(default)]
     pub verdict: Option<Verdict>,
     /// Things worth knowing that did not spoil the measurement.
@@ -70,10 +71,11 @@ pub struct Record {
     pub provenance: Provenance,
 }
 
-/// What limited a trial, and what makes the lab say so.
+/// What limited a trial, and the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// `link`, `generator`, `share`, `core`, `cipher`, `gateways`, `others`, `copies`, `drops`, `disorder` or `unknown`.
+    /// `link`, `generator`, `share`, `core`, `cipher`, `gateways`, `others`, `copies`, `drops`, `disorder` or
+    /// `unknown`.
     pub limit: String,
     /// One sentence for each observation, the strongest first.
     pub evidence: Vec<String>,
@@ -92,8 +94,7 @@ pub enum Outcome {
         /// What the meters read.
         readings: Readings,
     },
-    /// Correct and loaded, under a meter that takes something itself: it says where the time goes, and not how much was
-    /// carried.
+    /// Correct and loaded, under an intrusive meter: it shows where the time goes, not how much was carried.
     Examined {
         /// The meter.
         by: IntrusiveMeter,

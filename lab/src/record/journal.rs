@@ -27,8 +27,7 @@ impl Journal {
         Ok(Journal::onto(file, path))
     }
 
-    /// Opens a file of records to add to it. A torn last line is cut off: nobody can read it, and a whole one must not be
-    /// glued to it.
+    /// Opens a file of records to add to it. A truncated last line is removed.
     pub fn reopen(path: &Path) -> io::Result<Journal> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         alone(&file)?;
@@ -105,8 +104,8 @@ fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Reads a file of records, or where there is none the same packed by gzip. A torn last line is left out and named in the
-/// second value.
+/// Reads a file of records, or where there is none the same packed by gzip. A torn last line is left out and named in
+/// the second value.
 pub fn read_all(path: &Path) -> Result<(Vec<Record>, Option<String>), String> {
     let packed = packed(path);
     let (path, text) = if !path.exists() && packed.exists() {

@@ -19,7 +19,7 @@ pub struct Provenance {
     pub cpu: String,
     /// The processor's flags that matter to ciphers.
     pub cpu_flags: Vec<String>,
-    /// The processor's clock at the time, in MHz; `None` where the kernel does not say.
+    /// The processor's clock at the time, in MHz; `None` if the kernel does not report it.
     #[serde(default)]
     pub cpu_mhz: Option<f64>,
     /// Processors the lab may run on.

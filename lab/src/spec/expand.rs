@@ -1,5 +1,5 @@
-//! Multiplies a spec out: every part, every contender, every value of every factor that means something to both contender
-//! and load. What was asked for and cannot exist is left out and said; what two lists make twice is measured once.
+//! Expands a spec: every part, every contender, every value of every factor that applies to both contender and load.
+//! Combinations that cannot exist are skipped and reported; duplicates are measured once.
 
 mod entry;
 mod part;
@@ -59,8 +59,8 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// `entries` says which `[[contender]]` a cell came from: two that give the same cell are a mistake, while two values
-    /// of a factor that mean nothing to a contender are not.
+    /// `entries` maps a cell to its `[[contender]]`: two entries with the same cell are an error, but two values of a
+    /// factor that does not apply are not.
     fn add_contender(
         &mut self,
         part: &Part<'_>,

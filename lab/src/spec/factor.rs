@@ -1,5 +1,5 @@
-//! Every factor a spec may name, one row each: what it is, which values it takes and to whom it means something. What a
-//! factor means nothing to is simply not varied by it, so one list can serve plain IP and a tunnel alike.
+//! Every factor of a spec, one row each: its name, its values, and what it applies to. A factor that does not apply is
+//! ignored, so that one list can serve plain IP and a tunnel alike.
 
 use super::complaint::did_you_mean;
 use super::diagnostic::Diagnostic;
@@ -31,10 +31,10 @@ pub(super) enum Takes {
     Mix,
 }
 
-/// To whom a factor means something.
+/// What a factor applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whom {
-    /// The testbed, so everybody.
+    /// The testbed, so everything.
     Testbed,
     /// These contenders.
     Contenders(&'static [ContenderKind]),

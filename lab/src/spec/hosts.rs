@@ -1,5 +1,5 @@
-//! `[testbed.hosts]`: machines that are there already. What is made of virtual links, needs one clock or would meet the host's
-//! own associations is refused, at the place where it is asked for.
+//! `[testbed.hosts]`: machines that are there already. What is made of virtual links, needs one clock or would meet the
+//! host's own associations is refused, at the place where it is asked for.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::kinds::{ContenderKind, LoadKind, Named};
 use super::tree::{self, Placed, Tree};
 use crate::testbed::{HostSpec, Hosts, LinkSpec};
 
-/// What a role's table may say, and who is who.
+/// The fields of a host's table, and the roles.
 const HOST_FIELDS: [&str; 5] = ["ssh", "wan", "wan_address", "lan", "lan_address"];
 const ROLES: [&str; 4] = ["client", "left", "right", "server"];
 

@@ -1,7 +1,7 @@
 //! A mix of frame sizes as RFC 6985 writes it: one letter for each frame, in the order in which they go out.
 
-/// RFC 6985 4: letters and bytes of the frame, its check sequence included. The larger ones of the table fit no ordinary
-/// link, and `z` (the link's own MTU) says no size.
+/// RFC 6985 4: letters and bytes of the frame, its check sequence included. The larger ones of the table fit no
+/// ordinary link, and `z` (the link's own MTU) has no fixed size.
 const FRAME_SIZES: [(char, u32); 7] = [
     ('a', 64),
     ('b', 128),

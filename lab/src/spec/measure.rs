@@ -28,7 +28,7 @@ pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Diagnostic> {
 }
 
 impl Measure {
-    /// This, and on top of it what `other` says.
+    /// This, overridden by `other`.
     pub(super) fn and(&self, other: &Measure) -> Measure {
         Measure([&self.0[..], &other.0[..]].concat())
     }

@@ -1,5 +1,5 @@
-//! Presets: how much of a study is run. Each may lower rounds and seconds, narrow the lists of factors, and name the parts
-//! and contenders it keeps.
+//! Presets: how much of a study is run. Each may lower rounds and seconds, narrow the lists of factors, and name the
+//! parts and contenders it keeps.
 
 use super::diagnostic::Diagnostic;
 use super::factor;
@@ -50,8 +50,8 @@ pub(super) struct Changes {
     pub settings: Settings,
 }
 
-/// Reads all presets, so that an error in one is found whichever is asked for; returns the changes of `wanted`. A preset
-/// that a spec does not describe gets usual values.
+/// Reads all presets, so that an error in one is found whichever is asked for; returns the changes of `wanted`. A
+/// preset that a spec does not describe gets usual values.
 pub(super) fn read(file: Tree<'_>, wanted: Option<Preset>) -> Result<Changes, Diagnostic> {
     let mut asked = Changes::default();
     for preset in [

@@ -1,5 +1,4 @@
-//! A table of the file with the place of everything in it: what was written is taken out by name, and what nobody took is
-//! an unknown word.
+//! A TOML table with the position of every value. Values are read by name; unknown names are errors.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -79,7 +79,7 @@ impl Family {
 }
 
 impl Families {
-    /// As a spec says it: `6in4`.
+    /// As a spec names it: `6in4`.
     pub fn read(word: &str) -> Option<Families> {
         let family = |digit: &str| match digit {
             "4" => Some(Family::V4),

@@ -1,15 +1,15 @@
-//! A machine in QEMU, whose kernel has what the one that runs here may lack: ESP, AH, pcrypt, WireGuard. The whole lab runs
-//! inside it, in namespaces as anywhere else, so that nothing is measured across the emulated processor's border:
+//! A machine in QEMU, whose kernel has what the one that runs here may lack: ESP, AH, pcrypt, WireGuard. The whole lab
+//! runs inside it, in namespaces as anywhere else, so that nothing is measured across the emulated processor's border:
 //!
 //! ```text
 //!   lab ── standard input and output ── qemu ── virtio port ── agent ── lab ── client, left, right, server
 //! ```
 //!
-//! The agent is the one that hosts reached by SSH have. When the lab goes, the port hangs up and the guest switches
-//! itself off; a lab that is killed takes QEMU along. On the disk is only the kernel, which is fetched once and kept.
+//! The agent is the same as on hosts reached by SSH. When the lab ends, the port hangs up and the guest powers off;
+//! QEMU dies with a killed lab. Only the kernel is on the disk: it is downloaded once and cached.
 //!
-//! Processors are emulated, also where /dev/kvm is: a stock kernel hangs under some of those that machines in a cloud offer.
-//! What is measured there is right or wrong, and no figure of any real machine.
+//! Processors are emulated even where /dev/kvm exists, because a stock kernel hangs under nested virtualisation of some
+//! clouds. Such a run checks correctness; its figures are not comparable to real machines.
 
 mod image;
 
@@ -86,7 +86,7 @@ impl Guest {
         }
     }
 
-    /// Its exit code, once it has ended, and all that it said.
+    /// Its exit code, once it has ended, and its output.
     pub fn look(&self, process: u64) -> Result<(Option<i32>, String), Fault> {
         match self.ask(Request::State { process })? {
             Response::State(code, said) => Ok((code, said)),
@@ -94,7 +94,7 @@ impl Guest {
         }
     }
 
-    /// Asks it to end in order, and waits.
+    /// Asks it to end, and waits.
     pub fn stop(&self, process: u64, grace: Duration) -> Result<(), Fault> {
         let ask = Request::Stop { process, grace };
         self.connection
@@ -102,7 +102,7 @@ impl Guest {
             .map(drop)
     }
 
-    /// What stands in a file from a place on; nothing where there is no such file.
+    /// The bytes of a file from an offset on; empty if it does not exist.
     pub fn fetch(&self, path: PathBuf, from: u64) -> Result<Vec<u8>, Fault> {
         match self.ask(Request::Fetch { path, from })? {
             Response::Bytes(Bytes(bytes)) => Ok(bytes),
@@ -122,7 +122,7 @@ impl Guest {
         }
     }
 
-    /// Also goes through where the user wants to stop: what was measured must come home.
+    /// Not interruptible: results must be copied even when the user stops.
     fn ask(&self, ask: Request) -> Result<Response, Fault> {
         self.connection.ask(ask, 2 * REPLY_TIMEOUT, false)
     }

@@ -1,5 +1,4 @@
-//! Nothing the lab makes may outlive it, whatever ends it. So the lab itself, before it does anything, moves into
-//! namespaces of its own:
+//! Nothing the lab creates may outlive it. So before anything else the lab enters its own namespaces:
 //!
 //! ```text
 //!   esplanade-lab          waits, passes signals on
@@ -9,8 +8,8 @@
 //! ```
 //!
 //! kill -9 of the outer process kills process 1 (parent-death signal), and with process 1 the kernel ends everything
-//! else. There is no state to clean up at the next start, but for the control groups of a share, which have a cleanup daemon
-//! (see `share`). Without root the same happens inside a user namespace.
+//! else. There is no state to clean up at the next start, but for the control groups of a share, which have a cleanup
+//! daemon (see `share`). Without root the same happens inside a user namespace.
 
 use std::ffi::CString;
 use std::fs;
@@ -26,8 +25,8 @@ pub const RUN: &str = "/run";
 
 static INNER: AtomicI32 = AtomicI32::new(0);
 
-/// Returns inside the namespaces, once. The caller's original process never returns: it exits with the inner one's code.
-/// The error is a text for the user.
+/// Returns inside the namespaces, once. The caller's original process never returns: it exits with the inner one's
+/// code. The error is a text for the user.
 ///
 /// Must be called before any thread exists.
 pub fn enter() -> Result<(), String> {
@@ -152,7 +151,7 @@ extern "C" fn pass_on(signal: libc::c_int) {
 fn wait_for(child: libc::pid_t) -> i32 {
     let mut status = 0;
     loop {
-        // SAFETY: waits for one child of ours; the pointer lives for the call.
+        // SAFETY: waits for one child of this process; the pointer lives for the call.
         let waited = unsafe { libc::waitpid(child, &mut status, 0) };
         if waited == child {
             break;
@@ -170,7 +169,7 @@ fn wait_for(child: libc::pid_t) -> i32 {
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the kernel fills two descriptors, which nobody else owns.
+    // SAFETY: the kernel fills two descriptors, which are not owned elsewhere.
     unsafe {
         done(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))

@@ -11,8 +11,8 @@ use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Frame check sequence, preamble and gap: what a link carries beside what the kernel counts, which is the frame from its
-/// Ethernet header on.
+/// Frame check sequence, preamble and gap: what a link carries beside what the kernel counts, which is the frame from
+/// its Ethernet header on.
 const UNCOUNTED_FRAME_BYTES: u32 = 4 + 8 + 12;
 /// The least that a frame takes of a link, however short its packet is: 46 bytes, the header, and that.
 const MIN_WIRE_BYTES: u32 = 46 + 14 + UNCOUNTED_FRAME_BYTES;
@@ -23,7 +23,8 @@ fn run_command(host: &Namespace, command: Command) -> Result<(), Fault> {
     host.must(&command, COMMAND_TIMEOUT).map(drop)
 }
 
-/// Offloads and rate of a gateway's end of the wire. Frames pass a box one by one, so there offloads are off, too.
+/// Offloads and rate of a gateway's end of the wire. An impairment box handles frames one by one, so offloads are off
+/// there, too.
 pub(super) fn wire(spec: &TopologySpec, host: &Namespace) -> Result<(), Fault> {
     if !spec.wire_offloads || spec.impairment.is_some() {
         offloads_off(host, WAN)?;
@@ -43,8 +44,8 @@ fn offloads_off(host: &Namespace, interface: &str) -> Result<(), Fault> {
     )
 }
 
-/// A token bucket whose every frame costs what it costs on a link. The enormous peak rate with its one-frame bucket makes
-/// the kernel cut super-frames *before* it counts: otherwise `overhead` would be paid once for dozens of frames.
+/// A token bucket whose every frame costs what it costs on a link. The enormous peak rate with its one-frame bucket
+/// makes the kernel cut super-frames *before* it counts: otherwise `overhead` would be paid once for dozens of frames.
 fn shaping(shape: &Shape, mtu: u32) -> String {
     let rate = shape.bits_per_second;
     let usual = (rate / 8.0 * 2e-3).clamp(BURST_RANGE_BYTES.0, BURST_RANGE_BYTES.1);
@@ -165,7 +166,8 @@ pub(super) fn coalesce(
     Ok(())
 }
 
-/// Settings that live in `/sys`: it shows the interfaces of the namespace it was mounted in, so one is mounted for a moment.
+/// Settings that live in `/sys`: it shows the interfaces of the namespace it was mounted in, so one is mounted for a
+/// moment.
 fn set_in_sys(host: &Namespace, interfaces: &[&str], name: &str, value: &str) -> Result<(), Fault> {
     let write = || {
         // SAFETY: unshare moves this thread only, which is gone when this closure returns.

@@ -1,5 +1,5 @@
-//! The four hosts as network namespaces of this machine, joined by virtual links. The namespaces have no names: they are
-//! held by descriptors of this process and vanish with it, links, routes and tables included.
+//! The four hosts as network namespaces of this machine, joined by virtual links. The namespaces have no names: they
+//! are held by descriptors of this process and vanish with it, links, routes and tables included.
 
 mod namespace;
 
@@ -45,7 +45,7 @@ impl Namespaces {
         }
     }
 
-    /// The same, able to hold gateways to a share of the processors, or to say why not.
+    /// The same, with CPU quotas, or the reason why there are none.
     pub fn with_quotas(self, quotas: Result<Quotas, Absence>) -> Namespaces {
         Namespaces { quotas, ..self }
     }

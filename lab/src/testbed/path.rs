@@ -1,6 +1,6 @@
-//! A path that narrows: a router in the middle of the wire, whose routes get a smaller MTU while packets pass. To both
-//! gateways it is invisible until it refuses a packet: it answers for the other one's address (proxy ARP). What it does
-//! with packets that are too large is the kernel's own doing, and so as on any path.
+//! A path whose MTU shrinks: a router in the middle of the wire, whose routes get a smaller MTU while packets pass.
+//! Gateways do not notice it until it rejects a packet: it answers for the other gateway's address (proxy ARP). Packets
+//! that are too large are handled by the kernel, as on any path.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) const ROUTER_INTERFACES: [&str; 2] = ["one", "other"];
 /// What is behind each of them: a gateway, and its network for those who send in clear.
 const TARGETS: [(&str, &str); 2] = [("192.0.2.1", "10.1.0.0/24"), ("192.0.2.2", "10.2.0.0/24")];
 
-/// Makes a router of a host with both interfaces.
+/// Configures a host with both interfaces as a router.
 pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
     let mut batch = String::from("link set lo up\n");
     for (place, (end, (gateway, network))) in ROUTER_INTERFACES.iter().zip(TARGETS).enumerate() {

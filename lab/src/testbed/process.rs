@@ -1,5 +1,5 @@
-//! Programs that run inside a network namespace (or where this process is): started there, their words kept in memory files
-//! (nobody has to drain a pipe), waited for without polling, and killed when their owner goes.
+//! Programs that run inside a network namespace (or where this process is): started there, their output kept in memory
+//! files (so no pipe must be drained), waited for without polling, and killed when their owner is dropped.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,7 +30,8 @@ pub(crate) struct Running {
     code: Option<i32>,
 }
 
-/// Starts `command` in the network namespace; `None`: in our own. With `together`, both outputs go to one file in their order.
+/// Starts `command` in the network namespace; `None`: in our own. With `together`, both outputs go to one file in their
+/// order.
 pub(crate) fn start(
     command: &Command,
     namespace: Option<BorrowedFd<'_>>,
@@ -82,7 +83,7 @@ fn try_start(
     })
 }
 
-/// A file that is nowhere.
+/// An anonymous file in memory.
 pub(super) fn memory(name: &str) -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create(
         name,
@@ -120,8 +121,8 @@ fn enter_before_exec(
             .iter()
             .try_for_each(|(what, at)| isolate::mount(what, at, "", libc::MS_BIND, ""))
     };
-    // SAFETY: between fork and exec the closure makes system calls and allocates two short strings per mount, which the C
-    // library allows: it hands the child an allocator that no other thread holds.
+    // SAFETY: between fork and exec the closure makes system calls and allocates two short strings per mount, which the
+    // C library allows: it hands the child an allocator that no other thread holds.
     unsafe { child.pre_exec(enter) };
 }
 

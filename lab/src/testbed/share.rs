@@ -1,4 +1,4 @@
-//! A share of the processors for each gateway: a control group with a quota, which takes in the gateway's processes once they
+//! CPU quotas for the gateways: a control group with a quota each, to which the gateway's processes are moved once they
 //! are up.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!          └─ right
 //! ```
 //!
-//! The kernel keeps a group whose maker is gone. So a cleanup daemon outside the lab's namespaces waits for the lock on the
-//! folder, which is free when the last process of the lab has ended, and takes the groups away. Where the cleanup daemon was
-//! killed, too, the next lab that makes groups does it.
+//! The kernel keeps a group after its creator has ended. So a cleanup daemon outside the lab's namespaces waits for the
+//! lock on the folder, which is released when the last process of the lab has ended, and removes the groups. If the
+//! cleanup daemon was killed, too, the next lab that creates groups removes them.
 
 mod cleanup_daemon;
 mod folder;
@@ -33,7 +33,7 @@ use version::Version;
 
 pub use version::ThrottleCounts;
 
-/// The right to hold gateways to a share. Dropping it takes the folder away.
+/// CPU quotas for gateways. Dropping it removes the folder.
 pub struct Quotas {
     folder: PathBuf,
     version: Version,
@@ -42,7 +42,7 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Looks for a place for groups, takes away what dead labs left there, and posts the cleanup daemon.
+    /// Finds a parent group, removes groups of dead labs, and starts the cleanup daemon.
     ///
     /// Must be called before any thread exists, and before the lab enters namespaces of its own.
     pub fn open() -> Result<Quotas, Absence> {
@@ -159,7 +159,7 @@ fn refusal(group: &Path, error: &io::Error) -> Absence {
     )
 }
 
-/// The gateways of one topology, held to their share. Dropping it takes the groups away: by then nobody is in them.
+/// The gateways of one topology, held to their share. Dropping it takes the groups away: by then they are empty.
 pub struct Throttle {
     share: f64,
     left: Group,
@@ -189,7 +189,7 @@ impl Throttle {
         })
     }
 
-    /// Lets everybody run as they like: an orderly end needs no patience then.
+    /// Removes the quotas, so that a clean shutdown is not slowed down.
     pub fn let_go(&self) -> Result<(), Fault> {
         let groups = [&self.left, &self.right];
         let lifted = groups.map(|group| group.version.lift(&group.path));

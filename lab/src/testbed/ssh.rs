@@ -1,14 +1,14 @@
-//! Real machines, reached by the system's OpenSSH. The lab brings its own program along and leaves an *agent* of it on
-//! each host, which does what a [`Host`] must do (see `tool::agent`):
+//! Real machines, reached by the system's OpenSSH. The lab copies its program to each host and starts an *agent* there,
+//! which implements [`Host`] (see `tool::agent`):
 //!
 //! ```text
 //!   lab ──┬── ssh ── left   ═ wan ═╗       pair: each host is its own gateway
-//!         └── ssh ── right  ═ wan ═╝       gateways: a client behind the left and a server behind the right one, by `lan`
+//!         └── ssh ── right  ═ wan ═╝       gateways: client and server behind them, by `lan`
 //! ```
 //!
-//! One connection for each host carries everything. It belongs to the user's ssh: names, keys, known hosts and jump hosts
-//! are what `~/.ssh/config` says. What is changed on a host (an address, an MTU, a setting) is put down in a list there
-//! *before* it is changed, and taken back when the trial is over, when the run ends, or when the connection is lost.
+//! One connection for each host carries everything. Names, keys, known hosts and jump hosts come from the user's
+//! `~/.ssh/config`. Every change on a host (an address, an MTU, a setting) is written to an undo list there *before* it
+//! is made, and undone when the trial is over, when the run ends, or when the connection is lost.
 
 mod bootstrap;
 pub(super) mod connection;
@@ -44,7 +44,7 @@ pub struct Ssh {
     connections: Vec<Rc<Connection>>,
 }
 
-/// A new address has to be told to the neighbour, and some cards take their time after a change of the MTU.
+/// Neighbours must learn a new address, and some cards need seconds after an MTU change.
 const REACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Ssh {
@@ -230,7 +230,7 @@ impl Ssh {
     }
 }
 
-/// A spec that asks for these is refused before a run; whoever builds a topology by hand is told here.
+/// Specs with these settings are rejected earlier; this guards direct use.
 fn possible(spec: &TopologySpec) -> Result<(), Fault> {
     if spec.families != Families::default() {
         return Err(Fault::failed("real machines are measured over IPv4 only"));

@@ -1,5 +1,5 @@
-//! An ear on an interface: a packet socket whose queue is the store. Nothing runs while it listens, so it costs the
-//! traffic no processor time beyond the kernel's copy; a full queue simply keeps the first frames.
+//! A capture on an interface: a packet socket whose queue stores the frames. No process runs while it captures, so it
+//! costs only the kernel's copy; a full queue keeps the first frames.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::host::Tap;
 use crate::socket;
 
-/// A packet socket with the kernel's offload header, so that a super-frame can be told from a frame.
+/// A packet socket with the kernel's offload header, which distinguishes a GSO frame from an ordinary one.
 pub(crate) struct PacketSocket {
     socket: OwnedFd,
     buffer: Vec<u8>,
@@ -24,7 +24,7 @@ const OFFLOAD_HEADER_BYTES: usize = 10;
 const QUEUE_BYTES: libc::c_int = 8 * 1024 * 1024;
 
 impl PacketSocket {
-    /// Opens the ear in the calling thread's network namespace.
+    /// Opens the capture in the calling thread's network namespace.
     pub(crate) fn open(interface: &str) -> io::Result<PacketSocket> {
         let socket = socket::packet(interface, |socket| {
             socket::set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
@@ -43,7 +43,7 @@ impl PacketSocket {
             iov_base: self.buffer.as_mut_ptr().cast(),
             iov_len: self.buffer.len(),
         };
-        // SAFETY: an all-zero msghdr is valid; buffer and control outlive the call and their sizes are told truthfully.
+        // SAFETY: an all-zero msghdr is valid; buffer and control outlive the call and their sizes are correct.
         let (length, at) = unsafe {
             let mut message: libc::msghdr = zeroed();
             message.msg_iov = &mut part;

@@ -71,8 +71,8 @@ impl Topology {
             .transpose()
     }
 
-    /// Holds the processes of a contender that is up to the topology's share. Where one side has none, the kernel carries its
-    /// packets, and a share would be a lie.
+    /// Holds the processes of a contender that is up to the topology's share. Where one side has none, the kernel
+    /// carries its packets, and a share would be a lie.
     pub fn hold(&self, gateways: &[Gateway]) -> Result<(), Fault> {
         let Some(throttle) = &self.throttle else {
             return Ok(());

@@ -131,6 +131,6 @@ pub struct PathMtuChange {
     pub mtu: u32,
     /// Seconds after the load began.
     pub after_s: f64,
-    /// Whether the router says so (ICMP, RFC 1191 4); a silent one swallows what is too large.
+    /// Whether the router sends ICMP errors (RFC 1191 4); a silent one drops packets that are too large.
     pub answers: bool,
 }

@@ -1,5 +1,5 @@
-//! The lab's agent on a host that is reached by SSH, or in the guest: it runs programs, reads files, listens on interfaces, and answers
-//! for all of it on its standard output (see `testbed::ssh`).
+//! The lab's agent on a host that is reached by SSH, or in the guest: it runs programs, reads files and captures on
+//! interfaces, and responds on its standard output (see `testbed::ssh`).
 //!
 //! ```text
 //!   lab ── ssh ── sshd ── sh ── esplanade-lab tool agent      one thread, which starts every program itself
@@ -7,9 +7,9 @@
 //!                                  └─ FOLDER/undo              what then has to be taken back, run by us or by that sh
 //! ```
 //!
-//! The lab has gone when standard input ends, or when nothing at all came for a while: a dead link does not say goodbye.
-//! Then every program is killed, what was changed on the host is undone, and the folder is emptied. One thread does it
-//! all, because a program dies with the thread that started it.
+//! The lab is considered gone when standard input ends, or after a time of silence, because a dead link does not close
+//! the connection. Then every program is killed, what was changed on the host is undone, and the folder is emptied. One
+//! thread does it all, because a program dies with the thread that started it.
 
 mod handles;
 mod pending;

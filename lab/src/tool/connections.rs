@@ -1,5 +1,5 @@
-//! TCP connections, one after another: opened, asked one question, answered and closed. The answering end closes first, as
-//! servers do, so that the asking end never runs out of ports however many it opens.
+//! TCP connections, one after another: opened, asked one question, answered and closed. The answering end closes first,
+//! as servers do, so that the asking end never runs out of ports however many it opens.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use super::round_trip::Answered;
 use crate::load::Histogram;
 
-/// What takes longer is lost. A first packet that the path lost is sent again after a second: that is slow, and no loss.
+/// What takes longer is lost. A first packet that the path lost is sent again after a second: that is slow, and no
+/// loss.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers every connection's question with itself, for ever.
@@ -31,7 +32,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(&question)
 }
 
-/// No question is larger, whatever somebody sends.
+/// Requests are never larger.
 const MAX_REQUEST_BYTES: usize = 65_536;
 
 /// Opens connections for so many milliseconds, each when the one before is closed.

@@ -1,5 +1,6 @@
-//! A box in a wire: frames that come in on one interface go out on the other, late, twice, out of order or never, as a seed
-//! decides. Each direction makes its own choices, so that what happens to one does not depend on the timing of the other.
+//! A box in a wire: frames that come in on one interface go out on the other, late, twice, out of order or never, as a
+//! seed decides. Each direction makes its own choices, so that what happens to one does not depend on the timing of the
+//! other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::seed::Seeded;
 use crate::socket;
 
-/// What the box is told.
+/// Options of the impairment box.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Impair {
     /// One interface
@@ -158,7 +159,7 @@ fn interrupted(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// A packet socket that hears what comes in on the interface, and not what we ourselves send.
+/// A packet socket that receives incoming frames only, not the frames that this process sends.
 fn open(interface: &str) -> io::Result<OwnedFd> {
     const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
     socket::packet(interface, |socket| {
@@ -169,7 +170,7 @@ fn open(interface: &str) -> io::Result<OwnedFd> {
 }
 
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the buffer lives for the call and its size is told truthfully.
+    // SAFETY: the buffer lives for the call and its size is correct.
     let length = unsafe {
         libc::recv(
             socket.as_raw_fd(),
@@ -199,7 +200,7 @@ fn quiet(error: &io::Error) -> bool {
 /// Waits for room: the box loses only what it was asked to lose.
 fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: the frame lives for the call and its size is told truthfully.
+        // SAFETY: the frame lives for the call and its size is correct.
         let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent >= 0 {
             return Ok(());

@@ -1,6 +1,6 @@
-//! pcrypt is a template of the kernel's crypto layer: once `pcrypt(NAME)` exists, whoever asks for NAME gets it, because it
-//! ranks above what it wraps. XFRM knows no other way to it. So it is made before a tunnel and taken away behind it, over
-//! the crypto layer's own netlink (linux/cryptouser.h).
+//! pcrypt is a template of the kernel's crypto layer: once `pcrypt(NAME)` exists, every user of NAME gets it, because
+//! it has a higher priority than what it wraps. XFRM has no other way to select it. So it is added before a tunnel and
+//! removed after it, over the crypto layer's netlink (linux/cryptouser.h).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -34,7 +34,7 @@ pub(super) fn act(act: PcryptAction, name: &str) -> io::Result<()> {
     }
 }
 
-/// The crypto layer tries a new instance before it lets anybody have it, and asks to come again until then.
+/// The crypto layer tests a new instance before use and returns EAGAIN until then.
 fn add(name: &str) -> io::Result<()> {
     let started = Instant::now();
     loop {
@@ -85,7 +85,7 @@ pub(crate) fn instance(table: &str, name: &str) -> Option<String> {
 
 /// One question and its answer.
 fn ask(what: u16, name: &str, driver: &str) -> io::Result<()> {
-    // SAFETY: socket takes numbers; the descriptor it gives is nobody else's.
+    // SAFETY: socket takes numbers; the descriptor is owned from here on.
     let socket = unsafe {
         let socket = libc::socket(
             libc::AF_NETLINK,
@@ -99,7 +99,7 @@ fn ask(what: u16, name: &str, driver: &str) -> io::Result<()> {
     };
     let message = message(what, name, driver)?;
     let mut answer = [0; 1024];
-    // SAFETY: both buffers live for the calls and are as long as is said.
+    // SAFETY: both buffers live for the calls and their sizes are correct.
     let length = unsafe {
         let sent = libc::send(
             socket.as_raw_fd(),

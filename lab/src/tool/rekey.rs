@@ -1,7 +1,7 @@
 //! Renews the keys of a tunnel again and again, make-before-break, by two gateways' own `setkey`:
 //!
 //! ```text
-//!   receiver: add new ─► sender: add new (the youngest is used) ─► what is under way arrives ─► sender, receiver: delete old
+//!   receiver: add new ─► sender: add new (the newest is used) ─► packets in flight arrive ─► both: delete old
 //! ```
 //!
 //! No packet can meet a gateway that lacks its association, so none may be lost.
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What it is told.
+/// Options.
 #[derive(Debug, clap::Args)]
 pub struct Rekey {
     /// The program `esplanade`
@@ -38,7 +38,7 @@ const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 const SPI_STEP: u32 = 0x1_0000;
 
 impl Rekey {
-    /// Renews until it is ended, and says a line for each renewal.
+    /// Renews until it is ended, and prints a line for each renewal.
     pub(super) fn run(self) -> io::Result<()> {
         let text = fs::read_to_string(&self.file)?;
         let first: Vec<Association> = text.lines().filter_map(Association::read).collect();

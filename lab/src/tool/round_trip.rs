@@ -1,5 +1,5 @@
-//! Questions and echoes over UDP: what a packet's way there and back takes. One question is under way at a time; an answer
-//! that does not come in time is counted as lost and not waited for again.
+//! Questions and echoes over UDP: what a packet's way there and back takes. One question is under way at a time; an
+//! answer that does not come in time is counted as lost and not waited for again.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -25,7 +25,7 @@ pub struct Answered {
 /// An answer later than this is lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Sends every datagram back to whoever sent it, for ever.
+/// Sends every datagram back to its sender, for ever.
 pub(super) fn echo(listen: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(listen)?;
     let mut buffer = vec![0; 65_536];

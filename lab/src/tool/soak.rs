@@ -1,15 +1,15 @@
-//! Takes every idle cycle of a machine and counts what it got, as cyclesoak did for the study of 2004: what a soaker loses is
-//! the load, whatever the kernel's accounting makes of it.
+//! Takes every idle cycle of a machine and counts what it got, as cyclesoak did for the study of 2004: what a soaker
+//! loses is the load, whatever the kernel's accounting makes of it.
 //!
 //! ```text
-//!   a spinner on each processor    calibrates as anybody, then falls to the idle class; counts units of work
+//!   a spinner on each processor    calibrates at normal priority, then falls to the idle class; counts units of work
 //!        │ counts, processor time
 //!        ▼
 //!   this thread                    sleeps, looks, says a line of JSON
 //! ```
 //!
-//! Lines come so often that a load begins and ends close to one, and less often as time goes on: what is said of a whole
-//! day is still a few megabytes.
+//! Lines come so often that a load begins and ends close to one, and less often as time goes on: the output of a whole
+//! day is a few megabytes.
 
 mod line;
 mod spinner;
@@ -47,7 +47,7 @@ fn pause(elapsed: Duration) -> Duration {
     (elapsed / LINE_INTERVAL_DIVISOR).max(MIN_LINE_INTERVAL)
 }
 
-/// In one piece: whoever reads meanwhile may find half a line, but never two halves mixed.
+/// In one piece: a concurrent reader may find half a line, but never two halves mixed.
 fn say(said: &SoakLine) -> io::Result<()> {
     let line = serde_json::to_string(said)? + "\n";
     let mut stdout = io::stdout().lock();

@@ -1,6 +1,6 @@
 //! What one look at the readings finds.
 
-/// What limits, in a word, and the sentence that says so.
+/// What limits, in a word, and a sentence with the evidence.
 pub(super) type Finding = Option<(&'static str, String)>;
 
 /// A thread that had a processor for this share of the time had it nearly always.

@@ -9,8 +9,8 @@ const MIN_LOSS_RATIO: f64 = 0.001;
 /// Whether a reading counts losses at this place.
 type Counts = fn(&str) -> bool;
 
-/// The places, each with its name for readers. A packet is lost at one of the first three; a full backlog may be seen by an
-/// interface, too.
+/// The places, each with its name for readers. A packet is lost at one of the first three; a full backlog may be seen
+/// by an interface, too.
 const LOSS_POINTS: [(&str, Counts); 4] = [
     ("by the tunnel itself", |name| name.starts_with("drops.")),
     ("at full socket buffers", |name| {

@@ -1,5 +1,5 @@
-//! Processor time that went neither to the tunnel nor to its endpoints: used by other programs of the machine, or taken by
-//! its host. A trial that had to share its processors does not show what limits the tunnel.
+//! Processor time that went neither to the tunnel nor to its endpoints: used by other programs of the machine, or taken
+//! by its host. A trial that had to share its processors does not show what limits the tunnel.
 
 use super::finding::Finding;
 use super::profile;

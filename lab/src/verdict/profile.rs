@@ -5,7 +5,7 @@ use crate::meter::Readings;
 
 /// The reading that every profile has.
 pub(super) const SAMPLES: &str = "profile.samples_count";
-/// Fewer samples than this say little.
+/// Fewer samples are not significant.
 const MIN_SAMPLES: f64 = 200.0;
 
 /// Whose work a gateway's is, its part in the kernel included.

@@ -8,7 +8,7 @@ const STOPPED_PERIODS_RATIO: f64 = 0.5;
 /// From this part of what it was given on, it used all of it.
 const USED_UP_RATIO: f64 = 0.95;
 
-/// What a verdict that rests on a share has to say beside it.
+/// A note for verdicts that result from a CPU quota.
 pub(super) const SOFTIRQ_NOTE: &str =
     "a CPU quota limits processes, but not the kernel's work in softirqs";
 

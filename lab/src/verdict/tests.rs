@@ -1,4 +1,4 @@
-//! Tables of readings and what is to be said of them.
+//! Tables of readings and their verdicts.
 
 use std::path::Path;
 

@@ -98,8 +98,9 @@ pub fn impaired(testbed: &mut Namespaces) {
     assert!((20.0..40.0).contains(&shortest), "{report}");
 }
 
-/// A frame that counts as overtaken is our mistake here: where the sender moves to another processor, or another one goes on
-/// with the shaped queue, a kernel overtakes frames of its own, and it cannot while one processor takes in what gateways get.
+/// A frame that counts as overtaken is our mistake here: where the sender moves to another processor, or another one
+/// goes on with the shaped queue, a kernel overtakes frames of its own, and it cannot while one processor takes in what
+/// gateways get.
 pub fn agreement(testbed: &mut Namespaces) {
     let receiving = Receiving {
         steered_to: Some("0".into()),

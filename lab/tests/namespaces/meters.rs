@@ -57,8 +57,8 @@ pub fn counters(testbed: &mut Namespaces) {
     assert!(softnet["softnet.processed_count"] >= 300.0, "{softnet:?}");
 }
 
-/// `yes` does nothing but write: however busy the machine is with others, samples must meet it, as one that is neither gateway
-/// nor endpoint, and all shares make a whole.
+/// `yes` does nothing but write: however busy the machine is with others, samples must meet it, as one that is neither
+/// gateway nor endpoint, and all shares make a whole.
 pub fn profile(testbed: &mut Namespaces) {
     let topology = built(testbed);
     let mut meter = Profile::default();
@@ -104,8 +104,8 @@ fn soaked(topology: &Topology, act: impl FnOnce()) -> Readings {
     readings
 }
 
-/// A loop of the shell is the judge: its processor is lost to the soaker, whatever else the machine does. A machine that others keep
-/// busy has more load, so there is no upper bound but the whole.
+/// A loop of the shell is the judge: its processor is lost to the soaker, whatever else the machine does. A machine
+/// that others keep busy has more load, so there is no upper bound but the whole.
 pub fn soaker(testbed: &mut Namespaces) {
     let topology = built(testbed);
     let alone = soaked(&topology, || ());

@@ -1,5 +1,6 @@
-//! A testbed without a machine: hosts that answer as they are told, a contender that may be wrong in every way the check
-//! must notice, a load that carries what it is told. The traits must suffice for this, and nothing here needs root.
+//! A testbed without a machine: hosts that answer as they are told, a contender that may be wrong in every way the
+//! check must notice, a load that carries what it is told. The traits must suffice for this, and nothing here needs
+//! root.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,5 @@
-//! The two setkey files of a tunnel. They are results like the table: readable, and enough to repeat the tunnel by hand.
+//! The two setkey files of a tunnel. They are results like the table: readable, and enough to repeat the tunnel by
+//! hand.
 
 use std::fs::File;
 use std::io::Read;
@@ -67,7 +68,7 @@ impl Keys {
         ]
     }
 
-    /// The same of every association of one gateway, idle ones last: these are of other peers, which nobody plays.
+    /// The same for every association of one gateway, idle ones last: their peers do not exist.
     pub(crate) fn all(
         &self,
         side: Side,

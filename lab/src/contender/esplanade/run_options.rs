@@ -1,8 +1,8 @@
-//! How our gateway is run: those of its options that a spec varies.
+//! The options of `esplanade run` that a spec varies.
 
 use std::time::Duration;
 
-/// How a gateway is run, beside what it protects.
+/// Options of a gateway, apart from its keys and policies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunOptions {
     /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
@@ -22,7 +22,7 @@ pub const FLAGS: [(&str, &str); 6] = [
 ];
 
 impl RunOptions {
-    /// What tells it from the usual, as factors.
+    /// The differences from the default, as factors.
     pub(super) fn factors(&self) -> Vec<(String, String)> {
         let flags = self.flags.iter();
         let flags = flags.map(|(name, value)| ((*name).to_owned(), value.clone()));

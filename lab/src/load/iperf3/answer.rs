@@ -50,7 +50,7 @@ struct Sum {
     jitter_ms: Option<f64>,
 }
 
-/// Reads it; iperf3 tells its own errors in it.
+/// Parses it; iperf3 reports its errors in it.
 pub(super) fn read(json: &str) -> Result<Answer, String> {
     let answer: Answer = serde_json::from_str(json).map_err(|error| match json.trim() {
         "" => "it said nothing".to_owned(),

@@ -1,5 +1,5 @@
-//! What netperf ends with: the outputs that were selected, `NAME=value` each, between lines of its own where something went
-//! wrong. Its exit code says little: some of its failures end with 0.
+//! The output of netperf: the selected values as `NAME=value`, between error messages. Its exit code is not reliable:
+//! some failures end with 0.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const UNIT_NAME: &str = "10^3bits/s";
 #[derive(Debug)]
 pub(super) struct Answer<'a>(BTreeMap<&'a str, &'a str>);
 
-/// Reads them; where the test did not come to its end, what netperf said instead.
+/// Parses them; if the test did not complete, returns netperf's message.
 pub(super) fn read(said: &str) -> Result<Answer<'_>, String> {
     let outputs: BTreeMap<&str, &str> = said.lines().filter_map(output).collect();
     if outputs.contains_key("ELAPSED_TIME") {
@@ -36,7 +36,7 @@ fn output(line: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(named)).then_some((name, value))
 }
 
-/// It tells one failure in up to three lines, on both of its outputs.
+/// It reports one failure in up to three lines, on both outputs.
 fn complaint(said: &str) -> String {
     let lines = said.lines().map(str::trim);
     let told: Vec<&str> = lines
@@ -51,7 +51,7 @@ fn complaint(said: &str) -> String {
 }
 
 impl Answer<'_> {
-    /// One stream, seen by whoever received it: the far end, or with `backwards` netperf itself.
+    /// One stream, as the receiver saw it: the far end, or with `backwards` netperf itself.
     pub(super) fn of_stream(&self, backwards: bool) -> Result<Carried, String> {
         let (received, sender) = if backwards {
             ("LOCAL_BYTES_RECVD", "REMOTE_TRANSPORT_RETRANS")
@@ -113,7 +113,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Round trips by percentile, in whole microseconds. Of too few there is no percentile, which it tells as 0.
+    /// Round trips by percentile, in whole microseconds. With too few values a percentile is 0.
     fn times(&self) -> Result<BTreeMap<String, f64>, String> {
         const TIMES: [(&str, &str); 5] = [
             ("MEAN_LATENCY", "rtt.mean_us"),
@@ -132,7 +132,7 @@ impl Answer<'_> {
         Ok(times)
     }
 
-    /// The last interval ends with the test, however short it is; so short a one says nothing.
+    /// The last interval ends with the test; one that is too short is ignored.
     fn intervals_bps(&self) -> Vec<f64> {
         let interval = |place: usize| {
             let told = |name: &str| self.number(&format!("NETPERF_{name}[{place}]")).ok();
@@ -144,7 +144,7 @@ impl Answer<'_> {
             .collect()
     }
 
-    /// A negative number says that it could not be found out.
+    /// A negative number means unknown.
     fn retransmits(&self, output: &str) -> Option<u64> {
         self.count(output).ok()
     }

@@ -1,4 +1,4 @@
-//! What netperf is told.
+//! The command line of netperf.
 
 use std::net::IpAddr;
 

@@ -10,11 +10,11 @@ use crate::host::{Command, Host};
 pub(super) struct Program {
     name: &'static str,
     version: String,
-    /// Whether it tells results in between: a choice of those who built it.
+    /// Whether it reports intermediate results: a build option.
     pub tells_intervals: bool,
 }
 
-/// Since this one all tests tell the outputs that are selected, and its server stays in the foreground where it is told to.
+/// Since this version all tests print the selected outputs, and the server can stay in the foreground.
 const OLDEST_VERSION: (u32, u32) = (2, 6);
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 const REMEDY: &str = "Fix: apt-get install netperf (Debian has it in its component non-free), \
@@ -26,8 +26,8 @@ impl Program {
         if !host.has(name).unwrap_or(false) {
             return Err(Absence::new(format!("{name} is not installed"), REMEDY));
         }
-        // Options are obeyed in their order, so netperf complains of the first where it was built without, and then says
-        // its version. To netserver the first means something else.
+        // Options take effect in order: netperf first complains of `-D` if it was built without, then prints its
+        // version. For netserver `-D` means something else.
         let ask = match name {
             "netperf" => Command::line("netperf -D 1 -V"),
             _ => Command::line(name).arg("-V"),
@@ -66,7 +66,7 @@ impl Program {
         Some((parts.next()??, parts.next()??))
     }
 
-    /// What they say to each other has no version of its own, and differs from one to the next.
+    /// Their protocol has no version and changes between releases.
     pub(super) fn understands(&self, far: &Program) -> Result<(), Absence> {
         if self.version == far.version {
             Ok(())

@@ -37,6 +37,6 @@ pub enum Test {
 
 /// Not netperf's usual one, where a netserver of the host itself may listen.
 pub(super) const PORT: u16 = 5304;
-/// Seconds of an interval, where netperf tells of them.
+/// Seconds between intermediate results.
 pub(super) const REPORT_INTERVAL_S: f64 = 0.5;
 pub(super) const MEGABYTE: i64 = 1 << 20;

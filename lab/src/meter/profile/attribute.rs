@@ -1,10 +1,10 @@
-//! Whose work a sample was. A process's own code and calls are its own. Packets that the kernel takes in are carried in softirqs,
-//! by whichever processor is at hand and in the name of whoever was running there; there the functions tell:
+//! The owner of a sample. A process's code and system calls are its own. Received packets are processed in softirqs,
+//! charged to whichever process was running; there the functions on the stack decide:
 //!
 //! ```text
 //! softirq ─┬─ … ip_forward … xfrm … wg … tun_net_xmit … udp of a tunnel   forwarding: the gateways' work in the kernel
 //!          ├─ … tcp_v4_rcv …                                              endpoints
-//!          └─ neither                                                     kernel: not told apart (wires, backlogs)
+//!          └─ neither                                                     kernel: not attributed (links, backlogs)
 //! ```
 
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ fn owner(sample: &Sample<'_>, roles: &ProcessRoles) -> &'static str {
     }
 }
 
-/// The innermost function that says anything decides: what arrives through a tunnel is at its end the endpoint's.
+/// The innermost known function decides: packets from a tunnel belong to the endpoint in the end.
 fn in_softirq(frames: &[&str], roles: &ProcessRoles) -> &'static str {
     let begins = |name: &str, table: &[&str]| table.iter().any(|one| name.starts_with(one));
     let told = frames.iter().find_map(|name| match *name {

@@ -1,5 +1,5 @@
-//! Reads what `perf script -F comm,pid,tid,cpu,ip,sym,dso` prints: a line on who was running, then its frames, the innermost
-//! first, then an empty line.
+//! Reads what `perf script -F comm,pid,tid,cpu,ip,sym,dso` prints: a line on who was running, then its frames, the
+//! innermost first, then an empty line.
 
 /// One look at one processor.
 #[derive(Debug, Default, PartialEq)]

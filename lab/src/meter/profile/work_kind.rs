@@ -1,5 +1,5 @@
-//! What kind of work a function does, by its name: tables of beginnings, as the kernel and the common libraries name theirs.
-//! A function that says nothing (a lock, an allocation) is what the one that called it is.
+//! What kind of work a function does, by its name: tables of beginnings, as the kernel and the common libraries name
+//! theirs. A function without a kind (a lock, an allocation) has the kind of its caller.
 
 use super::samples::Sample;
 
@@ -19,7 +19,7 @@ pub(super) fn work_kind(sample: &Sample<'_>) -> &'static str {
     if sample.kernel.is_empty() {
         return sample.user.first().map_or("own", |leaf| own(*leaf));
     }
-    // Whom a softirq interrupted says nothing of what it does.
+    // The interrupted frames below a softirq are ignored.
     let frames = sample.in_softirq().unwrap_or(&sample.kernel);
     let known = frames.iter().find_map(|function| kernel(function));
     known.unwrap_or("kernel")
@@ -113,7 +113,7 @@ const KERNEL: [(&str, &[&str]); 6] = [
         "sk_", "lock_sock", "release_sock", "page_frag", "get_rps", "rps_", "dql_", "enqueue_skb", "udpv6", "rtnl", "nlmsg", "vfs_writev", "arp_"]),
 ];
 
-/// `None`: it says nothing by itself.
+/// `None`: no kind of its own.
 fn kernel(function: &str) -> Option<&'static str> {
     let name = function.trim_start_matches('_').trim_start_matches("pi_");
     let begins = |beginning: &&str| name.starts_with(*beginning);

@@ -1,4 +1,4 @@
-//! Windows are held against sums done by hand; what a soaker may say, or fail to say, against the words of the record.
+//! Windows against sums computed by hand; outputs and failures of a soaker against the texts of the record.
 
 use std::cell::RefCell;
 
@@ -53,11 +53,11 @@ fn what_a_soaker_did_not_count_is_load_and_what_it_was_charged_for_meanwhile_is_
         ([0.5, 1.0], [1.0, 1.0], 0.0, [0.25, 0.25, 0.5, 0.0]),
         // Some of each.
         ([0.2, 0.6], [0.5, 0.7], 0.0, [0.6, 0.2, 0.8, 0.0]),
-        // Its own looking is nobody's load.
+        // The soaker's own time is not load.
         ([0.5, 0.98], [0.5, 0.98], 0.02, [0.25, 0.0, 0.5, 0.0]),
         // Others had all there was.
         ([0.0, 0.0], [0.0, 0.0], 0.0, [1.0, 0.0, 1.0, 0.0]),
-        // The clock went up a tenth: no load below nothing, and it is said.
+        // The clock rose by a tenth: the load is not negative, and the rise is reported.
         ([1.1, 1.1], [1.0, 1.0], 0.0, [0.0, 0.0, 0.0, 0.1]),
     ];
     for (counted, charged, own, wanted) in cases {
@@ -120,7 +120,7 @@ fn looks_that_do_not_belong_together_give_nothing() {
     assert!(window::readings("", &[], &began(), &good).is_none());
 }
 
-/// Says what it is told, one text for each time it is asked, and then the last again.
+/// Returns the given texts one by one, then the last again.
 struct Fake {
     texts: RefCell<Vec<String>>,
     ended: Option<i32>,

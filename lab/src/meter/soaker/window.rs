@@ -35,7 +35,7 @@ pub(super) fn readings(
     let processors = shares.len() as f64;
     let mean = |of: fn(&Share) -> f64| shares.iter().map(of).sum::<f64>() / processors;
     let (counted, charged) = (mean(|share| share.counted), mean(|share| share.charged));
-    // Looking and saying so is no load of anybody's.
+    // The soaker's own time is not load.
     let own = seconds(began.own_ns, ended.own_ns)? / (processors * window);
     let load = (1.0 - counted - own).clamp(0.0, 1.0);
     let loads = shares.iter().map(Share::load);

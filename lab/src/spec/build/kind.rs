@@ -1,4 +1,4 @@
-//! Which contender a cell is about, with everything that tells it from its neighbours.
+//! The contender of a cell with its configuration.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::spec::kinds::{ContenderKind, LoadKind, Named};
 use crate::spec::settings::{Settings, flag, number};
 use crate::suite::{self, SUITES, Suite};
 
-/// A contender with everything that tells it from its neighbours.
+/// A contender with its configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::spec) enum Kind {
     Plain,
@@ -74,8 +74,7 @@ impl Kind {
         })
     }
 
-    /// The contender's id, as it says it itself; offloads of the wire are told apart by it too, because they are part of
-    /// the question.
+    /// The contender's id; disabled offloads of the wire are part of it.
     pub(crate) fn id(&self, settings: &Settings) -> String {
         let name = match self {
             Kind::Plain => "plain".into(),

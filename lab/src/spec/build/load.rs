@@ -9,12 +9,12 @@ use crate::spec::kinds::LoadKind;
 use crate::spec::settings::flag;
 use crate::spec::{Cell, Programs, imix};
 
-/// Bytes of a question, where nothing is said.
+/// Default bytes of a request.
 const REQUEST_BYTES: u32 = 64;
 /// Megabytes before a stream is measured.
 const WARM_UP_MEGABYTES: u32 = 8;
-/// Bytes of a datagram of netperf, whose own choice is the longest that there is, cut to pieces by every path: this fits any
-/// tunnel.
+/// Bytes of a datagram of netperf, whose own choice is the longest that there is, cut to pieces by every path: this
+/// fits any tunnel.
 const NETPERF_DATAGRAM_BYTES: u32 = 1024;
 
 impl Cell {
@@ -56,8 +56,8 @@ impl Cell {
         }
     }
 
-    /// The bytes of user data in the datagrams that fill the tunnel, in turn. `None` where the load does not fill it, or chooses
-    /// their length by itself.
+    /// The bytes of user data in the datagrams that fill the tunnel, in turn. `None` where the load does not fill it,
+    /// or chooses their length by itself.
     pub(super) fn datagrams(&self) -> Option<Vec<u32>> {
         let around = FRAME_OVERHEAD_BYTES + families(&self.settings).inner.header();
         match self.load {

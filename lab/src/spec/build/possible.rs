@@ -127,7 +127,7 @@ fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Imposs
 /// The longest datagram over IPv4.
 const MAX_DATAGRAM_BYTES: f64 = 65_507.0;
 
-/// What a load cannot be told.
+/// Combinations that a load does not support.
 pub(super) fn possible_load(settings: &Settings, load: LoadKind) -> Result<(), Impossible> {
     let of_datagrams = matches!(load, LoadKind::Iperf3Udp | LoadKind::NetperfUdp);
     if of_datagrams

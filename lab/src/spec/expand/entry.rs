@@ -66,8 +66,8 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether the table of the contender alone decides about the factor: then what cannot exist is a mistake of that table
-    /// and not a corner of a product of lists.
+    /// Whether the table of the contender alone decides about the factor: then what cannot exist is a mistake of that
+    /// table and not a corner of a product of lists.
     pub(super) fn decides(&self, part: &Part<'_>, factor: &str) -> bool {
         let one = |varied: &Varied| varied.1.len() == 1;
         let own = self.settings.iter().find(|(name, ..)| *name == factor);

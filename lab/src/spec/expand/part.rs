@@ -1,4 +1,4 @@
-//! What a part of a study says, or the whole of one without parts: what it sets, what it varies, and whom it measures.
+//! A part of a study, or a whole study without parts: its settings, factors and contenders.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::spec::tree::{self, Placed, Tree};
 /// A value or a list of values for a factor, and where it stands.
 pub(super) type Varied = (&'static str, Vec<String>, Range<usize>);
 
-/// What a part says.
+/// A part of a study.
 pub(super) struct Part<'t> {
     pub name: Option<String>,
     pub load: LoadKind,

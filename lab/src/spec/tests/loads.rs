@@ -1,4 +1,4 @@
-//! What a spec may say of loads.
+//! Loads in specs.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn netperf_takes_what_it_has_an_option_for() {
     assert_eq!(ideal("netperf-rr"), None);
     // A link's rate is for what is on the wire: 1024 bytes, the headers of UDP and IP, and an Ethernet's.
     assert_eq!(ideal("netperf-udp"), Some(100e6 * 1024.0 / 1090.0));
-    // iperf3 chooses a datagram's length by what the path tells it.
+    // iperf3 chooses a datagram's length by the path MTU.
     assert_eq!(ideal("iperf3-udp"), None);
     assert_eq!(
         ideal("iperf3-udp\"\nmessage_bytes = 1024#"),

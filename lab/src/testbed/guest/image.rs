@@ -17,8 +17,8 @@ const BUILDER: &str = include_str!("../../../guest/initramfs.py");
 /// The guest's first process.
 const INIT: &str = include_str!("../../../guest/init");
 
-/// Programs, folders and files that the lab, its loads and its contenders use. What is not here is not there either, and its
-/// contender then says so.
+/// Programs, folders and files that the lab, its loads and its contenders use. What is not here is not there either,
+/// and its contender is reported as absent.
 #[rustfmt::skip]
 const NEEDED: [&str; 33] = [
     "ip", "tc", "ss", "ping", "ethtool", "nft", "iperf3", "netserver", "netperf", "taskset", "timeout", "sha256sum", "perf", "strace", "setkey",
@@ -120,7 +120,7 @@ fn memory(name: &str) -> Result<File, Fault> {
     process::memory(name).map_err(|error| Fault::failed(format!("no memory for a guest: {error}")))
 }
 
-/// A file of ours that has no name, as other programs of this user reach it.
+/// The path by which other programs of this user can open an anonymous file of this process.
 fn ours(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }

@@ -1,5 +1,5 @@
-//! One host: a network namespace that a descriptor holds, in which programs are started, files read and sockets opened by
-//! threads that go there.
+//! One host: a network namespace that a descriptor holds, in which programs are started, files read and sockets opened
+//! by threads that go there.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,7 +52,7 @@ impl Namespace {
         let mut batch = String::from("link set lo up\n");
         for (interface, address) in interfaces {
             let prefix = Family::of(*address).prefix();
-            // Nobody else can have the address, and to look for him takes a second in IPv6.
+            // The address is unique, and duplicate address detection takes a second in IPv6.
             let trusted = if address.is_ipv6() { " nodad" } else { "" };
             batch += &format!(
                 "link set {interface} up\naddress add {address}/{prefix} dev {interface}{trusted}\n"
@@ -65,8 +65,8 @@ impl Namespace {
         self.must(&command, IP_TIMEOUT).map(drop)
     }
 
-    /// Lets these interfaces use their link-local addresses at once. While IPv6 asks whether somebody else has one, for up
-    /// to two seconds, nobody is asked for his link address from there, and what waits for the answer is lost.
+    /// Lets these interfaces use their link-local addresses at once. During duplicate address detection, up to two
+    /// seconds, IPv6 sends no neighbour solicitations from them, and packets that wait for the answer are lost.
     fn trust<'a>(&self, interfaces: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
         let switches = interfaces.map(|name| format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"));
         let switches: Vec<_> = switches.collect();

@@ -1,6 +1,6 @@
-//! The cleanup daemon of the groups: a process that outlives the lab, does nothing but wait until the lab is gone, and takes away
-//! what it left. It is nobody's child, of no session but its own, in none of the lab's namespaces, and holds nothing open
-//! but the folder.
+//! The cleanup daemon of the control groups: a process that outlives the lab, waits until the lab has ended, and
+//! removes its groups. It is detached, in its own session, in none of the lab's namespaces, and holds only the folder
+//! open.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,12 @@ use rustix::fs::{FlockOperation, flock};
 use super::folder::{clear, leads_to};
 use super::tree;
 
-/// The members of the groups die with the lab, but not in the same moment: half a minute is more than a machine in trouble takes.
+/// The members of the groups die with the lab, but not in the same moment: half a minute is more than a machine in
+/// trouble takes.
 const REMOVE_ATTEMPTS: usize = 1500;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Posts one at a folder that this process has locked.
+/// Starts one for a folder that this process has locked.
 pub(super) fn start(folder: &Path, switched_on: Option<&Path>) -> io::Result<()> {
     // SAFETY: no other thread exists yet, so a child may go on like any process.
     match unsafe { libc::fork() } {
@@ -26,7 +27,7 @@ pub(super) fn start(folder: &Path, switched_on: Option<&Path>) -> io::Result<()>
     }
 }
 
-/// By way of a child that ends at once, so that the lab has no child more and the cleanup daemon no parent to die with.
+/// Forks a second time and exits, so that the daemon is not a child of the lab.
 fn fork_again(folder: &Path, switched_on: Option<&Path>) -> ! {
     // SAFETY: as in `start`; _exit ends the child without running the lab's exit handlers.
     unsafe {
@@ -54,10 +55,10 @@ fn reap(child: libc::pid_t) -> io::Result<()> {
     }
 }
 
-/// Leaves the lab's terminal, pipes and files alone: who waits for the end of what the lab says must not wait for this.
+/// Leaves the lab's terminal, pipes and files alone: a reader of the lab's output must not wait for the daemon.
 fn detach() {
-    // SAFETY: system calls with plain numbers and texts that live for ever, about this process only. Closing everything is
-    // right because no object of this process is used again that owns a descriptor.
+    // SAFETY: system calls with plain numbers and texts that live for ever, about this process only. Closing everything
+    // is right because no object of this process is used again that owns a descriptor.
     unsafe {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
@@ -75,7 +76,7 @@ fn detach() {
 
 /// INVARIANT: the lock is asked for by a descriptor of its own. Inherited ones are the lab's lock, and were closed.
 fn watch(folder: &Path, switched_on: Option<&Path>) {
-    // A folder that is gone already needs nobody.
+    // A folder that no longer exists needs no cleanup.
     let Ok(lock) = File::open(folder) else {
         return;
     };

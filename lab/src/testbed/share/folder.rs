@@ -1,4 +1,5 @@
-//! The folder of control groups that a lab makes: locked as long as the lab lives, and removed by whoever has the lock.
+//! The folder of control groups that a lab makes: locked as long as the lab lives, and removed by the process that gets
+//! the lock.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,8 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 /// What every folder of a lab is called, before a number.
 pub(super) const FOLDER_PREFIX: &str = "esplanade-lab-";
 
-/// A new folder that this process has locked. The number only tells a reader whose it is: other namespaces have other
-/// processes of the same number.
+/// A new folder that this process has locked. The process id in its name is for readers only: other namespaces use the
+/// same ids.
 pub(super) fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
     let own = std::process::id();
     let names = (0..100).map(|count| match count {
@@ -44,7 +45,7 @@ pub(super) fn leads_to(path: &Path, file: &File) -> bool {
 pub(super) const REMOVE_ATTEMPTS: usize = 200;
 pub(super) const REMOVE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Takes away what nobody holds a lock on.
+/// Removes folders that are not locked.
 pub(super) fn sweep(group: &Path) {
     let folders = fs::read_dir(group).into_iter().flatten().flatten();
     let named = folders.filter(|entry| {

@@ -34,7 +34,8 @@ struct Mount {
     at: PathBuf,
 }
 
-/// proc(5): number, parent, device, root, mount point and options; behind a dash kind, source and options of the file system.
+/// proc(5): number, parent, device, root, mount point and options; behind a dash kind, source and options of the file
+/// system.
 fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3).map(unescaped);
@@ -120,7 +121,7 @@ pub(super) fn switch_off(group: &Path) {
     let _ = switch(group, "-cpu");
 }
 
-/// The controller, switched on in a group that was somebody else's, as long as this lives.
+/// The controller, enabled in an existing group as long as this lives.
 pub(super) struct Switch(PathBuf);
 
 impl Switch {

@@ -16,17 +16,17 @@ pub(super) enum Version {
 /// What the kernel counted of a group since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ThrottleCounts {
-    /// Periods in which somebody ran.
+    /// Periods in which a process ran.
     pub periods: f64,
-    /// Those in which the quota was used up and everybody had to wait.
+    /// Periods in which the quota was used up and processes were throttled.
     pub stopped: f64,
     /// Seconds of waiting, summed over processors.
     pub stopped_s: f64,
 }
 
-/// Microseconds. The kernel grants no less than this in a period.
+/// The kernel's minimum quota per period.
 const MIN_QUOTA_US: f64 = 1000.0;
-/// Short, so that a share is like a slow machine and not like one that sleeps for a tenth of a second.
+/// Short, so that a share behaves like a slow machine and not like one that pauses for a tenth of a second.
 const PERIOD_US: f64 = 10_000.0;
 
 /// Period and quota of a share, in microseconds.

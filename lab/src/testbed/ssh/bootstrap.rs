@@ -1,16 +1,16 @@
-//! How an agent comes to a host: the shell there makes a private folder, takes in what it is sent, and starts it. It
-//! outlives the agent, so that even one that is killed leaves nothing behind.
+//! How an agent is started on a host: the shell there creates a private folder, receives the programs, and starts it.
+//! It outlives the agent, so that even a killed agent leaves nothing behind.
 
 use super::protocol::UNDO;
 use crate::tool::agent::quoted;
 
-/// What the shell says first, with the machine's kind, the folder, and the checksums of programs that are there already.
+/// The first word of the shell's ready line, before the machine's architecture and the folder.
 pub(super) const BOOTSTRAP_READY: &str = "esplanade-lab-here";
 /// In the environment of the agent and of all that it starts, with the folder as its value.
 const FOLDER_VARIABLE: &str = "ESPLANADE_LAB";
 
-/// What the host's shell is told. On one line, and without `!`: nobody knows which shell a login gets. `after` is the folder of
-/// an agent that was lost: what it takes back must be back before anything new begins.
+/// The script for the host's shell. On one line and without `!`, because the login shell is unknown. `after` is the
+/// folder of an agent that was lost: what it takes back must be back before anything new begins.
 ///
 /// Every program of the agent bears a mark in its environment. an agent that was killed takes most of them along; a
 /// gateway that is still dying would answer in its last moment that all is well.

@@ -1,5 +1,5 @@
-//! One connection to one agent, over the input and output of a program that leads there: `ssh`, or a machine in QEMU. It
-//! breaks once and for all: whoever wants to go on opens another.
+//! One connection to one agent, over the input and output of a program: `ssh`, or QEMU. A broken connection stays
+//! broken; a new one must be opened.
 
 mod login;
 
@@ -54,8 +54,8 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(200);
 
 impl Connection {
-    /// Starts a program whose input and output lead to an agent. In a group of its own: Ctrl-C is for the lab, which then
-    /// says goodbye in order.
+    /// Starts a program whose input and output lead to an agent. In a group of its own: Ctrl-C is for the lab, which
+    /// then disconnects cleanly.
     pub(in crate::testbed) fn over(
         mut program: std::process::Command,
         name: String,
@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// The end of this connection, with what ssh says about it.
+    /// Marks the connection as lost; the fault has the last message of ssh.
     fn lost(&self, why: &str) -> Fault {
         self.broken.set(true);
         let said = process::contents(&self.stderr);
@@ -217,10 +217,10 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Says goodbye, and waits until the host is as it was.
+    /// Disconnects, and waits until the agent has undone its changes.
     fn drop(&mut self) {
         self._alive = None;
-        // A lock that is held means a write that does not get on: then there is nobody to say goodbye to.
+        // A held lock means a blocked write: then a clean disconnect is not possible.
         if let Ok(mut input) = self.input.try_lock() {
             *input = None;
         }

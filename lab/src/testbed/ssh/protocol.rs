@@ -1,7 +1,6 @@
-//! What the lab and its agent on a host say to each other over one SSH connection: questions down, answers up, each one
-//! line of JSON. Questions have numbers, because an answer may take its time (a program that runs) while others are given,
-//! and because one that the lab no longer waits for must not be taken for the next. An empty line only says that the lab
-//! still lives.
+//! The protocol between the lab and its agent on a host, over one SSH connection: requests and responses, each one line
+//! of JSON. Requests are numbered, because a response may take time (a program that runs) while others are sent, and
+//! because a late response must not be taken for the next. An empty line is a keepalive.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,15 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::capture::Frame;
 use crate::host::{Command, Finished};
 
-/// What the agent says first.
+/// The agent's first line.
 pub(crate) const READY: &str = "ready";
-/// The name of an agent's list of what has to be undone, a shell script.
+/// The file name of the agent's undo list, a shell script.
 pub(crate) const UNDO: &str = "undo";
 
 /// A question with its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RequestMessage {
-    /// Its answer bears the same.
+    /// Its response has the same number.
     pub number: u64,
     /// What is asked.
     pub ask: Request,
@@ -35,7 +34,7 @@ pub(crate) struct ResponseMessage {
     pub answer: Result<Response, String>,
 }
 
-/// What the lab may want of a host. A *thing* is a process, an ear or a socket that the agent keeps for it.
+/// The requests. A *handle* is a process, a sniffer or a socket that the agent keeps.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -43,7 +42,7 @@ pub(crate) enum Request {
     Run { command: Command, limit: Duration },
     /// Start a program that stays: [`Answer::Started`].
     Start { command: Command },
-    /// Whether it has ended and what it said: [`Answer::State`].
+    /// Whether it has ended, and its output: [`Answer::State`].
     State { process: u64 },
     /// Ask it to end, and kill it after so long: [`Answer::Flag`], whether it went by itself.
     Stop { process: u64, grace: Duration },
@@ -98,7 +97,7 @@ pub(crate) enum Response {
     Started(u64, u32),
     /// `None`: it was killed, for it took too long.
     Finished(Option<Finished>),
-    /// The exit code of a process, once it has ended, and what it said so far.
+    /// The exit code of a process, once it has ended, and its output so far.
     State(Option<i32>, String),
     Frames(Vec<FrameMessage>),
     Datagram(Option<Bytes>),

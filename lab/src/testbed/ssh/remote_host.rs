@@ -1,6 +1,5 @@
-//! A host that is elsewhere: every wish becomes a question to its agent. Interfaces are asked for by their names in the
-//! testbed, and files in which the kernel names them are shown with those names, so that records of real machines and of
-//! namespaces read alike.
+//! A remote host: every call becomes a request to its agent. Interfaces have the names of the testbed, and kernel files
+//! that list them are translated, so that records of real machines and of namespaces are alike.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use crate::capture::Frame;
 use crate::fault::Fault;
 use crate::host::{Command, Datagrams, Finished, Host, Process, Tap};
 
-/// One of the four roles, played by a machine elsewhere.
+/// One of the four roles on a remote machine.
 pub(super) struct RemoteHost {
     pub(super) name: &'static str,
     pub(super) connection: Rc<Connection>,
@@ -59,7 +58,7 @@ fn renamed(table: &str, devices: &[(&'static str, String)]) -> String {
     table.lines().map(line).collect()
 }
 
-/// The agent gave an answer to another question: it is of another version, or broken.
+/// The response does not fit the request: the agent has another version, or is broken.
 fn unexpected(answer: &Response) -> Fault {
     Fault::failed(format!("unexpected response from the agent: {answer:?}"))
 }
@@ -194,7 +193,7 @@ impl Process for RemoteProcess {
         self.pid
     }
 
-    /// With its host lost, a program has ended: the agent sees to that.
+    /// If the host is lost, the program has ended: the agent kills it.
     fn ended(&mut self) -> Option<i32> {
         self.look()
             .map_or(Some(CONNECTION_LOST_CODE), |(code, _)| code)
@@ -228,7 +227,7 @@ impl Drop for RemoteProcess {
     }
 }
 
-/// An ear or a socket that the agent keeps.
+/// A sniffer or a socket that the agent keeps.
 struct RemoteHandle {
     connection: Rc<Connection>,
     handle: u64,

@@ -1,5 +1,5 @@
-//! What a topology asks of a machine that is not ours: every change is promised to be taken back before it is made, and what is
-//! as it should be already is neither changed nor taken back.
+//! The settings of a topology on a real machine: the undo of every change is registered before the change is made;
+//! settings that are already right are left alone.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn change(host: &RemoteHost, undo: &Command, command: &Command) -> Result<(), Fa
     run_command(host, command).map(drop)
 }
 
-/// A device as the topology wants it: up, with its address, its MTU, its offloads and its patience.
+/// Configures a device: up, with its address, MTU, offloads and coalescing.
 pub(super) fn link(
     host: &RemoteHost,
     name: &str,
@@ -101,7 +101,7 @@ fn address(host: &RemoteHost, link: &LinkSpec) -> Result<(), Fault> {
     change(host, &away, &there)
 }
 
-/// A way to a network. One that is there already is the user's own, and stays.
+/// Adds a route. An existing one belongs to the user and stays.
 pub(super) fn route(host: &RemoteHost, network: &str, next: Ipv4Addr) -> Result<(), Fault> {
     let said = run_command(host, &Command::line("ip -4 route show exact").arg(network))?;
     if said.split_whitespace().any(|word| word == next.to_string()) {
@@ -112,7 +112,7 @@ pub(super) fn route(host: &RemoteHost, network: &str, next: Ipv4Addr) -> Result<
     change(host, &away, &there)
 }
 
-/// Makes a router of a machine.
+/// Enables forwarding.
 pub(super) fn forward(host: &RemoteHost) -> Result<(), Fault> {
     set(host, Path::new("/proc/sys/net/ipv4/ip_forward"), "1")
 }

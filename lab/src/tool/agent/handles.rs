@@ -1,4 +1,4 @@
-//! What an agent keeps for its lab, by number: processes, ears and sockets. A number is never used twice.
+//! What an agent keeps for its lab, by number: processes, sniffers and sockets. A number is never reused.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;

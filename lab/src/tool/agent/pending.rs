@@ -1,4 +1,4 @@
-//! Questions whose answer takes its time: the end of a program, a datagram. Nobody is waited for while others ask.
+//! Requests that are answered later: the end of a program, a datagram. The agent serves others meanwhile.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use super::handles::Handles;
 use crate::host::{Finished, Process};
 use crate::testbed::ssh::protocol::{Bytes, Response};
 
-/// A question whose answer takes its time.
+/// A request that is answered later.
 pub(super) struct Pending {
     pub number: u64,
     pub handle: u64,

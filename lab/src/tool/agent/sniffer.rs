@@ -1,5 +1,5 @@
-//! An ear on an interface of a host that has other things to do: what is not between the addresses of the testbed is nobody's
-//! business, and never leaves the host.
+//! A capture on an interface of a host with other traffic: only packets between the addresses of the testbed are kept;
+//! others never leave the host.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use crate::capture::Frame;
 use crate::host::Tap;
 use crate::testbed::tap::PacketSocket;
 
-/// Hears packets among certain addresses.
+/// Captures packets between certain addresses.
 pub(super) struct Sniffer {
     socket: PacketSocket,
     among: Vec<Ipv4Addr>,

@@ -1,9 +1,9 @@
-//! What an agent has to take back, as a script that any shell can run if the agent cannot.
+//! What an agent must undo, as a script that any shell can run if the agent cannot.
 
 use crate::host::Command;
 
-/// The latest first; one that hangs does not keep the others from their turn. One that fails is tried again: a gateway that is
-/// being killed may still take a question, and give no answer.
+/// The latest first; one that hangs does not keep the others from their turn. One that fails is tried again: a gateway
+/// that is being killed may still take a question, and give no answer.
 pub(super) fn undoing(commands: &[Command]) -> String {
     let line = |command: &Command| {
         let words = std::iter::once(&command.program).chain(&command.arguments);

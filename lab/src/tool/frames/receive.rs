@@ -9,7 +9,7 @@ use super::counter::{DatagramCounter, Received};
 use super::stamp::now;
 use crate::socket::set;
 
-/// What the receiver is told.
+/// Options of the receiver.
 #[derive(Debug, clap::Args)]
 pub struct Receive {
     /// Where to listen
@@ -81,7 +81,7 @@ impl ReceiveBatch {
             iov_len: buffer.len(),
         }));
         // SAFETY: all-zero headers are valid; each points at one iovec, which points at a buffer; all of them live for
-        // the call and their sizes are told truthfully.
+        // the call and their sizes are correct.
         let count = unsafe {
             let mut headers: Vec<libc::mmsghdr> = (0..DATAGRAMS_PER_CALL)
                 .map(|_| std::mem::zeroed())

@@ -16,7 +16,7 @@ const MAX_SEND_BYTES: usize = 65_000;
 /// Within this time what is due goes together: the pace is even down to here.
 const SEND_INTERVAL: Duration = Duration::from_micros(200);
 
-/// What the sender is told.
+/// Options of the sender.
 #[derive(Debug, clap::Args)]
 pub struct Send {
     /// Where the receiver listens
@@ -156,7 +156,7 @@ impl SegmentedSend<'_> {
         }
     }
 
-    /// Sends these numbers, and says how many of them are gone.
+    /// Sends these numbers; returns how many were sent.
     fn send(&mut self, bytes: usize, numbers: Range<u64>, run: u32) -> io::Result<u64> {
         let count = numbers.end - numbers.start;
         let wanted = if self.allowed { bytes } else { 0 };
@@ -179,7 +179,7 @@ impl SegmentedSend<'_> {
                 self.allowed = false;
                 Ok(0)
             }
-            // The very message that told the kernel so was lost, as on any narrow path.
+            // The message that revealed the MTU was lost, as on any path with a smaller MTU.
             Err(error) if too_long(&error) => Ok(count),
             Err(error) => Err(error),
         }

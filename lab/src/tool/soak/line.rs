@@ -19,7 +19,7 @@ pub struct Spinning {
     pub cpu: usize,
     /// What it counts in a second that is all its own.
     pub units_per_s: f64,
-    /// Before whom it gives way.
+    /// Its scheduling class.
     pub class: Class,
 }
 
@@ -27,7 +27,7 @@ pub struct Spinning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// `SCHED_IDLE`: at once before everybody.
+    /// `SCHED_IDLE`: yields to all other processes at once.
     Idle,
     /// Nice 19, where the idle class was refused: it gets a seventieth of a processor that others want.
     Nice,
@@ -36,7 +36,7 @@ pub enum Class {
 /// What was counted until a moment, spinner by spinner in the order of [`SoakLine::Ready`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SoakCounts {
-    /// The moment, by a clock that nobody sets.
+    /// The moment, by a monotonic clock.
     pub at_ns: u64,
     /// Units of work.
     pub units: Vec<u64>,

@@ -1,5 +1,5 @@
-//! A thread that stays on its processor and does one thing: count units of work. A unit lives in registers alone, so that
-//! it takes neither cache nor memory from whoever works beside it.
+//! A thread that stays on its processor and does one thing: count units of work. A unit lives in registers alone, so
+//! that it takes neither cache nor memory from other programs.
 
 use std::hint::black_box;
 use std::io;
@@ -30,7 +30,7 @@ struct UnitCounter(AtomicU64);
 const STEPS_PER_UNIT: u32 = 4096;
 /// A slice of the calibration takes so long or up to twice that, of its own processor time.
 const MIN_SLICE_TIME: Duration = Duration::from_millis(8);
-/// The best of so many counts: in that one nobody interrupted.
+/// The best of so many counts was not interrupted.
 const CALIBRATION_SLICES: usize = 24;
 /// A processor that others keep busy gives fewer.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(super) fn everywhere() -> io::Result<Vec<Spinner>> {
     Ok(spinners)
 }
 
-/// All that a control group leaves us: what `taskset` said of gateways does not bind who watches the whole machine.
+/// All processors that the control group allows; the affinity of gateways does not apply here.
 fn processors() -> io::Result<Vec<usize>> {
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
@@ -75,7 +75,7 @@ fn live(cpu: usize, born: Sender<io::Result<Spinner>>) {
     }
 }
 
-/// Calibrates in the class of everybody, where it gets a share of a busy processor, too; then gives way to all.
+/// Calibrates at normal priority, where it gets a share of a busy processor, too; then lowers its priority.
 fn prepared(cpu: usize, counter: &Arc<UnitCounter>) -> io::Result<Spinner> {
     let mut here = CpuSet::new();
     here.set(cpu);
@@ -147,7 +147,7 @@ fn work(counter: &UnitCounter, units: u64) {
     black_box(state);
 }
 
-/// Nice 19 in any case: so the kernel counts this time as `nice`, apart from everybody's.
+/// Nice 19 in any case, so that the kernel counts this time as `nice`.
 fn give_way() -> io::Result<Class> {
     let nice = setpriority_process(None, 19);
     let lowest = libc::sched_param { sched_priority: 0 };
@@ -168,7 +168,7 @@ pub(super) fn own_time() -> Duration {
 /// The same clock, by a name that other threads can use.
 fn own_clock() -> io::Result<libc::clockid_t> {
     let mut clock = 0;
-    // SAFETY: the calling thread lives, and the result is written to a place of ours.
+    // SAFETY: the calling thread lives, and the result is written to a local variable.
     match unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } {
         0 => Ok(clock),
         code => Err(io::Error::from_raw_os_error(code)),
@@ -187,7 +187,7 @@ impl Spinner {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the clock is that of a thread which never ends, and the result is written to a place of ours.
+        // SAFETY: the clock is that of a thread which never ends, and the result is written to a local variable.
         match unsafe { libc::clock_gettime(self.clock, &mut time) } {
             0 => Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32)),
             _ => Err(io::Error::last_os_error()),

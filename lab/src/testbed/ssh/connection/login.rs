@@ -1,4 +1,4 @@
-//! From `ssh` to the agent's first word: logging in, bringing along what is not there, and starting it.
+//! From `ssh` to the agent's ready message: logging in, uploading missing programs, and starting the agent.
 
 use std::io;
 use std::path::Path;
@@ -16,8 +16,8 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// To take in a program: a slow line is waited for.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else is
-/// left to that configuration, the question of known hosts above all.
+/// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else
+/// is left to that configuration, the question of known hosts above all.
 const SSH_OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=10",
@@ -30,8 +30,8 @@ const SSH_OPTIONS: [&str; 8] = [
 ];
 
 impl Connection {
-    /// Logs in, brings along what is not there, and starts the agent. `after` is a connection that was lost: what its
-    /// agent takes back is waited for.
+    /// Logs in, uploads missing programs, and starts the agent. `after` is a connection that was lost: what its agent
+    /// takes back is waited for.
     pub(in crate::testbed::ssh) fn open(
         role: &str,
         at: &str,
@@ -82,7 +82,7 @@ impl Connection {
                 ["found", name, sum, path] => {
                     found.push((name.to_owned(), sum.to_owned(), path.to_owned()));
                 }
-                // A login script may have said something before.
+                // A login script may print something before.
                 [BOOTSTRAP_READY, machine, folder] => {
                     break (machine.to_owned(), folder.to_owned());
                 }
