@@ -73,7 +73,7 @@ pub fn samples(cell: &MeasuredCell) -> Option<f64> {
         .filter(|count| *count > 0.0)
 }
 
-/// Processes with samples, by their names for readers, and their share of each of [`WORK_KINDS`].
+/// Processes with samples, by their names for readers, and their share of each of `WORK_KINDS`.
 pub fn by_whom(cell: &MeasuredCell) -> Vec<(&'static str, Vec<f64>)> {
     let rows = OWNERS.iter().map(|(who, name)| {
         let places = WORK_KINDS.iter();

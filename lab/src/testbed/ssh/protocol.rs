@@ -25,12 +25,12 @@ pub(crate) struct RequestMessage {
     pub ask: Request,
 }
 
-/// An answer with the number of its question.
+/// A response with the number of its request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ResponseMessage {
-    /// That of the question.
+    /// That of the request.
     pub number: u64,
-    /// The answer, or why there is none.
+    /// The response, or an error.
     pub answer: Result<Response, String>,
 }
 
@@ -38,52 +38,52 @@ pub(crate) struct ResponseMessage {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Run a program to its end, or kill it after so long: [`Answer::Finished`].
+    /// Run a program to its end, or kill it after so long: [`Response::Finished`].
     Run { command: Command, limit: Duration },
-    /// Start a program that stays: [`Answer::Started`].
+    /// Start a program that stays: [`Response::Started`].
     Start { command: Command },
-    /// Whether it has ended, and its output: [`Answer::State`].
+    /// Whether it has ended, and its output: [`Response::State`].
     State { process: u64 },
-    /// Ask it to end, and kill it after so long: [`Answer::Flag`], whether it went by itself.
+    /// Ask it to end, and kill it after so long: [`Response::Flag`], whether it ended by itself.
     Stop { process: u64, grace: Duration },
-    /// The text of a file: [`Answer::Text`].
+    /// The text of a file: [`Response::Text`].
     Read { path: PathBuf },
-    /// What stands in a file from a place on, nothing where there is none: [`Answer::Bytes`].
+    /// The bytes of a file from an offset on, none if it does not exist: [`Response::Bytes`].
     Fetch { path: PathBuf, from: u64 },
-    /// The names in a folder: [`Answer::Names`].
+    /// The names in a folder: [`Response::Names`].
     List { path: PathBuf },
-    /// Write a file into the topology's folder: [`Answer::Text`], its path.
+    /// Write a file into the topology's folder: [`Response::Text`], its path.
     WriteFile { name: String, text: String },
-    /// Make a folder in the topology's folder: [`Answer::Text`], its path.
+    /// Make a folder in the topology's folder: [`Response::Text`], its path.
     Scratch,
-    /// Whether a program is there: [`Answer::Flag`].
+    /// Whether a program is there: [`Response::Flag`].
     Has { program: String },
-    /// Listen on an interface to packets among these addresses: [`Answer::Thing`].
+    /// Capture packets between these addresses on an interface: [`Response::Handle`].
     Sniff {
         interface: String,
         among: Vec<Ipv4Addr>,
     },
-    /// What passed since the last time: [`Answer::Frames`].
+    /// The frames since the last request: [`Response::Frames`].
     TakeFrames { sniffer: u64 },
-    /// A UDP socket: [`Answer::Thing`].
+    /// A UDP socket: [`Response::Handle`].
     Bind { local: SocketAddr },
-    /// Send a datagram: [`Answer::Done`].
+    /// Send a datagram: [`Response::Done`].
     Send {
         socket: u64,
         to: SocketAddr,
         payload: Bytes,
     },
-    /// The next datagram, if it comes in time: [`Answer::Datagram`].
+    /// The next datagram, if it comes in time: [`Response::Datagram`].
     Receive { socket: u64, within: Duration },
-    /// Put a thing away; a process is killed: [`Answer::Done`].
+    /// Close a handle; a process is killed: [`Response::Done`].
     Close { handle: u64 },
-    /// Run this when the topology goes, whatever ends it, the latest first: [`Answer::Done`].
+    /// Run this when the topology ends, for any reason, the latest first: [`Response::Done`].
     OnCleanup { command: Command },
-    /// Take everything away that a topology left: [`Answer::Done`].
+    /// Undo and remove everything of a topology: [`Response::Done`].
     CleanUp,
 }
 
-/// What the agent answers.
+/// The responses.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Response {
