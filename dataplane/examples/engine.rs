@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// What the two ends of a row are told.
+/// The setkey texts of both gateways of a row.
 struct WayThrough {
     name: &'static str,
     left: String,
@@ -197,8 +197,8 @@ fn outbound_bench(ends: &WayThrough, shape: Shape) -> OutboundBench {
 fn inbound_bench(ends: &WayThrough, shape: Shape) -> InboundBench {
     let databases = |text| world::database(text).snapshot();
     let size = BatchSize::default();
-    let parcels = bench::sealed(databases(&ends.left), shape.items(), size).unwrap();
-    bench::inbound(databases(&ends.right), parcels, size)
+    let bursts = bench::sealed(databases(&ends.left), shape.items(), size).unwrap();
+    bench::inbound(databases(&ends.right), bursts, size)
 }
 
 /// Packets per second of the ciphers alone, 64 packets of `len` plaintext bytes in a call. AH's ICV is computed in

@@ -79,6 +79,13 @@ pub fn prefix_mut(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut buffer[..len]
 }
 
+/// Appends bytes to a buffer; returns where they lie.
+pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
+    let start = buffer.len();
+    buffer.extend_from_slice(bytes);
+    start..buffer.len()
+}
+
 /// Splits a buffer into disjoint ranges that are borrowed at the same time.
 pub struct RangeSplitter<'a> {
     rest: &'a mut [u8],

@@ -19,9 +19,9 @@ pub fn seal(sa: &Sa, random: &mut IvSource, now: u64) -> Result<Vec<u8>, Dropped
     let bytes = plaintext.len() as u64;
     let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
     let iv = sa.iv_for(sequence, &mut |bytes| random.fill(bytes));
-    let stamp = OutboundEsp::new(sa, sequence, iv, NO_NEXT, plaintext.len());
-    let mut packet = vec![0; stamp.packet_len()];
-    let job = stamp.job(sa, &[], &plaintext, &mut packet);
+    let esp = OutboundEsp::new(sa, sequence, iv, NO_NEXT, plaintext.len());
+    let mut packet = vec![0; esp.packet_len()];
+    let job = esp.job(sa, &[], &plaintext, &mut packet);
     multibuffer::seal(&mut [job]);
     Ok(packet)
 }

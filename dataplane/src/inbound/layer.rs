@@ -53,7 +53,7 @@ impl NestedLayer {
     /// Bytes of the headers that AH's ICV covers; 0 for ESP.
     pub fn covered_len(&self) -> usize {
         match &self.header {
-            LayerHeader::Ah(received) => self.headers + received.header_len(),
+            LayerHeader::Ah(ah) => self.headers + ah.header_len(),
             LayerHeader::Esp(_) | LayerHeader::Inside => 0,
         }
     }

@@ -45,18 +45,18 @@ impl LayerHeader {
 
     /// The same for a packet of a run, whose SA's state is locked.
     #[inline]
-    pub fn parse_held(held: &LockedState<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
+    pub fn parse_locked(locked: &LockedState<'_>, sa: &Sa, packet: &[u8]) -> Result<Self, Dropped> {
         match sa.config.id.protocol {
-            Protocol::Esp => esp::InboundEsp::parse_locked(held, sa, packet).map(Self::Esp),
-            Protocol::Ah => ah::InboundAh::parse_locked(held, sa, packet).map(Self::Ah),
+            Protocol::Esp => esp::InboundEsp::parse_locked(locked, sa, packet).map(Self::Esp),
+            Protocol::Ah => ah::InboundAh::parse_locked(locked, sa, packet).map(Self::Ah),
         }
     }
 
     /// The full sequence number.
     pub fn sequence(&self) -> SequenceNumber {
         match self {
-            Self::Esp(received) => received.sequence(),
-            Self::Ah(received) => received.sequence(),
+            Self::Esp(esp) => esp.sequence(),
+            Self::Ah(ah) => ah.sequence(),
             Self::Inside => SequenceNumber::default(),
         }
     }

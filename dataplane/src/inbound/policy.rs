@@ -26,14 +26,14 @@ struct LastAllowed {
     outline: Outline,
     sa: SaIndex,
     interface: u32,
-    familiar: Option<FlowTemplate>,
+    template: Option<FlowTemplate>,
 }
 
 impl PolicyCheck {
     /// Outline and device of a packet of the same flow and SA as the last one, without reading its headers.
     pub fn recognize(&self, packet: &[u8], sa: SaIndex) -> Option<(Outline, u32)> {
         let last = self.last.as_ref().filter(|last| last.sa == sa)?;
-        let total_len = last.familiar.as_ref()?.total_len_of(packet)?;
+        let total_len = last.template.as_ref()?.total_len_of(packet)?;
         let outline = Outline {
             total_len,
             ..last.outline
@@ -62,7 +62,7 @@ impl PolicyCheck {
             outline: *outline,
             sa,
             interface,
-            familiar: FlowTemplate::new(packet, outline),
+            template: FlowTemplate::new(packet, outline),
         });
         Ok(interface)
     }

@@ -62,7 +62,7 @@ impl Prepare for InboundPrepare {
             snapshot: &snapshot,
             paths: &mut self.paths,
             last: None,
-            held: None,
+            locked: None,
         };
         parser.parse(batch);
         batch.snapshot = Some(snapshot);
@@ -76,7 +76,7 @@ struct Parser<'a> {
     /// The SA found last: most packets of a batch belong to it.
     last: Option<LastSa>,
     /// Its state, locked as long as it is the last.
-    held: Option<LockedState<'a>>,
+    locked: Option<LockedState<'a>>,
 }
 
 struct LastSa {
@@ -136,9 +136,9 @@ impl Parser<'_> {
         let (index, inner_mtu) = self.find(packet, arrival)?;
         let sa = self.snapshot.sa(index);
         let in_udp = arrival.outer.protocol == UDP;
-        let held = self.held.get_or_insert_with(|| sa.state.lock());
+        let locked = self.locked.get_or_insert_with(|| sa.state.lock());
         let checked = if sa.config.encapsulation.is_some() == in_udp {
-            LayerHeader::parse_held(held, sa, packet)
+            LayerHeader::parse_locked(locked, sa, packet)
         } else {
             Err(Dropped::WrongEncapsulation)
         };
@@ -163,7 +163,7 @@ impl Parser<'_> {
 
     fn look_up(&mut self, id: SaId, peer: IpAddr) -> Result<(SaIndex, usize), Dropped> {
         // INVARIANT: the locked state belongs to `last`, and no thread locks two.
-        (self.held, self.last) = (None, None);
+        (self.locked, self.last) = (None, None);
         let sa = self.snapshot.find(&id).ok_or(Dropped::NoSa)?;
         let path_mtu = self.paths.mtu(peer);
         let inner_mtu = pmtu::inner_mtu(&self.snapshot.sa(sa).config, path_mtu);

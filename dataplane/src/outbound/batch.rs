@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Jobs per call of most ciphers. MEASURED: enough for every multi-buffer kernel but one, and heads, payloads and
-/// output of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key wants more, that call
-/// is so slow that caches do not matter.
+/// output of so many packets stay in a 512 KiB L2 cache between checksum and cipher. Where a key needs more jobs, that
+/// call is so slow that caches do not matter.
 pub(super) const JOBS_PER_CALL: usize = 64;
 
 /// Packets that a batch makes room for when more waits than it holds and its cipher takes as long for a few packets as
@@ -41,7 +41,7 @@ pub struct OutboundBatch {
     /// Packets whose senders get an ICMP error with a smaller MTU.
     pub(super) too_big: Vec<TooBig>,
     pub(super) counts: PacketCounts,
-    pub(super) stamps: Vec<OutboundEsp>,
+    pub(super) esp_headers: Vec<OutboundEsp>,
     pub(super) heads: Vec<u8>,
     pub(super) sealed: Vec<u8>,
     pub(super) jobs: Vec<SealJob<'static>>,
@@ -115,7 +115,7 @@ impl OutboundBatch {
             planned: Planned::with_room(size.items),
             too_big: Vec::new(),
             counts: PacketCounts::default(),
-            stamps: Vec::with_capacity(size.items),
+            esp_headers: Vec::with_capacity(size.items),
             heads: Vec::new(),
             sealed: Vec::new(),
             jobs: Vec::with_capacity(JOBS_PER_CALL),

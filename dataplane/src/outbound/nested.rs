@@ -81,14 +81,14 @@ impl LayerHeader {
     ) -> (Self, usize) {
         match sa.config.id.protocol {
             Protocol::Esp => {
-                let stamp = esp::OutboundEsp::new(sa, sequence, iv, next_header, inside);
-                let len = stamp.packet_len();
-                (Self::Esp(stamp), len)
+                let esp = esp::OutboundEsp::new(sa, sequence, iv, next_header, inside);
+                let len = esp.packet_len();
+                (Self::Esp(esp), len)
             }
             Protocol::Ah => {
-                let stamp = ah::OutboundAh::new(&sa.config, sequence, next_header);
-                let len = stamp.header_len() + inside;
-                (Self::Ah(stamp), len)
+                let ah = ah::OutboundAh::new(&sa.config, sequence, next_header);
+                let len = ah.header_len() + inside;
+                (Self::Ah(ah), len)
             }
         }
     }
@@ -115,7 +115,7 @@ impl NestedPackets {
     }
 
     /// How many packets go through all their stages together, so that they stay in the cache from stage to stage: as
-    /// many as their ciphers want.
+    /// many as their ciphers need.
     pub fn jobs_at_once(&self, snapshot: &Snapshot) -> usize {
         let wanted = self
             .layers

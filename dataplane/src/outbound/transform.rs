@@ -22,7 +22,7 @@ impl Transform for OutboundBatch {
         let Some(snapshot) = self.snapshot.take() else {
             return;
         };
-        self.stamp(&snapshot);
+        self.make_headers(&snapshot);
         self.seal(&snapshot);
         let nested = &mut self.planned.nested;
         nested::transform(nested, &snapshot, &self.intake.bytes, &self.made);
@@ -32,20 +32,20 @@ impl Transform for OutboundBatch {
 
 impl OutboundBatch {
     /// Makes the ESP headers of all packets with one header.
-    fn stamp(&mut self, snapshot: &Snapshot) {
+    fn make_headers(&mut self, snapshot: &Snapshot) {
         let planned = &self.planned;
         for items in planned.items.chunks(JOBS_PER_CALL) {
             let sas = items.iter().map(|item| planned.plans[item.plan].sa);
             snapshot.prefetch_associations(sas);
         }
-        self.stamps.clear();
+        self.esp_headers.clear();
         let mut reservations = planned.reservations.iter();
         for item in &planned.items {
             let plan = &planned.plans[item.plan];
             let sa = snapshot.sa(plan.sa);
             let of_item = reservations.by_ref().take(item.assigned as usize);
-            self.stamps
-                .extend(of_item.map(|reservation| reservation.stamp(sa, plan.next_header)));
+            self.esp_headers
+                .extend(of_item.map(|reservation| reservation.header(sa, plan.next_header)));
         }
     }
 
@@ -56,7 +56,7 @@ impl OutboundBatch {
         let mut jobs = recycle(std::mem::take(&mut self.jobs));
         let mut heads = prefix_mut(&mut self.heads, planned.heads_len);
         let mut sealed = prefix_mut(&mut self.sealed, planned.sealed_len);
-        let mut stamps = self.stamps.iter();
+        let mut esp_headers = self.esp_headers.iter();
         for esp_item in &planned.items {
             let plan = &planned.plans[esp_item.plan];
             let sa = snapshot.sa(plan.sa);
@@ -68,14 +68,14 @@ impl OutboundBatch {
                 &self.intake.bytes[item.range.clone()]
             };
             at_once = at_once.max(sa.key.jobs_at_once());
-            for (number, stamp) in (0..esp_item.assigned).zip(&mut stamps) {
+            for (number, esp) in (0..esp_item.assigned).zip(&mut esp_headers) {
                 let (head, out);
                 (head, heads) = heads.split_at_mut(segments.head_len());
-                (out, sealed) = sealed.split_at_mut(stamp.packet_len());
+                (out, sealed) = sealed.split_at_mut(esp.packet_len());
                 segments.write_head(bytes, number, head);
                 let payload = &bytes[segments.payload(number)];
                 let (head, payload) = protected_part(plan.outside, head, payload);
-                jobs.push(stamp.job(sa, head, payload, out));
+                jobs.push(esp.job(sa, head, payload, out));
                 if jobs.len() >= at_once {
                     multibuffer::seal(&mut jobs);
                     jobs.clear();
@@ -88,7 +88,7 @@ impl OutboundBatch {
 }
 
 impl SequenceReservation {
-    fn stamp(&self, sa: &Sa, next_header: u8) -> OutboundEsp {
+    fn header(&self, sa: &Sa, next_header: u8) -> OutboundEsp {
         let iv = if sa.has_random_ivs() {
             self.iv
         } else {

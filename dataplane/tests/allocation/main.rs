@@ -72,24 +72,24 @@ fn plaintext() -> Vec<(Vec<u8>, Offload)> {
 }
 
 /// What a left gateway makes of that, for a right one that admits the same packet again and again.
-fn protected(ends: &Ways) -> Vec<(Vec<u8>, Arrival)> {
+fn protected(ends: &Setkey) -> Vec<(Vec<u8>, Arrival)> {
     let mut world = World::new(&ends.left, &ends.right, ALL_TRAINS, 65_535);
     for (item, offload) in plaintext() {
         world.left_in.put(item, offload);
     }
     world.send();
-    let mut parcels = world.wire.take_all();
-    parcels.extend(singly(parcels.clone()).into_iter().take(20));
-    parcels
+    let mut bursts = world.wire.take_all();
+    bursts.extend(singly(bursts.clone()).into_iter().take(20));
+    bursts
 }
 
-/// What two gateways are told, replay checks left out so that packets may come again.
-struct Ways {
+/// The setkey texts of two gateways, without replay checks so that packets may be repeated.
+struct Setkey {
     left: String,
     right: String,
 }
 
-impl Ways {
+impl Setkey {
     fn tunnel(suite: &str) -> Self {
         Self {
             left: without_replay_check(suite, false),
@@ -109,7 +109,7 @@ fn without_replay_check(suite: &str, right: bool) -> String {
     tunnel(suite, "esp-udp", right).replace("-r 1024", "")
 }
 
-fn outbound_inline(ends: &Ways) -> u64 {
+fn outbound_inline(ends: &Setkey) -> u64 {
     let direction = Outbound {
         source: Box::new(Repeat::of(plaintext())),
         sink: Box::new(NullSink),
@@ -130,7 +130,7 @@ fn outbound_inline(ends: &Ways) -> u64 {
     allocations
 }
 
-fn inbound_inline(ends: &Ways) -> u64 {
+fn inbound_inline(ends: &Setkey) -> u64 {
     let direction = Inbound {
         source: Box::new(Repeat::of(protected(ends))),
         sink: Box::new(NullSink),
@@ -152,7 +152,7 @@ fn both_with_workers_come_to_rest(suite: &str) -> bool {
     let ends = Ends {
         plaintext_source: Box::new(Repeat::of(plaintext())),
         protected_sink: Box::new(NullSink),
-        protected_source: Box::new(Repeat::of(protected(&Ways::tunnel(suite)))),
+        protected_source: Box::new(Repeat::of(protected(&Setkey::tunnel(suite)))),
         plaintext_sink: Box::new(NullSink),
         replies: None,
         paths: PmtuCache::default(),
@@ -197,8 +197,8 @@ fn no_packet_costs_an_allocation_in_either_direction_inline_or_with_workers() {
     let counted = allocations_during(|| drop(std::hint::black_box(Box::new(1))));
     assert_eq!(counted, 1, "the allocator does not count");
     let null = format!("-E null -A hmac-sha2-256 {}", bytes("d4", 32));
-    let tunnels = [gcm(), cbc_sha1(), null].map(|suite| Ways::tunnel(&suite));
-    let bundles = [bundle, transport_bundle].map(Ways::bundle);
+    let tunnels = [gcm(), cbc_sha1(), null].map(|suite| Setkey::tunnel(&suite));
+    let bundles = [bundle, transport_bundle].map(Setkey::bundle);
     for ends in tunnels.iter().chain(&bundles) {
         assert_eq!(outbound_inline(ends), 0, "outbound, {}", ends.left);
         assert_eq!(inbound_inline(ends), 0, "inbound, {}", ends.right);

@@ -24,8 +24,8 @@ fn what_is_sealed_beforehand_is_each_packet_once_and_opens() {
     let (left, right) = ends();
     let mut world = World::new(&left, &right, ALL_TRAINS, 65_535);
     let size = BatchSize::default();
-    for (parcel, arrival) in bench::sealed(database(&left).snapshot(), items(), size).unwrap() {
-        world.wire.put(parcel, arrival);
+    for (burst, arrival) in bench::sealed(database(&left).snapshot(), items(), size).unwrap() {
+        world.wire.put(burst, arrival);
     }
     world.receive();
     assert_eq!(world.delivered_numbers(), (0..100).collect::<Vec<_>>());

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 const NOW: u64 = 1_800_000_000;
 
-/// RFC 4303 3.3.3: the counter never starts over; the packet that would make it is not sent, and somebody is told.
+/// RFC 4303 3.3.3: the counter never wraps; the packet that would wrap it is not sent, and an event is raised.
 #[test]
 fn after_the_last_sequence_number_nothing_is_sent_and_somebody_is_told() {
     for suite in [gcm(), cbc_sha1()] {
@@ -77,7 +77,7 @@ fn a_dummy_packet_is_swallowed_moves_the_window_and_looks_like_any_other() {
                 stride: packet.len(),
             };
             world.wire.put(packet.clone(), arrival);
-            // The same one again is a replay: the first one was believed.
+            // The same packet again is a replay: the first one was admitted.
             world.wire.put(packet, arrival);
             world.left_in.put(datagram(number, 100), Offload::default());
             world.send();
@@ -129,7 +129,7 @@ fn translate(world: &World, to: SocketAddr) {
     }
 }
 
-/// By a parser and its checksum that nobody here wrote.
+/// By an independent parser with its own checksum.
 fn checksum_is_right(packet: &[u8]) -> bool {
     let sliced = etherparse::SlicedPacket::from_ip(packet).unwrap();
     let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net else {
@@ -189,7 +189,7 @@ fn only_an_authentic_packet_says_that_its_sender_has_moved() {
     let state = &sa.unwrap().state;
     let elsewhere: SocketAddr = "198.51.100.7:40000".parse().unwrap();
     let at_home: SocketAddr = "192.0.2.1:4500".parse().unwrap();
-    let mut hear = |from, forged: bool| {
+    let mut receive = |from, forged: bool| {
         world.left_in.put(datagram(1, 100), Offload::default());
         world.send();
         translate(&world, from);
@@ -200,12 +200,12 @@ fn only_an_authentic_packet_says_that_its_sender_has_moved() {
         }
         world.receive();
     };
-    hear(at_home, false);
+    receive(at_home, false);
     assert_eq!(state.observed_peer_endpoint(), None);
-    hear(elsewhere, true);
+    receive(elsewhere, true);
     assert_eq!(state.observed_peer_endpoint(), None);
-    hear(elsewhere, false);
+    receive(elsewhere, false);
     assert_eq!(state.observed_peer_endpoint(), Some(elsewhere));
-    hear(at_home, false);
+    receive(at_home, false);
     assert_eq!(state.observed_peer_endpoint(), None);
 }

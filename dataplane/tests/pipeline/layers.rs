@@ -210,7 +210,7 @@ fn a_change_of_any_byte_drops_the_packet_by_name_and_moves_no_window() {
         } else {
             &[1, 6, 7, 8, 10, 11]
         };
-        // Before AH, what routers change is nobody's business; before ESP, the whole header is not.
+        // AH does not cover fields that routers change; ESP covers no field of the header before it.
         let covers_header = arrival.outer.protocol == Protocol::Ah.number();
         let mut tried = 0;
         for at in 0..packet.len() {
@@ -349,8 +349,8 @@ fn packets_that_fill_the_path_through_a_bundle_fit_it_exactly() {
         let largest = sizes.max().unwrap();
         // A block of 16, and what alignment leaves.
         assert!((1376..=1400).contains(&largest), "{}: {largest}", way.name);
-        let told = world.replies.take_all();
-        assert!(!told.is_empty(), "{}", way.name);
+        let errors = world.replies.take_all();
+        assert!(!errors.is_empty(), "{}", way.name);
     }
 }
 

@@ -135,7 +135,7 @@ struct Came {
     stop: AtomicBool,
 }
 
-/// Counts packets whose sequence number is below one that came before, until told to stop.
+/// Counts packets whose sequence number is below one that came before, until it is stopped.
 fn watch(mut source: UdpSource, came: &Came) {
     let mut intake = ReceiveBuffer::with_capacity(8 * MAX_ITEM_BYTES, 64);
     let mut last = 0;

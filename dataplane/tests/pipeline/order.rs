@@ -141,8 +141,8 @@ fn workers_that_come_and_go_at_random_under_load_change_no_byte_and_no_order() {
                 }
             }
             let sealed = world.wire.take_all();
-            for (parcel, arrival) in sealed.iter().cloned() {
-                world.wire.put(parcel, arrival);
+            for (burst, arrival) in sealed.iter().cloned() {
+                world.wire.put(burst, arrival);
             }
             pump_with_changes(&mut world.right, &mut chance);
             let (left, right) = world.balance();
@@ -176,14 +176,14 @@ fn two_gateways_with_workers_deliver_everything_once_and_in_order() {
             Offload::default(),
         );
         if number % 100 == 0 {
-            for (parcel, arrival) in left.protected_out.take_all() {
-                right.protected_in.put(parcel, arrival);
+            for (burst, arrival) in left.protected_out.take_all() {
+                right.protected_in.put(burst, arrival);
             }
         }
     }
     wait_for(|| {
-        for (parcel, arrival) in left.protected_out.take_all() {
-            right.protected_in.put(parcel, arrival);
+        for (burst, arrival) in left.protected_out.take_all() {
+            right.protected_in.put(burst, arrival);
         }
         right.plane.totals().inbound.packets == count
     });
@@ -220,7 +220,7 @@ fn changing_another_association_a_thousand_times_loses_and_reorders_nothing() {
         };
         for (database, published) in [(&mut left, &left_databases), (&mut right, &right_databases)]
         {
-            obey(database, &change);
+            apply(database, &change);
             published.store(database.snapshot());
         }
         for _ in 0..20 {
@@ -229,13 +229,13 @@ fn changing_another_association_a_thousand_times_loses_and_reorders_nothing() {
                 .put(datagram(number, 100), Offload::default());
             number += 1;
         }
-        for (parcel, arrival) in sender.protected_out.take_all() {
-            receiver.protected_in.put(parcel, arrival);
+        for (burst, arrival) in sender.protected_out.take_all() {
+            receiver.protected_in.put(burst, arrival);
         }
     }
     wait_for(|| {
-        for (parcel, arrival) in sender.protected_out.take_all() {
-            receiver.protected_in.put(parcel, arrival);
+        for (burst, arrival) in sender.protected_out.take_all() {
+            receiver.protected_in.put(burst, arrival);
         }
         receiver.plane.totals().inbound.packets == number
     });
@@ -258,7 +258,7 @@ fn a_snapshot_is_let_go_when_the_last_batch_under_it_has_left() {
         .put(datagram(1, 100), Offload::default());
     wait_for(|| running.plane.totals().outbound.packets == 1);
     let old = Arc::downgrade(&database.snapshot());
-    obey(&mut database, "flush;");
+    apply(&mut database, "flush;");
     databases.store(database.snapshot());
     wait_for(|| old.strong_count() == 0);
 }

@@ -121,7 +121,7 @@ fn a_batch_follows_the_backlog_where_the_cipher_takes_no_longer_for_more() {
             world.left_in.put(datagram(number, len), Offload::default());
         }
         world.send();
-        // A parcel of hundreds of packets is more than one read of the other side takes.
+        // A burst of hundreds of packets is more than one read of the other side takes.
         for (packet, arrival) in singly(world.wire.take_all()) {
             world.wire.put(packet, arrival);
         }

@@ -89,8 +89,8 @@ fn flows_take_all_associations_and_each_arrives_whole_and_in_order() {
     let wire = singly(world.wire.take_all());
     let spis: BTreeSet<u32> = wire.iter().map(spi_of).collect();
     assert_eq!(spis, SPIS.into());
-    for (parcel, arrival) in wire {
-        world.wire.put(parcel, arrival);
+    for (burst, arrival) in wire {
+        world.wire.put(burst, arrival);
     }
     world.receive();
     let flows = arrived(&world);
@@ -110,11 +110,11 @@ fn flows_take_all_associations_and_each_arrives_whole_and_in_order() {
 fn associations_that_run_at_different_speeds_disturb_no_flow() {
     let mut world = gateways();
     send_mixed(&mut world, 10);
-    // The wire brings all packets of one association before those of the next, as if each had a queue of its own.
+    // All packets of one SA arrive before those of the next, as if each had a queue of its own.
     let mut wire = singly(world.wire.take_all());
-    wire.sort_by_key(|parcel| std::cmp::Reverse(spi_of(parcel)));
-    for (parcel, arrival) in wire {
-        world.wire.put(parcel, arrival);
+    wire.sort_by_key(|burst| std::cmp::Reverse(spi_of(burst)));
+    for (burst, arrival) in wire {
+        world.wire.put(burst, arrival);
     }
     world.receive();
     let flows = arrived(&world);
@@ -151,7 +151,7 @@ fn after_an_association_is_deleted_its_flows_go_on_through_the_others() {
     send_mixed(&mut world, 5);
     let after = singly(world.wire.take_all());
     let spis: BTreeSet<u32> = after.iter().map(spi_of).collect();
-    assert!(before.iter().any(|parcel| spi_of(parcel) == SPIS[0]));
+    assert!(before.iter().any(|burst| spi_of(burst) == SPIS[0]));
     assert_eq!(spis, SPIS[1..].iter().copied().collect());
     assert_eq!((before.len(), after.len()), (320, 320));
 }

@@ -52,8 +52,8 @@ fn a_super_packet_leaves_as_one_parcel_and_arrives_as_one_train() {
         let whole = tcp(v6, 1_000_000, &payload);
         world.left_in.put(whole.clone(), tso(1400));
         world.send();
-        let parcels = world.wire.0.lock().unwrap().len();
-        assert_eq!(parcels, 1);
+        let bursts = world.wire.0.lock().unwrap().len();
+        assert_eq!(bursts, 1);
         world.receive();
         let delivered = world.delivered();
         assert_eq!(delivered.len(), 1);
@@ -88,10 +88,10 @@ fn a_forged_segment_is_cut_out_of_its_train_and_never_exposed() {
     let whole = tcp(false, 0, &Chance(7).bytes(14_000));
     world.left_in.put(whole.clone(), tso(1400));
     world.send();
-    let mut parcels = world.wire.take_all();
-    let stride = parcels[0].1.stride;
-    parcels[0].0[4 * stride + 100] ^= 1;
-    let (bytes, arrival) = parcels.remove(0);
+    let mut bursts = world.wire.take_all();
+    let stride = bursts[0].1.stride;
+    bursts[0].0[4 * stride + 100] ^= 1;
+    let (bytes, arrival) = bursts.remove(0);
     world.wire.put(bytes, arrival);
     world.receive();
     let mut expected = segments(&whole, tso(1400));

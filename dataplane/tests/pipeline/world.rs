@@ -56,11 +56,11 @@ pub fn cbc_sha1() -> String {
 /// The databases that a text describes. The same text gives the same databases every time.
 pub fn database(text: &str) -> Database {
     let mut database = Database::default();
-    obey(&mut database, text);
+    apply(&mut database, text);
     database
 }
 
-pub fn obey(database: &mut Database, text: &str) {
+pub fn apply(database: &mut Database, text: &str) {
     let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames)
         .unwrap_or_else(|problems| panic!("{}", problems[0].render("text", text.as_bytes())));
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -289,7 +289,7 @@ impl ProtectedSink for Feed<Arrival> {
     }
 }
 
-/// A plaintext sink that remembers, and takes the trains it is told to take.
+/// A plaintext sink that keeps what it gets and accepts the given kinds of train.
 pub struct Catch(pub Feed<Offload>, pub TrainKinds);
 
 impl PlaintextSink for Catch {
@@ -317,7 +317,7 @@ pub struct World {
     pub wire: Feed<Arrival>,
     pub right: InboundPump,
     pub right_out: Feed<Offload>,
-    /// What the left gateway tells its hosts.
+    /// ICMP errors of the left gateway to its hosts.
     pub replies: Feed<Offload>,
     pub left_counters: Arc<Counters>,
     pub right_counters: Arc<Counters>,

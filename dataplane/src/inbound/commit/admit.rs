@@ -21,8 +21,8 @@ pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
             }
             (Outcome::Genuine(_) | Outcome::Aggfrag(_), None) => {
                 run.take_if(|(of, _)| *of != sa);
-                let (_, held) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.lock()));
-                admit(snapshot, held, packet, batch.now)
+                let (_, locked) = run.get_or_insert_with(|| (sa, snapshot.sa(sa).state.lock()));
+                admit(snapshot, locked, packet, batch.now)
             }
             // INVARIANT: a nested packet is never an AGGFRAG payload.
             (Outcome::Pending | Outcome::Forged | Outcome::Aggfrag(_), _) => {
@@ -41,7 +41,7 @@ pub(super) fn admit_all(snapshot: &Snapshot, batch: &mut InboundBatch) {
 /// drop it counts.
 fn admit(
     snapshot: &Snapshot,
-    held: &mut LockedState<'_>,
+    locked: &mut LockedState<'_>,
     packet: &InboundPacket,
     now: u64,
 ) -> Result<(), (SaIndex, Dropped)> {
@@ -54,7 +54,8 @@ fn admit(
         Outcome::Pending | Outcome::Forged => (Err(Dropped::BadIcv), packet.range.len()),
     };
     let sequence = packet.header.sequence();
-    held.admit(config, sequence, len as u64, now)
+    locked
+        .admit(config, sequence, len as u64, now)
         .map_err(charged)?;
     inner.map_err(charged)
 }

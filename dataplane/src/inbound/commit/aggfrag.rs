@@ -7,6 +7,7 @@
 //!                    └──► Deadline ──► the reading thread wakes up for it even if nothing arrives
 //! ```
 
+use crate::buffers::append;
 use crate::clock;
 use crate::inbound::InboundBatch;
 use crate::inbound::deadline::Deadline;
@@ -192,10 +193,4 @@ fn merge(batch: &mut InboundBatch, origin: Origin, inner: Inner, merger: &mut Me
     merger.extend(number + 1);
     let head = |number| batch.head(number);
     merger.push(number as u32, &inner.candidate, head);
-}
-
-fn append(bytes: &mut Vec<u8>, packet: &[u8]) -> Range<usize> {
-    let start = bytes.len();
-    bytes.extend_from_slice(packet);
-    start..bytes.len()
 }

@@ -78,14 +78,14 @@ impl Decapsulator<'_> {
         let sa = self.snapshot.sa(layer.sa);
         let start = layer.body.start;
         match layer.header {
-            LayerHeader::Esp(received) => {
+            LayerHeader::Esp(esp) => {
                 let body = &self.buffer(layer.rebuilt)[layer.body.clone()];
-                let (text, next_header) = received.strip(sa, body)?;
+                let (text, next_header) = esp.strip(sa, body)?;
                 Ok((start + text.start..start + text.end, next_header))
             }
-            LayerHeader::Ah(received) => {
-                let inside = start + received.header_len()..layer.body.end;
-                Ok((inside, received.next_header()))
+            LayerHeader::Ah(ah) => {
+                let inside = start + ah.header_len()..layer.body.end;
+                Ok((inside, ah.next_header()))
             }
             LayerHeader::Inside => Err(Dropped::BadInner),
         }

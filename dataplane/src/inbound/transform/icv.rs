@@ -15,7 +15,7 @@ pub(super) const JOBS_PER_CALL: usize = 64;
 
 /// An ESP layer that is to be decrypted in place.
 pub(super) struct EspLayer<'a> {
-    received: &'a esp::InboundEsp,
+    header: &'a esp::InboundEsp,
     sa: SaIndex,
     range: Range<usize>,
 }
@@ -33,8 +33,8 @@ impl Authenticated for InboundPacket {
     #[inline]
     fn esp(&self, _: bool) -> Option<EspLayer<'_>> {
         match &self.header {
-            LayerHeader::Esp(received) => Some(EspLayer {
-                received,
+            LayerHeader::Esp(header) => Some(EspLayer {
+                header,
                 sa: self.sa,
                 range: self.range.clone(),
             }),
@@ -55,8 +55,8 @@ impl Authenticated for NestedLayer {
     #[inline]
     fn esp(&self, rebuilt: bool) -> Option<EspLayer<'_>> {
         match &self.header {
-            LayerHeader::Esp(received) if self.span.rebuilt == rebuilt => Some(EspLayer {
-                received,
+            LayerHeader::Esp(header) if self.span.rebuilt == rebuilt => Some(EspLayer {
+                header,
                 sa: self.sa,
                 range: self.body(),
             }),
@@ -85,7 +85,7 @@ pub(super) fn open<L: Authenticated>(
     let mut splitter = RangeSplitter::new(bytes);
     for layer in layers.iter().filter_map(|layer| layer.esp(rebuilt)) {
         let text = splitter.take(layer.range);
-        jobs.push(layer.received.job(snapshot.sa(layer.sa), text));
+        jobs.push(layer.header.job(snapshot.sa(layer.sa), text));
     }
     multibuffer::open(&mut jobs);
     let verdicts = verdicts(jobs.iter().map(|job| job.verdict));

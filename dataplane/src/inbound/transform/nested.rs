@@ -59,7 +59,7 @@ fn verify(packets: &Decapsulator<'_>, nested: &mut NestedLayers) {
     let mut jobs = recycle(std::mem::take(&mut nested.verify_jobs));
     let mut failures = [None; JOBS_PER_CALL];
     for (layer, failure) in layers.iter().zip(&mut failures) {
-        let LayerHeader::Ah(received) = &layer.header else {
+        let LayerHeader::Ah(header) = &layer.header else {
             continue;
         };
         let sa = packets.snapshot.sa(layer.sa);
@@ -67,8 +67,8 @@ fn verify(packets: &Decapsulator<'_>, nested: &mut NestedLayers) {
         let (headers, covered);
         (covered, rest) = rest.split_at_mut(layer.covered_len());
         headers = &whole[..covered.len()];
-        *failure = ah::icv_input(&sa.config, headers, received.header_len(), covered).err();
-        jobs.push(received.job(sa, covered, &whole[layer.headers..]));
+        *failure = ah::icv_input(&sa.config, headers, header.header_len(), covered).err();
+        jobs.push(header.job(sa, covered, &whole[layer.headers..]));
     }
     multibuffer::verify(&mut jobs);
     let verdicts = icv::verdicts(jobs.iter().map(|job| job.verdict));

@@ -9,7 +9,7 @@
 
 use super::assign::Assigner;
 use super::classify::aggfrag_plan;
-use super::fragment::append;
+use crate::buffers::append;
 use crate::counters::PacketCounts;
 use crate::io::Wait;
 use crate::outbound::batch::Planned;
@@ -167,16 +167,16 @@ impl Packers {
         self.used - 1
     }
 
-    /// The packer of `item`'s SA, for payloads of `room` bytes.
-    fn slot(&mut self, index: SaIndex, item: &ClassifiedItem<'_>, room: usize) -> PackerSlot {
-        let sa = item.sa;
+    /// The packer of the item's SA, for payloads of `room` bytes.
+    fn slot(&mut self, index: SaIndex, classified: &ClassifiedItem<'_>, room: usize) -> PackerSlot {
+        let sa = classified.sa;
         match self.paced_slot(sa) {
             Some(place) => {
                 let fragments = sa.config.aggfrag.is_none_or(|aggfrag| aggfrag.fragments);
                 self.paced[place].fit(room, fragments);
                 PackerSlot::Paced(place)
             }
-            None => PackerSlot::Unpaced(self.unpaced_slot(index, item.plan, sa, room)),
+            None => PackerSlot::Unpaced(self.unpaced_slot(index, classified.plan, sa, room)),
         }
     }
 
@@ -185,23 +185,23 @@ impl Packers {
     pub fn pack(
         &mut self,
         intake: &[u8],
-        item: &ClassifiedItem<'_>,
+        classified: &ClassifiedItem<'_>,
         room: usize,
         sealing: &mut Sealing<'_, '_>,
     ) {
-        let slot = self.slot(sealing.planned.plans[item.plan].sa, item, room);
-        for number in 0..item.item.segments.count() {
-            match self.push(intake, sealing.payloads, &item.item, number, slot) {
+        let slot = self.slot(sealing.planned.plans[classified.plan].sa, classified, room);
+        for number in 0..classified.item.segments.count() {
+            match self.push(intake, sealing.payloads, &classified.item, number, slot) {
                 Ok(()) => {
                     sealing.counts.arrived -= 1;
-                    sealing.counts.bytes += item.item.segments.packet_len(number) as u64;
+                    sealing.counts.bytes += classified.item.segments.packet_len(number) as u64;
                 }
                 Err(reason) => {
-                    item.sa.state.count_drop(reason);
+                    classified.sa.state.count_drop(reason);
                     sealing.counts.drop(reason, 1);
                 }
             }
-            self.send_full(sealing, item.plan);
+            self.send_full(sealing, classified.plan);
         }
     }
 

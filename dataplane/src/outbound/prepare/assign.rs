@@ -19,7 +19,7 @@ pub(super) struct Assigner<'a> {
     ivs: &'a mut IvSource,
     now: u64,
     /// The SA used last, whose state stays locked for a run of its packets.
-    held: Option<(SaIndex, LockedState<'a>)>,
+    locked: Option<(SaIndex, LockedState<'a>)>,
 }
 
 impl<'a> Assigner<'a> {
@@ -28,7 +28,7 @@ impl<'a> Assigner<'a> {
             snapshot,
             ivs,
             now,
-            held: None,
+            locked: None,
         }
     }
 
@@ -39,7 +39,7 @@ impl<'a> Assigner<'a> {
 
     /// Unlocks the state of the SA used last: before another SA's is locked, and before anything that may take long.
     pub fn release(&mut self) {
-        self.held = None;
+        self.locked = None;
     }
 
     /// Assigns sequence numbers to all packets of an item with one ESP header each; to a shorter last one by itself, so
@@ -48,9 +48,9 @@ impl<'a> Assigner<'a> {
         &mut self,
         planned: &mut Planned,
         counts: &mut PacketCounts,
-        item: ClassifiedItem<'a>,
+        classified: ClassifiedItem<'a>,
     ) {
-        let segments = &item.item.segments;
+        let segments = &classified.item.segments;
         let count = segments.count();
         let last = count - 1;
         let even = if segments.packet_len(last) == segments.packet_len(0) {
@@ -58,15 +58,15 @@ impl<'a> Assigner<'a> {
         } else {
             last
         };
-        let mut assigned = self.assign_equal(planned, counts, &item, 0..even);
+        let mut assigned = self.assign_equal(planned, counts, &classified, 0..even);
         if assigned == even && even < count {
-            assigned += self.assign_equal(planned, counts, &item, even..count);
+            assigned += self.assign_equal(planned, counts, &classified, even..count);
         }
         if assigned > 0 {
             planned.items.push(EspItem {
-                item: item.item,
+                item: classified.item,
                 assigned,
-                plan: item.plan,
+                plan: classified.plan,
             });
         }
     }
@@ -76,18 +76,18 @@ impl<'a> Assigner<'a> {
         &mut self,
         planned: &mut Planned,
         counts: &mut PacketCounts,
-        item: &ClassifiedItem<'a>,
+        classified: &ClassifiedItem<'a>,
         numbers: Range<u32>,
     ) -> u32 {
-        let (sa, mut next) = (item.sa, numbers.start);
-        let len = item.item.segments.packet_len(next);
+        let (sa, mut next) = (classified.sa, numbers.start);
+        let len = classified.item.segments.packet_len(next);
         while next < numbers.end {
             let wanted = numbers.end - next;
-            match self.reserve(planned.plans[item.plan].sa, sa, wanted, len) {
+            match self.reserve(planned.plans[classified.plan].sa, sa, wanted, len) {
                 Ok((first, granted)) => {
                     for step in 0..granted {
                         let sequence = SequenceNumber(first.0 + u64::from(step));
-                        self.append(planned, counts, item, sequence, len);
+                        self.append(planned, counts, classified, sequence, len);
                     }
                     next += granted;
                 }
@@ -110,9 +110,9 @@ impl<'a> Assigner<'a> {
         len: usize,
     ) -> Result<(SequenceNumber, u32), Dropped> {
         // INVARIANT: the state of one SA is unlocked before that of another is locked.
-        self.held.take_if(|(of, _)| *of != index);
-        let (_, held) = self.held.get_or_insert_with(|| (index, sa.state.lock()));
-        held.reserve(&sa.config, wanted, len as u64, self.now)
+        self.locked.take_if(|(of, _)| *of != index);
+        let (_, locked) = self.locked.get_or_insert_with(|| (index, sa.state.lock()));
+        locked.reserve(&sa.config, wanted, len as u64, self.now)
     }
 
     /// Appends a packet with its sequence number behind those planned before.
@@ -120,21 +120,21 @@ impl<'a> Assigner<'a> {
         &mut self,
         planned: &mut Planned,
         counts: &mut PacketCounts,
-        item: &ClassifiedItem<'a>,
+        classified: &ClassifiedItem<'a>,
         sequence: SequenceNumber,
         len: usize,
     ) {
-        let sa = item.sa;
+        let sa = classified.sa;
         let iv = if sa.has_random_ivs() {
             sa.random_iv(&mut |bytes| self.ivs.fill(bytes))
         } else {
             Iv::default()
         };
-        let plaintext_len = len - planned.plans[item.plan].outside;
+        let plaintext_len = len - planned.plans[classified.plan].outside;
         let range = planned.sealed_len..planned.sealed_len + sealed_len(&sa.config, plaintext_len);
         planned.sealed_len = range.end;
-        planned.append(item.plan, OutputBuffer::Sealed, range);
-        planned.heads_len += item.item.segments.head_len();
+        planned.append(classified.plan, OutputBuffer::Sealed, range);
+        planned.heads_len += classified.item.segments.head_len();
         counts.bytes += len as u64;
         planned.reservations.push(SequenceReservation {
             sequence,
@@ -149,11 +149,11 @@ impl<'a> Assigner<'a> {
         planned: &mut Planned,
         counts: &mut PacketCounts,
         chains: &[ChainLayer],
-        item: &ClassifiedItem<'a>,
+        classified: &ClassifiedItem<'a>,
     ) {
         // INVARIANT: each layer locks its own SA's state, one at a time.
         self.release();
-        let plan = &planned.plans[item.plan];
+        let plan = &planned.plans[classified.plan];
         let (chain, writes_outer) = (plan.chain.of(chains), plan.outer.emitted_len > 0);
         let (ivs, now) = (&mut *self.ivs, self.now);
         let mut assign = |sa: &Sa, bytes| {
@@ -164,9 +164,9 @@ impl<'a> Assigner<'a> {
             };
             Ok((sequence, iv))
         };
-        for number in 0..item.item.segments.count() {
+        for number in 0..classified.item.segments.count() {
             let packet = Unprotected {
-                item: &item.item,
+                item: &classified.item,
                 number,
                 writes_outer,
             };
@@ -174,8 +174,8 @@ impl<'a> Assigner<'a> {
             match nested.add(self.snapshot, chain, packet, &mut assign) {
                 Ok(output) => {
                     let buffer = OutputBuffer::Nested(output.buffer);
-                    planned.append(item.plan, buffer, output.range);
-                    counts.bytes += item.item.segments.packet_len(number) as u64;
+                    planned.append(classified.plan, buffer, output.range);
+                    counts.bytes += classified.item.segments.packet_len(number) as u64;
                 }
                 Err(Refusal { sa, reason }) => {
                     self.snapshot.sa(sa).state.count_drop(reason);

@@ -31,7 +31,7 @@ pub(super) struct Classifier<'a> {
 pub(super) struct LastFlow {
     pub outline: Outline,
     pub plan: PlanId,
-    familiar: Option<FlowTemplate>,
+    template: Option<FlowTemplate>,
 }
 
 impl<'a> Classifier<'a> {
@@ -39,7 +39,7 @@ impl<'a> Classifier<'a> {
     #[inline]
     pub fn recognize(&mut self, packet: &[u8]) -> Option<&LastFlow> {
         let last = self.last.as_mut()?;
-        last.outline.total_len = last.familiar.as_ref()?.total_len_of(packet)?;
+        last.outline.total_len = last.template.as_ref()?.total_len_of(packet)?;
         Some(last)
     }
 
@@ -73,7 +73,7 @@ impl<'a> Classifier<'a> {
             self.last = Some(LastFlow {
                 outline: *outline,
                 plan: id,
-                familiar: FlowTemplate::new(packet, outline),
+                template: FlowTemplate::new(packet, outline),
             });
         }
         Ok(id)

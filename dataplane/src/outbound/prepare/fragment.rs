@@ -33,10 +33,3 @@ pub(super) fn copy_packet(segments: &Segments, item: &[u8], number: u32, packet:
     segments.write_head(item, number, packet);
     packet.extend_from_slice(&item[segments.payload(number)]);
 }
-
-/// Appends bytes; returns where they lie.
-pub(super) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> std::ops::Range<usize> {
-    let start = bytes.len();
-    bytes.extend_from_slice(more);
-    start..bytes.len()
-}

@@ -120,8 +120,8 @@ impl NestedPackets {
                 end -= 1;
                 let layer = &mut self.layers[end];
                 layer.body = region.end - layer.body.len()..region.end;
-                if let LayerHeader::Ah(stamp) = &layer.header {
-                    let len = layer.headers + stamp.header_len();
+                if let LayerHeader::Ah(header) = &layer.header {
+                    let len = layer.headers + header.header_len();
                     layer.covered = self.covered_len..self.covered_len + len;
                     self.covered_len += len;
                 }

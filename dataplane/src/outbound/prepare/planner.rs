@@ -9,7 +9,8 @@
 use super::aggfrag::{Packers, Sealing};
 use super::assign::Assigner;
 use super::classify::Classifier;
-use super::fragment::{append, copy_packet, reassemble};
+use super::fragment::{copy_packet, reassemble};
+use crate::buffers::append;
 use crate::io::ReceiveBuffer;
 use crate::outbound::OutboundBatch;
 use crate::outbound::batch::TooBig;
@@ -35,7 +36,7 @@ pub(super) struct Planner<'a> {
 }
 
 /// What an item is, and its plan.
-struct Classified {
+struct Classification {
     segments: Segments,
     is_syn: bool,
     plan: PlanId,
@@ -78,39 +79,39 @@ impl<'a> Planner<'a> {
         offload: Offload,
     ) -> Result<(), Dropped> {
         let packet = &batch.intake.bytes[range.clone()];
-        let classified = match self.classifier.recognize(packet) {
+        let found = match self.classifier.recognize(packet) {
             Some(last) => {
                 let segments = Segments::plan(packet, &last.outline, offload)?;
                 batch.counts.arrived += u64::from(segments.count());
-                Classified {
+                Classification {
                     segments,
                     is_syn: syn::is_syn(packet, &last.outline),
                     plan: last.plan,
                 }
             }
             None => match self.classify(batch, range.clone(), offload)? {
-                Some(classified) => classified,
+                Some(found) => found,
                 None => return self.reassemble(batch, range),
             },
         };
-        let plan = &batch.planned.plans[classified.plan];
-        if classified.is_syn {
+        let plan = &batch.planned.plans[found.plan];
+        if found.is_syn {
             let packet = &mut batch.intake.bytes[range.clone()];
             syn::clamp(packet, plan.inner_mtu, state_of_checksum(offload));
         }
-        let item = ClassifiedItem {
+        let classified = ClassifiedItem {
             item: Item {
                 range,
                 is_made: false,
-                segments: classified.segments,
+                segments: found.segments,
             },
-            plan: classified.plan,
+            plan: found.plan,
             sa: self.classifier.snapshot.sa(plan.sa),
         };
-        if item.item.segments.packet_len(0) > plan.inner_mtu {
-            return self.shrink(batch, item);
+        if classified.item.segments.packet_len(0) > plan.inner_mtu {
+            return self.shrink(batch, classified);
         }
-        self.assign(batch, item);
+        self.assign(batch, classified);
         Ok(())
     }
 
@@ -120,7 +121,7 @@ impl<'a> Planner<'a> {
         batch: &mut OutboundBatch,
         range: Range<usize>,
         offload: Offload,
-    ) -> Result<Option<Classified>, Dropped> {
+    ) -> Result<Option<Classification>, Dropped> {
         let packet = &batch.intake.bytes[range];
         let outline = Outline::read(packet)?;
         let segments = Segments::plan(packet, &outline, offload)?;
@@ -131,7 +132,7 @@ impl<'a> Planner<'a> {
                 return Ok(None);
             }
         }
-        Ok(Some(Classified {
+        Ok(Some(Classification {
             segments,
             is_syn: syn::is_syn(packet, &outline),
             plan: self.plan_for(&mut batch.planned.plans, packet, &outline)?,
@@ -155,25 +156,25 @@ impl<'a> Planner<'a> {
     fn shrink(
         &mut self,
         batch: &mut OutboundBatch,
-        item: ClassifiedItem<'a>,
+        classified: ClassifiedItem<'a>,
     ) -> Result<(), Dropped> {
         let outline = Outline {
-            total_len: item.item.segments.packet_len(0),
-            ..Outline::read(&batch.intake.bytes[item.item.range.clone()])?
+            total_len: classified.item.segments.packet_len(0),
+            ..Outline::read(&batch.intake.bytes[classified.item.range.clone()])?
         };
-        let plan = &batch.planned.plans[item.plan];
+        let plan = &batch.planned.plans[classified.plan];
         match pmtu::fit(&outline, plan.inner_mtu) {
             Fit::FragmentInner if plan.outside == 0 => {
-                self.fragment(batch, &item);
+                self.fragment(batch, &classified);
                 Ok(())
             }
             Fit::Fits | Fit::FragmentInner | Fit::FragmentOuter => {
-                self.assign(batch, item);
+                self.assign(batch, classified);
                 Ok(())
             }
             Fit::TooBig(mtu) => {
                 batch.too_big.push(TooBig {
-                    item: item.item.range,
+                    item: classified.item.range,
                     reporter: outline.destination,
                     mtu,
                 });
@@ -183,17 +184,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Assigns sequence numbers to the packets of an item, or packs them into payloads whose turn comes later.
-    fn assign(&mut self, batch: &mut OutboundBatch, item: ClassifiedItem<'a>) {
-        let plan = &batch.planned.plans[item.plan];
+    fn assign(&mut self, batch: &mut OutboundBatch, classified: ClassifiedItem<'a>) {
+        let plan = &batch.planned.plans[classified.plan];
         let (is_aggfrag, has_chain) = (plan.is_aggfrag, !plan.chain.is_empty());
         let (planned, counts) = (&mut batch.planned, &mut batch.counts);
         if is_aggfrag {
-            self.pack(batch, &item);
+            self.pack(batch, &classified);
         } else if has_chain {
             let chains = &*self.classifier.chains;
-            self.assigner.assign_nested(planned, counts, chains, &item);
+            self.assigner
+                .assign_nested(planned, counts, chains, &classified);
         } else {
-            self.assigner.assign(planned, counts, item);
+            self.assigner.assign(planned, counts, classified);
         }
     }
 
@@ -212,7 +214,7 @@ impl<'a> Planner<'a> {
         let plans = &mut batch.planned.plans;
         let plan = self.plan_for(plans, &whole, &outline)?;
         let plan = self.classifier.allow_fragments(plans, plan);
-        let item = ClassifiedItem {
+        let classified = ClassifiedItem {
             item: Item {
                 range: append(&mut batch.made, &whole),
                 is_made: true,
@@ -221,18 +223,18 @@ impl<'a> Planner<'a> {
             sa: self.classifier.snapshot.sa(plans[plan].sa),
             plan,
         };
-        self.assign(batch, item);
+        self.assign(batch, classified);
         Ok(())
     }
 
     /// Fragments each packet of the item; each fragment is then protected by itself.
-    fn fragment(&mut self, batch: &mut OutboundBatch, item: &ClassifiedItem<'a>) {
+    fn fragment(&mut self, batch: &mut OutboundBatch, classified: &ClassifiedItem<'a>) {
         let mut whole = Vec::new();
-        for number in 0..item.item.segments.count() {
-            let bytes = &batch.intake.bytes[item.item.range.clone()];
-            copy_packet(&item.item.segments, bytes, number, &mut whole);
-            match Cutter::new(&whole, batch.planned.plans[item.plan].inner_mtu, 0) {
-                Ok(cutter) => self.assign_fragments(batch, item, cutter),
+        for number in 0..classified.item.segments.count() {
+            let bytes = &batch.intake.bytes[classified.item.range.clone()];
+            copy_packet(&classified.item.segments, bytes, number, &mut whole);
+            match Cutter::new(&whole, batch.planned.plans[classified.plan].inner_mtu, 0) {
+                Ok(cutter) => self.assign_fragments(batch, classified, cutter),
                 Err(reason) => batch.counts.drop(reason, 1),
             }
         }
@@ -242,7 +244,7 @@ impl<'a> Planner<'a> {
     fn assign_fragments(
         &mut self,
         batch: &mut OutboundBatch,
-        item: &ClassifiedItem<'a>,
+        classified: &ClassifiedItem<'a>,
         mut cutter: Cutter<'_>,
     ) {
         batch.counts.arrived -= 1;
@@ -257,7 +259,7 @@ impl<'a> Planner<'a> {
                             is_made: true,
                             segments: Segments::whole(&outline),
                         },
-                        ..*item
+                        ..*classified
                     };
                     self.assign(batch, fragment);
                 }
@@ -267,8 +269,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Packs every packet of the item into AGGFRAG payloads.
-    fn pack(&mut self, batch: &mut OutboundBatch, item: &ClassifiedItem<'a>) {
-        let room = self.payload_room(item.sa);
+    fn pack(&mut self, batch: &mut OutboundBatch, classified: &ClassifiedItem<'a>) {
+        let room = self.payload_room(classified.sa);
         let mut sealing = Sealing {
             assigner: &mut self.assigner,
             planned: &mut batch.planned,
@@ -276,7 +278,7 @@ impl<'a> Planner<'a> {
             payloads: &mut batch.made,
         };
         self.packers
-            .pack(&batch.intake.bytes, item, room, &mut sealing);
+            .pack(&batch.intake.bytes, classified, room, &mut sealing);
     }
 
     /// At the end of the batch: without a rate no payload waits for the next batch, and with a rate what is due leaves.

@@ -82,29 +82,29 @@ impl NestedPackets {
             let layers = &self.layers[packet.layers.clone()];
             let of_stage = layers.iter().filter(|layer| layer.stage == stage);
             let mut ah_layers = of_stage.filter_map(|layer| match &layer.header {
-                LayerHeader::Ah(stamp) => Some((layer, stamp)),
+                LayerHeader::Ah(header) => Some((layer, header)),
                 LayerHeader::Esp(_) => None,
             });
-            let Some((layer, stamp)) = ah_layers.nth(nth) else {
+            let Some((layer, header)) = ah_layers.nth(nth) else {
                 continue;
             };
             let sa = snapshot.sa(layer.sa);
             let whole = to.take(layer.packet());
-            let front = layer.headers + stamp.header_len();
+            let front = layer.headers + header.header_len();
             // The headers of the packet inside move in front of AH.
             let outside = layer.mode.outside();
             let inside_at = front - outside;
             whole.copy_within(inside_at..inside_at + outside, 0);
             let total_len = whole.len();
             layer.finish_headers(&mut whole[..layer.headers], total_len);
-            stamp.write(&mut whole[layer.headers..front]);
+            header.write(&mut whole[layer.headers..front]);
             let (front, payload) = whole.split_at_mut(front);
             let covered = covered.take(layer.covered.clone());
             // INVARIANT: headers that the ICV cannot cover were refused when the SA chain was built.
-            let result = ah::icv_input(&sa.config, front, stamp.header_len(), covered);
+            let result = ah::icv_input(&sa.config, front, header.header_len(), covered);
             debug_assert_eq!(result, Ok(()));
             let icv = &mut front[layer.headers + ipsec::wire::ah::FIXED_LEN..];
-            jobs.push(stamp.job(sa, covered, payload, icv));
+            jobs.push(header.job(sa, covered, payload, icv));
         }
         multibuffer::sign(&mut jobs);
         let any = !jobs.is_empty();
@@ -132,12 +132,12 @@ impl PacketLayer {
         to: &mut RangeSplitter<'a>,
     ) -> Option<SealJob<'a>> {
         match &self.header {
-            LayerHeader::Esp(stamp) => {
+            LayerHeader::Esp(header) => {
                 let (headers, body) = to.take(self.packet()).split_at_mut(self.headers);
                 let sa = snapshot.sa(self.sa);
                 self.write_headers(sa, if head.is_empty() { payload } else { head }, headers);
                 let (head, payload) = protected_part(self.mode.outside(), head, payload);
-                Some(stamp.job(sa, head, payload, body))
+                Some(header.job(sa, head, payload, body))
             }
             LayerHeader::Ah(_) => {
                 let len = head.len() + payload.len();

@@ -24,7 +24,7 @@ const DEAR: World = World {
     efficiency: 0.95,
 };
 
-/// What one thread does, and what `workers` more bring.
+/// Throughput of one thread, or with `workers` workers beside it.
 fn carried(world: &World, workers: usize) -> f64 {
     let alone = 1e9 / (world.serial_ns + world.transform_ns);
     let by = 1.0 + world.spare.min(workers as f64);
@@ -56,7 +56,7 @@ fn interval(world: &World, workers: usize) -> Interval {
     }
 }
 
-/// Goes on for so many seconds; tells each choice.
+/// Continues for `seconds`; returns each choice.
 fn run(chooser: &mut Chooser, world: &World, workers: usize, seconds: f64) -> Vec<Choice> {
     let mut workers = workers;
     let mut choices = Vec::new();
@@ -240,7 +240,7 @@ fn another_cipher_is_tried_without_waiting() {
 fn costs_are_learnt_without_the_time_that_others_took() {
     let mut chooser = Chooser::new(1);
     let undisturbed = interval(&DEAR, 0);
-    // Half of the time somebody else ran: half the packets, transforms twice as long by the clock.
+    // Half of the time another thread ran: half the packets, transforms twice as long by the clock.
     let disturbed = Interval {
         packets: undisturbed.packets / 2.0,
         ran: undisturbed.ran / 2.0,

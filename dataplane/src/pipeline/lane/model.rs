@@ -147,7 +147,7 @@ fn workers_that_come_and_go_between_batches_leave_nothing_behind() {
         producer.engage(0);
         producer.publish(numbered(1));
         producer.help();
-        // Inline: what nobody else had claimed before is done.
+        // Inline: batches that no other thread had claimed are done.
         assert_eq!(producer.on_offer(), 0);
         producer.engage(1);
         producer.publish(numbered(2));

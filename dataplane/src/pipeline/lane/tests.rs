@@ -3,7 +3,7 @@ use super::super::worker::{Idle, WorkerThreads};
 use super::*;
 use std::time::{Duration, Instant};
 
-/// A batch whose transform takes as long as it was told.
+/// A batch whose transform takes a given time.
 struct Job {
     number: u64,
     spins: u32,

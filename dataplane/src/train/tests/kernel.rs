@@ -5,7 +5,7 @@
 //!   train ──► device `espk0` ──► the kernel forwards ──► device `espk1`, which takes single packets only ──► segments
 //! ```
 //!
-//! Forwarding takes one hop off, which [`forwarded`] does to what is expected; nothing else may differ.
+//! Forwarding decrements the hop limit, as [`forwarded`] does to what is expected; nothing else may differ.
 
 use super::inverse::{atomic, stream};
 use super::meaning::{Meaning, meaning};

@@ -132,7 +132,7 @@ prop_compose! {
         v6: bool,
         udp: bool,
         flow in 0u8..3,
-        // A packet of one hop would be forwarded by nobody.
+        // A packet with hop limit 1 would not be forwarded.
         (dscp, ttl, df) in (0u8..64, 2u8.., any::<bool>()),
         (identification, sequence, acknowledgement, window) in any::<(u16, u32, u32, u16)>(),
         (psh, fin, cwr, ece) in any::<(bool, bool, bool, bool)>(),
