@@ -88,43 +88,13 @@ pub(super) fn did_you_mean(given: &str, words: &[&str]) -> String {
     let all = words.join(", ");
     let near = words
         .iter()
-        .map(|word| (distance(given, word), word))
+        .map(|word| (strsim::osa_distance(given, word), word))
         .min()
         .filter(|(distance, word)| *distance <= word.len() / 3 + 1);
     match near {
         Some((_, word)) => format!("did you mean `{word}`? Known: {all}"),
         None => format!("known: {all}"),
     }
-}
-
-/// How many letters must be changed, put in, taken out or swapped with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
-    for row in 0..=one.len() {
-        for column in 0..=other.len() {
-            table[row][column] = match (row, column) {
-                (0, _) | (_, 0) => row + column,
-                _ => {
-                    let differ = usize::from(one[row - 1] != other[column - 1]);
-                    let change = table[row - 1][column - 1] + differ;
-                    let best = change
-                        .min(table[row - 1][column] + 1)
-                        .min(table[row][column - 1] + 1);
-                    let swapped = row > 1
-                        && column > 1
-                        && one[row - 1] == other[column - 2]
-                        && one[row - 2] == other[column - 1];
-                    if swapped {
-                        best.min(table[row - 2][column - 2] + 1)
-                    } else {
-                        best
-                    }
-                }
-            };
-        }
-    }
-    table[one.len()][other.len()]
 }
 
 impl fmt::Display for SpecError {
