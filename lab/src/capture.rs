@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::fault::Fault;
 
 pub use frame::Frame;
-pub use segments::as_sent;
+pub use segments::to_wire_frames;
 
 /// What a packet analyser must know to read one direction of a tunnel.
 #[derive(Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl CaptureWriter {
         let room = self.limit.saturating_sub(self.taken.values().sum());
         let sent: Vec<Frame> = frames
             .iter()
-            .flat_map(as_sent)
+            .flat_map(to_wire_frames)
             .take(self.share.min(room))
             .collect();
         self.taken.insert(contender.into(), sent.len());

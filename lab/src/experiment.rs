@@ -79,7 +79,7 @@ impl Experiment<'_> {
         journal: &mut Journal,
         watcher: &mut dyn Watcher,
     ) -> Result<Summary, Fault> {
-        let (absences, blind) = self.absences()?;
+        let (absences, unavailable) = self.absences()?;
         // A check that was interrupted does not prove absence.
         if self.stop.asked() {
             return Ok(Summary {
@@ -93,7 +93,7 @@ impl Experiment<'_> {
         let mut plan = Plan::new(&present, self.rounds, self.seed);
         for (intrusive, _) in self.intrusive.iter() {
             let asks = |case: &usize| self.cases[*case].intrusive.contains(intrusive);
-            if !blind.iter().any(|(absent, _)| absent == intrusive) {
+            if !unavailable.iter().any(|(absent, _)| absent == intrusive) {
                 let asking: Vec<usize> = present.iter().copied().filter(asks).collect();
                 plan.examine(&asking, *intrusive);
             }
@@ -106,13 +106,13 @@ impl Experiment<'_> {
                 keep(record, journal, watcher, &mut summary);
             }
         }
-        for (intrusive, absence) in blind {
+        for (intrusive, absence) in unavailable {
             let record = self.without(intrusive, absence, &plan);
             if !self.done.contains(&(0, record.order)) {
                 keep(record, journal, watcher, &mut summary);
             }
         }
-        let left: Vec<Planned> = self.left(&plan);
+        let left: Vec<Planned> = self.remaining(&plan);
         for planned in &left {
             if self.stop.asked() {
                 break;
@@ -127,7 +127,7 @@ impl Experiment<'_> {
     }
 
     /// What no earlier run recorded.
-    fn left(&self, plan: &Plan) -> Vec<Planned> {
+    fn remaining(&self, plan: &Plan) -> Vec<Planned> {
         let mut trials = plan.trials.clone();
         trials.retain(|trial| !self.done.contains(&(trial.round, trial.case)));
         trials
@@ -136,7 +136,7 @@ impl Experiment<'_> {
     /// Of what is left to do.
     fn estimate(&self, plan: &Plan) -> Duration {
         let mut left = plan.clone();
-        left.trials = self.left(plan);
+        left.trials = self.remaining(plan);
         let more = left.trials.iter().filter_map(|trial| trial.intrusive);
         let more: Duration = more.map(IntrusiveMeter::takes).sum();
         left.estimate(|case| self.cases[case].load.takes(self.cases[case].duration)) + more
@@ -179,14 +179,14 @@ impl Experiment<'_> {
             .filter(|(_, absence)| absence.is_none())
             .filter_map(|(case, _)| case.contender.version(&topology));
         self.provenance.versions.extend(versions);
-        let blind = self.intrusive.iter().filter_map(|(intrusive, meter)| {
+        let unavailable = self.intrusive.iter().filter_map(|(intrusive, meter)| {
             let asked = self
                 .cases
                 .iter()
                 .any(|case| case.intrusive.contains(intrusive));
             Some((*intrusive, asked.then(|| meter.presence(&topology).err())??))
         });
-        Ok((absences, blind.collect()))
+        Ok((absences, unavailable.collect()))
     }
 
     fn trial(&mut self, planned: &Planned, plan: &Plan) -> Record {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::meter::IntrusiveMeter;
-use crate::seed::Seeded;
+use crate::seed::SplitMix64;
 
 /// One trial to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Plan {
 impl Plan {
     /// Plans `rounds` rounds over the given cases.
     pub fn new(cases: &[usize], rounds: usize, seed: u64) -> Plan {
-        let mut seeded = Seeded::new(seed);
+        let mut seeded = SplitMix64::new(seed);
         let mut trials = Vec::with_capacity(cases.len() * rounds);
         for round in 1..=rounds {
             let mut order = cases.to_vec();

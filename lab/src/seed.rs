@@ -2,12 +2,12 @@
 
 /// SplitMix64: tiny, well mixed, and fixed for ever, because old records must be repeatable.
 #[derive(Debug, Clone)]
-pub(crate) struct Seeded(u64);
+pub(crate) struct SplitMix64(u64);
 
-impl Seeded {
+impl SplitMix64 {
     /// The sequence that belongs to `seed`.
-    pub(crate) fn new(seed: u64) -> Seeded {
-        Seeded(seed)
+    pub(crate) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     /// The next 64 bits.
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn the_sequence_is_the_published_one() {
         // Reference output of SplitMix64 for seed 1234567 (the generator's author's test sequence).
-        let mut seeded = Seeded::new(1_234_567);
+        let mut seeded = SplitMix64::new(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| seeded.bits()).collect();
         assert_eq!(
             first,
@@ -55,7 +55,7 @@ mod tests {
     fn a_shuffle_keeps_every_item_and_depends_on_the_seed() {
         let shuffled = |seed| {
             let mut items: Vec<u32> = (0..50).collect();
-            Seeded::new(seed).shuffle(&mut items);
+            SplitMix64::new(seed).shuffle(&mut items);
             items
         };
         let (one, two) = (shuffled(1), shuffled(2));

@@ -105,7 +105,7 @@ impl Spec {
         preset: Option<Preset>,
     ) -> Result<Spec, SpecError> {
         let file = DeTable::parse(text).map_err(|error| complaint::of_toml(&error, text, name))?;
-        understood(Tree::of(&file), preset)
+        parse(Tree::of(&file), preset)
             .map_err(|wrong| SpecError::new(wrong.at, wrong.what, wrong.advice, text, name))
     }
 
@@ -145,7 +145,7 @@ impl Spec {
     }
 }
 
-fn understood(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
+fn parse(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
     file.only(&TOP_LEVEL_FIELDS)?;
     let study = file.text("study")?.ok_or_else(|| Diagnostic {
         at: 0..0,

@@ -12,7 +12,7 @@ mod round_trip;
 mod soak;
 
 pub(crate) use frames::{Received, Sent};
-pub use round_trip::Answered;
+pub use round_trip::RoundTrips;
 pub use soak::{Class, SoakCounts, SoakLine, Spinning};
 
 use std::io;

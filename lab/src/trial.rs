@@ -118,9 +118,9 @@ fn on_fresh_topology(
         .map_err(at(Stage::Testbed))?;
     let mut tunnel = case.contender.up(&topology).map_err(at(Stage::Up))?;
     // Starting up is not what is measured, nor is ending: only between the two a gateway is held to its share.
-    let held = topology.hold(&tunnel.gateways()).map_err(at(Stage::Up));
+    let held = topology.limit(&tunnel.gateways()).map_err(at(Stage::Up));
     let outcome = held.and_then(|()| measure(case, &*tunnel, &topology, trial, token, notes));
-    for fault in [topology.let_go(), tunnel.down(&topology)]
+    for fault in [topology.remove_quotas(), tunnel.down(&topology)]
         .into_iter()
         .filter_map(Result::err)
     {

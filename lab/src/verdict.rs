@@ -25,7 +25,7 @@ const MAX_BUSY_IDLE_RATIO: f64 = 0.08;
 /// This share of a gateway's time in one place decides between cipher and copies.
 const DOMINANT_RATIO: f64 = 0.6;
 
-/// Judges a trial by its figures and readings. `None` where nothing was filled, as with single questions.
+/// Judges a trial by its figures and readings. `None` where nothing was filled, as with single requests.
 pub(crate) fn judge(
     demand: Demand,
     figures: &BTreeMap<String, f64>,

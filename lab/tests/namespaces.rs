@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lab::capture::{Frame, as_sent};
+use lab::capture::{Frame, to_wire_frames};
 use lab::check;
 use lab::contender::{CapturePoint, Protection};
 use lab::fault::Fault;
@@ -153,7 +153,7 @@ fn segmentation(testbed: &mut Namespaces) {
         1,
         "the virtual link does not take super-packets"
     );
-    let ours: Vec<Frame> = as_sent(&ours[0]);
+    let ours: Vec<Frame> = to_wire_frames(&ours[0]);
     said(
         &*topology.left,
         &format!("ethtool -K {WAN} tx off gso off tx-udp-segmentation off"),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A frame as the kernel showed it. With offloads that may be one that no wire would carry: see [`super::as_sent`].
+/// A frame as the kernel showed it. With offloads that may be one that no wire would carry: see
+/// [`super::to_wire_frames`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// When, since 1970.

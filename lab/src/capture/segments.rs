@@ -8,7 +8,7 @@ const UDP_HEADER_BYTES: usize = 8;
 
 /// The frames on the wire: one or more, with final lengths and checksums. A frame that cannot be parsed is returned
 /// unchanged.
-pub fn as_sent(frame: &Frame) -> Vec<Frame> {
+pub fn to_wire_frames(frame: &Frame) -> Vec<Frame> {
     let sent = match (frame.udp_segment, frame.checksum) {
         (Some(segment), Some((udp, _))) if segment > 0 => {
             split(frame, usize::from(udp), usize::from(segment))
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_super_frame_becomes_the_packets_it_stands_for() {
         let payload: Vec<u8> = (0..=250).collect();
-        let sent = as_sent(&super_frame(&payload, Some(100)));
+        let sent = to_wire_frames(&super_frame(&payload, Some(100)));
         let lengths: Vec<usize> = sent.iter().map(|frame| frame.bytes.len()).collect();
         assert_eq!(lengths, [142, 142, 93]);
         let joined: Vec<u8> = sent
@@ -168,7 +168,7 @@ mod tests {
         // What the kernel leaves in the field: the folded sum over the pseudo header.
         let pseudo = fold(sum(13 + 17, &frame.bytes[26..34]));
         put(&mut frame.bytes, 40, pseudo).unwrap();
-        let sent = as_sent(&frame);
+        let sent = to_wire_frames(&frame);
         assert_eq!(sent.len(), 1);
         assert!(verified(&sent[0].bytes));
     }
@@ -178,7 +178,7 @@ mod tests {
         for length in 0..60 {
             let mut frame = super_frame(&[1; 40], Some(7));
             frame.bytes.truncate(length);
-            let sent = as_sent(&frame);
+            let sent = to_wire_frames(&frame);
             assert!(!sent.is_empty() || length == 42, "{length}");
         }
     }

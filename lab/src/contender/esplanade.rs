@@ -23,7 +23,7 @@ pub use run_options::{FLAGS, RunOptions};
 
 /// Starting takes milliseconds, more on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// For one question on the control socket.
+/// For one request on the control socket.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Added to both for tens of thousands of associations.
 const EXTRA_TIME_PER_ASSOCIATION: Duration = Duration::from_millis(1);
@@ -107,7 +107,7 @@ impl Contender for Esplanade {
         let right = self.start(Side::Right, topology)?;
         let mut pair = Pair {
             gateways: [left, right],
-            keys: self.keys.for_analysers(&self.ipsec, &topology.addresses),
+            keys: self.keys.wireshark_keys(&self.ipsec, &topology.addresses),
             renewing: None,
         };
         pair.gateways
@@ -146,7 +146,7 @@ impl Esplanade {
         let process = host.start(&command)?;
         Ok(Running {
             daemon: Daemon { side, process },
-            longer: EXTRA_TIME_PER_ASSOCIATION * self.ipsec.associations,
+            extra_time: EXTRA_TIME_PER_ASSOCIATION * self.ipsec.associations,
             program,
             control,
             keyfile,
@@ -191,7 +191,7 @@ fn down(program: &Path, control: &Path) -> Command {
 struct Running {
     daemon: Daemon,
     /// Additional time for many associations.
-    longer: Duration,
+    extra_time: Duration,
     program: PathBuf,
     control: PathBuf,
     keyfile: PathBuf,
@@ -212,7 +212,7 @@ impl Running {
             match self.ask("status", topology) {
                 Ok(_) => return Ok(()),
                 Err(Fault::Interrupted) => return Err(Fault::Interrupted),
-                Err(fault) if started.elapsed() > START_TIMEOUT + self.longer => {
+                Err(fault) if started.elapsed() > START_TIMEOUT + self.extra_time => {
                     let side = self.daemon.side.name();
                     return Err(fault.during(&format!("the {side} gateway does not answer")));
                 }
@@ -221,7 +221,7 @@ impl Running {
         }
     }
 
-    /// Asks a question on the control socket; the answer is JSON.
+    /// Asks a request on the control socket; the answer is JSON.
     fn ask(&self, word: &str, topology: &Topology) -> Result<serde_json::Value, Fault> {
         let command = on(&self.program, word)
             .arg("--json")
@@ -229,7 +229,7 @@ impl Running {
             .arg(&self.control);
         let answer = topology
             .gateway(self.daemon.side)
-            .must(&command, CONTROL_TIMEOUT + self.longer)?;
+            .must(&command, CONTROL_TIMEOUT + self.extra_time)?;
         serde_json::from_str(&answer)
             .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
     }
@@ -239,7 +239,7 @@ impl Running {
         let down = down(&self.program, &self.control);
         topology
             .gateway(self.daemon.side)
-            .must(&down, CONTROL_TIMEOUT + self.longer)
+            .must(&down, CONTROL_TIMEOUT + self.extra_time)
             .map(drop)
     }
 }

@@ -67,7 +67,7 @@ impl Contender for KernelWireguard {
             )?;
             let set = Command::line(&format!("wg setconf {INTERFACE}")).arg(&file);
             host.must(&set, COMMAND_TIMEOUT)?;
-            super::wireguard::lead_in(host, side, topology)?;
+            super::wireguard::route_into_tunnel(host, side, topology)?;
         }
         Ok(Box::new(Links))
     }

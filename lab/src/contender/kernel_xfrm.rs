@@ -211,14 +211,14 @@ impl Contender for KernelXfrm {
             self.apply(side, topology)
         });
         let tunnel = InKernel {
-            keys: self.keys.for_analysers(&self.ipsec, &topology.addresses),
+            keys: self.keys.wireshark_keys(&self.ipsec, &topology.addresses),
             parallel: self.pcrypt.then(|| self.pcrypt(PcryptAction::Delete)),
         };
         match up {
             Ok(()) => Ok(Box::new(tunnel)),
             Err(fault) => {
                 // The first error is the relevant one.
-                let _ = tunnel.away(topology);
+                let _ = tunnel.remove(topology);
                 Err(fault)
             }
         }
@@ -292,7 +292,7 @@ struct InKernel {
 }
 
 impl InKernel {
-    fn away(&self, topology: &Topology) -> Result<(), Fault> {
+    fn remove(&self, topology: &Topology) -> Result<(), Fault> {
         let Some(delete) = &self.parallel else {
             return Ok(());
         };
@@ -328,7 +328,7 @@ impl Tunnel for InKernel {
     }
 
     fn down(&mut self, topology: &Topology) -> Result<(), Fault> {
-        self.away(topology)
+        self.remove(topology)
     }
 }
 

@@ -86,7 +86,7 @@ impl Contender for KernelLibipsec {
         left.load(topology)?;
         right.load(topology)?;
         left.initiate(topology).map_err(|fault| {
-            fault.during(&format!("{}{}", left.last_words(), right.last_words()))
+            fault.during(&format!("{}{}", left.last_message(), right.last_message()))
         })?;
         Ok(Box::new(Daemons([left.daemon, right.daemon])))
     }
@@ -128,7 +128,7 @@ impl Charon {
     }
 
     /// What the daemon complained of, for the reader of a failure.
-    fn last_words(&mut self) -> String {
+    fn last_message(&mut self) -> String {
         let said = self.daemon.process.output();
         let complaint = said
             .lines()

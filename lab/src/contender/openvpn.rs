@@ -100,7 +100,7 @@ impl Contender for OpenVpn {
         ];
         for daemon in &mut daemons {
             ready(daemon)?;
-            lead_in(daemon.side, topology)?;
+            route_into_tunnel(daemon.side, topology)?;
         }
         Ok(Box::new(Daemons(daemons)))
     }
@@ -223,7 +223,7 @@ fn ready(daemon: &mut Daemon) -> Result<(), Fault> {
 }
 
 /// Routes the other side's network into the tunnel.
-fn lead_in(side: Side, topology: &Topology) -> Result<(), Fault> {
+fn route_into_tunnel(side: Side, topology: &Topology) -> Result<(), Fault> {
     let network = match side {
         Side::Left => &topology.addresses.right_network,
         Side::Right => &topology.addresses.left_network,

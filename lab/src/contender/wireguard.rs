@@ -136,7 +136,7 @@ fn start(command: &Command, lab: &Path, side: Side, topology: &Topology) -> Resu
         &configuration(side, &topology.addresses),
         &mut *process,
     )?;
-    lead_in(host, side, topology)?;
+    route_into_tunnel(host, side, topology)?;
     Ok(Daemon { side, process })
 }
 
@@ -224,7 +224,11 @@ fn base64(hex: &str) -> String {
 }
 
 /// Switches the interface on and leads the other side's network into it.
-pub(super) fn lead_in(host: &dyn Host, side: Side, topology: &Topology) -> Result<(), Fault> {
+pub(super) fn route_into_tunnel(
+    host: &dyn Host,
+    side: Side,
+    topology: &Topology,
+) -> Result<(), Fault> {
     let network = match side {
         Side::Left => &topology.addresses.right_network,
         Side::Right => &topology.addresses.left_network,

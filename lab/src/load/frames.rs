@@ -166,7 +166,7 @@ impl PreparedFrames<'_> {
     fn wait_until_bound(&self) -> Result<(), Fault> {
         let at = SocketAddr::from((self.ends.address, PORT));
         let started = Instant::now();
-        while !sockets::takes_datagrams(self.ends.to, at)? {
+        while !sockets::has_udp_socket(self.ends.to, at)? {
             if started.elapsed() > EXTRA_TIMEOUT {
                 return Err(Fault::failed("the receiver does not listen"));
             }

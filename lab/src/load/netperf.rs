@@ -38,7 +38,7 @@ impl Netperf {
     fn ends<'topology>(&self, topology: &'topology Topology) -> Ends<'topology> {
         match self.test {
             Test::Datagrams { .. } => self.direction.ends(topology),
-            Test::Stream { .. } | Test::Questions { .. } => Direction::Forward.ends(topology),
+            Test::Stream { .. } | Test::Requests { .. } => Direction::Forward.ends(topology),
         }
     }
 }
@@ -48,21 +48,21 @@ impl Load for Netperf {
         match self.test {
             Test::Stream { .. } => "netperf-tcp",
             Test::Datagrams { .. } => "netperf-udp",
-            Test::Questions { .. } => "netperf-rr",
+            Test::Requests { .. } => "netperf-rr",
         }
     }
 
     fn demand(&self) -> Demand {
         match self.test {
             Test::Stream { .. } | Test::Datagrams { .. } => Demand::Saturating,
-            Test::Questions { .. } => Demand::RequestResponse,
+            Test::Requests { .. } => Demand::RequestResponse,
         }
     }
 
     fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let ends = self.ends(topology);
         let near = Program::of(ends.from, "netperf")?;
-        near.understands(&Program::of(ends.to, "netserver")?)
+        near.check_compatible(&Program::of(ends.to, "netserver")?)
     }
 
     fn prepare<'topology>(
@@ -117,7 +117,7 @@ impl Prepared for Listening<'_> {
             Test::Datagrams { .. } => self
                 .flood(second, WARM_UP_TIMEOUT)
                 .or_else(|_| self.flood(second, WARM_UP_TIMEOUT)),
-            Test::Questions { .. } => self.ask(second, WARM_UP_TIMEOUT),
+            Test::Requests { .. } => self.ask(second, WARM_UP_TIMEOUT),
         };
         warm.map(drop)
     }
@@ -126,7 +126,7 @@ impl Prepared for Listening<'_> {
         let seconds = Amount::Seconds(duration.as_secs().max(1));
         match self.load.test {
             Test::Datagrams { .. } => self.flood(seconds, duration + EXTRA_TIMEOUT),
-            Test::Stream { .. } | Test::Questions { .. } => {
+            Test::Stream { .. } | Test::Requests { .. } => {
                 self.ask(seconds, duration + EXTRA_TIMEOUT)
             }
         }
@@ -135,7 +135,7 @@ impl Prepared for Listening<'_> {
 
 impl Listening<'_> {
     fn command(&self, amount: Amount) -> Command {
-        let intervals = self.program.tells_intervals;
+        let intervals = self.program.has_intervals;
         let line = self
             .load
             .line(self.ends.address, amount, intervals, self.port);
@@ -157,7 +157,7 @@ impl Listening<'_> {
         let (from, six) = (self.ends.from, self.ends.address.is_ipv6());
         let near = SocketAddr::from((anywhere(six), self.port));
         let far = SocketAddr::from((self.ends.address, self.port));
-        let teller = from.datagrams(SocketAddr::from((anywhere(six), 0)))?;
+        let end_sender = from.datagrams(SocketAddr::from((anywhere(six), 0)))?;
         let mut netperf = from.start(&command)?;
         let (started, mut sending) = (Instant::now(), false);
         while netperf.ended().is_none() {
@@ -167,13 +167,13 @@ impl Listening<'_> {
                     after: limit,
                 });
             }
-            let has_socket = sockets::takes_datagrams(from, near)?;
+            let has_socket = sockets::has_udp_socket(from, near)?;
             if sending && !has_socket {
-                teller.send(far, &[])?;
+                end_sender.send(far, &[])?;
             }
             sending |= has_socket;
             // Nothing comes; but this waiting ends when the user asks to stop.
-            teller.receive(POLL_INTERVAL)?;
+            end_sender.receive(POLL_INTERVAL)?;
         }
         self.carried(&netperf.output())
     }
@@ -182,7 +182,7 @@ impl Listening<'_> {
         let answer = answer::read(said).and_then(|answer| match self.load.test {
             Test::Stream { .. } => answer.of_stream(self.load.is_backwards()),
             Test::Datagrams { message_bytes } => answer.of_datagrams(message_bytes),
-            Test::Questions { bytes } => answer.of_questions(bytes),
+            Test::Requests { bytes } => answer.of_requests(bytes),
         });
         let tool = self.program.tool();
         match answer {

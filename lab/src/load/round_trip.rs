@@ -1,4 +1,4 @@
-//! Round trips: one question at a time from client to server and back, alone or beside a stream that takes half of what
+//! Round trips: one request at a time from client to server and back, alone or beside a stream that takes half of what
 //! the path carries; as datagrams, or each over a TCP connection of its own, which is opened for it and closed behind
 //! it.
 
@@ -12,13 +12,13 @@ use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Process};
 use crate::testbed::Topology;
-use crate::tool::Answered;
+use crate::tool::RoundTrips;
 
 const PORT: u16 = 5302;
 /// For starting, and for a last answer to come.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What carries a question.
+/// What carries a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestTransport {
     /// A datagram.
@@ -45,7 +45,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// With questions of so many bytes, asked by the tools of `lab`.
+    /// With requests of so many bytes, asked by the tools of `lab`.
     pub fn new(lab: &Path, bytes: u32, asked: RequestTransport) -> RoundTrip {
         RoundTrip {
             lab: lab.to_owned(),
@@ -102,7 +102,7 @@ impl Echo {
     }
 }
 
-fn answered(said: &str) -> Result<Answered, Fault> {
+fn answered(said: &str) -> Result<RoundTrips, Fault> {
     serde_json::from_str(said).map_err(|error| Fault::failed(format!("the request tool: {error}")))
 }
 
@@ -158,7 +158,7 @@ impl Prepared for PreparedRoundTrip<'_> {
     }
 }
 
-fn carried(found: &Answered, load: &RoundTrip) -> Carried {
+fn carried(found: &RoundTrips, load: &RoundTrip) -> Carried {
     let answers = found.asked - found.lost;
     let carried = answers * u64::from(load.bytes);
     Carried {
@@ -172,7 +172,7 @@ fn carried(found: &Answered, load: &RoundTrip) -> Carried {
     }
 }
 
-fn figures(found: &Answered, asked: RequestTransport) -> BTreeMap<String, f64> {
+fn figures(found: &RoundTrips, asked: RequestTransport) -> BTreeMap<String, f64> {
     let name = match asked {
         RequestTransport::Datagram => "rtt",
         RequestTransport::Connection => "connection",
@@ -198,7 +198,7 @@ pub struct LoadedRoundTrip {
 }
 
 impl LoadedRoundTrip {
-    /// The questions, and the stream beside them.
+    /// The requests, and the stream beside them.
     pub fn new(lab: &Path, bytes: u32, stream: Iperf3) -> LoadedRoundTrip {
         LoadedRoundTrip {
             asking: RoundTrip::new(lab, bytes, RequestTransport::Datagram),
@@ -244,7 +244,7 @@ struct PreparedLoadedRoundTrip<'topology> {
 
 /// How long the whole capacity is looked for.
 const CAPACITY_TRIAL: Duration = Duration::from_secs(1);
-/// Between two questions: often enough for a 99th percentile, and no load of its own.
+/// Between two requests: often enough for a 99th percentile, and no load of its own.
 const REQUEST_INTERVAL_MS: u64 = 2;
 
 impl Prepared for PreparedLoadedRoundTrip<'_> {
@@ -256,7 +256,7 @@ impl Prepared for PreparedLoadedRoundTrip<'_> {
         Ok(())
     }
 
-    /// The stream runs a moment longer on both sides of the questions, so that none is asked of an idle path.
+    /// The stream runs a moment longer on both sides of the requests, so that none is asked of an idle path.
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let margin = Duration::from_millis(500);
         let offered = (self.capacity_bps / 2.0) as u64;
@@ -295,7 +295,7 @@ mod tests {
     fn connections_are_a_rate_and_datagrams_are_times() {
         let mut nanoseconds = Histogram::default();
         (0..180).for_each(|_| nanoseconds.add(50_000));
-        let found = Answered {
+        let found = RoundTrips {
             asked: 200,
             lost: 20,
             seconds: 2.0,

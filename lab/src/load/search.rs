@@ -134,7 +134,7 @@ impl RateSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::Seeded;
+    use crate::seed::SplitMix64;
 
     fn search(capacity: f64, hint: f64, goal: f64, noise: impl Fn(f64) -> f64) -> (f64, usize) {
         let mut search = RateSearch::new(1e7, hint, goal, 12);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn noise_never_makes_it_claim_what_no_full_trial_carried() {
-        let seeded = std::cell::RefCell::new(Seeded::new(5));
+        let seeded = std::cell::RefCell::new(SplitMix64::new(5));
         let lucky = |loss: f64| {
             let luck = seeded.borrow_mut().below(10) == 0;
             if luck { 0.0 } else { loss }

@@ -59,7 +59,7 @@ fn wait_until(what: &str, mut so: impl FnMut() -> Result<bool, Fault>) -> Result
 }
 
 /// Whether the UDP port of this address's family is in use.
-pub(super) fn takes_datagrams(host: &dyn Host, at: SocketAddr) -> Result<bool, Fault> {
+pub(super) fn has_udp_socket(host: &dyn Host, at: SocketAddr) -> Result<bool, Fault> {
     let table = table(host, "udp", at)?;
     Ok(sockets(&table, at.port()).next().is_some())
 }

@@ -45,7 +45,7 @@ fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
         return Ok(all);
     };
     for side in Side::BOTH {
-        let (held, side) = (throttle.held(side)?, side.name());
+        let (held, side) = (throttle.counts(side)?, side.name());
         all.insert(format!("{side}.share.periods_count"), held.periods);
         all.insert(format!("{side}.share.throttled_count"), held.stopped);
         all.insert(format!("{side}.share.throttled_s"), held.stopped_s);

@@ -14,7 +14,7 @@ use super::preset::Changes;
 use super::settings::Settings;
 use super::tree::Tree;
 use entry::Entry;
-use part::{Part, nameless, part};
+use part::{Part, missing_name, part};
 
 /// The cells of a spec, and what was skipped.
 pub(super) fn cells(
@@ -36,7 +36,7 @@ pub(super) fn cells(
     for tree in parts {
         let part = part(tree, Some(&base))?;
         if !names.insert(part.name.clone()) {
-            return Err(nameless(tree, "each part needs a name of its own"));
+            return Err(missing_name(tree, "each part needs a name of its own"));
         }
         all.add(&part)?;
     }

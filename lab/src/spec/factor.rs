@@ -178,7 +178,7 @@ impl Factor {
             }
             Takes::Flag => match written.get_ref().as_bool() {
                 Some(flag) => Ok(flag.to_string()),
-                None => Err(tree::mistyped(written, "true or false is expected here")),
+                None => Err(tree::wrong_type(written, "true or false is expected here")),
             },
             Takes::Word(words) => self.word(written, words),
             Takes::Suite => self.word(written, &SUITES.map(|suite| suite.name)),

@@ -20,7 +20,7 @@ pub(super) fn read(tree: Tree<'_>) -> Result<Measure, Diagnostic> {
     for intrusive in IntrusiveMeter::ALL {
         if let Some(value) = table.get(intrusive.name()) {
             let on = value.get_ref().as_bool();
-            let on = on.ok_or_else(|| tree::mistyped(value, "true or false is expected here"))?;
+            let on = on.ok_or_else(|| tree::wrong_type(value, "true or false is expected here"))?;
             switches.push((intrusive, on));
         }
     }

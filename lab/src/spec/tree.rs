@@ -60,7 +60,7 @@ impl<'t> Tree<'t> {
             return Ok(Vec::new());
         };
         let list = value.get_ref().as_array();
-        let list = list.ok_or_else(|| mistyped(value, &format!("write it as [[{name}]]")))?;
+        let list = list.ok_or_else(|| wrong_type(value, &format!("write it as [[{name}]]")))?;
         list.iter().map(tree).collect()
     }
 
@@ -138,14 +138,14 @@ fn tree<'t>(value: Placed<'t>) -> Result<Tree<'t>, Diagnostic> {
             table,
             at: (span.start, span.end),
         }),
-        None => Err(mistyped(value, "a table is expected here")),
+        None => Err(wrong_type(value, "a table is expected here")),
     }
 }
 
 /// A text.
 pub(super) fn text<'t>(value: Placed<'t>) -> Result<&'t str, Diagnostic> {
     let text = value.get_ref().as_str();
-    text.ok_or_else(|| mistyped(value, "a text in quotes is expected here"))
+    text.ok_or_else(|| wrong_type(value, "a text in quotes is expected here"))
 }
 
 /// A whole number.
@@ -154,7 +154,7 @@ pub(super) fn whole(value: Placed<'_>) -> Result<i64, Diagnostic> {
         let digits = number.as_str().replace('_', "");
         i64::from_str_radix(&digits, number.radix()).ok()
     });
-    number.ok_or_else(|| mistyped(value, "a whole number is expected here"))
+    number.ok_or_else(|| wrong_type(value, "a whole number is expected here"))
 }
 
 /// Any number.
@@ -162,16 +162,16 @@ pub(super) fn real(value: Placed<'_>) -> Result<f64, Diagnostic> {
     match value.get_ref().as_float() {
         Some(float) => {
             let number = float.as_str().replace('_', "").parse().ok();
-            number.ok_or_else(|| mistyped(value, "a number is expected here"))
+            number.ok_or_else(|| wrong_type(value, "a number is expected here"))
         }
         None => whole(value)
             .map(|number| number as f64)
-            .map_err(|_| mistyped(value, "a number is expected here")),
+            .map_err(|_| wrong_type(value, "a number is expected here")),
     }
 }
 
 /// A value of the wrong kind.
-pub(super) fn mistyped(value: Placed<'_>, advice: &str) -> Diagnostic {
+pub(super) fn wrong_type(value: Placed<'_>, advice: &str) -> Diagnostic {
     Diagnostic {
         at: value.span(),
         what: format!("wrong type: `{}`", value.get_ref().type_str()),

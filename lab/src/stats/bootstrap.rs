@@ -2,7 +2,7 @@
 
 use super::distribution::{normal, normal_quantile, student_quantile};
 use super::{Interval, quantile};
-use crate::seed::Seeded;
+use crate::seed::SplitMix64;
 
 /// The bias-corrected and accelerated bootstrap interval of `statistic`, over values or over pairs that belong
 /// together. `None` of fewer than two values, and where every resample gives the same or the correction is undefined.
@@ -43,7 +43,7 @@ fn resampled<T: Copy>(
     resamples: usize,
     seed: u64,
 ) -> Vec<f64> {
-    let mut seeded = Seeded::new(seed);
+    let mut seeded = SplitMix64::new(seed);
     let mut sample = values.to_vec();
     let mut draw = || {
         sample.fill_with(|| values[seeded.below(values.len())]);

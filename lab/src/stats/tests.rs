@@ -5,7 +5,7 @@ mod compared;
 
 use super::distribution::{normal, normal_quantile, student, student_quantile};
 use super::*;
-use crate::seed::Seeded;
+use crate::seed::SplitMix64;
 
 const STEADY: [f64; 8] = [9.81, 9.93, 9.75, 9.88, 9.90, 9.62, 9.97, 9.84];
 const SKEWED: [f64; 12] = [
@@ -156,7 +156,7 @@ fn measuring_stops_when_netperf_would_stop() {
 
 #[test]
 fn the_interval_of_a_mean_covers_it_as_often_as_it_says() {
-    let mut seeded = Seeded::new(20_261_121);
+    let mut seeded = SplitMix64::new(20_261_121);
     let mut uniform = || (seeded.bits() >> 11) as f64 / (1u64 << 53) as f64;
     let covered = (0..4000).filter(|_| {
         // Sums of twelve uniforms are normal enough: mean 6, variance 1.

@@ -63,7 +63,7 @@ impl Guest {
                 Fault::Interrupted => fault,
                 _ => Fault::failed(format!(
                     "{fault}; last line of the console: {}",
-                    image.last_words()
+                    image.last_message()
                 )),
             })?;
         Ok(Guest { connection })

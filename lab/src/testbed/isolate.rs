@@ -37,7 +37,7 @@ pub fn enter() -> Result<(), String> {
         -1 => Err(format!("cannot fork: {}", io::Error::last_os_error())),
         0 => {
             drop(outer);
-            settle(alive)
+            set_up_inner(alive)
         }
         inner => {
             drop(alive);
@@ -95,7 +95,7 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
 }
 
 /// The inner process: dies with the outer one, and sees its own processes and its own /run.
-fn settle(alive: OwnedFd) -> Result<(), String> {
+fn set_up_inner(alive: OwnedFd) -> Result<(), String> {
     // SAFETY: plain numbers, about this process only. Its own process group keeps Ctrl-C for the outer process, which
     // passes it on once; a terminal that stops background writers is not obeyed.
     unsafe {
@@ -103,7 +103,7 @@ fn settle(alive: OwnedFd) -> Result<(), String> {
         libc::setpgid(0, 0);
         libc::signal(libc::SIGTTOU, libc::SIG_IGN);
     }
-    if hung_up(&alive) {
+    if parent_gone(&alive) {
         std::process::exit(stop::INTERRUPTED_EXIT);
     }
     let private = mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "");
@@ -122,7 +122,7 @@ fn settle(alive: OwnedFd) -> Result<(), String> {
 }
 
 /// Whether the outer process is gone already: the parent-death signal is for later deaths only.
-fn hung_up(alive: &OwnedFd) -> bool {
+fn parent_gone(alive: &OwnedFd) -> bool {
     let mut poll = libc::pollfd {
         fd: alive.as_raw_fd(),
         events: 0,

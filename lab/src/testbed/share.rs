@@ -116,7 +116,7 @@ impl Quotas {
                 side: Side::Left,
                 pid: sleeper.pid(),
             };
-            let held = throttle.hold(&gateway);
+            let held = throttle.limit(&gateway);
             drop(sleeper);
             held
         };
@@ -173,7 +173,7 @@ impl Throttle {
     }
 
     /// Moves a process with all its threads into the group of its side; those that it makes later are born there.
-    pub fn hold(&self, gateway: &Gateway) -> Result<(), Fault> {
+    pub fn limit(&self, gateway: &Gateway) -> Result<(), Fault> {
         let (pid, side) = (gateway.pid, gateway.side.name());
         if in_real_time(pid) {
             return Err(Fault::failed(format!(
@@ -190,7 +190,7 @@ impl Throttle {
     }
 
     /// Removes the quotas, so that a clean shutdown is not slowed down.
-    pub fn let_go(&self) -> Result<(), Fault> {
+    pub fn remove_quotas(&self) -> Result<(), Fault> {
         let groups = [&self.left, &self.right];
         let lifted = groups.map(|group| group.version.lift(&group.path));
         let lifted: io::Result<Vec<()>> = lifted.into_iter().collect();
@@ -200,7 +200,7 @@ impl Throttle {
     }
 
     /// What was counted so far.
-    pub fn held(&self, side: Side) -> Result<ThrottleCounts, Fault> {
+    pub fn counts(&self, side: Side) -> Result<ThrottleCounts, Fault> {
         let path = self.group(side).path.join("cpu.stat");
         fs::read_to_string(&path)
             .map(|text| version::counted(&text))

@@ -28,7 +28,7 @@ use crate::host::{Command, Host};
 use crate::record::Provenance;
 use crate::stop::Stop;
 use connection::Connection;
-use hosts::nobody;
+use hosts::missing_host;
 use remote_host::RemoteHost;
 
 pub(crate) use hosts::{HostSpec, Hosts, LinkSpec, Uploads};
@@ -104,7 +104,7 @@ impl Ssh {
     }
 
     /// Mends what broke, and takes away what the last topology left.
-    fn refresh(&mut self) -> Result<(), Fault> {
+    fn reconnect(&mut self) -> Result<(), Fault> {
         for (index, (role, place)) in self.places().into_iter().enumerate() {
             if self.connections[index].broken() {
                 let lost = self.connections[index].clone();
@@ -154,7 +154,7 @@ impl Ssh {
 impl Testbed for Ssh {
     fn build(&mut self, spec: &TopologySpec) -> Result<Topology, Fault> {
         possible(spec)?;
-        self.refresh()?;
+        self.reconnect()?;
         let [client, mut left, mut right, server] = self.remote_hosts();
         let map = self.hosts.map(spec.layout)?;
         match spec.layout {
@@ -170,7 +170,7 @@ impl Testbed for Ssh {
         settings::tcp(&spec.tcp, &server)?;
         left.processors.clone_from(&spec.processors);
         right.processors.clone_from(&spec.processors);
-        reach(&client, map.server)?;
+        wait_until_reachable(&client, map.server)?;
         Ok(Topology {
             client: Box::new(client),
             left: Box::new(left),
@@ -218,7 +218,7 @@ impl Ssh {
             settings::forward(gateway)?;
         }
         for (end, place) in [(client, &places.client), (server, &places.server)] {
-            let place = place.as_ref().ok_or_else(nobody)?;
+            let place = place.as_ref().ok_or_else(missing_host)?;
             settings::link(end, LAN, place.link(LAN)?, spec)?;
         }
         let (near, far) = (places.left.link(LAN)?, places.right.link(LAN)?);
@@ -244,7 +244,7 @@ fn possible(spec: &TopologySpec) -> Result<(), Fault> {
 }
 
 /// Waits until packets pass.
-fn reach(from: &RemoteHost, to: IpAddr) -> Result<(), Fault> {
+fn wait_until_reachable(from: &RemoteHost, to: IpAddr) -> Result<(), Fault> {
     let ping = Command::line(&format!("ping -n -q -c 1 -W 1 {to}"));
     let started = Instant::now();
     loop {

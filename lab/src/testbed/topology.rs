@@ -73,7 +73,7 @@ impl Topology {
 
     /// Holds the processes of a contender that is up to the topology's share. Where one side has none, the kernel
     /// carries its packets, and a share would be a lie.
-    pub fn hold(&self, gateways: &[Gateway]) -> Result<(), Fault> {
+    pub fn limit(&self, gateways: &[Gateway]) -> Result<(), Fault> {
         let Some(throttle) = &self.throttle else {
             return Ok(());
         };
@@ -88,14 +88,16 @@ impl Topology {
                     side.name()
                 )));
             }
-            own.try_for_each(|gateway| throttle.hold(gateway))?;
+            own.try_for_each(|gateway| throttle.limit(gateway))?;
         }
         Ok(())
     }
 
     /// Lets them run as they like again.
-    pub fn let_go(&self) -> Result<(), Fault> {
-        self.throttle.as_ref().map_or(Ok(()), Throttle::let_go)
+    pub fn remove_quotas(&self) -> Result<(), Fault> {
+        self.throttle
+            .as_ref()
+            .map_or(Ok(()), Throttle::remove_quotas)
     }
 
     /// The interface on which the client's packets are seen before any gateway takes them. A pair has none.

@@ -105,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// Answers every question whose wait is over.
+    /// Answers every request whose wait is over.
     fn answer_pending(&mut self) -> io::Result<()> {
         let now = Instant::now();
         for wait in std::mem::take(&mut self.pending) {

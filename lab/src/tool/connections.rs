@@ -1,18 +1,18 @@
-//! TCP connections, one after another: opened, asked one question, answered and closed. The answering end closes first,
+//! TCP connections, one after another: opened, asked one request, answered and closed. The answering end closes first,
 //! as servers do, so that the asking end never runs out of ports however many it opens.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::round_trip::Answered;
+use super::round_trip::RoundTrips;
 use crate::load::Histogram;
 
 /// What takes longer is lost. A first packet that the path lost is sent again after a second: that is slow, and no
 /// loss.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers every connection's question with itself, for ever.
+/// Answers every connection's request with itself, for ever.
 pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
     loop {
@@ -21,15 +21,15 @@ pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The question's length goes before it, in four bytes.
+/// The request's length goes before it, in four bytes.
 fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let mut question = vec![0; (u32::from_be_bytes(length) as usize).min(MAX_REQUEST_BYTES)];
-    stream.read_exact(&mut question)?;
-    stream.write_all(&question)
+    let mut request = vec![0; (u32::from_be_bytes(length) as usize).min(MAX_REQUEST_BYTES)];
+    stream.read_exact(&mut request)?;
+    stream.write_all(&request)
 }
 
 /// Requests are never larger.
@@ -41,19 +41,19 @@ pub(super) fn connect(
     bytes: usize,
     milliseconds: u64,
     pause: u64,
-) -> io::Result<Answered> {
-    let mut found = Answered {
+) -> io::Result<RoundTrips> {
+    let mut found = RoundTrips {
         asked: 0,
         lost: 0,
         seconds: 0.0,
         nanoseconds: Histogram::default(),
     };
-    let question = question(bytes);
+    let request = request(bytes);
     let (started, length) = (Instant::now(), Duration::from_millis(milliseconds));
     while started.elapsed() < length {
         found.asked += 1;
         let opened = Instant::now();
-        match once(to, &question) {
+        match once(to, &request) {
             Ok(()) => found.nanoseconds.add(opened.elapsed().as_nanos() as u64),
             Err(_) => found.lost += 1,
         }
@@ -65,22 +65,22 @@ pub(super) fn connect(
     Ok(found)
 }
 
-fn question(bytes: usize) -> Vec<u8> {
+fn request(bytes: usize) -> Vec<u8> {
     let bytes = bytes.min(MAX_REQUEST_BYTES);
-    let mut question = (bytes as u32).to_be_bytes().to_vec();
-    question.resize(4 + bytes, b'?');
-    question
+    let mut request = (bytes as u32).to_be_bytes().to_vec();
+    request.resize(4 + bytes, b'?');
+    request
 }
 
 /// From the first packet to the other end's last.
-fn once(to: SocketAddr, question: &[u8]) -> io::Result<()> {
+fn once(to: SocketAddr, request: &[u8]) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&to, CONNECTION_TIMEOUT)?;
     stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_nodelay(true)?;
-    stream.write_all(question)?;
-    let mut answer = Vec::with_capacity(question.len());
+    stream.write_all(request)?;
+    let mut answer = Vec::with_capacity(request.len());
     stream.read_to_end(&mut answer)?;
-    if answer[..] == question[4..] {
+    if answer[..] == request[4..] {
         Ok(())
     } else {
         Err(io::Error::other("the answer differs from the request"))
@@ -100,8 +100,8 @@ mod tests {
                 let _ = answer(stream);
             }
         });
-        once(at, &question(1000)).unwrap();
-        once(at, &question(0)).unwrap();
+        once(at, &request(1000)).unwrap();
+        once(at, &request(0)).unwrap();
         let found = connect(at, 64, 50, 0).unwrap();
         assert!(found.asked > 0);
         assert_eq!(found.nanoseconds.count(), found.asked - found.lost);

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::seed::Seeded;
+use crate::seed::SplitMix64;
 use crate::socket;
 
 /// Options of the impairment box.
@@ -69,7 +69,7 @@ impl Impair {
 
 /// One way through the box.
 struct OneWay {
-    chance: Seeded,
+    chance: SplitMix64,
     delay: Duration,
     loss: f64,
     duplicate: f64,
@@ -81,7 +81,7 @@ struct OneWay {
 impl OneWay {
     fn new(asked: &Impair, number: u64) -> OneWay {
         OneWay {
-            chance: Seeded::new(asked.seed.wrapping_mul(2).wrapping_add(number)),
+            chance: SplitMix64::new(asked.seed.wrapping_mul(2).wrapping_add(number)),
             delay: Duration::from_secs_f64(asked.delay_ms.max(0.0) / 1e3),
             loss: asked.loss,
             duplicate: asked.duplicate,

@@ -83,7 +83,7 @@ pub(crate) fn instance(table: &str, name: &str) -> Option<String> {
     })
 }
 
-/// One question and its answer.
+/// One request and its answer.
 fn ask(what: u16, name: &str, driver: &str) -> io::Result<()> {
     // SAFETY: socket takes numbers; the descriptor is owned from here on.
     let socket = unsafe {

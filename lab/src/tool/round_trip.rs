@@ -1,4 +1,4 @@
-//! Questions and echoes over UDP: what a packet's way there and back takes. One question is under way at a time; an
+//! Requests and echoes over UDP: what a packet's way there and back takes. One request is under way at a time; an
 //! answer that does not come in time is counted as lost and not waited for again.
 
 use std::io;
@@ -11,14 +11,14 @@ use crate::load::Histogram;
 
 /// What asking found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Answered {
-    /// Questions asked.
+pub struct RoundTrips {
+    /// Requests asked.
     pub asked: u64,
     /// Of which no answer came in time.
     pub lost: u64,
-    /// Seconds from the first question to the last answer.
+    /// Seconds from the first request to the last answer.
     pub seconds: f64,
-    /// Nanoseconds from question to answer.
+    /// Nanoseconds from request to answer.
     pub nanoseconds: Histogram,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn ask(
     bytes: usize,
     milliseconds: u64,
     pause: u64,
-) -> io::Result<Answered> {
+) -> io::Result<RoundTrips> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
@@ -62,7 +62,7 @@ pub(super) fn ask(
     let socket = UdpSocket::bind(any)?;
     socket.connect(to)?;
     socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    let mut found = Answered {
+    let mut found = RoundTrips {
         asked: 0,
         lost: 0,
         seconds: 0.0,
@@ -83,19 +83,19 @@ pub(super) fn ask(
     Ok(found)
 }
 
-/// A late answer to an earlier question is not taken for this one's: each carries its number.
+/// A late answer to an earlier request is not taken for this one's: each carries its number.
 fn once(socket: &UdpSocket, bytes: usize, number: u64) -> io::Result<Option<Duration>> {
-    let mut question = vec![0; bytes.max(8)];
-    question[..8].copy_from_slice(&number.to_be_bytes());
+    let mut request = vec![0; bytes.max(8)];
+    request[..8].copy_from_slice(&number.to_be_bytes());
     let mut answer = vec![0; 65_536];
     let asked = Instant::now();
-    match socket.send(&question) {
+    match socket.send(&request) {
         Err(error) if !transient(&error) => return Err(error),
         _ => {}
     }
     while asked.elapsed() < ANSWER_TIMEOUT {
         match socket.recv(&mut answer) {
-            Ok(length) if answer.get(..length.min(8)) == question.get(..8) => {
+            Ok(length) if answer.get(..length.min(8)) == request.get(..8) => {
                 return Ok(Some(asked.elapsed()));
             }
             Ok(_) => {}

@@ -15,13 +15,13 @@ pub(super) const SOFTIRQ_NOTE: &str =
 /// The gateway that was held back the most, if one was.
 pub(super) fn used_up(readings: &Readings) -> Finding {
     let sides = ["left", "right"].into_iter();
-    let held = sides.filter_map(|side| Held::of(readings, side));
+    let held = sides.filter_map(|side| QuotaUse::of(readings, side));
     let most = held.max_by(|one, other| one.stopped.total_cmp(&other.stopped))?;
-    most.back().then(|| ("share", most.sentence()))
+    most.is_limiting().then(|| ("share", most.sentence()))
 }
 
 /// One gateway under its share.
-struct Held<'a> {
+struct QuotaUse<'a> {
     side: &'a str,
     /// Part of the periods in which it was stopped.
     stopped: f64,
@@ -29,12 +29,12 @@ struct Held<'a> {
     used_s: f64,
 }
 
-impl Held<'_> {
-    fn of<'a>(readings: &Readings, side: &'a str) -> Option<Held<'a>> {
+impl QuotaUse<'_> {
+    fn of<'a>(readings: &Readings, side: &'a str) -> Option<QuotaUse<'a>> {
         let of = |name: &str| readings.get(&format!("{side}.share.{name}")).copied();
         let (given_s, periods) = (of("given_s")?, of("periods_count")?);
         let stopped = of("throttled_count")?;
-        (given_s > 0.0).then(|| Held {
+        (given_s > 0.0).then(|| QuotaUse {
             side,
             stopped: if periods > 0.0 {
                 stopped / periods
@@ -47,7 +47,7 @@ impl Held<'_> {
     }
 
     /// One that was never stopped has used up nothing, however much it worked.
-    fn back(&self) -> bool {
+    fn is_limiting(&self) -> bool {
         self.stopped >= STOPPED_PERIODS_RATIO
             || (self.stopped > 0.0 && self.used_s >= USED_UP_RATIO * self.given_s)
     }

@@ -131,7 +131,7 @@ fn a_tunnel_that_loses_at_a_renewal_or_reorders_is_named() {
 fn single_questions_fill_nothing() {
     let lab = Path::new("lab");
     let netperf = Netperf {
-        test: Test::Questions { bytes: 64 },
+        test: Test::Requests { bytes: 64 },
         nodelay: false,
         direction: Direction::Forward,
     };

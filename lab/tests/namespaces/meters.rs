@@ -37,7 +37,7 @@ fn pings(host: &dyn Host, count: u32) {
     said.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
-/// `ping` is the judge: both gateways forward each question and each answer once.
+/// `ping` is the judge: both gateways forward each request and each answer once.
 pub fn counters(testbed: &mut Namespaces) {
     let topology = built(testbed);
     pings(&*topology.client, 1);

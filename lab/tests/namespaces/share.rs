@@ -46,7 +46,7 @@ pub fn held(testbed: &mut Namespaces) {
         .each_ref()
         .map(|(side, process)| gateway(*side, &**process));
     topology
-        .hold(&gateways)
+        .limit(&gateways)
         .unwrap_or_else(|fault| panic!("{fault}"));
     for gateway in &gateways {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", gateway.pid)).unwrap();
@@ -63,7 +63,7 @@ pub fn held(testbed: &mut Namespaces) {
             "nobody was ever stopped"
         );
     }
-    topology.let_go().unwrap();
+    topology.remove_quotas().unwrap();
     let free = stops(&topology);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(stops(&topology), free, "stopped after the quota was lifted");
@@ -124,7 +124,7 @@ fn used(gateways: &[Gateway]) -> Vec<f64> {
 
 fn stops(topology: &Topology) -> [f64; 2] {
     let throttle = topology.throttle.as_ref().unwrap();
-    Side::BOTH.map(|side| throttle.held(side).unwrap().stopped)
+    Side::BOTH.map(|side| throttle.counts(side).unwrap().stopped)
 }
 
 /// What no quota could hold is refused, not measured.
@@ -135,14 +135,14 @@ pub fn refused(testbed: &mut Namespaces) {
     let topology = on(testbed, &spec());
     let sleeper = topology.left.start(&Command::line("sleep 60")).unwrap();
     let one = gateway(Side::Left, &*sleeper);
-    let alone = topology.hold(&[one]).unwrap_err().to_string();
+    let alone = topology.limit(&[one]).unwrap_err().to_string();
     assert!(
         alone.starts_with("the right gateway has no process"),
         "{alone}"
     );
     let mut gone = topology.right.start(&Command::line("true")).unwrap();
     while gone.ended().is_none() {}
-    let gone = topology.hold(&[gateway(Side::Left, &*sleeper), gateway(Side::Right, &*gone)]);
+    let gone = topology.limit(&[gateway(Side::Left, &*sleeper), gateway(Side::Right, &*gone)]);
     let gone = gone.unwrap_err().to_string();
     assert!(
         gone.starts_with("cannot limit process ") && gone.contains("right gateway"),
@@ -160,7 +160,7 @@ pub fn refused(testbed: &mut Namespaces) {
         while hurried.output().is_empty() {
             assert_eq!(hurried.ended(), None);
         }
-        let said = topology.hold(&[
+        let said = topology.limit(&[
             gateway(Side::Left, &*hurried),
             gateway(Side::Right, &*sleeper),
         ]);

@@ -119,13 +119,13 @@ impl Keys {
     }
 
     /// What opens the capture, where an analyser can open it.
-    pub(crate) fn for_analysers(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
+    pub(crate) fn wireshark_keys(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
         let Some(names) = ipsec.suite.wireshark.filter(|_| !ipsec.bundle) else {
             return Vec::new();
         };
         let directions = self.directions(map).into_iter();
         directions
-            .map(|(from, to, keys)| keys.for_analyser(from.to_string(), to.to_string(), names))
+            .map(|(from, to, keys)| keys.wireshark_key(from.to_string(), to.to_string(), names))
             .collect()
     }
 }
@@ -213,7 +213,7 @@ impl Direction {
         vec![inner, outer]
     }
 
-    fn for_analyser(
+    fn wireshark_key(
         &self,
         source: String,
         destination: String,

@@ -9,7 +9,7 @@ use crate::load::Carried;
 /// What is selected of a stream, and of datagrams.
 pub(super) const STREAM_OUTPUTS: &str = "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,\
                                    REMOTE_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS";
-/// What is selected of questions.
+/// What is selected of requests.
 pub(super) const REQUEST_OUTPUTS: &str = "TRANSACTION_RATE,ELAPSED_TIME,LOCAL_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,\
                                        MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY,MAX_LATENCY";
 /// The unit that is asked for: its results have two decimals, whatever they count.
@@ -80,8 +80,8 @@ impl Answer<'_> {
         Ok(carried)
     }
 
-    /// Questions of so many bytes, and answers as large.
-    pub(super) fn of_questions(&self, bytes: u32) -> Result<Carried, String> {
+    /// Requests of so many bytes, and answers as large.
+    pub(super) fn of_requests(&self, bytes: u32) -> Result<Carried, String> {
         let rate = self.number("TRANSACTION_RATE")?;
         let received = self.count("LOCAL_BYTES_RECVD")?;
         let mut figures = self.times()?;

@@ -52,8 +52,8 @@ impl Netperf {
                 (test, unit + &told)
             }
             Test::Datagrams { .. } => ("UDP_STREAM", unit),
-            // With it every question is timed.
-            Test::Questions { .. } => ("TCP_RR", " -j".into()),
+            // With it every request is timed.
+            Test::Requests { .. } => ("TCP_RR", " -j".into()),
         }
     }
 
@@ -72,7 +72,7 @@ impl Netperf {
                 " -R 1 -m {message_bytes} -P {port},{port} -k {}",
                 answer::STREAM_OUTPUTS
             ),
-            Test::Questions { bytes } => {
+            Test::Requests { bytes } => {
                 format!(
                     " -r {bytes},{bytes}{nodelay} -k {}",
                     answer::REQUEST_OUTPUTS
@@ -131,14 +131,14 @@ mod tests {
             said.contains(" -t UDP_STREAM -l 2 -f k -- -4 -R 1 -m 1024 -P 5311,5311 -k "),
             "{said}"
         );
-        let questions = line(
-            &load(Test::Questions { bytes: 64 }),
+        let requests = line(
+            &load(Test::Requests { bytes: 64 }),
             "10.2.0.2",
             Amount::Seconds(2),
         );
         assert!(
-            questions.contains(" -t TCP_RR -l 2 -j -- -4 -r 64,64 -k TRANSACTION_RATE,"),
-            "{questions}"
+            requests.contains(" -t TCP_RR -l 2 -j -- -4 -r 64,64 -k TRANSACTION_RATE,"),
+            "{requests}"
         );
     }
 }

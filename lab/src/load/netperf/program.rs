@@ -11,7 +11,7 @@ pub(super) struct Program {
     name: &'static str,
     version: String,
     /// Whether it reports intermediate results: a build option.
-    pub tells_intervals: bool,
+    pub has_intervals: bool,
 }
 
 /// Since this version all tests print the selected outputs, and the server can stay in the foreground.
@@ -35,7 +35,7 @@ impl Program {
         let told = host.must(&ask, VERSION_TIMEOUT).unwrap_or_default();
         let program = Program::read(name, &told)
             .ok_or_else(|| Absence::new(format!("`{ask}` does not print its version"), REMEDY))?;
-        program.young_enough()
+        program.check_version()
     }
 
     fn read(name: &'static str, told: &str) -> Option<Program> {
@@ -44,11 +44,11 @@ impl Program {
         Some(Program {
             name,
             version: version.trim().to_owned(),
-            tells_intervals: !told.contains("Demo Mode not configured"),
+            has_intervals: !told.contains("Demo Mode not configured"),
         })
     }
 
-    fn young_enough(self) -> Result<Program, Absence> {
+    fn check_version(self) -> Result<Program, Absence> {
         match self.number() {
             Some(number) if number >= OLDEST_VERSION => Ok(self),
             _ => Err(Absence::new(
@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// Their protocol has no version and changes between releases.
-    pub(super) fn understands(&self, far: &Program) -> Result<(), Absence> {
+    pub(super) fn check_compatible(&self, far: &Program) -> Result<(), Absence> {
         if self.version == far.version {
             Ok(())
         } else {
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn version_and_abilities_are_read_from_what_it_says() {
-        let plain = Program::read("netperf", include_str!("told/version-2.7.0.txt")).unwrap();
+        let plain = Program::read("netperf", include_str!("outputs/version-2.7.0.txt")).unwrap();
         assert_eq!(plain.tool(), "netperf 2.7.0");
-        assert!(!plain.tells_intervals);
+        assert!(!plain.has_intervals);
         let demo = Program::read("netperf", "Netperf version 2.7.0\n").unwrap();
-        assert!(demo.tells_intervals);
+        assert!(demo.has_intervals);
         assert!(Program::read("netperf", "command not found\n").is_none());
     }
 
@@ -106,16 +106,16 @@ mod tests {
         let of = |name, version: &str| {
             Program::read(name, &format!("Netperf version {version}\n")).unwrap()
         };
-        let old = of("netperf", "2.4.5").young_enough().unwrap_err();
+        let old = of("netperf", "2.4.5").check_version().unwrap_err();
         assert!(old.why.starts_with("netperf 2.4.5 is too old"), "{old:?}");
-        assert!(of("netperf", "next").young_enough().is_err());
-        assert!(of("netperf", "2.10.0").young_enough().is_ok());
+        assert!(of("netperf", "next").check_version().is_err());
+        assert!(of("netperf", "2.10.0").check_version().is_ok());
         let (here, there) = (of("netperf", "2.7.0"), of("netserver", "2.6.0"));
-        let differ = here.understands(&there).unwrap_err();
+        let differ = here.check_compatible(&there).unwrap_err();
         assert!(
             differ.why.starts_with("netperf 2.7.0 and netserver 2.6.0"),
             "{differ:?}"
         );
-        assert!(here.understands(&of("netserver", "2.7.0")).is_ok());
+        assert!(here.check_compatible(&of("netserver", "2.7.0")).is_ok());
     }
 }

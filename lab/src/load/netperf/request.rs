@@ -9,7 +9,7 @@ pub struct Netperf {
     pub test: Test,
     /// Send every write at once (TCP_NODELAY).
     pub nodelay: bool,
-    /// Which way user data goes, one at a time; questions go from the client to the server.
+    /// Which way user data goes, one at a time; requests go from the client to the server.
     pub direction: Direction,
 }
 
@@ -28,9 +28,9 @@ pub enum Test {
         /// Bytes of user data in each.
         message_bytes: u32,
     },
-    /// One question after another over one connection: TCP_RR.
-    Questions {
-        /// Bytes of a question, and of its answer.
+    /// One request after another over one connection: TCP_RR.
+    Requests {
+        /// Bytes of a request, and of its answer.
         bytes: u32,
     },
 }

@@ -43,7 +43,7 @@ impl Cell {
                         .unwrap_or(NETPERF_DATAGRAM_BYTES),
                 }),
             ),
-            LoadKind::NetperfRr => Box::new(self.netperf(Test::Questions { bytes: request })),
+            LoadKind::NetperfRr => Box::new(self.netperf(Test::Requests { bytes: request })),
             LoadKind::Iperf3 | LoadKind::Iperf3Udp => Box::new(self.stream()),
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
             let name = tree.text("name")?;
             Part {
                 name: Some(
-                    name.ok_or_else(|| nameless(tree, "this part has no name"))?
+                    name.ok_or_else(|| missing_name(tree, "this part has no name"))?
                         .into(),
                 ),
                 load: base.load,
@@ -82,7 +82,7 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
 }
 
 /// A part cannot do without a name of its own.
-pub(super) fn nameless(tree: Tree<'_>, what: &str) -> Diagnostic {
+pub(super) fn missing_name(tree: Tree<'_>, what: &str) -> Diagnostic {
     Diagnostic {
         at: tree.at.0..tree.at.1,
         what: what.into(),

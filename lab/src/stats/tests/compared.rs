@@ -4,7 +4,7 @@
 
 use super::super::*;
 use super::{SKEWED, STEADY, close};
-use crate::seed::Seeded;
+use crate::seed::SplitMix64;
 
 const FAST: [f64; 9] = [5.9, 6.1, 5.7, 6.4, 5.2, 6.0, 5.8, 6.3, 5.5];
 const SLOW: [f64; 9] = [0.58, 0.61, 0.55, 0.63, 0.50, 0.57, 0.60, 0.59, 0.56];
@@ -57,7 +57,7 @@ fn no_ratio_is_taken_to_nothing() {
 }
 
 /// Normal enough: twelve uniforms. The logarithm of each measurement scatters, and a drift meets both of a pair.
-fn measured(seeded: &mut Seeded, truth: f64) -> (f64, f64) {
+fn measured(seeded: &mut SplitMix64, truth: f64) -> (f64, f64) {
     let mut scatter = || -> f64 {
         let uniform = |bits: u64| (bits >> 11) as f64 / (1u64 << 53) as f64;
         (0..12).map(|_| uniform(seeded.bits())).sum::<f64>() - 6.0
@@ -68,7 +68,7 @@ fn measured(seeded: &mut Seeded, truth: f64) -> (f64, f64) {
 }
 
 fn coverage(count: usize, samples: usize) -> f64 {
-    let mut seeded = Seeded::new(20_261_122);
+    let mut seeded = SplitMix64::new(20_261_122);
     let covered = (0..samples).filter(|sample| {
         let pairs: Vec<_> = (0..count).map(|_| measured(&mut seeded, 1.7)).collect();
         let ratio = paired(&pairs, 0.95, *sample as u64).unwrap();
@@ -99,7 +99,7 @@ fn the_noise_floor_is_the_formula_over_quantiles_of_scipy() {
 
 #[test]
 fn the_same_thing_measured_twice_rarely_rises_above_its_floor() {
-    let mut seeded = Seeded::new(7);
+    let mut seeded = SplitMix64::new(7);
     // The drift falls out of the quotient; the scatter of both stays.
     let mut once = || -> f64 {
         let (a, b) = measured(&mut seeded, 1.0);

@@ -100,16 +100,16 @@ impl Image {
     }
 
     pub(super) fn files(&self) -> String {
-        ours(&self.files)
+        fd_path(&self.files)
     }
 
     /// Where the kernel's messages go.
     pub(super) fn console(&self) -> String {
-        ours(&self.console)
+        fd_path(&self.console)
     }
 
     /// The last of them.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn last_message(&self) -> String {
         let said = process::contents(&self.console);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
         last.unwrap_or("nothing").trim().to_owned()
@@ -121,7 +121,7 @@ fn memory(name: &str) -> Result<File, Fault> {
 }
 
 /// The path by which other programs of this user can open an anonymous file of this process.
-fn ours(file: &File) -> String {
+fn fd_path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 

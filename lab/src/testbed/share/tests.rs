@@ -85,17 +85,17 @@ fn each_gateway_gets_a_group_with_the_quota_its_processes_and_its_own_counters()
         side: Side::Right,
         pid: std::process::id(),
     };
-    throttle.hold(&gateway).unwrap();
+    throttle.limit(&gateway).unwrap();
     assert_eq!(read("right/cgroup.procs"), gateway.pid.to_string());
     fs::write(
         folder.join("left/cpu.stat"),
         "nr_periods 3\nnr_throttled 2\n",
     )
     .unwrap();
-    assert_eq!(throttle.held(Side::Left).unwrap().stopped, 2.0);
-    let blind = throttle.held(Side::Right).unwrap_err().to_string();
+    assert_eq!(throttle.counts(Side::Left).unwrap().stopped, 2.0);
+    let blind = throttle.counts(Side::Right).unwrap_err().to_string();
     assert!(blind.contains("right/cpu.stat"), "{blind}");
-    throttle.let_go().unwrap();
+    throttle.remove_quotas().unwrap();
     assert_eq!(read("left/cpu.max"), "max");
     let again = quotas.throttle(0.25).map(drop).unwrap_err().to_string();
     assert!(

@@ -148,10 +148,10 @@ impl Connection {
     ) -> Result<Response, Fault> {
         let number = self.asked.get() + 1;
         self.asked.set(number);
-        let question = serde_json::to_string(&RequestMessage { number, ask });
-        let question =
-            question.map_err(|error| Fault::failed(format!("cannot encode a request: {error}")))?;
-        self.write(format!("{question}\n").as_bytes())?;
+        let request = serde_json::to_string(&RequestMessage { number, ask });
+        let request =
+            request.map_err(|error| Fault::failed(format!("cannot encode a request: {error}")))?;
+        self.write(format!("{request}\n").as_bytes())?;
         loop {
             let line = self.line(limit, interruptible)?;
             let reply: ResponseMessage = serde_json::from_str(&line).map_err(|error| {

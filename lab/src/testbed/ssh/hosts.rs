@@ -66,7 +66,8 @@ impl Hosts {
         if layout == Layout::Pair {
             return Ok(Addresses::of_two(left.into(), right.into()));
         }
-        let lan = |place: &Option<HostSpec>| place.as_ref().ok_or_else(nobody)?.link(LAN).cloned();
+        let lan =
+            |place: &Option<HostSpec>| place.as_ref().ok_or_else(missing_host)?.link(LAN).cloned();
         let (client, server) = (lan(&self.client)?, lan(&self.server)?);
         Ok(Addresses {
             client: client.address.into(),
@@ -101,7 +102,7 @@ impl LinkSpec {
     }
 }
 
-pub(super) fn nobody() -> Fault {
+pub(super) fn missing_host() -> Fault {
     Fault::failed("four hosts are needed: client, left, right and server")
 }
 

@@ -16,7 +16,7 @@ pub(crate) const READY: &str = "ready";
 /// The file name of the agent's undo list, a shell script.
 pub(crate) const UNDO: &str = "undo";
 
-/// A question with its number.
+/// A request with its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RequestMessage {
     /// Its response has the same number.

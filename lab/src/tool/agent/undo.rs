@@ -3,7 +3,7 @@
 use crate::host::Command;
 
 /// The latest first; one that hangs does not keep the others from their turn. One that fails is tried again: a gateway
-/// that is being killed may still take a question, and give no answer.
+/// that is being killed may still take a request, and give no answer.
 pub(super) fn undoing(commands: &[Command]) -> String {
     let line = |command: &Command| {
         let words = std::iter::once(&command.program).chain(&command.arguments);

@@ -38,15 +38,15 @@ const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Starts one on every processor, and returns when all have calibrated and spin.
 pub(super) fn everywhere() -> io::Result<Vec<Spinner>> {
     let processors = processors()?;
-    let (born, births) = channel();
+    let (ready, started) = channel();
     for cpu in &processors {
-        let (cpu, born) = (*cpu, born.clone());
+        let (cpu, ready) = (*cpu, ready.clone());
         let thread = std::thread::Builder::new().name(format!("soak-{cpu}"));
-        thread.spawn(move || live(cpu, born))?;
+        thread.spawn(move || run(cpu, ready))?;
     }
-    drop(born);
-    let born = births.iter().take(processors.len());
-    let mut spinners = born.collect::<io::Result<Vec<Spinner>>>()?;
+    drop(ready);
+    let ready = started.iter().take(processors.len());
+    let mut spinners = ready.collect::<io::Result<Vec<Spinner>>>()?;
     spinners.sort_by_key(|spinner| spinner.spinning.cpu);
     Ok(spinners)
 }
@@ -63,13 +63,13 @@ fn processors() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-fn live(cpu: usize, born: Sender<io::Result<Spinner>>) {
+fn run(cpu: usize, ready: Sender<io::Result<Spinner>>) {
     let counter = Arc::new(UnitCounter::default());
     let spinner = prepared(cpu, &counter);
     let good = spinner.is_ok();
     // Nobody waits any more: then the program ends anyway.
-    let _ = born.send(spinner);
-    drop(born);
+    let _ = ready.send(spinner);
+    drop(ready);
     if good {
         work(&counter, u64::MAX);
     }

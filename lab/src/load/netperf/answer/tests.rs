@@ -2,10 +2,10 @@
 
 use super::*;
 
-const STREAM: &str = include_str!("../told/stream-2.7.0.txt");
-const BACKWARDS: &str = include_str!("../told/stream-backwards-2.7.0.txt");
-const DATAGRAMS: &str = include_str!("../told/datagrams-2.7.0.txt");
-const QUESTIONS: &str = include_str!("../told/questions-2.7.0.txt");
+const STREAM: &str = include_str!("../outputs/stream-2.7.0.txt");
+const BACKWARDS: &str = include_str!("../outputs/stream-backwards-2.7.0.txt");
+const DATAGRAMS: &str = include_str!("../outputs/datagrams-2.7.0.txt");
+const QUESTIONS: &str = include_str!("../outputs/questions-2.7.0.txt");
 
 #[test]
 fn a_stream_is_what_the_far_end_received() {
@@ -55,7 +55,7 @@ fn of_datagrams_those_count_that_arrived() {
 
 #[test]
 fn questions_have_a_rate_and_percentiles_in_microseconds() {
-    let carried = read(QUESTIONS).unwrap().of_questions(64).unwrap();
+    let carried = read(QUESTIONS).unwrap().of_requests(64).unwrap();
     assert_eq!(carried.figures["transactions_per_s"], 113_296.534);
     assert_eq!(carried.figures["rtt.answers_count"], 113_309.0);
     let times = ["mean", "p50", "p90", "p99", "max"].map(|word| {
@@ -70,7 +70,7 @@ fn questions_have_a_rate_and_percentiles_in_microseconds() {
 #[test]
 fn too_few_questions_have_no_percentile() {
     let text = QUESTIONS.replace("P99_LATENCY=10", "P99_LATENCY=0");
-    let figures = read(&text).unwrap().of_questions(64).unwrap().figures;
+    let figures = read(&text).unwrap().of_requests(64).unwrap().figures;
     assert!(!figures.contains_key("rtt.p99_us"));
     assert!(figures.contains_key("rtt.p90_us"));
 }
@@ -78,14 +78,14 @@ fn too_few_questions_have_no_percentile() {
 #[test]
 fn a_failure_is_told_in_netperfs_own_words() {
     let why = |told| read(told).unwrap_err();
-    let nobody = why(include_str!("../told/no-netserver-2.7.0.txt"));
+    let nobody = why(include_str!("../outputs/no-netserver-2.7.0.txt"));
     assert!(
         nobody.starts_with(
             "establish control: are you sure there is a netserver listening on 10.77.0.2 at port 5304?; "
         ),
         "{nobody}"
     );
-    let long = why(include_str!("../told/too-long-2.7.0.txt"));
+    let long = why(include_str!("../outputs/too-long-2.7.0.txt"));
     assert_eq!(
         long,
         "netperf: send_omni: send_data failed: Message too long; \
@@ -116,7 +116,7 @@ fn an_answer_that_lacks_something_is_no_result() {
         "its REMOTE_BYTES_RECVD is not a number: much"
     );
     let endless = QUESTIONS.replace("=113296.534", "=inf");
-    assert!(read(&endless).unwrap().of_questions(64).is_err());
+    assert!(read(&endless).unwrap().of_requests(64).is_err());
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn nothing_that_it_may_say_makes_the_reader_panic() {
         for end in 0..text.len() {
             if let Ok(answer) = read(&text[..end]) {
                 let _ = (answer.of_stream(false), answer.of_stream(true));
-                let _ = (answer.of_datagrams(1024), answer.of_questions(64));
+                let _ = (answer.of_datagrams(1024), answer.of_requests(64));
             }
         }
     }

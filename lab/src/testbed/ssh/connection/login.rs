@@ -17,7 +17,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else
-/// is left to that configuration, the question of known hosts above all.
+/// is left to that configuration, known hosts above all.
 const SSH_OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=10",
