@@ -310,7 +310,7 @@ impl Reader {
                 (0, Wait::AtMost(_)) => PumpStep::Slept,
             };
             if let Some(workers) = governor.after(step, pump.lane()) {
-                pump.engage(workers);
+                pump.set_workers(workers);
             }
         }
         Ok(())

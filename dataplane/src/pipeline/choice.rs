@@ -40,11 +40,11 @@ pub struct Chooser {
     /// Seconds from the end of a trial to the next one.
     pause: f64,
     /// Seconds of it that are left.
-    left: f64,
+    pause_left: f64,
     /// The throughput with workers over that without, by the last trial.
     gain: Option<f64>,
     /// Costs at that trial: with others the result may differ.
-    tried: Costs,
+    trial_costs: Costs,
 }
 
 #[derive(Debug)]
@@ -106,9 +106,9 @@ impl Chooser {
             },
             costs: Costs::default(),
             pause: MIN_PAUSE_SECONDS,
-            left: 0.0,
+            pause_left: 0.0,
             gain: None,
-            tried: Costs::default(),
+            trial_costs: Costs::default(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Chooser {
 
     /// Whether the next choice may depend on what other processors do.
     pub fn asks_for_spare(&self) -> bool {
-        matches!(self.state, State::Inline { .. }) && self.max_workers > 0 && self.left <= 0.5
+        matches!(self.state, State::Inline { .. }) && self.max_workers > 0 && self.pause_left <= 0.5
     }
 
     /// What to do until the next interval ends.
@@ -129,7 +129,7 @@ impl Chooser {
             // With workers the reading thread's time does not show the serial cost.
             State::Workers { .. } | State::Trial(_) => self.costs.learn_calls(seen),
         }
-        self.left = (self.left - seen.seconds).max(0.0);
+        self.pause_left = (self.pause_left - seen.seconds).max(0.0);
         match &mut self.state {
             State::Inline { .. } => self.inline(seen),
             State::Workers { .. } => self.with_workers(seen),
@@ -154,9 +154,9 @@ impl Chooser {
         if was_behind + 1 < CONFIRMING_INTERVALS {
             return stay(Reason::Behind);
         }
-        if self.left > 0.0 && !self.costs_differ() {
+        if self.pause_left > 0.0 && !self.costs_differ() {
             let gain = self.gain.unwrap_or(1.0);
-            return stay(Reason::DidNotPay(gain, self.left));
+            return stay(Reason::DidNotPay(gain, self.pause_left));
         }
         let spare = seen.spare.unwrap_or(1.0);
         if spare < MIN_SPARE_PROCESSORS {
@@ -167,7 +167,7 @@ impl Chooser {
         if promise < MIN_PROMISED_GAIN {
             return stay(Reason::WouldNotPay(promise));
         }
-        self.try_out(workers, 0, rate)
+        self.start_trial(workers, 0, rate)
     }
 
     fn with_workers(&mut self, seen: &Interval) -> Choice {
@@ -188,24 +188,24 @@ impl Chooser {
                 rate: 0.0,
             };
             // Workers did gain before; they may come back without a pause.
-            self.left = 0.0;
+            self.pause_left = 0.0;
             return stay(Reason::KeepsUp(seen.share_busy()));
         }
-        if self.left > 0.0 {
+        if self.pause_left > 0.0 {
             let why = Reason::Pays(self.gain.unwrap_or(1.0));
             return Choice {
                 workers: count,
                 why,
             };
         }
-        self.try_out(0, count, rate)
+        self.start_trial(0, count, rate)
     }
 
-    fn try_out(&mut self, workers: usize, before: usize, rate_before: f64) -> Choice {
+    fn start_trial(&mut self, workers: usize, before: usize, rate_before: f64) -> Choice {
         if self.costs_differ() {
             self.pause = MIN_PAUSE_SECONDS;
         }
-        self.tried = self.costs;
+        self.trial_costs = self.costs;
         self.state = State::Trial(Trial {
             workers,
             before,
@@ -243,21 +243,21 @@ impl Chooser {
             0 => (trial.before, trial.rate_before, rate),
             count => (count, rate, trial.rate_before),
         };
-        self.conclude(workers, with, without)
+        self.end_trial(workers, with, without)
     }
 
     /// The faster mode stays; the next trial comes after twice the pause.
-    fn conclude(&mut self, workers: usize, with: f64, without: f64) -> Choice {
+    fn end_trial(&mut self, workers: usize, with: f64, without: f64) -> Choice {
         let gain = with / without.max(1.0);
         self.gain = Some(gain);
-        self.left = self.pause;
+        self.pause_left = self.pause;
         self.pause = (self.pause * 2.0).min(MAX_PAUSE_SECONDS);
         if gain < MIN_MEASURED_GAIN {
             self.state = State::Inline {
                 behind: CONFIRMING_INTERVALS,
                 rate: without,
             };
-            return stay(Reason::DidNotPay(gain, self.left));
+            return stay(Reason::DidNotPay(gain, self.pause_left));
         }
         self.state = State::Workers {
             count: workers,
@@ -273,7 +273,7 @@ impl Chooser {
     /// Whether the share of the ciphers has changed since the last trial.
     fn costs_differ(&self) -> bool {
         let weight = |costs: &Costs| costs.transform_ns / costs.serial_ns.max(1.0);
-        let (now, then) = (weight(&self.costs), weight(&self.tried));
+        let (now, then) = (weight(&self.costs), weight(&self.trial_costs));
         now > then * COST_CHANGE_FACTOR || now * COST_CHANGE_FACTOR < then
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   reading thread:   step, step, step, … ──► interval over? ──► LaneStats, ThreadTime, idle processors
 //!                                                                        │
-//!   between two batches:   Pump::engage ◄── WorkerThreads::grow_to ◄── Chooser ◄──┘
+//!   between two batches:   Pump::set_workers ◄── WorkerThreads::grow_to ◄── Chooser ◄──┘
 //! ```
 //!
 //! It runs on the lane's reading thread and reads the clock once for several batches. While that thread sleeps in its
@@ -109,9 +109,9 @@ pub struct Governor {
     idle: Option<Duration>,
     steps: u32,
     /// Time spent polling an empty source.
-    spun: Duration,
+    polled: Duration,
     /// When the polling began.
-    spinning_since: Option<Instant>,
+    polling_since: Option<Instant>,
 }
 
 enum Policy {
@@ -169,15 +169,15 @@ impl Governor {
             last,
             idle: None,
             steps: 0,
-            spun: Duration::ZERO,
-            spinning_since: None,
+            polled: Duration::ZERO,
+            polling_since: None,
         }
     }
 
     /// To be called after each step. When an interval is over, returns how many workers `lane` has from now on, if that
     /// changes.
     pub fn after<B: Transform>(&mut self, step: PumpStep, lane: &Lane<B>) -> Option<usize> {
-        let now = self.look(step)?;
+        let now = self.read_clock(step)?;
         if now - self.last.at < MEASURE_INTERVAL {
             return None;
         }
@@ -191,7 +191,7 @@ impl Governor {
             }
             Policy::Auto(chooser) => (chooser.next(&seen), chooser.costs()),
         };
-        let choice = self.staffed(choice);
+        let choice = self.with_workers_started(choice);
         let report = LaneReport {
             workers: choice.workers,
             busy: (seen.busy / seen.seconds).clamp(0.0, 1.0),
@@ -205,17 +205,17 @@ impl Governor {
         (choice.workers != workers).then_some(choice.workers)
     }
 
-    fn look(&mut self, step: PumpStep) -> Option<Instant> {
+    fn read_clock(&mut self, step: PumpStep) -> Option<Instant> {
         self.steps = self.steps.wrapping_add(1);
         if step == PumpStep::Carried && !self.steps.is_multiple_of(CLOCK_CHECK_BATCHES) {
-            self.spinning_since = None;
+            self.polling_since = None;
             return None;
         }
         let now = Instant::now();
-        let since = self.spinning_since.take();
+        let since = self.polling_since.take();
         if step == PumpStep::Polled {
-            self.spun += since.map_or(Duration::ZERO, |since| now - since);
-            self.spinning_since = Some(now);
+            self.polled += since.map_or(Duration::ZERO, |since| now - since);
+            self.polling_since = Some(now);
         }
         Some(now)
     }
@@ -224,8 +224,8 @@ impl Governor {
         let spent = self.time.read();
         let since = stats.since(&self.last.stats);
         let seconds = (now - self.last.at).as_secs_f64();
-        let spun = std::mem::take(&mut self.spun);
-        let ran = (spent.ran - self.last.spent.ran).saturating_sub(spun);
+        let polled = std::mem::take(&mut self.polled);
+        let ran = (spent.ran - self.last.spent.ran).saturating_sub(polled);
         let waited = spent.waited.saturating_sub(self.last.spent.waited);
         let busy = (ran + waited).as_secs_f64();
         let seen = Interval {
@@ -259,7 +259,7 @@ impl Governor {
     }
 
     /// Starts workers when they are first needed; where the system refuses, the lane stays without.
-    fn staffed(&mut self, choice: Choice) -> Choice {
+    fn with_workers_started(&mut self, choice: Choice) -> Choice {
         match self.threads.grow_to(choice.workers) {
             Ok(()) => choice,
             Err(_) => {

@@ -128,7 +128,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     /// INVARIANT: an offered batch is transformed by the thread that claims it and leaves in its turn, so order does
     /// not depend on this. A worker that does not see the change yet takes one batch more, or comes when it is woken
     /// again.
-    pub fn engage(&mut self, workers: usize) {
+    pub fn set_workers(&mut self, workers: usize) {
         self.lane.workers.store(workers, Ordering::SeqCst);
         if workers == 0 {
             self.work();

@@ -45,7 +45,7 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         work_ready: Arc<Event>,
     ) -> Self {
         let mut producer = Producer::new(lane_config.slots, committer, work_ready);
-        producer.engage(lane_config.workers);
+        producer.set_workers(lane_config.workers);
         Self {
             prepare,
             producer,
@@ -55,8 +55,8 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
 
     /// Changes the number of workers from the next batch on; with 0 this thread does everything itself. Batches in
     /// flight are finished by the threads that have them, and all leave in order.
-    pub fn engage(&mut self, workers: usize) {
-        self.producer.engage(workers);
+    pub fn set_workers(&mut self, workers: usize) {
+        self.producer.set_workers(workers);
     }
 
     /// The lane, for the workers.

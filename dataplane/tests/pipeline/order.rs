@@ -114,7 +114,7 @@ fn inline_and_threaded_give_equal_bytes_from_the_same_seed() {
 fn pump_with_changes<P: Prepare, C: Commit<P::Batch>>(pump: &mut Pump<P, C>, chance: &mut Chance) {
     while pump.step(Wait::Poll).unwrap() > 0 {
         if chance.below(3) == 0 {
-            pump.engage(chance.below(4) as usize);
+            pump.set_workers(chance.below(4) as usize);
         }
     }
     pump.drain();

@@ -33,7 +33,7 @@ fn lane(slots: usize) -> Ends {
     let done = Arc::new(AtomicU64::new(0));
     let work_ready = Arc::new(Event::default());
     let mut producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&work_ready));
-    producer.engage(1);
+    producer.set_workers(1);
     (producer, done, work_ready)
 }
 
@@ -144,12 +144,12 @@ fn workers_that_come_and_go_between_batches_leave_nothing_behind() {
         let (mut producer, done, _) = lane(2);
         let worker = passing_worker(producer.lane());
         producer.publish(numbered(0));
-        producer.engage(0);
+        producer.set_workers(0);
         producer.publish(numbered(1));
         producer.help();
         // Inline: batches that no other thread had claimed are done.
         assert_eq!(producer.on_offer(), 0);
-        producer.engage(1);
+        producer.set_workers(1);
         producer.publish(numbered(2));
         producer.drain();
         assert_eq!(done.load(Ordering::Relaxed), 3);

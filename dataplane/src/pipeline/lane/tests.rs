@@ -35,7 +35,7 @@ fn threads(
     work_ready: &Arc<Event>,
     idle: Idle,
 ) -> WorkerThreads {
-    producer.engage(workers);
+    producer.set_workers(workers);
     let lane: Arc<dyn WorkSource> = producer.lane().clone();
     WorkerThreads::start(
         workers,
@@ -94,7 +94,7 @@ fn workers_that_come_and_go_at_random_change_no_order() {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         if random >> 60 == 0 {
-            producer.engage((random >> 32) as usize % 4);
+            producer.set_workers((random >> 32) as usize % 4);
         }
         let spins = (random >> 40) as u32 % 1000;
         producer.publish(Box::new(Job { number, spins }));
@@ -110,7 +110,7 @@ fn workers_that_are_not_engaged_take_nothing() {
     let work_ready = Arc::new(Event::default());
     let mut producer = Producer::new(8, Seen::default(), Arc::clone(&work_ready));
     let threads = threads(&mut producer, 2, &work_ready, Idle::Busy);
-    producer.engage(0);
+    producer.set_workers(0);
     for number in 0..8 {
         producer.publish(Box::new(Job { number, spins: 10 }));
         std::thread::sleep(Duration::from_millis(1));
@@ -171,7 +171,7 @@ fn batches_do_not_overtake_in_queues_that_the_kernel_keeps_for_each_processor() 
     let work_ready = Arc::new(Event::default());
     let kernel = Kernel::default();
     let mut producer = Producer::new(8, kernel.clone(), Arc::clone(&work_ready));
-    producer.engage(3);
+    producer.set_workers(3);
     let lane: Arc<dyn WorkSource> = producer.lane().clone();
     let threads =
         WorkerThreads::start(3, Placement::default(), Idle::Busy, vec![lane], work_ready).unwrap();
