@@ -8,6 +8,7 @@ pub mod capture;
 pub mod ethernet;
 mod family;
 pub mod faulty;
+#[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 mod malloc_threshold;
 mod mapping;

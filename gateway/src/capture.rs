@@ -8,6 +8,8 @@
 
 mod engine;
 pub(crate) mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_body;
 pub(crate) mod link;
 mod operation;
 mod report;
@@ -205,21 +207,6 @@ fn ip_packet(frame: &Frame) -> Result<Option<&[u8]>, Fault> {
         FrameContent::Ip(offset) => Ok(frame.bytes.get(offset..)),
         FrameContent::Other | FrameContent::Short => Ok(None),
         FrameContent::Unknown => Err(Fault::Link(frame.number, frame.link)),
-    }
-}
-
-/// What a fuzzer does: reads any bytes as a capture to their end or first fault, and every frame's headers.
-#[doc(hidden)]
-pub fn check_any_file(bytes: &[u8]) {
-    let Ok(mut reader) = Reader::new(bytes) else {
-        return;
-    };
-    let mut last = Duration::ZERO;
-    while let Ok(Some(frame)) = reader.next_frame() {
-        last = last.max(frame.time);
-        if let Ok(Some(packet)) = ip_packet(&frame) {
-            let _ = ipsec::tunnel::Outer::payload(packet);
-        }
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod client;
 pub(crate) mod folder;
+#[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 mod message;
 mod server;

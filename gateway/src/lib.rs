@@ -28,6 +28,10 @@ pub(crate) mod privileges;
 pub(crate) mod random;
 pub(crate) mod rekey;
 pub(crate) mod reload;
+// The corpora of the fuzz targets, for the tests of their bodies.
+#[cfg(test)]
+#[path = "../../fuzz/replay.rs"]
+mod replay;
 pub(crate) mod report;
 pub mod routes;
 pub mod run;

@@ -30,8 +30,8 @@ mod sockets;
 mod user;
 mod warnings;
 
-#[doc(hidden)]
-pub use icmp_validation::check_any_complaint;
+#[cfg(any(test, fuzzing))]
+pub use icmp_validation::fuzz_body;
 pub(crate) use options::{RESTART_EXAMPLES, RunOptions};
 pub(crate) use replace::restart;
 

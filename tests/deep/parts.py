@@ -11,7 +11,7 @@ import mutants
 TRIPLE = "x86_64-unknown-linux-gnu"
 # Stable has the runtime of AddressSanitizer; only the option's name is kept for nightly.
 SANITIZED = "RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1"
-CRATES = {"ipsec": "fuzz_corpora", "multibuffer": None, "dataplane": "fuzz_corpora", "gateway": "fuzz_corpora"}
+CRATES = {"ipsec": "fuzz_corpora", "multibuffer": None, "dataplane": None, "gateway": None}
 
 BUILD = "cargo build --quiet --locked --workspace --bins"
 

@@ -22,6 +22,7 @@ impl SocketAddress {
     /// Bytes that any address needs.
     pub const BYTES: usize = 28;
 
+    #[cfg(any(test, fuzzing))]
     /// An address as the kernel writes it.
     pub fn holding(written: [u8; Self::BYTES]) -> Self {
         Self(written)
@@ -113,6 +114,7 @@ impl ControlBuffer {
         self.bytes.as_mut_ptr()
     }
 
+    #[cfg(any(test, fuzzing))]
     /// Control messages as the kernel writes them, cut at the end of the buffer.
     pub fn holding(written: &[u8]) -> Self {
         let mut control = Self::default();

@@ -130,3 +130,28 @@ fn look_at(buffer: &ReceiveBuffer<Arrival>) {
         assert!(arrival.stride > 0 && usize::from(arrival.outer.emitted_len) < range.len());
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use replay::replay;
+
+    #[test]
+    fn headers_of_a_tun_device_are_read_without_a_panic() {
+        replay("tun_headers", tun_headers);
+    }
+
+    #[test]
+    fn frames_of_a_packet_ring_are_read_without_a_panic() {
+        replay("ring_frames", ring_frames);
+    }
+
+    #[test]
+    fn what_a_socket_tells_beside_a_packet_is_read_without_a_panic() {
+        replay("control_messages", control_messages);
+    }
+}

@@ -403,7 +403,7 @@ proptest! {
             file[place] = byte;
         }
         file.truncate(keep.index(file.len() + 1));
-        check_any_file(&file);
+        fuzz_body::file(&file);
         let _ = go(&file, &inbound(), Operation::Open);
     }
 }

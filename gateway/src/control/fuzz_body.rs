@@ -50,3 +50,14 @@ fn databases() -> &'static Snapshot {
         plane.snapshot()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::replay;
+
+    #[test]
+    fn lines_of_the_control_socket_are_read_without_a_panic() {
+        replay("control_lines", lines);
+    }
+}

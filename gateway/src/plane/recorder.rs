@@ -2,7 +2,10 @@
 
 use super::{Plane, check};
 use ipsec::command::{Answer, Command, Refused};
-use ipsec::database::{Database, Snapshot};
+use ipsec::database::Database;
+#[cfg(any(test, fuzzing))]
+use ipsec::database::Snapshot;
+#[cfg(any(test, fuzzing))]
 use std::sync::Arc;
 
 /// Records every list of commands that was applied.
@@ -29,6 +32,7 @@ impl Recorder {
     }
 
     /// What came of it.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.database.snapshot()
     }

@@ -4,6 +4,7 @@
 //! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on
 //! devices, `xfrm` policies of the kernel's own IPsec.
 
+#[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 mod links;
 mod next_hops;

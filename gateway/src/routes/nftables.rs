@@ -14,6 +14,7 @@ pub(crate) mod attributes;
 mod connection;
 mod encoding;
 mod expression;
+#[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 mod present;
 pub(crate) mod rule;

@@ -65,3 +65,14 @@ fn look_at(answer: RouteNetlinkMessage) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::replay;
+
+    #[test]
+    fn what_the_kernel_says_of_routes_is_read_without_a_panic() {
+        replay("netlink_answers", answers);
+    }
+}

@@ -39,3 +39,14 @@ pub fn answers(data: &[u8]) {
     assert!(empty.has_shape_of(&ruleset));
     assert!(!present.has_shape_of(&ruleset) || present == empty);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::replay;
+
+    #[test]
+    fn what_the_kernel_lists_of_nftables_is_read_without_a_panic() {
+        replay("nftables_answers", answers);
+    }
+}
