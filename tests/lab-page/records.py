@@ -9,7 +9,8 @@ PLACE = {
     "command": "esplanade lab run made --seed 7", "lab": "0.1.0", "cpu": "A processor <of> 2.80GHz",
     "cpu_flags": ["aes", "vaes"],
     "cpu_mhz": 2800.0, "cpus": 4, "memory_bytes": 16_000_000_000, "kernel": "6.18.0", "system": "Debian 12",
-    "mitigations": {"spectre_v2": "Mitigation: \"retpolines\" & more"}, "settings": {"clock source": "tsc", "net.ipv4.tcp_congestion_control": "cubic"},
+    "mitigations": {"spectre_v2": "Mitigation: \"retpolines\" & more"},
+    "settings": {"clock source": "tsc", "net.ipv4.tcp_congestion_control": "cubic"},
     "testbed": "four namespaces of one machine", "versions": {"esplanade": "0.1.0", "iperf3": "3.12"},
 }
 CONTENDERS = [
