@@ -93,11 +93,11 @@ impl<'a> Text<'a> {
         }
     }
 
-    fn into_des(self) -> bitslice::CbcJob<'a> {
+    fn into_des(self) -> bitslice::DesCbcJob<'a> {
         let CipherKey::Des(keys) = self.key else {
             unreachable!("all texts have one cipher")
         };
-        bitslice::CbcJob {
+        bitslice::DesCbcJob {
             keys,
             iv: *block(self.iv.as_bytes()),
             text: self.text,

@@ -54,26 +54,27 @@ fn switched_off() -> String {
 /// The features whose kernels have passed their test on this processor.
 #[cfg(target_arch = "x86_64")]
 fn proven(mut features: Features) -> Features {
-    use crate::kernels::{chacha, self_test, wide::Level};
+    use crate::kernels::{chacha, self_test, wide::AesLevel};
     // SAFETY: each test is for vectors that the processor has.
     unsafe {
         features.avx512 = features.avx512 && self_test::avx512_is_right();
-        if Level::for_aes(features) == Some(Level::Four) {
-            features.avx512 &= self_test::aes_is_right(Level::Four);
+        if AesLevel::for_aes(features) == Some(AesLevel::Four) {
+            features.avx512 &= self_test::aes_is_right(AesLevel::Four);
         }
-        features.avx512 = features.avx512 && self_test::chacha_is_right(chacha::Level::Avx512);
+        features.avx512 =
+            features.avx512 && self_test::chacha_is_right(chacha::ChaChaLevel::Avx512);
         features.ifma = features.avx512
             && features.ifma
-            && self_test::chacha_is_right(chacha::Level::Avx512Ifma);
-        features.vaes = features.aesni && features.vaes && self_test::aes_is_right(Level::Two);
-        features.aesni = features.aesni && self_test::aes_is_right(Level::One);
-        if Level::for_gcm(features) == Some(Level::Four) {
-            features.vclmul &= self_test::gcm_is_right(Level::Four);
+            && self_test::chacha_is_right(chacha::ChaChaLevel::Avx512Ifma);
+        features.vaes = features.aesni && features.vaes && self_test::aes_is_right(AesLevel::Two);
+        features.aesni = features.aesni && self_test::aes_is_right(AesLevel::One);
+        if AesLevel::for_gcm(features) == Some(AesLevel::Four) {
+            features.vclmul &= self_test::gcm_is_right(AesLevel::Four);
         }
         if features.vaes && features.vclmul {
-            features.vclmul &= self_test::gcm_is_right(Level::Two);
+            features.vclmul &= self_test::gcm_is_right(AesLevel::Two);
         }
-        features.clmul = features.aesni && features.clmul && self_test::gcm_is_right(Level::One);
+        features.clmul = features.aesni && features.clmul && self_test::gcm_is_right(AesLevel::One);
     }
     features
 }

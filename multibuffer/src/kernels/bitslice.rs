@@ -17,8 +17,8 @@ mod engine;
 mod sboxes;
 mod word;
 
-pub(crate) use cbc::{CbcJob, DesKeys, MIN_LANE_BLOCKS};
+pub(crate) use cbc::{DesCbcJob, DesKeys, MIN_LANE_BLOCKS};
 pub(super) use cbc::{cbc_decrypt, cbc_encrypt};
-pub(super) use engine::Width;
+pub(super) use engine::PlaneWidth;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use engine::avx512_is_right;

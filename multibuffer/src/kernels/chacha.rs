@@ -19,7 +19,7 @@ use std::{marker::PhantomData, mem::MaybeUninit};
 
 use super::{nonce::Nonce, wide::Source};
 use packet::Packet;
-pub(crate) use packet::{ChaChaKey, Level};
+pub(crate) use packet::{ChaChaKey, ChaChaLevel};
 
 /// Packets that are computed together: few lanes stay empty at their end, and texts stay in a near cache between
 /// passes.
@@ -119,7 +119,7 @@ impl<'a> ChaChaPackets<'a> {
         self.run::<false, true>();
     }
 
-    fn packets(&mut self) -> (Option<Level>, &mut [Packet<'a>]) {
+    fn packets(&mut self) -> (Option<ChaChaLevel>, &mut [Packet<'a>]) {
         // SAFETY: so many were written.
         let packets = unsafe { self.packets[..self.count].assume_init_mut() };
         (packets.first().map(|packet| packet.key.level), packets)
@@ -129,7 +129,7 @@ impl<'a> ChaChaPackets<'a> {
     fn run<const KEYS: bool, const TEXTS: bool>(&mut self) {
         match self.packets() {
             // SAFETY: the processor has the vectors of a key's level.
-            (Some(Level::Avx2), packets) => unsafe { stream::half::<KEYS, TEXTS>(packets) },
+            (Some(ChaChaLevel::Avx2), packets) => unsafe { stream::half::<KEYS, TEXTS>(packets) },
             // SAFETY: as above.
             (Some(_), packets) => unsafe { stream::full::<KEYS, TEXTS>(packets) },
             (None, _) => {}
@@ -138,7 +138,7 @@ impl<'a> ChaChaPackets<'a> {
 
     fn authenticate(&mut self) {
         match self.packets() {
-            (Some(Level::Avx512Ifma), packets) => {
+            (Some(ChaChaLevel::Avx512Ifma), packets) => {
                 poly1305::authenticate::<3, 44>(
                     poly1305::ifma::LANES,
                     packets,

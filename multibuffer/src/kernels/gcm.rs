@@ -17,7 +17,7 @@ use super::{
     aesni::{RoundKeys, expand},
     nonce::Nonce,
     prefetch,
-    wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
+    wide::{AesLevel, Counters, Four, One, Schedule, Source, Two, Wide},
 };
 use ghash::{Powers, Sum, VECTORS_AT_ONCE, reversed};
 
@@ -29,7 +29,7 @@ pub(crate) struct GcmKey {
     keys: RoundKeys,
     powers: Powers,
     /// INVARIANT: the processor has these vectors.
-    level: Level,
+    level: AesLevel,
 }
 
 /// A packet, as the kernels see it.
@@ -48,7 +48,7 @@ impl GcmKey {
     ///
     /// # Safety
     /// The processor has them, and carry-less products.
-    pub(super) unsafe fn for_level(level: Level, key: &[u8]) -> Self {
+    pub(super) unsafe fn for_level(level: AesLevel, key: &[u8]) -> Self {
         // SAFETY: the caller promises the instructions of a level, which include those of the first.
         let (keys, powers) = unsafe {
             let keys = expand(key);
@@ -64,7 +64,7 @@ impl GcmKey {
 
     /// Whether this kernel is faster than the library for `len` bytes.
     pub(crate) fn is_faster_for(&self, len: usize) -> bool {
-        self.level != Level::One || len <= MAX_BYTES_WITHOUT_VAES
+        self.level != AesLevel::One || len <= MAX_BYTES_WITHOUT_VAES
     }
 
     /// Prefetches the round keys and as many powers as a packet of `len` bytes needs.
@@ -128,9 +128,9 @@ impl GcmKey {
         // SAFETY: the processor has the vectors of its level.
         unsafe {
             match self.level {
-                Level::One => one::<SEALING>(packet),
-                Level::Two => two::<SEALING>(packet),
-                Level::Four => four::<SEALING>(packet),
+                AesLevel::One => one::<SEALING>(packet),
+                AesLevel::Two => two::<SEALING>(packet),
+                AesLevel::Four => four::<SEALING>(packet),
             }
         }
     }

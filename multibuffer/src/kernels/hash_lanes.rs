@@ -19,7 +19,7 @@ mod vector;
 
 use std::array;
 
-pub(crate) use dispatch::{HmacKernel, Lanes, Width};
+pub(crate) use dispatch::{HashWidth, HmacKernel, Lanes};
 pub(crate) use md5::Md5;
 pub(crate) use ripemd::Ripemd160;
 pub(crate) use sha1::Sha1;

@@ -6,19 +6,25 @@ pub(crate) use x86_64::*;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use other::*;
 
-use super::bitslice::{self, Width};
+use super::bitslice::{self, PlaneWidth};
 use crate::detect::features;
 
 /// Decrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
-pub(crate) fn des_cbc_decrypt<'a>(triple: bool, jobs: impl Iterator<Item = bitslice::CbcJob<'a>>) {
+pub(crate) fn des_cbc_decrypt<'a>(
+    triple: bool,
+    jobs: impl Iterator<Item = bitslice::DesCbcJob<'a>>,
+) {
     // SAFETY: the processor has the features.
-    unsafe { bitslice::cbc_decrypt(Width::for_many(features()), triple, jobs) }
+    unsafe { bitslice::cbc_decrypt(PlaneWidth::for_many(features()), triple, jobs) }
 }
 
 /// Encrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
-pub(crate) fn des_cbc_encrypt<'a>(triple: bool, jobs: impl Iterator<Item = bitslice::CbcJob<'a>>) {
+pub(crate) fn des_cbc_encrypt<'a>(
+    triple: bool,
+    jobs: impl Iterator<Item = bitslice::DesCbcJob<'a>>,
+) {
     // SAFETY: the processor has the features.
-    unsafe { bitslice::cbc_encrypt(Width::for_few(features()), triple, jobs) }
+    unsafe { bitslice::cbc_encrypt(PlaneWidth::for_few(features()), triple, jobs) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -34,7 +40,7 @@ mod x86_64 {
     use crate::{
         detect::features,
         kernels::{
-            aesni, cbc_lanes, chacha, hash_lanes::HmacKernel, nonce::Nonce, streams, wide::Level,
+            aesni, cbc_lanes, chacha, hash_lanes::HmacKernel, nonce::Nonce, streams, wide::AesLevel,
         },
     };
 
@@ -47,14 +53,14 @@ mod x86_64 {
 
     /// Expands 16, 24 or 32 bytes, if this processor has the instructions.
     pub(crate) fn gcm_key(key: &[u8]) -> Option<GcmKey> {
-        let level = Level::for_gcm(features())?;
+        let level = AesLevel::for_gcm(features())?;
         // SAFETY: the processor has the features.
         matches!(key.len(), 16 | 24 | 32).then(|| unsafe { GcmKey::for_level(level, key) })
     }
 
     /// Takes 32 bytes, if this processor has the instructions.
     pub(crate) fn chacha_key(key: &[u8]) -> Option<ChaChaKey> {
-        let level = chacha::Level::best(features())?;
+        let level = chacha::ChaChaLevel::best(features())?;
         // SAFETY: the processor has the features.
         Some(unsafe { ChaChaKey::for_level(level, key.try_into().ok()?) })
     }
@@ -99,11 +105,11 @@ mod x86_64 {
     /// Whether [`ctr_into`] is faster than counter mode in place after a copy: not where vectors are put together in
     /// memory.
     pub(crate) fn ctr_reads_ranges() -> bool {
-        level() == Level::Four
+        level() == AesLevel::Four
     }
 
-    fn level() -> Level {
-        Level::for_aes(features()).expect("round keys exist only where AES instructions do")
+    fn level() -> AesLevel {
+        AesLevel::for_aes(features()).expect("round keys exist only where AES instructions do")
     }
 
     /// The fewest messages for which lanes are faster than the library, if this processor has them.
@@ -131,8 +137,15 @@ mod other {
 
     use crate::kernels::nonce::Nonce;
 
+    pub(crate) use NoCbcJob as CbcJob;
+    pub(crate) use NoCbcMacJob as CbcMacJob;
+    pub(crate) use NoKey as ChaChaKey;
+    pub(crate) use NoKey as GcmKey;
+    pub(crate) use NoKey as LaneKeys;
+    pub(crate) use NoPackets as ChaChaPackets;
+
     /// Cannot exist.
-    pub(crate) enum LaneKeys {}
+    pub(crate) enum NoKey {}
 
     pub(crate) fn aes_keys(_key: &[u8]) -> Option<LaneKeys> {
         None
@@ -146,16 +159,13 @@ mod other {
         None
     }
 
-    impl LaneKeys {
+    impl NoKey {
         pub(crate) fn rounds(&self) -> usize {
             match *self {}
         }
     }
 
-    /// Cannot exist.
-    pub(crate) enum GcmKey {}
-
-    impl GcmKey {
+    impl NoKey {
         pub(crate) fn is_faster_for(&self, _len: usize) -> bool {
             match *self {}
         }
@@ -183,19 +193,16 @@ mod other {
         }
     }
 
-    /// Cannot exist.
-    pub(crate) enum ChaChaKey {}
-
-    impl ChaChaKey {
+    impl NoKey {
         pub(crate) fn max_bytes(&self) -> usize {
             match *self {}
         }
     }
 
     /// Always empty.
-    pub(crate) struct ChaChaPackets<'a>(PhantomData<&'a ChaChaKey>);
+    pub(crate) struct NoPackets<'a>(PhantomData<&'a ChaChaKey>);
 
-    impl<'a> ChaChaPackets<'a> {
+    impl<'a> NoPackets<'a> {
         pub(crate) const MAX_PACKETS: usize = 32;
 
         pub(crate) fn none() -> Self {
@@ -256,13 +263,13 @@ mod other {
         match *keys {}
     }
 
-    pub(crate) struct CbcJob<'a> {
+    pub(crate) struct NoCbcJob<'a> {
         pub(crate) keys: &'a LaneKeys,
         pub(crate) iv: [u8; 16],
         pub(crate) text: &'a mut [u8],
     }
 
-    pub(crate) struct CbcMacJob<'a> {
+    pub(crate) struct NoCbcMacJob<'a> {
         pub(crate) keys: &'a LaneKeys,
         pub(crate) complete: &'a [u8; 16],
         pub(crate) padded: &'a [u8; 16],

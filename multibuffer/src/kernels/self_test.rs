@@ -7,10 +7,10 @@ use super::{
     bitslice,
     chacha::{self, ChaChaKey, ChaChaPackets},
     gcm::GcmKey,
-    hash_lanes::{self, HmacJob, Lanes, Width},
+    hash_lanes::{self, HashWidth, HmacJob, Lanes},
     nonce::Nonce,
     streams,
-    wide::Level,
+    wide::AesLevel,
 };
 use crate::hmac::HmacKey;
 
@@ -36,7 +36,7 @@ const LENGTHS: [usize; 9] = [0, 1, 15, 33, 64, 95, 257, 511, 1048];
 ///
 /// # Safety
 /// The processor has the vectors of `level`, and carry-less products.
-pub(crate) unsafe fn gcm_is_right(level: Level) -> bool {
+pub(crate) unsafe fn gcm_is_right(level: AesLevel) -> bool {
     let (key, nonce, aad) = ([0x5a; 16], Nonce::new([7; 4], [6; 8]), [9; 12]);
     let library = Aead::new(AeadAlgorithm::AesGcm, &key, 16).expect("a legal key");
     // SAFETY: as the caller promises.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn gcm_is_right(level: Level) -> bool {
 ///
 /// # Safety
 /// The processor has the vectors of `level`.
-pub(crate) unsafe fn chacha_is_right(level: chacha::Level) -> bool {
+pub(crate) unsafe fn chacha_is_right(level: chacha::ChaChaLevel) -> bool {
     let (key, nonce, aad) = ([0x3c; 32], Nonce::new([5; 4], [4; 8]), [8; 28]);
     let library = Aead::new(AeadAlgorithm::ChaCha20Poly1305, &key, 16).expect("a legal key");
     // SAFETY: as the caller promises.
@@ -92,7 +92,7 @@ pub(crate) unsafe fn chacha_is_right(level: chacha::Level) -> bool {
 ///
 /// # Safety
 /// The processor has the vectors of `level`.
-pub(crate) unsafe fn aes_is_right(level: Level) -> bool {
+pub(crate) unsafe fn aes_is_right(level: AesLevel) -> bool {
     let (key, block) = ([0xa5; 32], [3; 16]);
     let encrypting = AesKey::encrypting(&key).expect("a legal key");
     // SAFETY: the caller promises AES instructions.
@@ -144,7 +144,7 @@ where
         icv,
     });
     // SAFETY: the caller answers for the processor.
-    unsafe { A::sign_in_vectors(Width::Avx512, jobs) };
+    unsafe { A::sign_in_vectors(HashWidth::Avx512, jobs) };
     icvs.iter()
         .enumerate()
         .all(|(at, icv)| key.sign(&message(at))[..16] == *icv)

@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 use super::{
     aesni::RoundKeys,
     nonce::Nonce,
-    wide::{Counters, Four, Level, One, Schedule, Source, Two, Wide},
+    wide::{AesLevel, Counters, Four, One, Schedule, Source, Two, Wide},
 };
 
 /// Counter mode over `text` in place, counted from `number` on, in vectors of `level`.
@@ -20,7 +20,7 @@ use super::{
 /// # Safety
 /// The processor has them.
 pub(super) unsafe fn ctr_in_place_on(
-    level: Level,
+    level: AesLevel,
     keys: &RoundKeys,
     nonce: Nonce,
     number: u32,
@@ -47,7 +47,7 @@ pub(super) unsafe fn ctr_in_place_on(
 /// # Safety
 /// The processor has them.
 pub(super) unsafe fn ctr_on(
-    level: Level,
+    level: AesLevel,
     keys: &RoundKeys,
     nonce: Nonce,
     number: u32,
@@ -72,7 +72,7 @@ pub(super) unsafe fn ctr_on(
 /// # Safety
 /// The processor has them, and `text` is whole blocks.
 pub(super) unsafe fn cbc_decrypt_on(
-    level: Level,
+    level: AesLevel,
     keys: &RoundKeys,
     iv: &[u8; 16],
     text: &mut [u8],
@@ -121,13 +121,13 @@ trait Task {
 
 /// # Safety
 /// The processor has the vectors of the level, and the text `len` bytes.
-unsafe fn on(level: Level, task: impl Task, len: usize) {
+unsafe fn on(level: AesLevel, task: impl Task, len: usize) {
     // SAFETY: as the caller promises.
     unsafe {
         match level {
-            Level::One => one(task, len),
-            Level::Two => two(task, len),
-            Level::Four => four(task, len),
+            AesLevel::One => one(task, len),
+            AesLevel::Two => two(task, len),
+            AesLevel::Four => four(task, len),
         }
     }
 }

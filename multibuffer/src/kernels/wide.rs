@@ -17,7 +17,7 @@ pub(super) use vectors::{Four, One, Two};
 
 /// Which vectors there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
+pub(crate) enum AesLevel {
     /// AES-NI.
     One,
     /// VAES on 256 bits.
@@ -26,7 +26,7 @@ pub(crate) enum Level {
     Four,
 }
 
-impl Level {
+impl AesLevel {
     /// The widest for AES alone.
     pub(crate) fn for_aes(features: Features) -> Option<Self> {
         match features {

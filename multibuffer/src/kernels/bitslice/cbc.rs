@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-use super::engine::{Engine, MAX_LANES, Width};
+use super::engine::{Engine, MAX_LANES, PlaneWidth};
 use crate::kernels::aws_lc::{DesKey, TripleDesKey};
 
 /// With fewer blocks than this the library is done before a pass over all lanes is.
@@ -71,14 +71,14 @@ impl Drop for DesKeys {
 }
 
 /// One packet.
-pub(crate) struct CbcJob<'a> {
+pub(crate) struct DesCbcJob<'a> {
     pub(crate) keys: &'a DesKeys,
     pub(crate) iv: [u8; 8],
     /// Whole blocks.
     pub(crate) text: &'a mut [u8],
 }
 
-impl<'a> CbcJob<'a> {
+impl<'a> DesCbcJob<'a> {
     fn blocks(self) -> &'a mut [[u8; 8]] {
         let (blocks, rest) = self.text.as_chunks_mut();
         assert!(rest.is_empty(), "CBC text is whole blocks");
@@ -91,9 +91,9 @@ impl<'a> CbcJob<'a> {
 /// # Safety
 /// The processor has words of this width.
 pub(in crate::kernels) unsafe fn cbc_decrypt<'a>(
-    width: Width,
+    width: PlaneWidth,
     triple: bool,
-    jobs: impl Iterator<Item = CbcJob<'a>>,
+    jobs: impl Iterator<Item = DesCbcJob<'a>>,
 ) {
     decrypt(width, triple, jobs);
 }
@@ -103,9 +103,9 @@ pub(in crate::kernels) unsafe fn cbc_decrypt<'a>(
 /// # Safety
 /// The processor has words of this width.
 pub(in crate::kernels) unsafe fn cbc_encrypt<'a>(
-    width: Width,
+    width: PlaneWidth,
     triple: bool,
-    jobs: impl Iterator<Item = CbcJob<'a>>,
+    jobs: impl Iterator<Item = DesCbcJob<'a>>,
 ) {
     encrypt(width, triple, jobs);
 }
@@ -117,7 +117,7 @@ struct Stretch<'a> {
     blocks: &'a mut [[u8; 8]],
 }
 
-fn decrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>>) {
+fn decrypt<'a>(width: PlaneWidth, triple: bool, jobs: impl Iterator<Item = DesCbcJob<'a>>) {
     let mut engine = Engine::new(width, triple, true);
     let mut rests = jobs.map(|job| {
         let (keys, chain) = (job.keys, u64::from_be_bytes(job.iv));
@@ -190,7 +190,7 @@ fn split(whole: Stretch<'_>, room: usize) -> (Stretch<'_>, Option<Stretch<'_>>) 
     )
 }
 
-fn encrypt<'a>(width: Width, triple: bool, jobs: impl Iterator<Item = CbcJob<'a>>) {
+fn encrypt<'a>(width: PlaneWidth, triple: bool, jobs: impl Iterator<Item = DesCbcJob<'a>>) {
     let mut engine = Engine::new(width, triple, false);
     let mut jobs = jobs.filter(|job| !job.text.is_empty()).fuse();
     let mut placed: [Option<Stretch<'_>>; MAX_LANES] = [const { None }; MAX_LANES];

@@ -16,7 +16,7 @@ pub(super) const MAX_LANES: usize = 512;
 
 /// The widest words that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Width {
+pub(crate) enum PlaneWidth {
     /// 64 blocks in ordinary integers.
     Any,
     /// 256 blocks in AVX2 vectors.
@@ -30,7 +30,7 @@ pub(crate) enum Width {
     Avx512,
 }
 
-impl Width {
+impl PlaneWidth {
     /// Every width that this processor has, the widest last.
     #[cfg(test)]
     pub(super) fn all() -> Vec<Self> {
@@ -85,7 +85,7 @@ pub(super) type Lanes = [u64; MAX_LANES];
 ///
 /// INVARIANT: `width` is one that this processor has.
 pub(super) struct Engine<'a> {
-    width: Width,
+    width: PlaneWidth,
     triple: bool,
     decrypting: bool,
     /// What `run` replaces.
@@ -99,7 +99,7 @@ pub(super) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(width: Width, triple: bool, decrypting: bool) -> Self {
+    pub(super) fn new(width: PlaneWidth, triple: bool, decrypting: bool) -> Self {
         let none = [0; MAX_LANES];
         Self {
             width,
@@ -132,16 +132,16 @@ impl<'a> Engine<'a> {
     /// Enciphers the block in every lane.
     pub(super) fn run(&mut self) {
         match self.width {
-            Width::Any => pass::<u64>(self),
+            PlaneWidth::Any => pass::<u64>(self),
             // SAFETY: the processor has this width.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx2 => unsafe { x86_64::pass_256(self) },
+            PlaneWidth::Avx2 => unsafe { x86_64::pass_256(self) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx512Half => unsafe { x86_64::pass_256_ternary(self) },
+            PlaneWidth::Avx512Half => unsafe { x86_64::pass_256_ternary(self) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx512 => unsafe { x86_64::pass_512(self) },
+            PlaneWidth::Avx512 => unsafe { x86_64::pass_512(self) },
         }
     }
 }
@@ -162,7 +162,7 @@ pub(crate) unsafe fn avx512_is_right() -> bool {
     let any = |lane: usize| (lane as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let keys: [[u64; 3]; 5] =
         std::array::from_fn(|key| std::array::from_fn(|third| any(key + 5 * third)));
-    let passed = |width: Width, lanes: std::ops::Range<usize>| {
+    let passed = |width: PlaneWidth, lanes: std::ops::Range<usize>| {
         // INVARIANT: the caller answers for the widths.
         let mut engine = Engine::new(width, true, false);
         for (place, lane) in lanes.enumerate() {
@@ -172,11 +172,14 @@ pub(crate) unsafe fn avx512_is_right() -> bool {
         engine.run();
         engine.text
     };
-    [Width::Avx512Half, Width::Avx512].into_iter().all(|width| {
-        let wide = passed(width, 0..width.lanes());
-        let mut starts = (0..width.lanes()).step_by(64);
-        starts.all(|from| passed(Width::Any, from..from + 64)[..64] == wide[from..from + 64])
-    })
+    [PlaneWidth::Avx512Half, PlaneWidth::Avx512]
+        .into_iter()
+        .all(|width| {
+            let wide = passed(width, 0..width.lanes());
+            let mut starts = (0..width.lanes()).step_by(64);
+            starts
+                .all(|from| passed(PlaneWidth::Any, from..from + 64)[..64] == wide[from..from + 64])
+        })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,28 +1,28 @@
 //! Advances the lanes by some blocks: AES in vectors of one, two or four blocks, each of another packet.
 
 use super::{CbcJob, CbcMacJob, LaneSet, encrypt, mac::sign};
-use crate::kernels::wide::{Four, Level, One, Two, Wide};
+use crate::kernels::wide::{AesLevel, Four, One, Two, Wide};
 
 /// Encrypts all jobs; their keys have `rounds` rounds.
 ///
 /// # Safety
 /// The processor has the vectors of `level`.
 pub(crate) unsafe fn cbc_encrypt<'a>(
-    level: Level,
+    level: AesLevel,
     rounds: usize,
     jobs: impl Iterator<Item = CbcJob<'a>>,
 ) {
     // SAFETY: the caller answers for the processor, and the lane set's pointers are good for `blocks` blocks.
     match level {
-        Level::One => encrypt::<8>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::One => encrypt::<8>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { one::<true>(rounds, lane_set, blocks) };
         }),
-        Level::Two => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::Two => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { two::<true>(rounds, lane_set, blocks) };
         }),
-        Level::Four => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::Four => encrypt::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { four::<true>(rounds, lane_set, blocks) };
         }),
@@ -34,21 +34,21 @@ pub(crate) unsafe fn cbc_encrypt<'a>(
 /// # Safety
 /// The processor has the vectors of `level`.
 pub(crate) unsafe fn cbc_mac<'a>(
-    level: Level,
+    level: AesLevel,
     rounds: usize,
     jobs: impl Iterator<Item = CbcMacJob<'a>>,
 ) {
     // SAFETY: as above.
     match level {
-        Level::One => sign::<8>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::One => sign::<8>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { one::<false>(rounds, lane_set, blocks) };
         }),
-        Level::Two => sign::<16>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::Two => sign::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { two::<false>(rounds, lane_set, blocks) };
         }),
-        Level::Four => sign::<16>(rounds, jobs, |lane_set, blocks| {
+        AesLevel::Four => sign::<16>(rounds, jobs, |lane_set, blocks| {
             // SAFETY: as above.
             unsafe { four::<false>(rounds, lane_set, blocks) };
         }),

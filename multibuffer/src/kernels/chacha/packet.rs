@@ -11,12 +11,12 @@ use crate::kernels::{nonce::Nonce, wide::Source};
 pub(crate) struct ChaChaKey {
     pub(super) bytes: Zeroizing<[u8; 32]>,
     /// INVARIANT: the processor has the vectors.
-    pub(super) level: Level,
+    pub(super) level: ChaChaLevel,
 }
 
 /// Which vectors there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
+pub(crate) enum ChaChaLevel {
     /// AVX2.
     Avx2,
     /// AVX-512 F, BW and VL, and AVX2 for Poly1305.
@@ -25,7 +25,7 @@ pub(crate) enum Level {
     Avx512Ifma,
 }
 
-impl Level {
+impl ChaChaLevel {
     /// The widest, if there is any.
     pub(crate) fn best(features: Features) -> Option<Self> {
         match features {
@@ -41,8 +41,8 @@ impl ChaChaKey {
     /// by scalar instructions in parallel.
     pub(crate) fn max_bytes(&self) -> usize {
         match self.level {
-            Level::Avx2 => MAX_BYTES_WITHOUT_AVX512,
-            Level::Avx512 | Level::Avx512Ifma => usize::MAX,
+            ChaChaLevel::Avx2 => MAX_BYTES_WITHOUT_AVX512,
+            ChaChaLevel::Avx512 | ChaChaLevel::Avx512Ifma => usize::MAX,
         }
     }
 
@@ -50,7 +50,7 @@ impl ChaChaKey {
     ///
     /// # Safety
     /// The processor has them.
-    pub(in crate::kernels) unsafe fn for_level(level: Level, key: [u8; 32]) -> Self {
+    pub(in crate::kernels) unsafe fn for_level(level: ChaChaLevel, key: [u8; 32]) -> Self {
         let bytes = Zeroizing::new(key);
         Self { bytes, level }
     }

@@ -8,7 +8,7 @@ use crate::features::Features;
 
 /// Vectors that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Width {
+pub(crate) enum HashWidth {
     /// AVX2.
     Avx2,
     /// AVX-512 F and BW.
@@ -23,10 +23,10 @@ pub(crate) enum HmacKernel {
     /// The SHA instructions on two messages.
     Pair,
     /// A message in each lane of a vector.
-    Vectors(Width),
+    Vectors(HashWidth),
 }
 
-impl Width {
+impl HashWidth {
     /// The widest, if there is any.
     fn best(features: Features) -> Option<Self> {
         let avx2 = features.avx2.then_some(Self::Avx2);
@@ -46,7 +46,7 @@ pub(crate) trait Lanes: Algorithm + Sized {
     /// pairs 8.4, by the library 8.3; by AVX-512 28 and 17 (Xeon, family 6 model 207, where pairs gain nothing over one
     /// message; `MULTIBUFFER_WITHOUT=… versus --measure null+sha`).
     fn choose(features: Features) -> HmacKernel {
-        match Width::best(features) {
+        match HashWidth::best(features) {
             Some(width) => HmacKernel::Vectors(width),
             None => HmacKernel::Library,
         }
@@ -56,7 +56,7 @@ pub(crate) trait Lanes: Algorithm + Sized {
     ///
     /// # Safety
     /// The processor has vectors of this width.
-    unsafe fn sign_in_vectors<'a>(width: Width, jobs: impl Iterator<Item = HmacJob<'a, Self>>);
+    unsafe fn sign_in_vectors<'a>(width: HashWidth, jobs: impl Iterator<Item = HmacJob<'a, Self>>);
 
     /// Signs all jobs.
     ///
@@ -73,8 +73,8 @@ impl HmacKernel {
         match self {
             Self::Library => None,
             Self::Pair => Some(2),
-            Self::Vectors(Width::Avx2) => Some(3),
-            Self::Vectors(Width::Avx512) => Some(4),
+            Self::Vectors(HashWidth::Avx2) => Some(3),
+            Self::Vectors(HashWidth::Avx512) => Some(4),
         }
     }
 }
@@ -82,7 +82,7 @@ impl HmacKernel {
 macro_rules! lanes {
     ($($algorithm:ident: $half:ident $full:ident $(, $pairs:path, beats AVX2: $pairs_beat_half:literal)?;)*) => {$(
         impl Lanes for $algorithm {
-            unsafe fn sign_in_vectors<'a>(width: Width, jobs: impl Iterator<Item = HmacJob<'a, Self>>) {
+            unsafe fn sign_in_vectors<'a>(width: HashWidth, jobs: impl Iterator<Item = HmacJob<'a, Self>>) {
                 type Words = LaneSet<<$algorithm as Algorithm>::Element>;
 
                 #[target_feature(enable = "avx2")]
@@ -99,17 +99,17 @@ macro_rules! lanes {
 
                 match width {
                     // SAFETY: the caller promises the width, and `sign` keeps the lane set's invariant.
-                    Width::Avx2 => sign($half::LANES, jobs, |lane_set, blocks| unsafe { half(lane_set, blocks) }),
+                    HashWidth::Avx2 => sign($half::LANES, jobs, |lane_set, blocks| unsafe { half(lane_set, blocks) }),
                     // SAFETY: as above.
-                    Width::Avx512 => sign($full::LANES, jobs, |lane_set, blocks| unsafe { full(lane_set, blocks) }),
+                    HashWidth::Avx512 => sign($full::LANES, jobs, |lane_set, blocks| unsafe { full(lane_set, blocks) }),
                 }
             }
 
             $(
                 fn choose(features: Features) -> HmacKernel {
-                    match Width::best(features) {
-                        Some(Width::Avx512) => HmacKernel::Vectors(Width::Avx512),
-                        Some(Width::Avx2) if !(features.sha && $pairs_beat_half) => HmacKernel::Vectors(Width::Avx2),
+                    match HashWidth::best(features) {
+                        Some(HashWidth::Avx512) => HmacKernel::Vectors(HashWidth::Avx512),
+                        Some(HashWidth::Avx2) if !(features.sha && $pairs_beat_half) => HmacKernel::Vectors(HashWidth::Avx2),
                         _ if features.sha => HmacKernel::Pair,
                         _ => HmacKernel::Library,
                     }

@@ -73,7 +73,7 @@ fn assert_agrees(triple: bool, packets: &[Packet]) {
             "the two oracles differ"
         );
     }
-    for width in Width::all() {
+    for width in PlaneWidth::all() {
         let mut texts: Vec<Vec<u8>> = packets.iter().map(|packet| packet.plain.clone()).collect();
         encrypt(width, triple, jobs(packets, &mut texts));
         assert_eq!(
@@ -93,8 +93,11 @@ fn assert_agrees(triple: bool, packets: &[Packet]) {
     }
 }
 
-fn jobs<'a>(packets: &'a [Packet], texts: &'a mut [Vec<u8>]) -> impl Iterator<Item = CbcJob<'a>> {
-    packets.iter().zip(texts).map(|(packet, text)| CbcJob {
+fn jobs<'a>(
+    packets: &'a [Packet],
+    texts: &'a mut [Vec<u8>],
+) -> impl Iterator<Item = DesCbcJob<'a>> {
+    packets.iter().zip(texts).map(|(packet, text)| DesCbcJob {
         keys: &packet.keys,
         iv: packet.iv,
         text,
