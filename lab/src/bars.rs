@@ -134,7 +134,7 @@ impl Bar {
     }
 
     /// Whether the moonshot is reached beyond doubt.
-    fn beyond(&self, one: &BarResult) -> Option<f64> {
+    fn reached_moonshot(&self, one: &BarResult) -> Option<f64> {
         let (moonshot, interval) = (self.moonshot?, one.interval?);
         let reached = match self.at_least {
             Some(_) => interval.low >= moonshot,
@@ -229,9 +229,11 @@ pub(crate) fn text(bars: &[Bar], records: &[Record]) -> String {
 }
 
 fn line(bar: &Bar, one: &BarResult) -> String {
-    let moon = bar.beyond(one).map_or_else(String::new, |moonshot| {
-        format!(", and so is {}", plain(moonshot))
-    });
+    let moon = bar
+        .reached_moonshot(one)
+        .map_or_else(String::new, |moonshot| {
+            format!(", and so is {}", plain(moonshot))
+        });
     format!(
         "{}: {}, {} pair{}; {}: {}{moon}",
         one.case,

@@ -52,7 +52,7 @@ pub struct Canary {
 const PING_SIZES_BYTES: [u32; 2] = [56, 1372];
 
 /// Checks a topology whose contender is up. [`Evidence::verdict`] judges the result.
-pub fn look(topology: &Topology, token: &str, point: CapturePoint) -> Result<Evidence, Fault> {
+pub fn examine(topology: &Topology, token: &str, point: CapturePoint) -> Result<Evidence, Fault> {
     let mut evidence = Evidence {
         client_reaches: reached(&*topology.client, topology.addresses.server)?,
         server_reaches: reached(&*topology.server, topology.addresses.client)?,

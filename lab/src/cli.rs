@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 use crate::doctor;
 use crate::tool::Tool;
-use output::say;
+use output::print_text;
 
 /// Measure plain IP, Esplanade and other VPNs by one method, with confidence intervals.
 #[derive(Parser)]
@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
 fn examine(json: bool) -> Result<ExitCode, String> {
     let findings = doctor::examine();
     let (text, can_run) = doctor::text(&findings);
-    say(&if json { doctor::json(&findings) } else { text })?;
+    print_text(&if json { doctor::json(&findings) } else { text })?;
     Ok(if can_run {
         ExitCode::SUCCESS
     } else {

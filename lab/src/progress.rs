@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Says a line without tearing the bar.
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
@@ -56,7 +56,7 @@ impl Watcher for Progress {
         let line = line(record);
         let absent = matches!(record.outcome, Outcome::Absent { .. });
         if !absent || self.absent.insert(line.clone()) {
-            self.say(&line);
+            self.print_line(&line);
         }
         if let Some(bar) = &self.bar
             && record.trial > 0
@@ -69,7 +69,7 @@ impl Watcher for Progress {
     }
 
     fn trouble(&mut self, what: &str) {
-        self.say(&format!("warning: {what}"));
+        self.print_line(&format!("warning: {what}"));
     }
 }
 

@@ -187,8 +187,8 @@ fn measure(
 }
 
 fn checked(case: &Case, topology: &Topology, token: &str) -> Result<Evidence, StageFault> {
-    let mut evidence =
-        check::look(topology, token, case.contender.capture_point()).map_err(at(Stage::Check))?;
+    let mut evidence = check::examine(topology, token, case.contender.capture_point())
+        .map_err(at(Stage::Check))?;
     if case.topology_spec.impairment.is_some() {
         evidence = evidence.of_an_impaired_wire();
     }

@@ -166,7 +166,7 @@ fn busy(readings: &Readings) -> Finding {
     if idle_share(readings)? > MAX_BUSY_IDLE_RATIO {
         return None;
     }
-    if let Some(found) = profile::most(readings) {
+    if let Some(found) = profile::dominant(readings) {
         return Some(found);
     }
     let sum = |word: &str| -> f64 {

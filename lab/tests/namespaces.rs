@@ -132,7 +132,7 @@ fn said(host: &dyn Host, line: &str) -> String {
 
 fn plain_is_plain(testbed: &mut Namespaces) {
     let topology = built(testbed);
-    let evidence = check::look(&topology, "the token", CapturePoint::Left).unwrap();
+    let evidence = check::examine(&topology, "the token", CapturePoint::Left).unwrap();
     evidence.verdict(Protection::Clear).unwrap();
     assert!(
         evidence
@@ -303,7 +303,7 @@ fn wrong(testbed: &mut Namespaces) {
             ..TopologySpec::default()
         };
         let topology = on(testbed, &spec);
-        let evidence = check::look(&topology, "wrong", CapturePoint::Left)
+        let evidence = check::examine(&topology, "wrong", CapturePoint::Left)
             .unwrap_or_else(|fault| panic!("{fault}"));
         evidence.verdict(Protection::Clear)
     };
@@ -320,7 +320,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*topology.left,
         "nft add rule ip deaf way ip saddr 10.2.0.2 icmp type echo-request drop",
     );
-    let deaf = check::look(&topology, "deaf", CapturePoint::Left).unwrap();
+    let deaf = check::examine(&topology, "deaf", CapturePoint::Left).unwrap();
     let why = deaf.verdict(Protection::Clear).unwrap_err();
     assert!(
         why.starts_with("one-way: the client reaches the server"),
@@ -331,7 +331,7 @@ fn wrong(testbed: &mut Namespaces) {
         &*topology.left,
         "nft add rule ip deaf way udp dport 54321 numgen inc mod 5 == 4 drop",
     );
-    let lossy = check::look(&topology, "lossy", CapturePoint::Left).unwrap();
+    let lossy = check::examine(&topology, "lossy", CapturePoint::Left).unwrap();
     let why = lossy.verdict(Protection::Clear).unwrap_err();
     assert!(why.starts_with("loss: "), "{why}");
 }
@@ -348,7 +348,7 @@ fn pair(testbed: &mut Namespaces) {
         said(&*topology.client, "ip -o link"),
         said(&*topology.left, "ip -o link")
     );
-    let evidence = check::look(&topology, "alone", CapturePoint::Left).unwrap();
+    let evidence = check::examine(&topology, "alone", CapturePoint::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(
         evidence
@@ -369,13 +369,13 @@ fn families(testbed: &mut Namespaces) {
     for word in ["6in4", "4in6", "6in6"] {
         let topology = on(testbed, &of(Layout::Gateways, word));
         assert_eq!(topology.addresses.families(), Families::read(word).unwrap());
-        let evidence = check::look(&topology, word, CapturePoint::Left).unwrap();
+        let evidence = check::examine(&topology, word, CapturePoint::Left).unwrap();
         assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
         let wire = format!("ping -n -q -c 1 -W 5 {}", topology.addresses.right);
         said(&*topology.left, &wire);
     }
     let topology = on(testbed, &of(Layout::Pair, "6in6"));
-    let evidence = check::look(&topology, "pair", CapturePoint::Left).unwrap();
+    let evidence = check::examine(&topology, "pair", CapturePoint::Left).unwrap();
     assert_eq!(evidence.verdict(Protection::Clear), Ok(()), "{evidence:?}");
     assert!(carried(&topology, &Iperf3::default(), 1).goodput_bps > 1e7);
     let frames = Frames {

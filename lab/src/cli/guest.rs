@@ -84,7 +84,7 @@ fn carried_out(guest: &Guest, order: &RunRequest, here: &Path, stop: Stop) -> Re
     let process = guest.start(run)?;
     let mut heard = 0;
     let code = loop {
-        let (code, said) = guest.look(process)?;
+        let (code, said) = guest.state(process)?;
         eprint!("{}", said.get(heard..).unwrap_or_default());
         if heard != said.len() || code.is_some() {
             heard = said.len();

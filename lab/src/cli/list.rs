@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use super::output::say;
+use super::output::print_text;
 use crate::progress::length;
 use crate::spec::{Preset, Spec};
 use crate::study::{self, STUDIES, Study};
@@ -21,7 +21,7 @@ pub(super) fn list(study: Option<&str>) -> Result<ExitCode, String> {
         None => all()?,
         Some(name) => one(name)?,
     };
-    say(&text)
+    print_text(&text)
 }
 
 fn all() -> Result<String, String> {

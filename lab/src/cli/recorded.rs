@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::output::say;
+use super::output::print_text;
 use crate::outdir::{PAGE, RECORDS};
 use crate::record::{self, MIXED, Record};
 use crate::report;
@@ -80,12 +80,12 @@ pub(super) fn compare(a: &Path, b: &Path) -> Result<ExitCode, String> {
     }
     let before = Findings::of(&before).ok_or_else(|| nothing(a))?;
     let after = Findings::of(&after).ok_or_else(|| nothing(b))?;
-    say(&report::compare::text(&before, &after))
+    print_text(&report::compare::text(&before, &after))
 }
 
 pub(super) fn export(dir: &Path, json: bool) -> Result<ExitCode, String> {
     let records = read(dir)?.0;
-    say(&if json {
+    print_text(&if json {
         report::export::json(&records)
     } else {
         report::export::csv(&records)

@@ -155,9 +155,9 @@ impl Listening<'_> {
         self.port += 1;
         let command = self.command(amount);
         let (from, six) = (self.ends.from, self.ends.address.is_ipv6());
-        let near = SocketAddr::from((anywhere(six), self.port));
+        let near = SocketAddr::from((unspecified(six), self.port));
         let far = SocketAddr::from((self.ends.address, self.port));
-        let end_sender = from.datagrams(SocketAddr::from((anywhere(six), 0)))?;
+        let end_sender = from.datagrams(SocketAddr::from((unspecified(six), 0)))?;
         let mut netperf = from.start(&command)?;
         let (started, mut sending) = (Instant::now(), false);
         while netperf.ended().is_none() {
@@ -199,7 +199,7 @@ impl Listening<'_> {
     }
 }
 
-fn anywhere(six: bool) -> IpAddr {
+fn unspecified(six: bool) -> IpAddr {
     if six {
         Ipv6Addr::UNSPECIFIED.into()
     } else {

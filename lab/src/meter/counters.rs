@@ -19,16 +19,16 @@ impl Meter for Interfaces {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context)?;
+        self.before = read_counters(context)?;
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(context)?))
+        Ok(difference(&self.before, &read_counters(context)?))
     }
 }
 
-fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+fn read_counters(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let mut all = Readings::new();
     for side in Side::BOTH {
         let (host, name) = (context.topology.gateway(side), side.name());

@@ -15,16 +15,16 @@ impl Meter for Drops {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context)?;
+        self.before = read_counters(context)?;
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(context)?))
+        Ok(difference(&self.before, &read_counters(context)?))
     }
 }
 
-fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+fn read_counters(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let drops = context.tunnel.drops(context.topology)?.unwrap_or_default();
     let named = drops
         .into_iter()

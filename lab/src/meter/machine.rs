@@ -22,16 +22,16 @@ impl Meter for Machine {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context)?;
+        self.before = read_counters(context)?;
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        Ok(difference(&self.before, &look(context)?))
+        Ok(difference(&self.before, &read_counters(context)?))
     }
 }
 
-fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+fn read_counters(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let stat = context.topology.left.read(Path::new("/proc/stat"))?;
     read(&stat).ok_or_else(|| Fault::failed("/proc/stat has no line `cpu`"))
 }

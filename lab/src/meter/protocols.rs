@@ -21,12 +21,12 @@ impl Meter for Protocols {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context);
+        self.before = read_counters(context);
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        let mut readings = difference(&self.before, &look(context));
+        let mut readings = difference(&self.before, &read_counters(context));
         readings.retain(|_, count| *count > 0.0);
         Ok(readings)
     }
@@ -38,7 +38,7 @@ const IN_PAIRS: [&str; 2] = ["/proc/net/snmp", "/proc/net/netstat"];
 const IN_LINES: [&str; 2] = ["/proc/net/snmp6", "/proc/net/xfrm_stat"];
 
 /// A kernel without a protocol has no table of it.
-fn look(context: &MeterContext<'_>) -> Readings {
+fn read_counters(context: &MeterContext<'_>) -> Readings {
     let mut all = Readings::new();
     for (name, host) in hosts(context.topology) {
         let table = |path: &str| host.read(Path::new(path)).unwrap_or_default();

@@ -22,13 +22,13 @@ impl Meter for Share {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context)?;
+        self.before = read_counters(context)?;
         self.began = Some(Instant::now());
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        let mut readings = difference(&self.before, &look(context)?);
+        let mut readings = difference(&self.before, &read_counters(context)?);
         let (Some(throttle), Some(began)) = (&context.topology.throttle, self.began) else {
             return Ok(readings);
         };
@@ -39,7 +39,7 @@ impl Meter for Share {
     }
 }
 
-fn look(context: &MeterContext<'_>) -> Result<Readings, Fault> {
+fn read_counters(context: &MeterContext<'_>) -> Result<Readings, Fault> {
     let mut all = Readings::new();
     let Some(throttle) = &context.topology.throttle else {
         return Ok(all);

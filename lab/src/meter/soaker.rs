@@ -209,21 +209,23 @@ fn line_of(line: &str) -> Option<SoakLine> {
 }
 
 /// Lines that are whole: the last may be half written.
-fn whole(said: &str) -> impl DoubleEndedIterator<Item = &str> {
+fn complete_lines(said: &str) -> impl DoubleEndedIterator<Item = &str> {
     let lines = said.split_inclusive('\n');
     lines.filter(|line| line.ends_with('\n'))
 }
 
 fn ready(said: &str) -> Option<Vec<Spinning>> {
-    whole(said).find_map(|line| match line_of(line)? {
+    complete_lines(said).find_map(|line| match line_of(line)? {
         SoakLine::Ready(spinning) => Some(spinning),
         SoakLine::Counts(_) => None,
     })
 }
 
 fn last(said: &str) -> Option<SoakCounts> {
-    whole(said).rev().find_map(|line| match line_of(line)? {
-        SoakLine::Counts(seen) => Some(seen),
-        SoakLine::Ready(_) => None,
-    })
+    complete_lines(said)
+        .rev()
+        .find_map(|line| match line_of(line)? {
+            SoakLine::Counts(seen) => Some(seen),
+            SoakLine::Ready(_) => None,
+        })
 }

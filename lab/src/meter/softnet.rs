@@ -21,17 +21,17 @@ impl Meter for Softnet {
     }
 
     fn begin(&mut self, context: &MeterContext<'_>) -> Result<(), Fault> {
-        self.before = look(context);
+        self.before = read_counters(context);
         Ok(())
     }
 
     fn end(&mut self, context: &MeterContext<'_>) -> Result<Readings, Fault> {
-        Ok(between(&self.before, &look(context)))
+        Ok(between(&self.before, &read_counters(context)))
     }
 }
 
 /// A kernel that does not show the table has nothing to count with.
-fn look(context: &MeterContext<'_>) -> Readings {
+fn read_counters(context: &MeterContext<'_>) -> Readings {
     let tables = machines(context.topology)
         .into_iter()
         .map(|(prefix, host)| {

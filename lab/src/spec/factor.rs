@@ -197,7 +197,7 @@ impl Factor {
         let number = if fractions {
             tree::real(written)?
         } else {
-            tree::whole(written)? as f64
+            tree::integer(written)? as f64
         };
         if (low..=high).contains(&number) {
             return Ok(number.to_string());

@@ -97,7 +97,7 @@ impl<'t> Tree<'t> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
-        let number = whole(value)?;
+        let number = integer(value)?;
         let fits = u32::try_from(number)
             .ok()
             .filter(|number| range.contains(number));
@@ -149,7 +149,7 @@ pub(super) fn text<'t>(value: Placed<'t>) -> Result<&'t str, Diagnostic> {
 }
 
 /// A whole number.
-pub(super) fn whole(value: Placed<'_>) -> Result<i64, Diagnostic> {
+pub(super) fn integer(value: Placed<'_>) -> Result<i64, Diagnostic> {
     let number = value.get_ref().as_integer().and_then(|number| {
         let digits = number.as_str().replace('_', "");
         i64::from_str_radix(&digits, number.radix()).ok()
@@ -164,7 +164,7 @@ pub(super) fn real(value: Placed<'_>) -> Result<f64, Diagnostic> {
             let number = float.as_str().replace('_', "").parse().ok();
             number.ok_or_else(|| wrong_type(value, "a number is expected here"))
         }
-        None => whole(value)
+        None => integer(value)
             .map(|number| number as f64)
             .map_err(|_| wrong_type(value, "a number is expected here")),
     }

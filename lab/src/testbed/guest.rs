@@ -87,7 +87,7 @@ impl Guest {
     }
 
     /// Its exit code, once it has ended, and its output.
-    pub fn look(&self, process: u64) -> Result<(Option<i32>, String), Fault> {
+    pub fn state(&self, process: u64) -> Result<(Option<i32>, String), Fault> {
         match self.ask(Request::State { process })? {
             Response::State(code, said) => Ok((code, said)),
             other => Err(unexpected(&other)),

@@ -35,10 +35,10 @@ pub(super) fn soak() -> io::Result<()> {
     if spinning.iter().any(|one| one.class == Class::Nice) {
         eprintln!("SCHED_IDLE is not permitted: soaking at nice 19, which affects other programs");
     }
-    say(&SoakLine::Ready(spinning))?;
+    print_line(&SoakLine::Ready(spinning))?;
     let started = Instant::now();
     loop {
-        say(&SoakLine::Counts(look(&spinners, started)?))?;
+        print_line(&SoakLine::Counts(sample(&spinners, started)?))?;
         std::thread::sleep(pause(started.elapsed()));
     }
 }
@@ -48,7 +48,7 @@ fn pause(elapsed: Duration) -> Duration {
 }
 
 /// In one piece: a concurrent reader may find half a line, but never two halves mixed.
-fn say(said: &SoakLine) -> io::Result<()> {
+fn print_line(said: &SoakLine) -> io::Result<()> {
     let line = serde_json::to_string(said)? + "\n";
     let mut stdout = io::stdout().lock();
     stdout.write_all(line.as_bytes())?;
@@ -56,7 +56,7 @@ fn say(said: &SoakLine) -> io::Result<()> {
 }
 
 /// Looks again when it was interrupted, but not for ever: a machine may be that busy.
-fn look(spinners: &[Spinner], started: Instant) -> io::Result<SoakCounts> {
+fn sample(spinners: &[Spinner], started: Instant) -> io::Result<SoakCounts> {
     const MAX_SAMPLE_ATTEMPTS: usize = 3;
     let mut seen = SoakCounts::default();
     for _ in 0..MAX_SAMPLE_ATTEMPTS {

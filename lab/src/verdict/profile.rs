@@ -17,7 +17,7 @@ fn share(readings: &Readings, who: &[&str], place: &str) -> f64 {
 }
 
 /// All kinds of work of one.
-fn whole(readings: &Readings, who: &str) -> f64 {
+fn total(readings: &Readings, who: &str) -> f64 {
     let begins = format!("profile.{who}.");
     let shares = readings
         .iter()
@@ -25,7 +25,7 @@ fn whole(readings: &Readings, who: &str) -> f64 {
     shares.map(|(_, share)| share).sum()
 }
 
-fn taken(readings: &Readings) -> Option<f64> {
+fn enough_samples(readings: &Readings) -> Option<f64> {
     readings
         .get(SAMPLES)
         .copied()
@@ -34,7 +34,7 @@ fn taken(readings: &Readings) -> Option<f64> {
 
 /// One processor that was busy nearly always, nearly always for the same.
 pub(super) fn one_processor(readings: &Readings) -> Finding {
-    taken(readings)?;
+    enough_samples(readings)?;
     let of = |who: &str| {
         let name = format!("profile.busiest.{who}_ratio");
         readings.get(&name).copied().unwrap_or(0.0)
@@ -58,13 +58,13 @@ pub(super) fn one_processor(readings: &Readings) -> Finding {
 
 /// The share of the processor time that other programs used, where a profile was taken.
 pub(super) fn others(readings: &Readings) -> Option<f64> {
-    taken(readings)?;
-    Some(whole(readings, "others"))
+    enough_samples(readings)?;
+    Some(total(readings, "others"))
 }
 
 /// What most of the time went into, when no processor has any left.
-pub(super) fn most(readings: &Readings) -> Finding {
-    taken(readings)?;
+pub(super) fn dominant(readings: &Readings) -> Finding {
+    enough_samples(readings)?;
     let of = |place: &str| share(readings, &GATEWAY_OWNERS, place);
     let in_the_kernel = of("copies") + of("network") + of("scheduling") + of("kernel");
     let kinds = [
@@ -79,7 +79,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
             in_the_kernel,
             "copies, system calls and the kernel's path at the gateways",
         ),
-        ("generator", whole(readings, "endpoints"), "the endpoints"),
+        ("generator", total(readings, "endpoints"), "the endpoints"),
     ];
     let (limit, share, what) = kinds
         .into_iter()
@@ -97,7 +97,7 @@ pub(super) fn most(readings: &Readings) -> Finding {
 pub(super) fn shares(readings: &Readings) -> Option<String> {
     let samples = *readings.get(SAMPLES)?;
     let of = |place: &str| 100.0 * share(readings, &GATEWAY_OWNERS, place);
-    let of_whom = |who: &str| 100.0 * whole(readings, who);
+    let of_whom = |who: &str| 100.0 * total(readings, who);
     Some(format!(
         "by {samples:.0} samples the gateways spent {:.0} % of all processors' time in ciphers, {:.0} % in own code, {:.0} % in copies, {:.0} % in the \
          network stack and {:.0} % in calls and waiting; the kernel took {:.0} % (not attributed), endpoints {:.0} %, other programs {:.0} %",

@@ -107,7 +107,7 @@ impl Connection {
     }
 
     /// Where the host finds something: the path there of what was brought along, everything else as it is.
-    pub(super) fn there(&self, ours: &str) -> String {
+    pub(super) fn remote_path(&self, ours: &str) -> String {
         let brought = self.uploads.iter().find(|(path, _)| path == ours);
         brought.map_or(ours, |(_, there)| there).to_owned()
     }

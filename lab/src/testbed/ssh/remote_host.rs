@@ -31,10 +31,10 @@ impl RemoteHost {
     }
 
     /// The same command with the host's own paths of what was brought along.
-    fn there(&self, command: &Command) -> Command {
+    fn with_remote_paths(&self, command: &Command) -> Command {
         let mut there = command.clone();
         for word in there.arguments.iter_mut().chain([&mut there.program]) {
-            *word = self.connection.there(word);
+            *word = self.connection.remote_path(word);
         }
         there
     }
@@ -80,7 +80,7 @@ impl Host for RemoteHost {
 
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
         let ask = Request::Run {
-            command: self.there(command),
+            command: self.with_remote_paths(command),
             limit,
         };
         let answer = self.connection.ask(ask, limit + REPLY_TIMEOUT, true);
@@ -92,7 +92,7 @@ impl Host for RemoteHost {
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, Fault> {
         let command = self
-            .there(command)
+            .with_remote_paths(command)
             .on_processors(self.processors.as_deref());
         let answer = self.ask(Request::Start { command });
         let (process, pid) = fitting!(answer, Response::Started(process, pid) => (process, pid))?;
@@ -163,7 +163,7 @@ impl Host for RemoteHost {
     }
 
     fn on_cleanup(&self, command: &Command) -> Result<(), Fault> {
-        let command = self.there(command);
+        let command = self.with_remote_paths(command);
         fitting!(self.ask(Request::OnCleanup { command }), Response::Done => ())
     }
 }
@@ -176,7 +176,7 @@ struct RemoteProcess {
 }
 
 impl RemoteProcess {
-    fn look(&self) -> Result<(Option<i32>, String), Fault> {
+    fn state(&self) -> Result<(Option<i32>, String), Fault> {
         let ask = Request::State {
             process: self.process,
         };
@@ -195,12 +195,12 @@ impl Process for RemoteProcess {
 
     /// If the host is lost, the program has ended: the agent kills it.
     fn ended(&mut self) -> Option<i32> {
-        self.look()
+        self.state()
             .map_or(Some(CONNECTION_LOST_CODE), |(code, _)| code)
     }
 
     fn output(&mut self) -> String {
-        self.look()
+        self.state()
             .map_or_else(|fault| fault.to_string(), |(_, said)| said)
     }
 

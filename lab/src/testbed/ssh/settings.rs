@@ -156,7 +156,7 @@ const OFFLOADS: [(&str, &str); 6] = [
 
 fn offloads_off(host: &RemoteHost, device: &str) -> Result<(), Fault> {
     let listed = run_command(host, &Command::line("ethtool -k").arg(device))?;
-    let on = those_on(&listed);
+    let on = enabled_offloads(&listed);
     if on.is_empty() {
         return Ok(());
     }
@@ -168,7 +168,7 @@ fn offloads_off(host: &RemoteHost, device: &str) -> Result<(), Fault> {
 }
 
 /// What `ethtool -k` lists as on and as changeable.
-fn those_on(listed: &str) -> Vec<&'static str> {
+fn enabled_offloads(listed: &str) -> Vec<&'static str> {
     let on = |line: &str| {
         let (name, state) = line.trim().split_once(": ")?;
         let known = OFFLOADS.iter().find(|(listed, _)| *listed == name)?;
@@ -185,6 +185,6 @@ mod tests {
     fn only_offloads_that_are_on_and_not_fixed_are_touched() {
         let listed = "Features for eth1:\nrx-checksumming: on [fixed]\ntx-checksumming: on\n\ttx-checksum-ipv4: on\n\
                       scatter-gather: off\ntcp-segmentation-offload: on\n";
-        assert_eq!(those_on(listed), ["tx", "tso"]);
+        assert_eq!(enabled_offloads(listed), ["tx", "tso"]);
     }
 }

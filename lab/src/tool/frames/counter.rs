@@ -39,7 +39,7 @@ pub(super) struct DatagramCounter {
 
 impl DatagramCounter {
     /// Whether this datagram ends the run.
-    pub(super) fn hear(&mut self, datagram: &[u8], run: u32, at: u64) -> bool {
+    pub(super) fn record(&mut self, datagram: &[u8], run: u32, at: u64) -> bool {
         let Some((number, made)) = read(datagram, run) else {
             return false;
         };
@@ -103,7 +103,7 @@ mod tests {
         for (place, number) in numbers.iter().enumerate() {
             let mut datagram = [0; 32];
             stamp(&mut datagram, 7, *number, 1000 + place as u64);
-            assert!(!counter.hear(&datagram, 7, 3000 + place as u64));
+            assert!(!counter.record(&datagram, 7, 3000 + place as u64));
         }
         counter.end()
     }
@@ -130,11 +130,11 @@ mod tests {
         let mut counter = DatagramCounter::default();
         let mut datagram = [0; 32];
         stamp(&mut datagram, 8, 1, 1);
-        assert!(!counter.hear(&datagram, 7, 2) && !counter.hear(&datagram[..19], 8, 2));
+        assert!(!counter.record(&datagram, 7, 2) && !counter.record(&datagram[..19], 8, 2));
         stamp(&mut datagram, 7, u64::MAX - 1, 1);
-        assert!(!counter.hear(&datagram, 7, 2));
+        assert!(!counter.record(&datagram, 7, 2));
         stamp(&mut datagram, 7, END_NUMBER, 1);
-        assert!(counter.hear(&datagram, 7, 2));
+        assert!(counter.record(&datagram, 7, 2));
         assert_eq!(counter.end().received, 0);
     }
 }

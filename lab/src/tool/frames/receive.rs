@@ -36,7 +36,7 @@ impl Receive {
                 Ok(count) => {
                     let at = now();
                     for datagram in (0..count).map(|place| batch.datagram(place)) {
-                        if counter.hear(datagram, self.run, at) {
+                        if counter.record(datagram, self.run, at) {
                             return Ok(counter.end());
                         }
                     }

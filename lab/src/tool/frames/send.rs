@@ -69,15 +69,15 @@ impl Send {
             if gone >= length {
                 break;
             }
-            let (bytes, alike) = alike(&self.bytes, sent);
-            let most = segmented.most(bytes).min(alike) as u64;
+            let (bytes, alike) = equal_sizes(&self.bytes, sent);
+            let most = segmented.max_per_call(bytes).min(alike) as u64;
             let due = if self.rate > 0.0 {
                 (gone.as_secs_f64() * self.rate) as u64 + 1
             } else {
                 sent + most
             };
             match due.saturating_sub(sent).min(most) {
-                0 => self.rest(started, sent),
+                0 => self.sleep_until_due(started, sent),
                 count => sent += segmented.send(bytes, sent..sent + count, self.run)?,
             }
         }
@@ -91,7 +91,7 @@ impl Send {
     }
 
     /// Sleeps until the next is due, but at least half a tick: spinning would take the processor that is measured.
-    fn rest(&self, started: Instant, sent: u64) {
+    fn sleep_until_due(&self, started: Instant, sent: u64) {
         let next = started + Duration::from_secs_f64(sent as f64 / self.rate);
         let left = next.saturating_duration_since(Instant::now());
         std::thread::sleep(left.max(SEND_INTERVAL / 2));
@@ -99,7 +99,7 @@ impl Send {
 
     /// Tells the receiver, often enough that a lossy path lets one through, after what is under way has arrived.
     fn end(&self, socket: &UdpSocket) {
-        let (bytes, _) = alike(&self.bytes, 0);
+        let (bytes, _) = equal_sizes(&self.bytes, 0);
         // A train's length does not fit one datagram, and switching it off cannot fail where it could be switched on.
         let _ = segment(socket, 0);
         let mut last = vec![0; bytes];
@@ -113,7 +113,7 @@ impl Send {
 }
 
 /// How long the datagram of this number is, and how many from it on are as long.
-fn alike(sizes: &[usize], number: u64) -> (usize, usize) {
+fn equal_sizes(sizes: &[usize], number: u64) -> (usize, usize) {
     let place = (number % sizes.len().max(1) as u64) as usize;
     let bytes = sizes.get(place).copied().unwrap_or(STAMP_BYTES);
     let alike = if sizes.iter().all(|size| *size == bytes) {
@@ -148,7 +148,7 @@ impl SegmentedSend<'_> {
     }
 
     /// How many of this length go in one call.
-    fn most(&self, bytes: usize) -> usize {
+    fn max_per_call(&self, bytes: usize) -> usize {
         if self.allowed {
             (MAX_SEND_BYTES / bytes).clamp(1, MAX_SEGMENTS)
         } else {
