@@ -1,8 +1,8 @@
 //! The program that `tests/constant-time/run` examines: it does what a gateway does with secrets.
 //!
 //! ```text
-//!   secrets        under valgrind: keys and texts are marked undefined, so that memcheck reports every branch and every
-//!                  address that depends on one
+//!   secrets        under valgrind: keys and texts are marked undefined, so that memcheck reports every branch and
+//!                  every address that depends on one
 //!   leak-branch    the same with a function that leaks by a branch, and
 //!   leak-index     by an address: memcheck has to report them
 //!   times          how long kernels take for one secret and for many, as Welch's t (after the program dudect)

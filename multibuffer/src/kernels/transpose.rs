@@ -221,7 +221,8 @@ macro_rules! quads {
 
 quads! {
     quads_256 __m256i "AVX2" _mm256_unpacklo_epi32 _mm256_unpackhi_epi32 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64;
-    quads_512 __m512i "AVX-512 F" _mm512_unpacklo_epi32 _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64;
+    quads_512 __m512i "AVX-512 F"
+        _mm512_unpacklo_epi32 _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64;
 }
 
 /// Exchanges rows and columns of a 4 × 4 matrix of quarters.

@@ -64,8 +64,10 @@ mod x86_64 {
     use super::*;
 
     macro_rules! wide {
-        ($name:ident, $vector:ident, $elements:literal, $and:ident, $or:ident, $xor:ident, $splat:ident, $down:ident, $up:ident, $load:ident, $store:ident) => {
-            #[doc = concat!(stringify!($elements), " elements in a vector. Made and used only in functions that enable its instructions.")]
+        ($name:ident, $vector:ident, $elements:literal, $and:ident, $or:ident, $xor:ident, $splat:ident,
+         $down:ident, $up:ident, $load:ident, $store:ident) => {
+            #[doc = concat!(stringify!($elements), " elements in a vector.")]
+            /// Made and used only in functions that enable its instructions.
             #[derive(Clone, Copy)]
             pub(in super::super) struct $name($vector);
 
@@ -127,7 +129,8 @@ mod x86_64 {
 
                 #[inline(always)]
                 fn load(elements: &[u64]) -> Self {
-                    let elements: &[u64; $elements] = elements[..$elements].try_into().expect("as long");
+                    let elements: &[u64; $elements] =
+                        elements[..$elements].try_into().expect("as long");
                     // SAFETY: the array is as long as the vector.
                     Self(unsafe { $load(elements.as_ptr().cast()) })
                 }

@@ -109,7 +109,9 @@ macro_rules! lanes {
                 fn choose(features: Features) -> HmacKernel {
                     match HashWidth::best(features) {
                         Some(HashWidth::Avx512) => HmacKernel::Vectors(HashWidth::Avx512),
-                        Some(HashWidth::Avx2) if !(features.sha && $pairs_beat_half) => HmacKernel::Vectors(HashWidth::Avx2),
+                        Some(HashWidth::Avx2) if !(features.sha && $pairs_beat_half) => {
+                            HmacKernel::Vectors(HashWidth::Avx2)
+                        }
                         _ if features.sha => HmacKernel::Pair,
                         _ => HmacKernel::Library,
                     }

@@ -21,7 +21,8 @@ impl Algorithm for Md5 {
             };
         }
         macro_rules! sixteen {
-            ($from:literal, |$t:ident| $word:expr, $r0:literal $r1:literal $r2:literal $r3:literal, |$x:ident, $y:ident, $z:ident| $mix:expr) => {
+            ($from:literal, |$t:ident| $word:expr, $r0:literal $r1:literal $r2:literal $r3:literal,
+             |$x:ident, $y:ident, $z:ident| $mix:expr) => {
                 for first in ($from..$from + 16).step_by(4) {
                     step!(a b, { let ($x, $y, $z) = (b, c, d); $mix }, first, { let $t = first; $word }, $r0);
                     step!(d a, { let ($x, $y, $z) = (a, b, c); $mix }, first + 1, { let $t = first + 1; $word }, $r1);

@@ -37,7 +37,8 @@ macro_rules! sha2 {
                 }
                 // Places in `w` are literals, so that all of it stays in registers where there are enough of them.
                 macro_rules! step {
-                    ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $from:ident $later:literal $t:literal) => {
+                    ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident,
+                     $from:ident $later:literal $t:literal) => {
                         if $later {
                             let early = sigma!(w[($t + 1) & 15], shift $small0);
                             let late = sigma!(w[($t + 14) & 15], shift $small1);
@@ -50,7 +51,8 @@ macro_rules! sha2 {
                     };
                 }
                 macro_rules! eight {
-                    ($from:ident $later:literal $s:literal $t:literal $u:literal $v:literal $w:literal $x:literal $y:literal $z:literal) => {
+                    ($from:ident $later:literal
+                     $s:literal $t:literal $u:literal $v:literal $w:literal $x:literal $y:literal $z:literal) => {
                         step!(a b c d e f g h, $from $later $s);
                         step!(h a b c d e f g, $from $later $t);
                         step!(g h a b c d e f, $from $later $u);

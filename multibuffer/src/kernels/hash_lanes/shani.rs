@@ -65,7 +65,11 @@ unsafe fn sha1(lane_set: &mut LaneSet<u32>, blocks: usize) {
                         w[$at % 4] = _mm_sha1msg2_epu32(mixed, w[($at + 3) % 4]);
                     }
                     let words = w[$at % 4];
-                    let sum = if $at == 0 { _mm_add_epi32(e[lane], words) } else { _mm_sha1nexte_epu32(previous[lane], words) };
+                    let sum = if $at == 0 {
+                        _mm_add_epi32(e[lane], words)
+                    } else {
+                        _mm_sha1nexte_epu32(previous[lane], words)
+                    };
                     previous[lane] = abcd[lane];
                     abcd[lane] = _mm_sha1rnds4_epu32::<$function>(abcd[lane], sum);
                 }
