@@ -69,7 +69,15 @@ const COUNTED: [&str; 4] = ["link", "drops", "disorder", "share"];
 
 /// The verdict of the profile that was taken beside the measured trials.
 fn profiled<'a>(cell: &MeasuredCell<'a>) -> Option<&'a Verdict> {
-    let profile = |trial: &&&Record| matches!(trial.outcome, Outcome::Examined { by, .. } if by == IntrusiveMeter::Profile);
+    let profile = |trial: &&&Record| {
+        matches!(
+            trial.outcome,
+            Outcome::Examined {
+                by: IntrusiveMeter::Profile,
+                ..
+            }
+        )
+    };
     cell.under_meters
         .iter()
         .find(profile)
