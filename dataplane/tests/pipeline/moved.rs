@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 #[allow(dead_code, reason = "the devices' own tests use the rest")]
 mod namespaces;
 
-/// UdpOffloads sent in one run.
+/// Trains sent in one run.
 const TRAINS: u64 = 3000;
 /// Packets of each, as many as one system call sends.
 const PACKETS: u64 = 64;
@@ -46,7 +46,7 @@ fn move_on(turn: u64) {
     pin(&cpus).unwrap();
 }
 
-/// UdpOffloads of one flow, for a reader that is moved whenever it asks for one.
+/// Trains of one flow, for a reader that is moved whenever it asks for one.
 struct Moving {
     next: u64,
     item: Vec<u8>,
@@ -188,7 +188,7 @@ fn over(wire: &Wire, send: impl FnOnce() + Send) -> (u64, u64) {
     (came.packets.into_inner(), came.overtaken.into_inner())
 }
 
-/// The same offloads straight to the socket, from a thread that is moved in between.
+/// The same trains straight to the socket, from a thread that is moved in between.
 fn without_a_gateway() {
     let _ = Priority::Realtime.claim();
     let (_, mut sink) = open_udp();
