@@ -11,7 +11,7 @@ help:
 	@echo 'make check    formatting, clippy, unit tests: the quick half'
 	@echo 'make test     every test: cargo, scapy, tshark, two gateways end to end'
 	@echo 'make interop  the Linux kernel in a guest as our peer, with its matrix'
-	@echo 'make lint     formatting, clippy, licences, shell scripts, documentation, words'
+	@echo 'make lint     formatting, clippy, licences, scripts, documentation, words, paths, structure'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
 	@echo 'make deep     what takes hours, and goes on where it was interrupted: sanitizer, fuzzing, mutants, faults'

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 /// Reads `data` as a claim of an MTU in four bytes and the quote behind it.
 ///
 /// # Panics
-/// If a message is accepted that quotes no recent packet, or that claims more than the path takes or less than every path
-/// does.
+/// If a message is accepted that quotes no recent packet, or that claims more than the path takes or less than every
+/// path does.
 pub fn messages(data: &[u8]) {
     const PRESENT: u32 = 1400;
     let Some((claim, quote)) = data.split_first_chunk() else {
