@@ -96,7 +96,7 @@ def a_broken_file_leaves_what_was_armed_last():
     with Sites("ar") as sites, Armed(sites.left, "spdadd 10.1.0.0/24 nonsense;") as boot:
         everything_passes(sites, "the control, before")
         status, output = boot.arm()
-        expect(status != 0 and "gateway.setkey:1:" in output and "nothing is armed" in output.lower(),
+        expect(status != 0 and "gateway.setkey:1:" in output and "nothing was armed" in output.lower(),
                f"{status}\n{output}")
         boot.write(setkey_text("left"))
         expect(boot.arm()[0] == 0, "arm failed")

@@ -8,7 +8,7 @@ import time
 
 from network.expect import expect, expect_refusal
 from network.gateway import keeping, program
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import Sites, setkey_text
 from refusals import run_gateway
 
@@ -49,7 +49,7 @@ class Folder:
 
 def down(host, control, *options):
     done = subprocess.run(host.argv([program(), "down", "--control", control, *options]),
-                          capture_output=True, text=True, timeout=patience(60), stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, timeout=slowed(60), stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -157,7 +157,7 @@ def other_users_are_told():
             os.chmod(left.folder, mode)
             for words in (["status"], ["down"], ["drops"], ["setkey", "-D"]):
                 done = subprocess.run(sites.left.argv([*NOBODY, program(), *words, "--control", left.control]),
-                                      capture_output=True, text=True, timeout=patience(30))
+                                      capture_output=True, text=True, timeout=slowed(30))
                 output = done.stdout + done.stderr
                 expect(done.returncode != 0 and "belongs to another user: run this as root" in output,
                        f"{words} with folder mode {mode:o}: {output}")
@@ -177,7 +177,7 @@ c, _ = s.accept(); c.settimeout(3); print(len(c.recv(4096)), flush=True)""", fol
             expect(listener.stdout.readline() == "there\n", "the control failed: nobody listens")
             key = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x" + "5a" * 20 + ";"
             done = subprocess.run([program("setkey"), "-c"], input=key, capture_output=True, text=True,
-                                  timeout=patience(30),
+                                  timeout=slowed(30),
                                   env={**os.environ, "ESPLANADE_CONTROL": folder.control})
             expect(done.returncode != 0 and "user 65534" in done.stderr, f"setkey says: {done.stdout}{done.stderr}")
             expect(listener.stdout.readline() == "0\n", "the stranger was told something")

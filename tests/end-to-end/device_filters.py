@@ -10,12 +10,12 @@ import time
 from network.clear import also_from_outer_addresses
 from network.expect import expect
 from network.gateway import program
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import Sites, setkey_text
 from network.ways import Ways
 from taken_away import Watched
 
-PATIENCE = patience(5)
+TIMEOUT_SECONDS = slowed(5)
 # What another program may take away of the first barrier and of what leads into the tunnel, once its owner is dead.
 WITHOUT_THE_REST = """nft flush ruleset
     for family in 4 6; do
@@ -161,7 +161,7 @@ def armed_by_a_user_of_a_namespace():
             {OURS.format("wan")}; {OURS.format("peer")}; echo; tc qdisc show
             {program()} down --control {folder}/control.sock; echo; tc qdisc show"""
         argv = ["unshare", "--user", "--map-root-user", "--net", "bash", "-c", script]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=patience(60), stdin=subprocess.DEVNULL,
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=slowed(60), stdin=subprocess.DEVNULL,
                               env={**os.environ, "LANG": "C"})
         up, _, down = done.stdout.partition("no gateway was running")
         expect(up.count("handle 0xe5") == 4 and up.count("clsact") == 2, f"{done.stdout}{done.stderr}")
@@ -171,7 +171,7 @@ def armed_by_a_user_of_a_namespace():
 
 
 def within(condition, otherwise):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if condition():
             return

@@ -16,7 +16,7 @@ from network.sample import commit, every
 from network.sites import Sites, setkey_text
 
 EVERY = os.environ.get("ESPLANADE_EVERY_CALL") == "1"
-PATIENCE = 10
+TIMEOUT_SECONDS = 10
 TABLE = "nft list table inet esplanade"
 
 
@@ -46,7 +46,7 @@ class Refusing:
         expect(not any(passed.values()), f"in clear while {what}: {passed}\n{self.left.words()}")
 
     def goes(self):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             if self.sites.ping(4, count=1) == 1 and self.sites.ping(6, count=1) == 1:
                 return
@@ -138,7 +138,7 @@ def in_a_stop(situation):
     left.start().ready()
     refuser.refuse(0)
     left.ask("down")
-    left.process.wait(PATIENCE)
+    left.process.wait(TIMEOUT_SECONDS)
     calls = refuser.counted()
     expect(calls > 0, "the control failed: `down` makes no call")
     expect(any(situation.clear.passed().values()), "the control failed: nothing passes after `down`")
@@ -150,7 +150,7 @@ def in_a_stop(situation):
         refuser.refuse(call, error)
         status, said = left.attempt("down")
         try:
-            left.process.wait(PATIENCE)
+            left.process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"call {call} refused by {error}, and it does not stop:\n{said}") from None
         if status != 0 and sites.left.attempt(TABLE)[0] == 0:

@@ -103,7 +103,7 @@ def only_who_has_seen_our_packets_lowers_the_mtu(outer):
             believed = None
             for quoted, answer in ((forged(seen), None), (seen, 1300)):
                 wire.inject(too_big(quoted, 1300))
-                believed = learnt(left, outer, patience=3 if answer else 1)
+                believed = learnt(left, outer, timeout=3 if answer else 1)
                 expect(believed == answer, f"a path MTU of {believed} was learnt where {answer} was due")
             # What fits into 1300 bytes of the outer path is what the sender inside now hears of.
             header = 28 if outer == 4 else 48
@@ -132,7 +132,7 @@ def a_forged_one_changes_no_route(outer, udp):
             left.setkey_text("spdadd 10.1.0.0/24 10.99.0.0/24 any -P out none;")
             after = route_mtus(sites)
             expect(before and after == before, f"MTUs of routes: {before} before, {after} after a forged message")
-            believed = learnt(left, outer, patience=0.3)
+            believed = learnt(left, outer, timeout=0.3)
             expect(believed is None, f"a path MTU of {believed} was learnt from a forged message")
             size = min(before.values())
             for family, header in ((4, 28), (6, 48)):
@@ -179,9 +179,9 @@ def by_raw_socket(sites, outer):
     return count() - before
 
 
-def until(look, is_due, patience=3):
-    """What is seen, once it is what is due, or after all patience."""
-    deadline = time.monotonic() + patience
+def until(look, is_due, timeout=3):
+    """What is seen, once it is what is due, or when the time is over."""
+    deadline = time.monotonic() + timeout
     while not is_due(seen := look()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return seen
@@ -204,9 +204,9 @@ def forged(frame):
     return frame[:esp.offset + 4] + struct.pack("!I", (esp.sequence + 0x40000000) & 0xFFFFFFFF) + frame[esp.offset + 8:]
 
 
-def learnt(gateway, outer, patience):
+def learnt(gateway, outer, timeout):
     """The outer path MTU that the gateway believes in, once it tells one."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         found = {path["peer"]: path["mtu"] for path in gateway.status()["paths"]}
         if OUTER[outer][1] in found:

@@ -6,7 +6,7 @@ import tempfile
 
 from network.expect import expect, expect_refusal
 from network.gateway import keeping, program
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import Sites, setkey_text
 
 STATE = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; ip -brief link | cut -d' ' -f1"
@@ -20,7 +20,7 @@ def run_gateway(host, setkey, control, *options, wrap=()):
         argv = host.argv([*wrap, program(), "run", "--setkey", file.name, "--control", control, *options,
                           *keeping(kept, options)])
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=patience(15), stdin=subprocess.DEVNULL)
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=slowed(15), stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             return 0, "it kept running"
     return done.returncode, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from network.wire import Esp
 from policies import Events
 from reload import write
 
-PATIENCE = 20
+TIMEOUT_SECONDS = 20
 KEEP = ("--keep", "1")
 SHA256 = "-A hmac-sha2-256 0x{:02x}" + "7c" * 31
 TUNNEL = [("esp-udp", "tunnel", AES_GCM)]
@@ -60,9 +60,9 @@ def in_file(content):
 
 
 def wait_until(what, told):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not what():
-        expect(time.monotonic() < deadline, f"within {PATIENCE} s not {told()}")
+        expect(time.monotonic() < deadline, f"within {TIMEOUT_SECONDS} s not {told()}")
         time.sleep(0.1)
 
 

@@ -6,12 +6,12 @@ import time
 
 from live_change import Stream
 from network.expect import expect, expect_refusal
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import AES_GCM, Sites, setkey_text
 
 ANOTHER = f"add 192.0.2.1 192.0.2.9 esp-udp 0x2001 -m tunnel -r 1024 {AES_GCM.format(3)};\n" \
           "spdadd 10.1.0.0/24 10.9.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.9/require;\n"
-PATIENCE = patience(10)
+TIMEOUT_SECONDS = slowed(10)
 
 
 def write(gateway, text):
@@ -38,7 +38,7 @@ def by_signal(gateway, text):
     write(gateway, text)
     told = len(gateway.words().split("SIGHUP"))
     gateway.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while len(gateway.words().split("SIGHUP")) == told and time.monotonic() < deadline:
         expect(gateway.process.poll() is None, f"SIGHUP has ended the gateway: {gateway.words()}")
         time.sleep(0.02)

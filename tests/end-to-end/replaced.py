@@ -11,7 +11,7 @@ from privileges_user import own
 
 PACE = 0.005
 # What waits in the TUN device's queue is limited; a machine that does nothing else loses none.
-MOST_LOST = 0.01
+MAX_LOSS_SHARE = 0.01
 MOMENTS_MS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 
 
@@ -43,7 +43,7 @@ def by_turns(rounds, start=Sites.start, **shape):
             # Trains are not looked into; what waited leaves in some.
             expect(len(packets) > sent / 5 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
             told = f"{2 * rounds} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
-            expect(repeated == reordered == 0 and lost <= sent * MOST_LOST, told)
+            expect(repeated == reordered == 0 and lost <= sent * MAX_LOSS_SHARE, told)
             for gateway in (left, right):
                 expect(gateway.drops("replayed") + gateway.drops("bad-icv") == 0, gateway.ask("drops"))
             return told

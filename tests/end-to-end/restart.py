@@ -8,7 +8,7 @@ import tempfile
 
 from network.expect import expect, expect_refusal
 from network.gateway import GatewayError, keeps_numbers, program
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import AES_GCM, Sites, setkey_text
 from network.wire import Esp
 from refusals import run_gateway
@@ -241,7 +241,7 @@ def a_clone_is_refused():
 def run_again(gateway):
     gateway.start()
     try:
-        return gateway.process.wait(patience(15)), gateway.words()
+        return gateway.process.wait(slowed(15)), gateway.words()
     except subprocess.TimeoutExpired:
         return 0, "it kept running"
 

@@ -72,7 +72,7 @@ def workers_come_when_asked_for_and_else_when_needed():
         forced, chosen = left.status(), right.status()
         for lane in forced["lanes"]:
             told = (lane["mode"], lane["workers"], lane["why"])
-            expect(told == ("workers", 2, "as asked for"), f"two workers were asked for: {lane}")
+            expect(told == ("workers", 2, "set by option"), f"two workers were asked for: {lane}")
         expect((forced["workers_asked"], forced["workers"]) == ("2", 2), f"{forced['workers_asked']}, {forced['workers']}")
         expect(chosen["workers_asked"] == "auto", f"the default is {chosen['workers_asked']}")
         expect([lane["direction"] for lane in chosen["lanes"]] == ["outbound", "inbound"], f"{chosen['lanes']}")

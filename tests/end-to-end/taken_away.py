@@ -5,11 +5,11 @@ import time
 from network.clear import ClearTraffic, also_from_outer_addresses
 from network.expect import expect
 from network.gateway import GatewayError
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import Sites, setkey_text
 from policies import Events
 
-PATIENCE = patience(5)
+TIMEOUT_SECONDS = slowed(5)
 TIMES = 3
 
 EACH_RULE = """for family in 4 6; do
@@ -41,7 +41,7 @@ class Watched:
 
     def goes_again(self):
         """Waits until pings pass; what the kernel knows of a device that is new comes with a delay."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             if self.sites.ping(4, count=1) == 1 and self.sites.ping(6, count=1) == 1:
                 return
@@ -52,7 +52,7 @@ class Watched:
 
     def comes_back(self, more_than):
         """Waits until something was put back, and nothing is missing any more."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             state = self.restored()
             if state["times"] > more_than and not state["missing"]:

@@ -208,7 +208,7 @@ def a_connection_follows_a_path_that_narrows(family):
             carried(sender, receiver)
             seen = next(frame for frame in reversed(wire.settle(0.15)) if is_from_left(frame, 4))
             wire.inject(too_big(seen, 1300))
-            expect(learnt(left, 4, patience=3) == 1300, "the path MTU was not learnt")
+            expect(learnt(left, 4, timeout=3) == 1300, "the path MTU was not learnt")
             wire.clear()
             carried(sender, receiver)
             told = path_mtu(sender, family)

@@ -13,14 +13,14 @@ import packets
 from network.clear import also_from_outer_addresses
 from network.expect import expect
 from network.gateway import Gateway, GatewayError
-from network.patience import patience
+from network.timeout import slowed
 from network.sites import Sites, setkey_text
 from news import News
 from taps import Taps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Seconds; other builds may run beside it.
-PATIENCE = patience(60)
+TIMEOUT_SECONDS = slowed(60)
 # Of what leaves, so much goes by sockets of the gateway's own host.
 LOCAL_SHARE = 0.3
 # What an attack may change, without numbers that count and without what the kernel itself adds later. The gateway's own
@@ -144,7 +144,7 @@ class Bench:
         self.taps.reset(0)
         due = {"left on the wire": set(packets.LEAVE), "reached the client": set(packets.ARRIVE),
                "delivered to sockets": {(family, kind.replace("fragments", "udp")) for family, kind in packets.ARRIVE}}
-        deadline, passed = time.monotonic() + PATIENCE, 0
+        deadline, passed = time.monotonic() + TIMEOUT_SECONDS, 0
         while any(due.values()) and time.monotonic() < deadline:
             time.sleep(0.2)
             for place, (count, kinds) in self.taps.take().items():
@@ -164,7 +164,7 @@ class Bench:
         self.taps.reset()
 
     def goes(self):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             if all(self.sites.ping(family, count=1) == 1 for family in (4, 6)):
                 return

@@ -14,10 +14,10 @@ import time
 
 from network.expect import expect
 from network.gateway import GatewayError
-from network.patience import patience
+from network.timeout import slowed
 from network.refuser import AND_KILL, KILL, Refuser
 
-PATIENCE = patience(20)
+TIMEOUT_SECONDS = slowed(20)
 TABLE = "nft list table inet esplanade"
 # Bytes that the gateway may take beyond what it has, and policies that want more than that.
 ROOM, MANY = 4 << 20, 4000
@@ -63,7 +63,7 @@ def nothing_special():
 def ended(bench):
     """The gateway's exit status, by itself."""
     try:
-        return bench.gateway.process.wait(PATIENCE)
+        return bench.gateway.process.wait(TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         raise AssertionError(f"still running:\n{bench.gateway.words()}") from None
 

@@ -11,7 +11,7 @@ import faults
 from network.expect import expect
 from network.gateway import Gateway
 from network.namespace import Failed
-from network.patience import patience
+from network.timeout import slowed
 
 # A table of nftables belongs to its maker, and stays when he dies, from this kernel on.
 OWNED_SINCE = (6, 9)
@@ -41,7 +41,7 @@ FILTERS_DELETED = """for device in wan lan; do
         for way in ingress egress; do echo filter del dev $device $way; done
     done | tc -batch -"""
 # Seconds until policies of XFRM stand in for filters.
-PATIENCE = 10
+TIMEOUT_SECONDS = 10
 # Seconds that a gateway is held, and a setting is another one.
 HELD_FOR, SET_FOR = 0.05, 0.02
 OTHERS = ("spdadd 10.91.0.0/24 10.92.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.77/require;\n"
@@ -141,7 +141,7 @@ def stands_in_and_is_flushed(bench):
 
 def policies_block(bench, wanted):
     """Waits until policies of XFRM block something, or none does."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     listed = "{ ip xfrm policy list ptype sub || ip xfrm policy; } | grep 'action block'"
     while (bench.attempt(listed)[0] == 0) != wanted:
         expect(time.monotonic() < deadline, f"policies of XFRM, wanted {wanted}: {bench.gateway.attempt('status')[1]}")
@@ -159,7 +159,7 @@ def another_gateway(bench):
 def one_that_is_refused(bench):
     """One of the same device is refused, and takes nothing with it."""
     other = Gateway(bench.sites.left, OTHERS)
-    status = other.process.wait(patience(20))
+    status = other.process.wait(slowed(20))
     expect(status not in (0, None), f"a second gateway on one device: exit status {status}:\n{other.words()}")
 
 

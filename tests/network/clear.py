@@ -16,7 +16,7 @@ from network.sites import CLIENT, MACS, NETS, OUTER, SERVER
 from network.wire import ETHERNET, UDP, Packet, checksum
 
 # Packets of each kind that the control must see within a second, and how many seconds it has for that.
-LEAST, PATIENCE = 20, 15
+MIN_PACKETS, TIMEOUT_SECONDS = 20, 15
 LOCAL = {4: "10.1.0.1", 6: "fd00:1::1"}
 
 
@@ -92,10 +92,10 @@ class ClearTraffic:
 
     def expect_all_pass(self):
         """The control: without a gateway every kind passes."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             passed = self.passed(settle=1)
-            if all(count > LEAST for count in passed.values()):
+            if all(count > MIN_PACKETS for count in passed.values()):
                 return
         expect(False, f"the control failed: without gateways passed {passed}")
 

@@ -10,9 +10,9 @@ import subprocess
 import tempfile
 import time
 
-from network.patience import patience
+from network.timeout import slowed
 
-READY_LIMIT = patience(20)
+READY_LIMIT = slowed(20)
 
 
 class GatewayError(Exception):
@@ -110,7 +110,7 @@ class Gateway:
     def attempt(self, *arguments):
         """Exit status and output of `esplanade ARGUMENTS --control ...` on the same host."""
         argv = self.host.argv([program(), *arguments, "--control", self.control])
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=patience(30), stdin=subprocess.DEVNULL)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=slowed(30), stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout + done.stderr
 
     def ask(self, *arguments):
@@ -123,7 +123,7 @@ class Gateway:
         """Changes associations and policies of the running gateway."""
         # The socket is a file, so it can be reached from every network namespace.
         done = subprocess.run([program("setkey"), "-c"], input=text, capture_output=True, text=True,
-                              timeout=patience(60), env={**os.environ, "ESPLANADE_CONTROL": self.control})
+                              timeout=slowed(60), env={**os.environ, "ESPLANADE_CONTROL": self.control})
         if done.returncode != 0:
             raise GatewayError(f"setkey -c: exit status {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -141,10 +141,10 @@ class Gateway:
             # `ip netns exec` becomes the program itself, so the signal reaches it.
             self.process.send_signal(how)
         try:
-            return self.process.wait(patience(10))
+            return self.process.wait(slowed(10))
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise GatewayError(f"still running {patience(10):.0f} s after signal {how}:\n{self.words()}") from None
+            raise GatewayError(f"still running {slowed(10):.0f} s after signal {how}:\n{self.words()}") from None
 
     def words(self):
         with open(self.log) as file:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 
-from network.patience import patience
+from network.timeout import slowed
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
@@ -87,7 +87,7 @@ class Host:
     def attempt(self, script, limit=60):
         """Exit status and output of a shell script on this host."""
         try:
-            done = subprocess.run(self.argv(["bash", "-c", script]), capture_output=True, timeout=patience(limit),
+            done = subprocess.run(self.argv(["bash", "-c", script]), capture_output=True, timeout=slowed(limit),
                                   stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             return 124, f"no end within {limit} s"
