@@ -80,7 +80,7 @@ pub fn prefix_mut(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
 }
 
 /// Appends bytes to a buffer; returns where they lie.
-pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
+pub(crate) fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
     let start = buffer.len();
     buffer.extend_from_slice(bytes);
     start..buffer.len()
