@@ -221,8 +221,8 @@ fn wrong_tunnels_are_caught_before_the_load_and_named() {
         let expected = match record.contender.as_str() {
             "leaking" => "plaintext on the wire",
             "oneway" => "one-way: the client reaches the server",
-            "reordering" => "reordering: of 32 datagrams in a row",
-            "lossy" => "loss: of 32 datagrams in a row 1 did not arrive",
+            "reordering" => "reordering: 5 of 32 datagrams were overtaken",
+            "lossy" => "loss: 1 of 32 datagrams did not arrive",
             _ => "no packet passes",
         };
         assert_eq!(stage, Stage::Check);
@@ -358,7 +358,7 @@ fn a_torn_last_line_is_left_out_and_named() {
 fn records_of_a_newer_layout_and_foreign_lines_are_refused_with_their_line() {
     let newer = "{\"schema\": 99}\n";
     let refused = record::read_text(newer).unwrap_err();
-    assert!(refused.starts_with("1: a record of layout 99"), "{refused}");
+    assert!(refused.starts_with("1: a record of schema 99"), "{refused}");
     let foreign = record::read_text("hello\n").unwrap_err();
     assert!(
         foreign.starts_with("1: this is not a record of the lab"),

@@ -88,6 +88,7 @@ fn a_soaker_that_cannot_run_here_is_named_and_the_rest_is_measured() {
     let run = under_a_soaker("dry", "another", &[Behaviour::Plain]);
     assert_eq!(run.said[0], "1 trials");
     let table = said(&run.summary.records);
-    let line = "cycle soaker: absent: nothing can be started here; see there what `esplanade-lab tool soak` says";
+    let line =
+        "cycle soaker: absent: nothing can be started here; run `esplanade-lab tool soak` there";
     assert!(table.contains(line), "{table}");
 }
