@@ -54,7 +54,7 @@ pub enum Outcome {
 }
 
 /// Chooses among the peer's proposals by our order: the first of our offers that fits any of them, and of each type the
-/// first of ours that the peer has too. Only the group is the peer's choice, as long as it is one of ours: another
+/// first of ours that the peer has too. Only the group is the peer's choice, as long as we offer it: another
 /// would cost a round trip.
 pub fn choose(
     offered: &[Proposal<'_>],
