@@ -4,7 +4,7 @@ from network.expect import expect
 from network.sites import OUTER, Sites, setkey_text
 from path_mtu import fetch, serve
 
-WAYS = {"raw": "by raw socket", "packet": "out by packet (", "xdp": "out by xdp ("}
+WAYS = {"raw": "by raw socket", "packet": "sent by packet (", "xdp": "sent by xdp ("}
 
 
 def carries(way, outer):
