@@ -140,7 +140,7 @@ def reload_by_signal(left):
     since = len(left.words())
     left.process.send_signal(signal.SIGHUP)
     heard(f"chgrp {GID} {left.setkey}", since)
-    expect("nothing is changed" in left.words()[since:], left.words()[since:])
+    expect("nothing was changed" in left.words()[since:], left.words()[since:])
     os.chown(left.folder, 0, GID)
     os.chmod(left.folder, 0o750)
     os.chown(left.setkey, 0, GID)

@@ -206,7 +206,7 @@ def a_full_disk():
             left.setkey_text("delete 192.0.2.1 192.0.2.2 esp-udp 0x5002;")
             subprocess.run(["mount", "-o", "remount,size=1m", folder], check=True)
             expect(sites.ping(count=10) >= 8, "there is room again, and nothing passes")
-            expect("are kept in" in left.words(), left.words())
+            expect("are written to" in left.words(), left.words())
         finally:
             left.stop()
             subprocess.run(["umount", "-l", folder], check=True)
@@ -293,7 +293,7 @@ def where_the_default_cannot_be_made():
         left = sites.start("left", wrap=closed, options=("--port", "4500"), keep=False)
         sites.start("right")
         expect(sites.ping() == 3, "no ping")
-        expect("not kept across restarts (cannot use /var/lib/esplanade" in left.words(), left.words())
+        expect("not stored across restarts (cannot use /var/lib/esplanade" in left.words(), left.words())
 
 
 def two_gateways_one_folder():
