@@ -76,7 +76,7 @@ def mistakes_change_nothing():
             status, output = left.attempt("reload")
             expect_refusal(status, output, left.setkey + ":")
             output = by_signal(left, text)
-            expect("nothing is changed" in output and left.setkey + ":" in output, output)
+            expect("nothing was changed" in output and left.setkey + ":" in output, output)
         os.unlink(left.setkey)
         left.process.send_signal(signal.SIGHUP)
         status, output = left.attempt("reload")
