@@ -141,7 +141,7 @@ def without_privileges_it_shows_and_says_what_it_needs():
 def mistakes_are_answered():
     with tuned() as one:
         expect_refusal(*one.attempt("apply", "rmem_mx"), "rmem_mx", "did you mean `rmem_max`")
-        expect_refusal(*one.attempt("apply", "mitigations"), "only told")
+        expect_refusal(*one.attempt("apply", "mitigations"), "shown only")
         expect_refusal(*one.attempt("apply", "netdev_budget"), "absent")
         expect_refusal(*one.attempt("show", "--from", one.folder), "no records", "lab run tune")
         expect_refusal(*one.attempt("show", "--device", "nosuch0"), "no device `nosuch0`")
