@@ -142,7 +142,7 @@ def mistakes_are_answered():
     with tuned() as one:
         expect_refusal(*one.attempt("apply", "rmem_mx"), "rmem_mx", "did you mean `rmem_max`")
         expect_refusal(*one.attempt("apply", "mitigations"), "shown only")
-        expect_refusal(*one.attempt("apply", "netdev_budget"), "absent")
+        expect_refusal(*one.attempt("apply", "netdev_budget"), "does not exist")
         expect_refusal(*one.attempt("show", "--from", one.folder), "no records", "lab run tune")
         expect_refusal(*one.attempt("show", "--device", "nosuch0"), "no device `nosuch0`")
 
